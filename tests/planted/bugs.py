@@ -97,7 +97,7 @@ BUGS: Final = (
                 "limit = self._commit_log.flushed_offset if False else",
             )
         ],
-        [f"{STORE}/engine/test_visibility.py::test_with_sync_flush_nobody_sees_what_is_not_synced"],
+        [f"{STORE}/engine/test_visibility.py::test_readers_with_sync_flush_see_only_synced_records"],
     ),
     Bug(
         "late-sync-answered-as-success",
@@ -108,7 +108,7 @@ BUGS: Final = (
                 "if not self.flush_to(offset, timeout_s) and False:",
             )
         ],
-        [f"{STORE}/engine/test_visibility.py::test_a_batch_whose_sync_is_late_is_no_success"],
+        [f"{STORE}/engine/test_visibility.py::test_batch_whose_sync_is_late_is_not_acknowledged"],
     ),
     Bug(
         "json-written-in-place",
@@ -191,7 +191,7 @@ BUGS: Final = (
                 "        elif step is Step.WALK_FROM_FRONTIER and confirmed is not None:\n",
             )
         ],
-        [f"{STORE}/engine/test_visibility.py::test_recovery_believes_no_clock"],
+        [f"{STORE}/engine/test_visibility.py::test_recovery_does_not_use_clock_times"],
     ),
     Bug(
         "off-by-one-at-segment-end",
@@ -288,7 +288,7 @@ BUGS: Final = (
                 "    return there & False",
             )
         ],
-        [f"{STORE}/fsck/test_verify.py::test_a_flipped_byte_anywhere_in_a_record_with_a_crc_of_its_own"],
+        [f"{STORE}/fsck/test_verify.py::test_flipped_byte_anywhere_in_a_record_with_crc_is_found"],
     ),
     Bug(
         "commit-record-before-its-rows",
@@ -309,7 +309,7 @@ BUGS: Final = (
                 "            self._log_append._dispatch.extend([(placer.end, head), *rest])\n",
             )
         ],
-        [f"{STORE}/engine/test_visibility.py::test_a_sink_commit_is_seen_at_one_instant"],
+        [f"{STORE}/engine/test_visibility.py::test_sink_commit_is_seen_at_one_instant"],
     ),
     Bug(
         "uncommitted-pool-records-visible",
@@ -367,7 +367,7 @@ BUGS: Final = (
                 "        if False:\n            raise StoreConfigError(",
             ),
         ],
-        [f"{STORE}/engine/test_visibility.py::test_a_stored_topic_never_becomes_a_path"],
+        [f"{STORE}/engine/test_visibility.py::test_unsafe_stored_topic_never_becomes_a_path"],
     ),
     Bug(
         "unbounded-inflate",
@@ -380,7 +380,7 @@ BUGS: Final = (
         "lost-batch-queues-go-unnoticed",
         "an open does not check the queues of BatchCQ topics against the log",
         [Change("record.batch_queues if record is not None else {}, lost.batch_queues", "{}, lost.batch_queues")],
-        [f"{STORE}/recovery/test_side_queue_recovery.py::test_a_damaged_side_queue_is_made_again"],
+        [f"{STORE}/recovery/test_side_queue_recovery.py::test_damaged_side_queue_is_rebuilt"],
     ),
     Bug(
         "lmq-serves-any-record",
@@ -391,13 +391,13 @@ BUGS: Final = (
                 "            return True\n",
             )
         ],
-        [f"{STORE}/fsck/test_side_queue_fsck.py::test_units_of_another_light_queue_serve_nothing"],
+        [f"{STORE}/fsck/test_side_queue_fsck.py::test_units_of_another_lmq_serve_no_message"],
     ),
     Bug(
         "deleted-topics-dispatched",
         "recovery dispatches records of deleted topics",
         [Change("    if not floors:\n        return\n", "    if True:\n        return\n")],
-        [f"{STORE}/engine/test_deleted_topics.py::test_nor_under_a_new_topic_of_that_name"],
+        [f"{STORE}/engine/test_deleted_topics.py::test_deleted_messages_do_not_return_under_a_new_topic_of_that_name"],
     ),
     Bug(
         "crc-expected-from-another-writer",
@@ -405,7 +405,7 @@ BUGS: Final = (
         [
             Change("        if before is not None and log_end > before.end_phy_offset:\n", "        if False:\n"),
         ],
-        [f"{STORE}/recovery/test_side_queue_recovery.py::test_healing_asks_no_crc_of_another_writers_records"],
+        [f"{STORE}/recovery/test_side_queue_recovery.py::test_healing_accepts_another_writers_records_without_crc"],
     ),
     # -- rebuild
     Bug(
@@ -417,13 +417,13 @@ BUGS: Final = (
                 "            units[at : at + count] = self._parts.rows(part, row, count)[:: -1 if count == 3 else 1]\n",
             )
         ],
-        [f"{STORE}/rebuild/test_rebuild.py::test_as_incremental_dispatch"],
+        [f"{STORE}/rebuild/test_rebuild.py::test_rebuild_equals_incremental_dispatch"],
     ),
     Bug(
         "rebuild-leaves-slots-of-damaged-records-empty",
         "a rebuilt queue has no units for damaged records",
         [Change("            if key in gapped:\n", "            if False:\n")],
-        [f"{STORE}/rebuild/test_rebuild.py::test_damage_costs_the_damaged_records"],
+        [f"{STORE}/rebuild/test_rebuild.py::test_damage_loses_only_the_damaged_records"],
     ),
     Bug(
         "rebuild-swaps-unsynced-files",
@@ -433,20 +433,20 @@ BUGS: Final = (
                 "                os_files.sync_file(fd, path)\n                finished(", "                finished("
             )
         ],
-        [f"{STORE}/rebuild/test_rebuild.py::test_a_power_loss_at_any_step"],
+        [f"{STORE}/rebuild/test_rebuild.py::test_power_loss_at_any_step_is_repaired_by_another_rebuild"],
     ),
     Bug(
         "rebuild-forgets-index-entries-of-one-block",
         "index entries of one slot within a block are not linked to each other",
         [Change("            before[rows[follows + 1]] = numbers[rows[follows]]\n", "")],
-        [f"{STORE}/rebuild/test_rebuild.py::test_as_incremental_dispatch"],
+        [f"{STORE}/rebuild/test_rebuild.py::test_rebuild_equals_incremental_dispatch"],
     ),
     # -- retries, requeues
     Bug(
         "one-retry-too-many",
         "a message is sent back once more often than the group allows",
         [Change("if message.reconsume_times >= most or", "if message.reconsume_times > most or")],
-        [f"{STORE}/delivery/test_send_back.py::test_levels_grow_until_the_message_is_a_dead_letter"],
+        [f"{STORE}/delivery/test_send_back.py::test_retry_levels_grow_until_the_message_is_a_dead_letter"],
     ),
     Bug(
         "requeue-position-not-committed",
@@ -463,13 +463,13 @@ BUGS: Final = (
                 "    known = None\n",
             )
         ],
-        [f"{STORE}/delivery/test_requeue_run.py::test_a_run_goes_on_where_its_last_commit_left_it"],
+        [f"{STORE}/delivery/test_requeue_run.py::test_run_continues_after_its_last_commit"],
     ),
     Bug(
         "requeued-messages-keep-their-delay",
         "a requeued message keeps its delay properties",
         [Change('*("DELAY", "REAL_TOPIC", "REAL_QID"),', '*("REAL_TOPIC", "REAL_QID"),')],
-        [f"{STORE}/delivery/test_requeue_run.py::test_a_requeued_record_is_a_new_message_with_its_origin"],
+        [f"{STORE}/delivery/test_requeue_run.py::test_requeued_record_is_a_new_message_with_its_origin"],
     ),
     # -- delay levels
     Bug(
@@ -481,14 +481,14 @@ BUGS: Final = (
                 "ProgressBatch(SINK_ID, self.run_id, before.after, progress)",
             )
         ],
-        [f"{STORE}/delivery/test_delay_delivery.py::test_due_at_its_time_and_once"],
+        [f"{STORE}/delivery/test_delay_delivery.py::test_message_is_delivered_once_when_it_is_due"],
     ),
     Bug(
         "delay-file-believed",
         "delayOffset.json is trusted over the log",
         [Change("        believed = evidence.search(level, start, shown[0])\n", "        believed = end\n")],
         [
-            f"{STORE}/delivery/test_delay_delivery.py::test_the_envelope_tells_where_to_go_on",
+            f"{STORE}/delivery/test_delay_delivery.py::test_delivery_continues_at_the_envelopes_position",
             f"{ROWS}/test_requeue_kills.py",
         ],
     ),
@@ -497,11 +497,11 @@ BUGS: Final = (
         "messages that a broker delivered before it was killed are delivered again",
         [
             Change(
-                "        found[level] = evidence.behind_delivered(level, start, high)\n",
+                "        found[level] = evidence.after_delivered(level, start, high)\n",
                 "        found[level] = start\n",
             )
         ],
-        [f"{STORE}/delivery/test_delay_delivery.py::test_what_a_broker_delivered_is_not_delivered_again"],
+        [f"{STORE}/delivery/test_delay_delivery.py::test_messages_that_a_broker_delivered_are_not_delivered_again"],
     ),
     Bug(
         "due-a-moment-late",
@@ -518,19 +518,19 @@ BUGS: Final = (
                 "dues > stored + ABSURD_MS",
             )
         ],
-        [f"{STORE}/delivery/test_delay_delivery.py::test_a_unit_that_tells_no_time_does_not_make_a_message_early"],
+        [f"{STORE}/delivery/test_delay_delivery.py::test_unit_without_a_valid_time_does_not_make_a_message_early"],
     ),
     Bug(
         "lost-message-blocks-its-level",
         "no message after a lost one is delivered: the tags code of its placeholder is a due time in the far future",
         [Change("(dues > until_ms) & (dues <= until_ms + ABSURD_MS) &", "(dues > until_ms) &")],
-        [f"{STORE}/delivery/test_delay_delivery.py::test_a_unit_of_a_lost_message_does_not_block_its_level"],
+        [f"{STORE}/delivery/test_delay_delivery.py::test_unit_of_a_lost_message_does_not_block_its_level"],
     ),
     Bug(
         "delayed-message-into-the-commit-topic",
         "REAL_TOPIC may name a topic that only the store itself writes to",
         [Change("    if topic == COMMIT_TOPIC or is_send_refused(topic):\n", "    if topic == SCHEDULE_TOPIC:\n")],
-        [f"{STORE}/delivery/test_delay_delivery.py::test_a_message_without_a_legal_place_is_left_out_and_told"],
+        [f"{STORE}/delivery/test_delay_delivery.py::test_message_without_a_legal_target_is_skipped_and_reported"],
     ),
     Bug(
         "redelivered-with-the-old-crc",
@@ -614,7 +614,7 @@ BUGS: Final = (
         "timer-a-tick-early",
         "messages that are due in the current tick are delivered early",
         [Change("in self._files.due_ticks(tick) if len(units)", "in self._files.due_ticks(tick + 1) if len(units)")],
-        [f"{STORE}/delivery/test_timer_delivery.py::test_each_is_delivered_in_its_tick_and_looks_as_a_brokers"],
+        [f"{STORE}/delivery/test_timer_delivery.py::test_message_is_delivered_in_its_tick_like_a_brokers"],
     ),
     Bug(
         "timer-broker-deliveries-ignored",
@@ -625,25 +625,25 @@ BUGS: Final = (
                 "            if not len(hits):\n                _count(",
             )
         ],
-        [f"{STORE}/delivery/test_timer_golden.py::test_a_wheel_made_anew_holds_what_the_brokers_held"],
+        [f"{STORE}/delivery/test_timer_golden.py::test_rebuilt_wheel_has_the_messages_of_the_brokers"],
     ),
     Bug(
         "timer-wheel-believed",
         "a wheel that another writer changed is used",
         [Change("if crc32(wheel.octets()) != stop.wheel_crc:", "if crc32(wheel.octets()) == stop.wheel_crc + 1:")],
-        [f"{STORE}/delivery/test_timer_delivery.py::test_the_files_say_what_waits"],
+        [f"{STORE}/delivery/test_timer_delivery.py::test_files_have_the_waiting_messages"],
     ),
     Bug(
         "timer-files-of-another-log",
         "the timer's files are used although the log was truncated after them",
         [Change("return known <= low or self._mark(known) == self._files.newest", "return True")],
-        [f"{STORE}/delivery/test_timer_delivery.py::test_a_log_that_was_cut_and_grew_again_is_noticed"],
+        [f"{STORE}/delivery/test_timer_delivery.py::test_log_that_was_cut_and_grew_again_is_noticed"],
     ),
     Bug(
         "timer-delivery-lost-with-the-log",
         "the timer's files are used although the log lost the deliveries that they record",
         [Change("        if commits > now[0] or (", "        if commits < 0 and (")],
-        [f"{STORE}/delivery/test_timer_delivery.py::test_a_delivery_that_the_log_lost_is_made_again"],
+        [f"{STORE}/delivery/test_timer_delivery.py::test_delivery_that_the_log_lost_is_repeated"],
     ),
     Bug(
         "timer-rolled-again",
@@ -654,13 +654,13 @@ BUGS: Final = (
                 "        is_due",
             )
         ],
-        [f"{STORE}/delivery/test_timer_delivery.py::test_rolled_messages_are_copied_on_their_way"],
+        [f"{STORE}/delivery/test_timer_delivery.py::test_far_messages_are_rolled_until_they_are_due"],
     ),
     Bug(
         "timer-recall-ignored",
         "a recalled message is delivered",
         [Change("names[row].as_py()) in self.deletes:", "names[row].as_py()) not in self.deletes:")],
-        [f"{STORE}/delivery/test_timer_delivery.py::test_a_recalled_message_never_comes"],
+        [f"{STORE}/delivery/test_timer_delivery.py::test_recalled_message_is_not_delivered"],
     ),
     Bug(
         "timer-recall-of-5.5-ignored",
@@ -729,7 +729,7 @@ BUGS: Final = (
                 '    if "CURRENT " in _names(root / consume_queue):\n',
             )
         ],
-        [f"{STORE}/engine/test_other_engines.py::test_a_part_of_another_engine_is_refused_by_name"],
+        [f"{STORE}/engine/test_other_engines.py::test_data_of_another_engine_is_refused_by_name"],
     ),
     Bug(
         "rocksdb-data-written-past",
@@ -782,7 +782,7 @@ BUGS: Final = (
         "timer-snapshots-remain",
         "a rebuild of the wheel keeps the old snapshot, which a broker prefers",
         [Change("            os_files.remove_file(snapshot)\n", "            pass\n")],
-        [f"{STORE}/delivery/test_timer_golden.py::test_no_snapshot_of_a_wheel_outlives_its_rebuild"],
+        [f"{STORE}/delivery/test_timer_golden.py::test_rebuild_removes_the_snapshots_of_a_wheel"],
     ),
     # -- readers that answer less than there is
     Bug(

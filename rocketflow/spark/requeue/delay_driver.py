@@ -137,7 +137,7 @@ def _round(
         chunks = list(load_all(parts, store.config.delay_levels_ms))
         moved = delivery.commit(found, chunks)
     except ProgressMovedError:
-        delivery.look_again()
+        delivery.forget_positions()
         return True
     finally:
         staging.clear(batch_id)

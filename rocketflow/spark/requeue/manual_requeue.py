@@ -243,12 +243,12 @@ class ManualRequeue:
             most = run.most_rows
             last = number == len(todo) - 1
             if most is not None and len(choice) >= most:
-                choice, last, window = choice.keep(np.arange(most)), True, choice.gone_through(window, most)
+                choice, last, window = choice.keep(np.arange(most)), True, choice.processed(window, most)
             begin = 0
             while True:
                 end = begin + self._batch_rows(choice, begin)
                 whole = end == len(choice)
-                done = window if whole else choice.gone_through(window, end)
+                done = window if whole else choice.processed(window, end)
                 positions = {queue_id: stop for queue_id, (_, stop) in done.items()}
                 part = choice.keep(np.arange(begin, end))
                 after = self._committed(run, part, positions, finished=last and whole)

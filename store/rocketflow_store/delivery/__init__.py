@@ -1,1 +1,1 @@
-"""Stored messages stored once more, each once: delay levels, timers, requeues."""
+"""Stored messages that are stored once more, each exactly once: delay levels, timers, requeues."""

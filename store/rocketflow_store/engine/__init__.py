@@ -1,1 +1,1 @@
-"""What a writing store does in the background: flush, retention."""
+"""The open writer: the store, its background threads, retention."""

@@ -1,4 +1,4 @@
-"""Rounds of retention: those of the thread `clean-resource`, and those that a caller asks for."""
+"""Rounds of retention: those of the thread `clean-resource`, and those that a caller requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CleanRounds:
             self.service.clean_batch_queues()
 
     def clean(self, check_open: Callable[[], None]) -> CleanResult:
-        """Delete, whatever the hour, until nothing more goes; `check_open` raises once the store is closed."""
+        """Delete whatever the hour until nothing remains to delete; `check_open` raises once the store is closed."""
         result = CleanResult()
         with self.lock:
             while True:

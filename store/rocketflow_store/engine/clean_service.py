@@ -1,7 +1,7 @@
-"""Retention at work: RocketMQ's CleanCommitLogService and CleanConsumeQueueService.
+"""Execution of retention: RocketMQ's CleanCommitLogService and CleanConsumeQueueService.
 
-`retention` decides; this deletes, oldest first, so that what stays is one range whenever the process ends: log files
-before the queue and index files that point at them.
+`retention` decides; this module deletes, oldest first, so that the remaining files are one range whenever the process
+ends: log files before the queue and index files that point at them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WITHOUT_LIMIT: Final = 1 << 20
 
 @dataclass(slots=True)
 class CleanResult:
-    """What went, or would go; sizes in bytes."""
+    """Files that were deleted, or would be; sizes in bytes."""
 
     log_files: list[Path] = field(default_factory=list)
     queue_files: list[Path] = field(default_factory=list)
@@ -49,7 +49,7 @@ class CleanResult:
     disk_used_percent: int = -1
 
     def add(self, other: CleanResult) -> None:
-        """Take what another round removed, and where that left the store."""
+        """Add the files of another round, and take over its state of the store."""
         self.log_files += other.log_files
         self.queue_files += other.queue_files
         self.index_files += other.index_files
@@ -59,18 +59,18 @@ class CleanResult:
 
 @dataclass(frozen=True, slots=True)
 class CleanGuards:
-    """What a writing store demands of deletions."""
+    """Conditions of a writing store for deletions."""
 
     removable_to: Callable[[], int]
     """Return the physical offset below which the log is durable and dispatched."""
     dispatch_lock: AbstractContextManager[object]
-    """Keeps queue and index files from changing while they are deleted."""
+    """Lock that keeps queue and index files unchanged while they are deleted."""
     before_removal: Callable[[int], None]
-    """Called with the physical offset below which records are about to go."""
+    """Called with the physical offset before which records are about to be deleted."""
 
 
 class CleanService:
-    """Deletes what retention no longer keeps; one caller at a time."""
+    """Deletes files that retention no longer keeps; one caller at a time."""
 
     def __init__(
         self, paths: StorePaths, files: MappedFileQueue, views: DerivedViews, config: StoreConfig, guards: CleanGuards
@@ -78,16 +78,16 @@ class CleanService:
         self._paths, self._files, self._views, self._config, self._guards = paths, files, views, config, guards
         self.disk_used_percent: Callable[[Path], int] = os_files.disk_used_percent
         self.disk_full = False
-        """Whether puts are refused: the disk is used beyond `diskSpaceWarningLevelRatio`."""
+        """True if puts are refused: the disk is used beyond `diskSpaceWarningLevelRatio`."""
         self._followed = -1
         self._redeleted_ms = 0
         self.removed = CleanResult()
-        """What went since the store was opened."""
+        """Files that were deleted since the store was opened."""
 
     def step(self, pause: Callable[[float], bool] = lambda _: False, *, manual: bool = False) -> CleanResult:
-        """One round: look at the disk, delete log files where it is time to, then what pointed at them.
+        """Run one round: read the disk usage, delete log files if it is time, then the files that pointed at them.
 
-        `pause(seconds)` waits between files and says whether to stop.
+        `pause(seconds)` waits between files and returns True to stop.
         """
         config, now_ms = self._config, self._config.clock.now_ms()
         used_percent, pressure = self.look_at_disk()
@@ -101,7 +101,7 @@ class CleanService:
         self._redelete(now_ms, result)
         first = self._files.first
         result.min_phy_offset = first.file_from_offset if first else 0
-        there_from = self._files.there_from  # a file that somebody holds may come back, and needs what points at it
+        there_from = self._files.there_from  # a held file may return, and needs the units that point at it
         if there_from > self._followed:
             self._follow(there_from, now_ms, pause, result)
             self._followed = there_from
@@ -109,7 +109,7 @@ class CleanService:
         return result
 
     def remove_retired(self) -> None:
-        """At the end of the store files go that somebody still holds: those who do go on with what they have."""
+        """Delete the retired files at the end of the store; readers that hold them keep their data."""
         retired = sum(mapped.retired for mapped in self._files.files)
         self._files.remove_first(retired, self._config.clock.now_ms(), 0)
 
@@ -122,9 +122,9 @@ class CleanService:
             )
 
     def look_at_disk(self) -> tuple[int, DiskPressure]:
-        """(percent of the fuller disk that is used, what that means), and see to it that full disks get no new files.
+        """Return (percent of the disk in use, what that means), and give full disks no new files.
 
-        Of several disks with CommitLog files the emptiest counts: as long as one has room there is room.
+        The fuller of the log's and the queues' disk counts; of several disks with CommitLog files the emptiest counts.
         """
         directories = self._files.directories
         used = {path: self.disk_used_percent(path) for path in directories.writable}
@@ -148,7 +148,7 @@ class CleanService:
             result.bytes += sum(mapped.file_size for mapped in removed)
 
     def _redelete(self, now_ms: int, result: CleanResult) -> None:
-        """Try a file again that somebody held when it was to go."""
+        """Try again to delete files that a reader held."""
         config = self._config
         if 0 <= now_ms - self._redeleted_ms < config.redelete_hanged_file_interval:
             return
@@ -157,7 +157,7 @@ class CleanService:
             self._remove_log_files(1, now_ms, lambda _: False, result)
 
     def _follow(self, min_phy_offset: int, now_ms: int, pause: Callable[[float], bool], result: CleanResult) -> None:
-        """Delete queue and index files of records that are gone."""
+        """Delete the queue and index files of deleted records."""
         for queue in self._views.queues.all():
             if queue.file_count < 2:
                 continue
@@ -176,12 +176,12 @@ class CleanService:
 
 
 def ages_of(files: Sequence[MappedFile]) -> list[FileAge]:
-    """What the decision needs to know of log files."""
+    """Return the properties of log files that the decision needs."""
     return [FileAge(one.file_from_offset, one.end_offset, one.modified_ms()) for one in files]
 
 
 def preview_clean(reader: StoreReader, config: StoreConfig) -> CleanResult:
-    """What a manual clean-up would delete now; where the disk is too full, what its first round would."""
+    """Return what a manual clean-up would delete now; if the disk is too full, what its first round would."""
     logs = [os_files.disk_used_percent(path) for path in reader.paths.log_directories().writable]
     used_percent = max(min(logs), os_files.disk_used_percent(reader.paths.consume_queue))
     pressure = disk_pressure(used_percent, config)

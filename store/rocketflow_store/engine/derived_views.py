@@ -1,4 +1,4 @@
-"""Queues and index of a store that is open for writing: what can be rebuilt from the log."""
+"""Queues and index of a store that is open for writing: the files that can be rebuilt from the log."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class DerivedViews:
         is_batch_cq: Callable[[str], bool],
         on_error: ExitStack,
     ) -> Self:
-        """Return them for writing, before they looked for their files; `on_error` closes them."""
+        """Return them for writing, before they look for their files; `on_error` closes them."""
         queues = FileQueueTable(paths.consume_queue, config.mapped_file_size_consume_queue, log, write=True)
         on_error.callback(queues.close)
         index = IndexService(paths.index, config.max_hash_slot_num, config.max_index_num, config.clock, write=True)
@@ -56,7 +56,7 @@ class DerivedViews:
         return table.end(topic, queue_id)
 
     def has_topic(self, topic: str) -> bool:
-        """Return whether the topic has a queue."""
+        """Return True if the topic has a queue."""
         names = {name for name, _ in self.queues.names()} | {one.topic for one in self.batch_queues.all()}
         return topic in names
 

@@ -1,6 +1,6 @@
-"""The flushing threads of a writing store, and the checkpoint: first the log, then what is made of it, then its word.
+"""The flushing threads of a writing store, and its checkpoint: the log is synced first, then derived files, then that.
 
-CommitRealTimeService moves what a TransientStorePool holds to the files, FlushRealTimeService syncs the log,
+CommitRealTimeService writes the buffers of a TransientStorePool to the files, FlushRealTimeService syncs the log,
 FlushConsumeQueueService queues, index and checkpoint.
 """
 
@@ -43,7 +43,7 @@ class FlushServices:
         self._views, self._writer = parts.views, parts.writer
         self._frontier = parts.writer.commit_log.committed_offset
         self._ends = DurableEnds()
-        if parts.recovery.abort_found:  # else the record of the last orderly stop tells
+        if parts.recovery.abort_found:  # otherwise the record of the last orderly stop has them
             self._ends.note((*key, parts.views.queues.end(*key)) for key in parts.views.queues.names())
             self._ends.note((one.topic, one.queue_id, one.bounds(0)[1]) for one in parts.views.batch_queues.all())
             self._write_ends()
@@ -66,7 +66,7 @@ class FlushServices:
             )
         self._wakes_flush = not config.flush_commit_log_timed
         self.wakes = self._wakes_flush or self._commit_thread is not None
-        """Whether a put that waits for nothing has something to wake (`appended`)."""
+        """True if a put without a waiting caller wakes a thread (`appended`)."""
         self._log_thread = ServiceThread("flush-real-time", self.log_step, config.flush_interval_commit_log / 1000)
         self._queue_thread = ServiceThread(
             "flush-consume-queue", self.queues_step, config.flush_interval_consume_queue / 1000, failed=failed
@@ -80,7 +80,7 @@ class FlushServices:
         self._queue_thread.stop()
 
     def appended(self) -> None:
-        """Something was put that nobody waits for: wake whom it concerns, as RocketMQ's handleDiskFlush does."""
+        """Wake the thread that handles a put without a waiting caller, as RocketMQ's handleDiskFlush does."""
         if self._commit_thread is not None:
             commit_log = self._writer.commit_log
             waiting = commit_log.wrote_offset - commit_log.committed_offset
@@ -90,7 +90,7 @@ class FlushServices:
             self._log_thread.wake()
 
     def commit_step(self) -> None:
-        """CommitRealTimeService: write buffers to the files, where enough waits or time is up; then it is readable."""
+        """Write buffers to the files, for readers, if enough is waiting or time is up (CommitRealTimeService)."""
         least_pages = self._commit_schedule.least_pages(self._config.clock.now_ms())
         if self._writer.commit_log.commit(least_pages):
             self._dispatch.follow()
@@ -98,24 +98,24 @@ class FlushServices:
                 self._log_thread.wake()
 
     def log_step(self) -> None:
-        """FlushRealTimeService: sync the log, where enough of it waits or time is up."""
+        """Sync the log if enough is waiting or time is up (FlushRealTimeService)."""
         now_ms = self._config.clock.now_ms()
         self._statistics.sample(now_ms)
         least_pages = self._log_schedule.least_pages(now_ms)
         if self._config.sync_flush:
-            least_pages = 0  # somebody may wait for it
+            least_pages = 0  # a caller may wait for it
         commit_log = self._writer.commit_log
         end, size = commit_log.committed_offset, self._config.mapped_file_size_commit_log
         if flush_due(end, commit_log.flushed_offset, least_pages, size):
             self._flush_log()
         if self._config.sync_flush or self._dispatch.failure is not None:
-            self._dispatch.follow()  # else who appends dispatches, many units a queue at a time
+            self._dispatch.follow()  # otherwise the appending thread dispatches, many units a queue at a time
 
     def queues_step(self) -> None:
-        """FlushConsumeQueueService: sync queues of which enough waits; when time is up everything, with checkpoint."""
+        """Sync queues with enough waiting units; when time is up, everything (FlushConsumeQueueService)."""
         least_pages = self._queue_schedule.least_pages(self._config.clock.now_ms())
-        behind = self._dispatch.confirm_offset - self._frontier
-        if behind and (least_pages == 0 or behind > _FRONTIER_BYTES):
+        ahead = self._dispatch.confirm_offset - self._frontier
+        if ahead and (least_pages == 0 or ahead > _FRONTIER_BYTES):
             self.flush()
             return
         self._writer.fence.check()
@@ -123,16 +123,16 @@ class FlushServices:
             self._guard(lambda: self._views.queues.sync(least_pages * PAGE_BYTES))
 
     def flush(self) -> None:
-        """Make everything durable: log, queues, index, checkpoint, in this order; recovery will begin behind it."""
+        """Make log, queues, index and checkpoint durable, in this order; a recovery would start after them."""
         commit_log, dispatch, checkpoint = self._writer.commit_log, self._dispatch, self._checkpoint
-        self._writer.fence.check()  # what a failed sync left is not made good by another one
+        self._writer.fence.check()  # another sync cannot repair what a failed one left
         with self._lock:
             self._ends.note(self._parts.offsets.known())  # before the sync: all of them will be durable
             commit_log.commit()
             target, timestamp, phy_offset = self._flush_log()
             with dispatch.lock:
                 dispatch.follow()
-                if dispatch.confirm_offset <= commit_log.flushed_offset:  # nobody put meanwhile
+                if dispatch.confirm_offset <= commit_log.flushed_offset:  # no put came in between
                     target, timestamp, phy_offset = self._dispatched()
             self._guard(self._sync_derived)
             checkpoint.logics_msg_timestamp = max(timestamp, checkpoint.logics_msg_timestamp)
@@ -144,7 +144,7 @@ class FlushServices:
             self._frontier = target
 
     def flush_last(self) -> None:
-        """Make everything durable at the end: threads are stopped, nobody puts."""
+        """Make everything durable at the end: threads are stopped, no caller puts."""
         parts, checkpoint = self._parts, self._checkpoint
         parts.writer.commit_log.commit()
         parts.writer.flush.make_durable(parts.writer.commit_log.committed_offset, WHATEVER_IT_TAKES_S)
@@ -156,19 +156,20 @@ class FlushServices:
         self._write_checkpoint()
 
     def _dispatched(self) -> tuple[int, int, int]:
-        """Return up to where the log is dispatched, and the store time (ms) and physical offset of its last record."""
+        """Return the end of the dispatched log, and the store time (ms) and physical offset of its last record."""
         dispatch = self._dispatch
         return dispatch.confirm_offset, dispatch.dispatched_timestamp, dispatch.dispatched_phy_offset
 
     def _note_queues(self, phy_offset: int, end: int) -> None:
-        """Put into the checkpoint that queues are durable up to the record at `phy_offset`, the last before `end`."""
+        """Set the checkpoint's offset of durable queues to the record at `phy_offset`, the last before `end`."""
         if self._config.tag_entries:
             self._checkpoint.logics_physical_offset = logics_physical_offset(phy_offset, end)
 
     def _flush_log(self) -> tuple[int, int, int]:
-        """Sync the log; return what `_dispatched` returned before that.
+        """Sync the log; return the values of `_dispatched` before that.
 
-        FlushDiskTimeoutError where another's sync takes longer than syncFlushTimeout: nothing is told to be durable.
+        Raises:
+            FlushDiskTimeoutError: another thread's sync takes longer than syncFlushTimeout; nothing counts as durable.
         """
         with self._dispatch.lock:
             dispatched = self._dispatched()
@@ -182,12 +183,12 @@ class FlushServices:
         self._views.batch_queues.sync()
         self._views.queues.sync()
         self._views.queues.sync_directories()
-        with self._dispatch.lock:  # the newest index file may be about to be another
+        with self._dispatch.lock:  # the newest index file may just be replaced
             self._views.index.sync()
 
     @contextmanager
     def forgetting(self, topic: str) -> Iterator[None]:
-        """While the topic is deleted: nobody is to miss its queues, so no flush tells of them meanwhile."""
+        """Hold back flushes while a topic is deleted: none may record the ends of its queues, which would be missed."""
         with self._lock:
             self._ends.without_topic(topic)
             self._write_ends()
@@ -203,5 +204,5 @@ class FlushServices:
         os_files.write_atomically(self._parts.paths.checkpoint, fields.encode())
 
     def _guard(self, sync: Callable[[], object]) -> None:
-        """Run a sync of derived files; a failed one fences the store: no later one can be believed."""
+        """Run a sync of derived files; a failed one fences the store, since no later sync can be trusted."""
         self._writer.fence.guard(sync, any_error=False)

@@ -1,4 +1,4 @@
-"""The end of the log of a store that is open for writing: what appends to it, syncs it, and fences the store."""
+"""The end of the log of a store that is open for writing: its appends, its syncs, the fence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LogWriter:
 
     @classmethod
     def open(cls, root: Path, config: StoreConfig, files: MappedFileQueue, end: int, on_error: ExitStack) -> Self:
-        """Go on with a log that ends at the physical offset `end`."""
+        """Continue a log that ends at the physical offset `end`."""
         buffered = None
         if config.transient_store_pool_used:
             pool = TransientStorePool(config.transient_store_pool_size, config.mapped_file_size_commit_log)

@@ -1,8 +1,8 @@
-"""The writing store, as users see it: open, put, read, close. Its parts are elsewhere; this is where they meet.
+"""The writing store, as users see it: open, put, read, close. It connects the parts of the other modules.
 
 Threads: any number of callers; puts are serialised by the put lock (`put_path`), syncs are shared
 (`flush.GroupFlush`), dispatch follows the confirmed offset under the dispatch lock (`confirmed_dispatch`). Daemon
-threads flush (`flush_services`), make files ahead (`allocate_ahead`) and delete old ones (`clean_rounds`).
+threads flush (`flush_services`), preallocate files (`allocate_ahead`) and delete old ones (`clean_rounds`).
 """
 
 from __future__ import annotations
@@ -59,14 +59,19 @@ if TYPE_CHECKING:
 
 
 class MessageStore(StoreReads):
-    """A store directory open for writing; one at a time, on this machine and in this process."""
+    """A store directory that is open for writing, by one process on one machine at a time."""
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], config: StoreConfig | None = None) -> Self:
         """Lock the directory, create or recover the store in it, and start. Use as a context manager.
 
-        File sizes of an existing store are taken from its files. Raises StoreLockedError, NotAStoreError,
-        StoreVersionError or StoreAccessError before anything is changed.
+        File sizes of an existing store are taken from its files.
+
+        Raises:
+            StoreLockedError: another process has the store open for writing.
+            NotAStoreError: the directory holds other files.
+            StoreVersionError: this version cannot write to the store, or files do not fit together.
+            StoreAccessError: a file cannot be read. All of these are raised before anything is changed.
         """
         return cls(Path(path).absolute(), config or StoreConfig())
 
@@ -75,7 +80,7 @@ class MessageStore(StoreReads):
         self.path, read = path, ReadOnce()
         paths, lock = lock_directory(path, config, read)
         self.commit_lock = threading.RLock()
-        """Held by who looks for the last commit of a sink and appends the next: two threads would both find none."""
+        """Held between reading the last commit of a sink and appending the next: two threads would both find none."""
         try:
             with ExitStack() as on_error:
                 self._start(open_parts(paths, config, on_error, read), lock, on_error)
@@ -117,25 +122,26 @@ class MessageStore(StoreReads):
         self.close()
 
     def close(self) -> None:
-        """Orderly stop: sync log, queues, index, checkpoint; then, and only then, remove `abort`."""
+        """Stop in order: sync log, queues, index, checkpoint; then, and only then, remove `abort`."""
         self._life.close()
 
     def flush(self) -> None:
-        """Make everything durable: log, queues, index, checkpoint, in this order; recovery will begin behind it.
+        """Make log, queues, index and checkpoint durable, in this order; a recovery would start after them.
 
-        FlushDiskTimeoutError where that takes longer than syncFlushTimeout: then nothing is promised.
+        Raises:
+            FlushDiskTimeoutError: that takes longer than syncFlushTimeout; nothing is promised then.
         """
         self._life.flush()
 
     def dispatch_pending(self) -> None:
-        """Show what is stored and could not be dispatched (no space for a queue); raises while the cause is there."""
+        """Dispatch records that could not be dispatched (no space for a queue); raise while the cause persists."""
         self._check_open()
         self._dispatch.follow()
 
     def clean(self) -> CleanResult:
-        """Delete every log file whose `fileReservedTime` is over, whatever the hour, and what pointed at it.
+        """Delete every log file whose `fileReservedTime` is over, whatever the hour, and the files that pointed at it.
 
-        Where the disk is used beyond `diskSpaceCleanForciblyRatio` the oldest files go whatever their age.
+        If the disk is used beyond `diskSpaceCleanForciblyRatio`, the oldest files are deleted whatever their age.
         """
         self.flush()
         return self._rounds.clean(self._check_open)
@@ -149,7 +155,7 @@ class MessageStore(StoreReads):
     # -- putting
 
     def put_message(self, message: Message | MessageBatch) -> PutMessageResult:
-        """Store one message, or all messages of a client's batch one behind another.
+        """Store one message, or all messages of a client's batch consecutively.
 
         A refusal is a status, not an exception, and nothing of it is stored.
         """
@@ -162,10 +168,10 @@ class MessageStore(StoreReads):
         return self._writing.puts.put(tuple(messages))
 
     def put_message_async(self, message: Message | MessageBatch) -> Future[PutMessageResult]:
-        """As `put_message`, without waiting: the future is done when `put_message` would have returned.
+        """Store messages without waiting: the future is done when `put_message` would have returned.
 
-        Messages of one caller are stored in the order of these calls. Where `maxAsyncPutMessageRequests` wait the call
-        waits for room, and gives OS_PAGE_CACHE_BUSY when there is none in time. After a failed sync futures raise
+        Messages of one caller are stored in the order of these calls. If `maxAsyncPutMessageRequests` are waiting, the
+        call waits too, and returns OS_PAGE_CACHE_BUSY if that takes too long. After a failed sync futures raise
         StoreFencedError. A future that was cancelled before its turn stores nothing. Callbacks run in the store's
         threads and should be short.
         """
@@ -173,33 +179,34 @@ class MessageStore(StoreReads):
         return self._writing.later.submit_one(message)
 
     def put_messages_async(self, messages: Iterable[Message | MessageBatch]) -> Future[list[PutMessageResult]]:
-        """As `put_messages`, without waiting: see `put_message_async`."""
+        """Store messages like `put_messages`, without waiting: see `put_message_async`."""
         self._check_open()
         return self._writing.later.submit(tuple(messages))
 
     def put_record(self, fields: RecordFields) -> PutMessageResult:
         """Store a record whose fields are given byte for byte (a replica, a restore, a test).
 
-        MessageRejectedError where its topic may not be the name of a directory.
+        Raises:
+            MessageRejectedError: its topic cannot be the name of a directory.
         """
         self._check_open()
         if not is_directory_name(fields.topic.decode("utf-8", "replace")):
-            raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"topic {fields.topic!r:.80} is no name")
+            raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"topic {fields.topic!r:.80} is not valid")
         return self._writing.puts.put((fields,))[0]
 
     def count_timers_by(self, waiting_at: Callable[[int], int] | None) -> None:
-        """Have timer messages refused (WHEEL_TIMER_FLOW_CONTROL) whose tick has more than `timerCongestNumEachSlot`.
+        """Refuse timer messages (WHEEL_TIMER_FLOW_CONTROL) if their tick has more than `timerCongestNumEachSlot`.
 
-        `waiting_at` tells how many wait in the tick of a time (ms): a TimerMessageService does. None: nobody counts.
+        `waiting_at` returns how many wait in the tick of a time (ms), as a TimerMessageService does. None: no limit.
         """
         self._writing.puts.count_timers_by(waiting_at)
 
     def append_batch(self, batch: pa.RecordBatch | pa.Table, topic: str | None = None) -> AppendBatchResult:
         """Append every row of an Arrow batch with the sink's columns.
 
-        Rows without a `topic` column go to `topic`. A refused row raises MessageRejectedError with its number, columns
-        that are not the sink's UnknownColumnError or BatchSchemaError, before anything is written; where the disk fails
-        half-way the rows in front of that stay, whole and in order (`append_commit` writes all or none). With
+        Rows without a `topic` column go to `topic`. Before anything is written, a refused row raises
+        MessageRejectedError with its number, and unknown columns raise UnknownColumnError or BatchSchemaError. If the
+        disk fails half-way, the rows before that stay, complete and in order (`append_commit` writes all or none). With
         SYNC_FLUSH the rows are durable when this returns.
         """
         self._check_open()
@@ -211,10 +218,10 @@ class MessageStore(StoreReads):
         chunks: Iterable[EncodedChunk],
         check: Callable[[], None] | None = None,
     ) -> AppendBatchResult:
-        """Append an envelope and all rows of `chunks` behind it, sync (SYNC_FLUSH), and only then let anyone see them.
+        """Append an envelope and after it all rows of `chunks`, sync (SYNC_FLUSH), and only then let readers see them.
 
         `envelope(begin_offset, end_offset)` gives the envelope's record; its size must not depend on the offsets.
-        `check` is called while no other thread can put, before anything is written: what it raises refuses the commit.
+        `check` is called while no other thread can put, before anything is written; its exception refuses the commit.
         """
         self._check_open()
         return self._writing.bulk.append_commit(envelope, chunks, check)
@@ -222,36 +229,40 @@ class MessageStore(StoreReads):
     # -- topics
 
     def queue_count(self, topic: str) -> int:
-        """Return the write queues of a topic; a new topic is made with the default number."""
+        """Return the number of write queues of a topic; a new topic is created with the default number."""
         self._check_open()
         return self._admin.queue_count(topic)
 
     def ensure_topic(self, topic: str, queues: int | None = None) -> None:
-        """Make the topic, with `queues` queues (or the default number), where it does not exist."""
+        """Create the topic, with `queues` queues (or the default number), if it does not exist."""
         self._check_open()
         self._admin.ensure(topic, queues)
 
     def create_topic(self, topic: str, queues: int = 8, *, queue_type: str | None = None) -> None:
-        """Make a topic with `queues` read and write queues, or raise the number of an existing one.
+        """Create a topic with `queues` read and write queues, or raise the number of an existing one.
 
-        `queue_type` is RocketMQ's attribute `queue.type`, "SimpleCQ" or "BatchCQ"; StoreConfigError where it differs
-        from what the topic's messages were stored with.
+        `queue_type` is RocketMQ's attribute `queue.type`, "SimpleCQ" or "BatchCQ".
+
+        Raises:
+            StoreConfigError: the topic's messages were stored with another queue type.
         """
-        with self._writing.puts.lock:  # nobody stores a first message of the other type meanwhile
+        with self._writing.puts.lock:  # no first message of the other type may be stored meanwhile
             self._check_open()
             self._admin.create(topic, queues, queue_type)
 
     def set_topic_queues(self, topic: str, queues: int) -> None:
-        """Give a topic `queues` write queues, and read queues for all that it ever had."""
+        """Give a topic `queues` write queues, and read queues for every queue that it ever had."""
         self._check_open()
         self._admin.set_queues(topic, queues)
 
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic, or a light queue: its queues, its entry, the positions of its consumers.
+        """Delete a topic, or an LMQ: its queues, its entry, the positions of its consumers.
 
-        Its messages do not come back, whatever is made again from the log, nor under a new topic of that name. Durable
-        on return; a kill in between leaves all of it, or is finished by the next open. StoreConfigError for a topic of
-        the store itself.
+        Its messages do not return, neither in queues that are rebuilt from the log nor under a new topic of that name.
+        Durable on return; after a kill in between, the topic is unchanged or the next open completes the deletion.
+
+        Raises:
+            StoreConfigError: the topic belongs to the store itself.
         """
         self._check_open()
         check_deletable(topic)
@@ -263,12 +274,12 @@ class MessageStore(StoreReads):
 
     @property
     def meta(self) -> StoreMeta:
-        """What `rocketflow/store.meta` records."""
+        """Contents of `rocketflow/store.meta`."""
         return self._parts.meta
 
     @property
     def recovery(self) -> RecoveryResult:
-        """What the open found and did."""
+        """Result of the recovery of the open."""
         return self._parts.recovery
 
     @property
@@ -277,15 +288,15 @@ class MessageStore(StoreReads):
         return self._parts.config_files
 
     def statistics(self) -> dict[str, Any]:
-        """What the store counted and where it stands, under the names of RocketMQ's `getRuntimeInfo`.
+        """Return statistics of the store, under the names of RocketMQ's `getRuntimeInfo`.
 
-        Times in ms, sizes in bytes, disk ratios as shares of 1 (-1 where they cannot be told).
+        Times in ms, sizes in bytes, disk ratios as shares of 1 (-1 if unknown).
         """
         return runtime_figures(self._parts, self._statistics, self._rounds.service, self._dispatch.confirm_offset)
 
     @property
     def is_transient_store_pool_deficient(self) -> bool:
-        """Whether every buffer of the TransientStorePool is in use; False without one."""
+        """True if every buffer of the TransientStorePool is in use; False without one."""
         buffered = self._parts.writer.buffered
         return buffered is not None and buffered.pool.available == 0
 
@@ -293,7 +304,7 @@ class MessageStore(StoreReads):
 
     @property
     def confirm_offset(self) -> int:
-        """Up to where readers may see the log."""
+        """The end of the log that readers may see."""
         return self._dispatch.confirm_offset
 
     @property
@@ -314,16 +325,16 @@ class MessageStore(StoreReads):
     def get_message(
         self, topic: str, queue_id: int, offset: int, max_count: int = 32, tags: str | None = None
     ) -> GetMessageResult:
-        """As the base's, and counted: `statistics` has the gets of a store that is open for writing."""
+        """Read like `StoreReads.get_message`; `statistics` counts these calls."""
         began_ns = time.perf_counter_ns()
         result = super().get_message(topic, queue_id, offset, max_count, tags)
         self._statistics.got(result.message_count, time.perf_counter_ns() - began_ns)
         return result
 
     def refresh(self) -> None:
-        """Do nothing: the writer makes and deletes the files itself."""
+        """Do nothing: the writer creates and deletes the files itself."""
 
     def _check_open(self) -> None:
-        """Raise StoreClosedError: the store's files may be another writer's by now."""
+        """Raise StoreClosedError if the store is closed: its files may belong to another writer."""
         if self._life.closed:
             raise StoreClosedError(self.path)

@@ -1,4 +1,4 @@
-"""Opening a store that other writers use too: each holds its lock for a short time."""
+"""The open of a store that other writers use too: each holds its lock for a short time."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def open_when_free(
     """Open a store for writing once no other writer holds it, within `timeout_s`.
 
     Raises:
-        StoreLockedError: Another writer holds it for longer, or `pause` (seconds) answered true: the caller stops.
+        StoreLockedError: another writer holds it for longer, or `pause` (seconds) returned True: the caller stops.
     """
     return when_free(lambda: MessageStore.open(path, config), timeout_s, pause)

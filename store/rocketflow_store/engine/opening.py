@@ -1,4 +1,4 @@
-"""Opening a store for writing: its parts, recovered and put together, before any thread runs."""
+"""The open of a store for writing: its parts are recovered and assembled before any thread runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rocketflow_store.recovery.decide import Step, decide, decide_log
 from rocketflow_store.recovery.derived_swap import finish_swap
 from rocketflow_store.recovery.fit_log import refuse_unfit
 from rocketflow_store.recovery.observation import observe
-from rocketflow_store.recovery.odd_files import make_last_files_whole
+from rocketflow_store.recovery.odd_files import complete_last_files
 from rocketflow_store.recovery.recovery import STEPS, LogWalk, OpenedLog, Recovery
 from rocketflow_store.recovery.topic_deletion import finish_deletions
 from rocketflow_store.views.dispatch.dispatcher import Dispatcher
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoreParts:
-    """What an open store is made of."""
+    """Parts of an open store."""
 
     paths: StorePaths
     config: StoreConfig
@@ -61,17 +61,17 @@ class StoreParts:
     writer: LogWriter
     offsets: QueueOffsets
     tag_entries: TagEntries
-    """Where the index names the TAGS of every record, as of the open."""
+    """Range of the log in which the index names the TAGS of every record, as of the open."""
 
     @property
     def indexes_tags(self) -> bool:
-        """Whether what is dispatched gets index entries for its TAGS."""
+        """True if dispatched records get index entries for their TAGS."""
         return self.config.tag_entries and self.config.message_index_enable
 
     @property
     def least_timestamp(self) -> int:
-        """Store time (ms) that no later record may fall behind: the newest one's, though it may be gone."""
-        return max(self.recovery.store_timestamp, self.recovery.told_timestamp)
+        """Store time (ms) below which no later record may be: that of the newest one, even if it is lost."""
+        return max(self.recovery.store_timestamp, self.recovery.recorded_timestamp)
 
     def sync_everything(self) -> None:
         """Make the newest log files, every queue and the index durable."""
@@ -88,7 +88,7 @@ class StoreParts:
 
 
 def open_parts(paths: StorePaths, config: StoreConfig, on_error: ExitStack, read: ReadFile) -> StoreParts:
-    """Create or recover the store whose directory the caller has locked; `on_error` closes what was opened."""
+    """Create or recover the store in the locked directory; `on_error` closes the opened files."""
     found = observe(paths, config, read)
     steps = decide(found.found)
     while Step.OBSERVE_AGAIN in steps:
@@ -106,7 +106,7 @@ def open_parts(paths: StorePaths, config: StoreConfig, on_error: ExitStack, read
     views = DerivedViews.open(paths, config, log, topics.is_batch_cq, on_error)
     views.queues.refresh()
     views.batch_queues.refresh()
-    for key in found.lost.light_queues:
+    for key in found.lost.lmqs:
         views.queues.restore(*key)
     for key in found.lost.all_batch_queues:
         views.batch_queues.add(*key)
@@ -141,7 +141,7 @@ class _Preparation:
     def __init__(self, found: Observation, on_error: ExitStack, read: ReadFile) -> None:
         self._found, self._on_error, self._read = found, on_error, read
         self._directories = found.paths.log_directories()
-        """The log and its allocator share what is known of full disks."""
+        """Shared by the log and its allocator, which both must know full disks."""
         self.config = found.config
         self.known_tags = tag_entries_of(found.stop.record, found.stop.confirmed, found.paths.index)
 
@@ -151,7 +151,7 @@ class _Preparation:
         if step is Step.RECORD_STORE:
             self._record_store()
         elif step is Step.COMPLETE_LAST_FILES:
-            make_last_files_whole(paths, self.config)
+            complete_last_files(paths, self.config)
         elif step is Step.CHECK_LOG_FILES:
             self._open_log()
             refuse_unfit(paths, self.files, found.stop.record)
@@ -159,7 +159,7 @@ class _Preparation:
             finish_deletions(paths, found.config_files)
         elif step is Step.QUARANTINE:
             try:
-                found.lost.set_aside(paths)
+                found.lost.quarantine(paths)
             except OSError as error:
                 raise os_files.access_error(paths.quarantine, error) from error
 

@@ -1,9 +1,9 @@
-"""Which files of a store are to go, decided as RocketMQ decides it; nothing is touched here.
+"""Decisions of retention, as RocketMQ makes them: which files are deleted. No file is touched here.
 
-The oldest CommitLog files go when their time is up: in the hours of `deleteWhen`, when the disk is used beyond
-`diskMaxUsedSpaceRatio`, or when somebody asks. Beyond `diskSpaceCleanForciblyRatio` they go however young they are, and
+The oldest CommitLog files are deleted when their time is up: in the hours of `deleteWhen`, when the disk is used beyond
+`diskMaxUsedSpaceRatio`, or on request. Beyond `diskSpaceCleanForciblyRatio` they are deleted at any age, and
 beyond `diskSpaceWarningLevelRatio` puts are refused too. ConsumeQueue and index files follow the log's minimum offset.
-The newest file of each kind always stays: it tells where to go on.
+The newest file of each kind always stays: it has the offset at which to continue.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ _HOUR_MS: Final = 3_600_000
 
 
 class DiskPressure(enum.Enum):
-    """How full the disk is, by the three ratios."""
+    """Usage of the disk, by the three ratios."""
 
     NONE = 0
     OVER_MAX = 1
-    """Expired files go whatever the hour."""
+    """Expired files are deleted whatever the hour."""
     CLEAN_FORCIBLY = 2
-    """The oldest files go whatever their age."""
+    """The oldest files are deleted whatever their age."""
     FULL = 3
-    """As CLEAN_FORCIBLY, and puts are refused."""
+    """Like CLEAN_FORCIBLY, and puts are refused."""
 
     @property
     def cleans_forcibly(self) -> bool:
-        """Whether files go however young they are."""
+        """True if files are deleted at any age."""
         return self in (DiskPressure.CLEAN_FORCIBLY, DiskPressure.FULL)
 
 
 class CleanReason(enum.Enum):
-    """Why files may go now."""
+    """Reason why files may be deleted now."""
 
     HOUR = "deleteWhen"
     DISK = "diskMaxUsedSpaceRatio"
@@ -57,13 +57,13 @@ class FileAge:
 
 
 def is_delete_hour(now_ms: int, delete_when: str, zone: tzinfo | None = None) -> bool:
-    """Whether the hour of `now_ms` is one of `delete_when` ("04", "02;14"), in local time or in `zone`."""
+    """Return True if the hour of `now_ms` is in `delete_when` ("04", "02;14"), in local time or in `zone`."""
     hour = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone(zone).hour
     return any(int(one) == hour for one in delete_when.split(";") if one.strip())
 
 
 def disk_pressure(used_percent: int, config: StoreConfig) -> DiskPressure:
-    """What a disk used to `used_percent` means; -1 (it cannot be told) is treated as RocketMQ does."""
+    """Classify a disk with `used_percent` in use; -1 (unknown) is treated as in RocketMQ."""
     warning = min(max(config.disk_space_warning_level_ratio, 35), 90)
     forcibly = min(max(config.disk_space_clean_forcibly_ratio, 30), 85)
     most = min(max(config.disk_max_used_space_ratio, 10), 95)
@@ -77,7 +77,7 @@ def disk_pressure(used_percent: int, config: StoreConfig) -> DiskPressure:
 def clean_reason(
     now_ms: int, pressure: DiskPressure, config: StoreConfig, *, manual: bool = False
 ) -> CleanReason | None:
-    """Why expired files go now, None where they do not."""
+    """Return why expired files are deleted now, None if they are not."""
     if manual:
         return CleanReason.MANUAL
     if pressure is not DiskPressure.NONE:
@@ -88,9 +88,9 @@ def clean_reason(
 def expired_log_files(
     files: Sequence[FileAge], now_ms: int, pressure: DiskPressure, config: StoreConfig, *, removable_to: int
 ) -> int:
-    """How many of the oldest files go in one round: expired ones, or any under pressure, up to the first that stays.
+    """Return how many of the oldest files one round deletes: expired ones, or any under pressure, without a gap.
 
-    `removable_to` is the physical offset below which everything is durable and dispatched.
+    Everything before the physical offset `removable_to` is durable and dispatched.
     """
     at_once = config.clean_file_forcibly_enable and pressure.cleans_forcibly
     reserved_ms = config.file_reserved_time * _HOUR_MS
@@ -103,13 +103,13 @@ def expired_log_files(
 
 
 def expired_queue_files(last_phy_offsets: Sequence[int], min_phy_offset: int) -> int:
-    """How many of a queue's oldest files go: those whose last unit points below the log.
+    """Return how many of a queue's oldest files are deleted: those whose last unit points before the log.
 
-    `last_phy_offsets` has an element a file, oldest first; the newest file's is not looked at.
+    `last_phy_offsets` has an element for each file, oldest first; the newest file's is not used.
     """
     return len(list(takewhile(lambda last: last < min_phy_offset, last_phy_offsets[:-1])))
 
 
 def expired_index_files(end_phy_offsets: Sequence[int], min_phy_offset: int) -> int:
-    """How many of the oldest index files go: those that end below the log; the newest stays."""
+    """Return how many of the oldest index files are deleted: those that end before the log; the newest stays."""
     return len(list(takewhile(lambda end: end < min_phy_offset, end_phy_offsets[:-1])))

@@ -1,4 +1,4 @@
-"""What a writing store counted and where it stands, under the names of RocketMQ's `getRuntimeInfo`."""
+"""Statistics of a writing store, under the names of RocketMQ's `getRuntimeInfo`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def runtime_figures(
     parts: StoreParts, statistics: StoreStatistics, clean: CleanService, confirm_offset: int
 ) -> dict[str, Any]:
-    """Return all figures: times in ms, sizes in bytes, disk ratios as shares of 1 (-1 where they cannot be told)."""
+    """Return all figures: times in ms, sizes in bytes, disk ratios as shares of 1 (-1 if unknown)."""
     config, commit_log, now_ms = parts.config, parts.writer.commit_log, parts.config.clock.now_ms()
     return {
         **statistics.as_dict(now_ms, commit_log.wrote_offset - parts.recovery.truncated_to),

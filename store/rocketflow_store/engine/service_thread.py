@@ -1,4 +1,4 @@
-"""A thread of the writing store that does one thing every so often."""
+"""A thread of the writing store that repeats one step at an interval."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class ServiceThread:
     """Calls `step` every `interval_s`, or when it is woken, for the first time after `first_s`, until it is stopped.
 
-    A step that raises (no space, no memory) is tried again at its next time; `error` keeps what the last one raised,
-    and `failed(name, error)` is called when that is another one than before.
+    A step that raises (no space, no memory) is tried again at its next time; `error` is the last exception, and
+    `failed(name, error)` is called when it is another one than before.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class ServiceThread:
                     self._failed(self._name, error)
 
     def pause(self, seconds: float) -> bool:
-        """For the step: wait, but not beyond the stop; whether the thread is to stop."""
+        """Wait within a step, at most until the stop; return True if the thread is to stop."""
         return self._stop.wait(seconds)
 
     def wake(self) -> None:
-        """Have the next step made now; returns at once."""
+        """Make the next step now; returns at once."""
         if not self._woken.is_set():
             self._woken.set()
 
@@ -71,9 +71,9 @@ class ServiceThread:
 
 
 def report_held(path: Path, fence: Fence, dispatch: ConfirmedDispatch) -> Callable[[str, Exception], None]:
-    """Return what reports that a thread of a store cannot do its work, for a reason of its own.
+    """Return a function that reports that a thread of a store cannot do its work.
 
-    Fences and held dispatch have events of theirs.
+    Fences and held dispatch have their own events.
     """
 
     def report(service: str, error: Exception) -> None:

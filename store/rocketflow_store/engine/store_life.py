@@ -1,4 +1,4 @@
-"""From the open to the end of a store: its lock, its threads, and what makes it durable."""
+"""The life of an open store: its lock, its threads, and the sync at its end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OPEN: Final = weakref.WeakSet["StoreLife"]()
 
 
 def _leave_to_parent() -> None:
-    """In a forked process: it has neither the lock nor the threads of the stores that are open."""
+    """Abandon the open stores in a forked process, which has neither their locks nor their threads."""
     for life in _OPEN:
         life.abandon_after_fork()
 
@@ -41,15 +41,15 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def lock_directory(path: Path, config: StoreConfig, read: ReadFile) -> tuple[StorePaths, DirectoryLock]:
-    """Lock the directory of a store for its one writer; it is made where it does not exist.
+    """Lock the directory of a store for its one writer; create the directory if it does not exist.
 
     Raises:
-        StoreLockedError: Another writer has it.
+        StoreLockedError: another writer has it.
     """
     paths = check_writable_directory(path, config, read)
     refuse_rocksdb_data(path)
     if paths.abort.is_dir():
-        raise StoreAccessError(paths.abort, "is a directory; a writer makes a file of this name: move it away")
+        raise StoreAccessError(paths.abort, "is a directory, but a writer creates a file of this name; move it away")
     try:
         if not path.is_dir():
             os_files.make_directory(path)
@@ -60,7 +60,7 @@ def lock_directory(path: Path, config: StoreConfig, read: ReadFile) -> tuple[Sto
 
 
 def mark_open(paths: StorePaths) -> None:
-    """Leave the `abort` file that says: if you find me, the stop was not orderly."""
+    """Create the `abort` file: an open that finds it knows that the stop was not orderly."""
     os_files.write_atomically(paths.abort, str(os.getpid()).encode())
 
 
@@ -79,7 +79,7 @@ class StoreLife:
         self._lock, self._parts, self._dispatch = lock, parts, dispatch
         self._writing, self._flushing, self._rounds = writing, flushing, rounds
         self._flush_lock = threading.Lock()
-        self.closed = self._forsaken = False
+        self.closed = self._abandoned = False
         _OPEN.add(self)
 
     def check_open(self) -> None:
@@ -88,8 +88,8 @@ class StoreLife:
             raise StoreClosedError(self._parts.paths.root)
 
     def abandon_after_fork(self) -> None:
-        """In a process that was forked from the one that opened the store: it is closed here, and left as it is."""
-        self.closed = self._forsaken = True
+        """Close the store in a forked process, and leave its directory unchanged for the parent."""
+        self.closed = self._abandoned = True
         self._writing.puts.abandon_after_fork()
 
     def flush(self) -> None:
@@ -99,8 +99,8 @@ class StoreLife:
             self._flushing.flush()
 
     def close(self) -> None:
-        """Orderly stop: sync log, queues, index, checkpoint; then, and only then, remove `abort`."""
-        if self._forsaken:
+        """Stop in order: sync log, queues, index, checkpoint; then, and only then, remove `abort`."""
+        if self._abandoned:
             return
         with self._writing.puts.lock:
             if self.closed:
@@ -114,7 +114,7 @@ class StoreLife:
             self._flushing.stop()
             self._rounds.stop()
             parts.allocator.stop()
-            at_last.enter_context(self._rounds.lock)  # somebody else's clean-up or flush ends first
+            at_last.enter_context(self._rounds.lock)  # wait for a clean-up or flush of another thread
             at_last.enter_context(self._flush_lock)
             clean = False
             try:
@@ -126,10 +126,10 @@ class StoreLife:
                 os_files.sync_directory(parts.paths.root)
 
     def _make_durable(self) -> bool:
-        """Everything that was put, and the record of this stop; False where a failed sync left nothing certain."""
+        """Sync everything and write the stop record; return False if a failed sync left nothing certain."""
         parts, views = self._parts, self._parts.views
         if parts.writer.fence.error is not None:
-            with suppress(StoreError):  # it may still be recovered
+            with suppress(StoreError):  # a recovery may still succeed
                 parts.writer.commit_log.commit()
             return False
         self._rounds.service.remove_retired()
@@ -141,7 +141,7 @@ class StoreLife:
         return True
 
     def _tag_entries(self) -> TagEntries:
-        """Return where the index names the TAGS of every record."""
+        """Return the range of the log in which the index names the TAGS of every record."""
         parts = self._parts
         if not parts.indexes_tags:
             return parts.tag_entries

@@ -1,4 +1,4 @@
-"""Topics of a store that is open for writing: made, enlarged, deleted."""
+"""Topics of a store that is open for writing: creation, growth, deletion."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class TopicAdmin:
         self._flushing, self._dispatch_lock = flushing, dispatch_lock
 
     def queue_count(self, topic: str) -> int:
-        """Return the write queues of a topic; a new topic is made with the default number."""
+        """Return the number of write queues of a topic; a new topic is created with the default number."""
         return self._topics.queue_count(topic)
 
     def ensure(self, topic: str, queues: int | None) -> None:
-        """Make the topic, with `queues` queues (or the default number), where it does not exist."""
+        """Create the topic, with `queues` queues (or the default number), if it does not exist."""
         if not self._topics.exists(topic):
             self._topics.ensure(topic, queues or self._parts.config.default_topic_queue_nums)
 
     def create(self, topic: str, queues: int, queue_type: str | None) -> None:
-        """Make a topic, or raise the number of queues of an existing one; the caller has the put lock."""
+        """Create a topic, or raise the number of queues of an existing one; the caller has the put lock."""
         self._topics.ensure(topic, queues)
         if queue_type is not None:
             offsets, count = self._parts.offsets, self._topics.queue_count(topic)
@@ -42,13 +42,14 @@ class TopicAdmin:
             self._topics.set_queue_type(topic, queue_type, in_use=in_use)
 
     def set_queues(self, topic: str, queues: int) -> None:
-        """Give a topic `queues` write queues, and read queues for all that it ever had."""
+        """Give a topic `queues` write queues, and read queues for every queue that it ever had."""
         self._parts.config_files.topics.set_queue_nums(topic, queues)
 
     def delete(self, topic: str) -> None:
-        """Delete a topic of which everything is flushed; the caller has the put lock, and nothing is cleaned.
+        """Delete a topic after a flush; the caller has the put lock, and no clean-up runs.
 
-        A kill in between leaves all of it, or is finished by the next open; an error fences the store.
+        After a kill in between, the topic is unchanged or the next open completes the deletion; an error fences the
+        store.
         """
         parts = self._parts
         try:
@@ -71,6 +72,6 @@ class TopicAdmin:
 
 
 def check_deletable(topic: str) -> None:
-    """Raise StoreConfigError for a topic of the store itself, and for what is no topic."""
+    """Raise StoreConfigError for a topic of the store itself, and for an invalid topic name."""
     if is_system_topic(topic) or not is_directory_name(topic):
-        raise StoreConfigError("topic", topic, "is no topic that can be deleted")
+        raise StoreConfigError("topic", topic, "is not a topic that can be deleted")

@@ -1,4 +1,4 @@
-"""The ways into a store that is open for writing, put together: single puts, puts without waiting, rows and commits."""
+"""The write paths of an open store: single puts, puts without waiting, rows and commits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """Every put goes one of these ways; all share one put lock and one append to the log."""
+    """The write paths; all of them share one put lock and one append to the log."""
 
     puts: PutPath
     later: AsyncPut
@@ -41,7 +41,7 @@ class Writing:
         disk_full: Callable[[], bool],
         appended: Callable[[], None] | None,
     ) -> Self:
-        """Put the write path together; `appended` is told of puts that nobody waits for."""
+        """Assemble the write paths; `appended` is called after puts without a waiting caller."""
         path, config, side = parts.paths.root, parts.config, parts.views.side_queues
         commit_log, fence, flush = parts.writer.commit_log, parts.writer.fence, parts.writer.flush
         assigned = AssignedProperties(config, side.is_batch_cq, parts.views.queues)
@@ -59,13 +59,13 @@ class Writing:
         return cls(puts, later, bulk)
 
     def close(self) -> None:
-        """Store what waits, and take nothing more."""
+        """Store the waiting puts, and accept no more."""
         self.later.close()
         self.puts.close()
 
 
 def confirmed_dispatch(parts: StoreParts) -> ConfirmedDispatch:
-    """Return the dispatch of what is appended, from the log's end on; its confirm file is made."""
+    """Return the dispatch of records from the log's end on; its confirm file is created."""
     end, sync_flush = parts.writer.commit_log.committed_offset, parts.config.sync_flush
     confirm_file = ConfirmFile(
         parts.paths,

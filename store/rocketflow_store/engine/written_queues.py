@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class WrittenQueues:
-    """The writer's own queues; readers see what is below `confirm_offset()`."""
+    """The writer's queues; readers see the records before `confirm_offset()`."""
 
     def __init__(
         self,
@@ -33,15 +33,15 @@ class WrittenQueues:
         return [*self._queues.names(), *((one.topic, one.queue_id) for one in self._batch_queues.all())]
 
     def plain(self) -> list[ConsumeQueue]:
-        """Return every queue that is none of a BatchCQ topic."""
+        """Return the queues that do not belong to a BatchCQ topic."""
         return self._queues.all()
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """Return a queue, None where there is none."""
+        """Return a queue, None if it does not exist."""
         return self._queues.find(topic, queue_id)
 
     def find_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
-        """Return a BatchCQ topic's queue, None where there is none."""
+        """Return a BatchCQ topic's queue, None if it does not exist."""
         return self._batch_queues.find(topic, queue_id)
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:

@@ -1,1 +1,1 @@
-"""`verify` and `repair`."""
+"""Verification and repair of a store: `verify`, `repair`, and dumps of single files."""

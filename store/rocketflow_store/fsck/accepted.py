@@ -1,6 +1,6 @@
 """Findings of `verify` that an operator has accepted: JSON lines of file, offset, length and a digest of the bytes.
 
-A finding is accepted as long as its bytes stay as they were; where they changed it is a new one.
+A finding is accepted as long as its bytes do not change; after a change it is a new one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Key = tuple[str, str, int, int, str]
 
 
 class AcceptedFileError(StoreError):
-    """A file of accepted findings has a line that is none."""
+    """A line of a file of accepted findings cannot be read."""
 
     exit_code = 2
 
@@ -49,11 +49,11 @@ class AcceptedFindings:
     root: Path
     known: set[Key] = field(default_factory=set)
     begun: bool = False
-    """Whether an earlier run wrote to the file."""
+    """True if an earlier run wrote to the file."""
 
     @classmethod
     def load(cls, path: str | Path, root: Path) -> AcceptedFindings:
-        """Read `path`; none are accepted where it does not exist."""
+        """Read `path`; no findings are accepted if it does not exist."""
         found = cls(Path(path), root.absolute())
         try:
             text = os_files.read_file(found.path).decode("utf-8")
@@ -71,18 +71,18 @@ class AcceptedFindings:
         return found
 
     def is_accepted(self, finding: Finding) -> bool:
-        """Return whether the finding is known, and its bytes are what they were."""
+        """Return True if the finding is known, and its bytes are unchanged."""
         return self._key(finding) in self.known
 
     def add(self, findings: Sequence[Finding]) -> None:
-        """Append findings to the file; durable on return. A first run without any notes that there were none."""
+        """Append findings to the file; durable on return. A first run without findings notes that there were none."""
         date = f"{datetime.fromtimestamp(SystemClock().now_ms() // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
         lines = [] if findings or self.begun else [json.dumps({"findings": 0, "date": date}) + "\n"]
         for one in findings:
             kind, file, offset, length, digest = key = self._key(one)
             self.known.add(key)
-            told = {"file": file, "offset": offset, "length": length, "digest": digest, "date": date}
-            lines.append(json.dumps({**told, "kind": kind, "detail": one.detail}, ensure_ascii=False) + "\n")
+            fields = {"file": file, "offset": offset, "length": length, "digest": digest, "date": date}
+            lines.append(json.dumps({**fields, "kind": kind, "detail": one.detail}, ensure_ascii=False) + "\n")
         if not lines:
             return
         data = "".join(lines).encode()
@@ -95,7 +95,7 @@ class AcceptedFindings:
         os_files.sync_directory(self.path.absolute().parent)
 
     def exit_code(self, result: VerifyResult, fresh: Sequence[Finding]) -> int:
-        """Return 0 where nothing is new, 3 where what is new can be lost messages, else 1."""
+        """Return 0 if nothing is new, 3 if new findings can be lost messages, else 1."""
         if not fresh and not result.unlisted:
             return 0
         lost = result.unlisted or any(one.kind in LOSS_KINDS for one in fresh)
@@ -109,7 +109,10 @@ class AcceptedFindings:
 
 
 def _digest(path: Path, finding: Finding) -> str:
-    """Return the SHA-256 of the bytes that a finding is about; of its text where it is about none."""
+    """Return the SHA-256 of the bytes that a finding is about, or of its text if it is about none.
+
+    So a reworded text makes an accepted finding without bytes a new one.
+    """
     if not finding.length:
         return hashlib.sha256(finding.detail.encode("utf-8", "surrogateescape")).hexdigest()
     if not path.is_file():
@@ -131,11 +134,11 @@ def _digest(path: Path, finding: Finding) -> str:
 def _key_of_line(path: Path, number: int, line: str) -> Key | None:
     """Return the finding that a line accepts, None for the note that there were none."""
     try:
-        told: dict[str, Any] = parse_json(line)
-        if "findings" in told:
+        fields: dict[str, Any] = parse_json(line)
+        if "findings" in fields:
             return None
-        file, offset, length, digest = (told[name] for name in ("file", "offset", "length", "digest"))
-        kind = told.get("kind", "")
+        file, offset, length, digest = (fields[name] for name in ("file", "offset", "length", "digest"))
+        kind = fields.get("kind", "")
     except (ValueError, KeyError, TypeError) as error:
         raise AcceptedFileError(path, number, f"no accepted finding ({error})") from error
     if not all(isinstance(one, str) for one in (file, digest, kind)) or not all(

@@ -1,6 +1,6 @@
-"""Any single file of a store as dicts, one an item: what is in it, byte for byte, without judging it.
+"""Any single file of a store as dicts, one for each item: the stored values, without any check.
 
-The kind of a file follows from its name and the folder it is in; for a file taken out of its store, from its content.
+The kind of a file follows from its name and the folder it is in; for a file outside of a store, from its content.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ _NATIVE: Final = {
     "healing": "json",
     "store.id": "text",
 }
-"""Files of RocketFlow's own that their names and folder tell."""
+"""Kinds of RocketFlow's files, by name; they are in the folder `rocketflow`."""
 
 
 def dump_file(file: str | Path) -> Iterator[dict[str, Any]]:
-    """The items of `file`, in order; NotAStoreError for a file that is none of a store's."""
+    """Yield the items of `file`, in order; raise NotAStoreError for a file that does not belong to a store."""
     path = Path(file)
     if not path.is_file():
         raise NotAStoreError(path, "is not a file; give one file of a store")
@@ -70,7 +70,7 @@ def dump_file(file: str | Path) -> Iterator[dict[str, Any]]:
         data = os_files.read_file(path) if path.stat().st_size < 1 << 20 else None
         kind = kind_of(path)
         if kind is None:
-            raise NotAStoreError(path, "is no file of a store (by its name, its folder and its content)")
+            raise NotAStoreError(path, "is not a file of a store (by its name, its folder and its content)")
         if data is None:
             fd = os_files.open_file(path, write=False)
             try:
@@ -83,7 +83,7 @@ def dump_file(file: str | Path) -> Iterator[dict[str, Any]]:
 
 
 def kind_of(path: Path) -> str | None:
-    """What kind of file this is, None where that cannot be told."""
+    """Return the kind of a file, None if it is unknown."""
     named = {
         "checkpoint": "checkpoint",
         "timerwheel": "timerwheel",
@@ -180,7 +180,7 @@ def _commit_log(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
 
 
 def _first_written(data: memoryview, position: int) -> int:
-    """Where the first byte from `position` on is that is not zero; -1 where there is none."""
+    """Return the position of the first byte from `position` on that is not zero; -1 if there is none."""
     for at in range(position, len(data), _LOOK):
         block = bytes(data[at : at + _LOOK])
         if block != bytes(len(block)):
@@ -343,7 +343,7 @@ def _checked(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
     try:
         value = decode_checked_json(bytes(data))
     except ValueError as error:
-        raise CorruptRecordError(path, 0, f"its {len(data)} bytes are not what their CRC is of ({error})") from error
+        raise CorruptRecordError(path, 0, f"the CRC of its {len(data)} bytes is wrong ({error})") from error
     yield {"kind": path.name.removesuffix(".bak"), "content": value}
 
 
@@ -352,7 +352,7 @@ def _confirm(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
 
     confirmed = decode_confirm(bytes(data))
     if confirmed is None:
-        raise CorruptRecordError(path, 0, f"{len(data)} bytes are no confirm file")
+        raise CorruptRecordError(path, 0, f"{len(data)} bytes are not a confirm file")
     yield {
         "kind": "confirm",
         "confirmOffset": confirmed.confirm_offset,

@@ -1,4 +1,4 @@
-"""What `verify` found: byte ranges of files, a bounded number of them."""
+"""Findings of `verify`: byte ranges of files, a bounded number of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_LISTED: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something wrong: `offset` and `length` are bytes within `file`."""
+    """One problem: `offset` and `length` are bytes within `file`."""
 
     kind: str
     file: str
@@ -39,7 +39,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Damage:
-    """Bytes of the log, [phy_offset, phy_offset + length), that hold no sound record; `claims` units point there."""
+    """Bytes of the log, [phy_offset, phy_offset + length), without a valid record; `claims` units point there."""
 
     phy_offset: int
     length: int
@@ -48,13 +48,13 @@ class Damage:
     why: str
     claims: int = 0
     gap: bool = False
-    """Whether the bytes are not there at all."""
+    """True if no file has the bytes."""
     blank: bool = False
-    """Whether this can be a file's unused rest, in which no record ever was."""
+    """True if this can be a file's unused rest, which never had a record."""
     replaced: bool = False
-    """Whether the file is another one than at the last orderly stop."""
+    """True if the file is another one than at the last orderly stop."""
     other_head: bool = False
-    """Whether a record with a sound body is here, whose head is another's."""
+    """True for a record with a valid body and the head of another record."""
 
     @property
     def end(self) -> int:
@@ -62,12 +62,12 @@ class Damage:
 
     @property
     def lost(self) -> int:
-        """Records that were here, as far as that can be told."""
+        """Number of records that were here, as far as it is known."""
         return self.claims if self.gap else max(self.claims, 1)
 
 
 class RangeSet:
-    """Whole numbers as ranges; beyond a bounded number of ranges the gaps between the last ones are filled up."""
+    """Integers as ranges; beyond a bounded number of ranges, the gaps between the last ones are filled up."""
 
     def __init__(self) -> None:
         self._ranges: list[tuple[int, int]] = []
@@ -77,11 +77,11 @@ class RangeSet:
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
-        """(first, behind the last), ascending, apart from each other."""
+        """The ranges as (start, end), ascending and disjoint."""
         return list(self._ranges)
 
     def add(self, start: int, stop: int) -> None:
-        """Put [start, stop) in."""
+        """Add [start, stop)."""
         low = bisect_left(self._ranges, start, key=lambda one: one[1])
         high = bisect_right(self._ranges, stop, key=lambda one: one[0])
         if low < high:
@@ -91,7 +91,7 @@ class RangeSet:
             self._ranges[-2:] = [(self._ranges[-2][0], self._ranges[-1][1])]
 
     def add_numbers(self, numbers: npt.NDArray[np.integer[Any]]) -> None:
-        """Put single numbers (ascending) in."""
+        """Add single numbers (ascending)."""
         if len(numbers) == 0:
             return
         cuts = np.flatnonzero(np.diff(numbers) != 1) + 1
@@ -100,12 +100,12 @@ class RangeSet:
             self.add(start, stop)
 
     def update(self, other: RangeSet) -> None:
-        """Put all of `other` in."""
+        """Add the ranges of `other`."""
         for start, stop in other._ranges:
             self.add(start, stop)
 
     def remove(self, number: int) -> None:
-        """Take one number out."""
+        """Remove one number."""
         for at, (start, stop) in enumerate(self._ranges):
             if start <= number < stop:
                 parts = [(start, number), (number + 1, stop)]
@@ -113,7 +113,7 @@ class RangeSet:
                 return
 
     def subtract(self, other: RangeSet) -> None:
-        """Take all of `other` out."""
+        """Remove the ranges of `other`."""
         kept: list[tuple[int, int]] = []
         for start, stop in self._ranges:
             for low, high in other._ranges[bisect_right(other._ranges, start, key=lambda one: one[1]) :]:
@@ -127,7 +127,7 @@ class RangeSet:
         self._ranges = kept
 
     def contains(self, numbers: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
-        """Which of `numbers` are in."""
+        """Return the mask of `numbers` that are in the set."""
         if not self._ranges:
             return np.zeros(len(numbers), bool)
         bounds = np.array(self._ranges, np.int64)
@@ -137,7 +137,7 @@ class RangeSet:
 
 
 class Findings:
-    """Findings in the order they were made; of one kind and file a bounded number is listed, the rest counted."""
+    """Findings in the order they were added; a bounded number of each kind and file is listed, the rest counted."""
 
     def __init__(self) -> None:
         self.listed: list[Finding] = []
@@ -156,7 +156,7 @@ class Findings:
 
 @dataclass(slots=True)
 class VerifyResult:
-    """What was looked at and what was found; `damage` and the fields behind it are what a repair starts from."""
+    """Counts and findings of a verification; a repair starts from `damage` and the fields after it."""
 
     records: int = 0
     bytes: int = 0
@@ -167,18 +167,18 @@ class VerifyResult:
     without_record_crc: int = 0
     damage: list[Damage] = field(default_factory=list)
     queues: set[tuple[str, int]] = field(default_factory=set)
-    """Queues whose units have to be made again."""
+    """Queues whose units must be rebuilt."""
     batch_queues: set[tuple[str, int]] = field(default_factory=set)
-    """Queues of BatchCQ topics that have to be made again."""
+    """Queues of BatchCQ topics that must be rebuilt."""
     queue_ends: dict[tuple[str, int], int] = field(default_factory=dict)
     strays: dict[tuple[str, int], list[tuple[int, int]]] = field(default_factory=dict)
     """Queue offsets whose unit belongs to no record."""
     end: int = 0
-    """Physical offset up to which the log was looked at."""
+    """Physical offset up to which the log was checked."""
     index_damaged: bool = False
     max_store_timestamp: int = 0
     dispatched_phy_offset: int = 0
-    """Physical offset of the last sound record that has a ConsumeQueue unit."""
+    """Physical offset of the last valid record that has a ConsumeQueue unit."""
 
     @property
     def clean(self) -> bool:
@@ -186,7 +186,7 @@ class VerifyResult:
 
     @property
     def exit_code(self) -> int:
-        """0 clean, 1 everything can be made again, 3 messages are lost."""
+        """0 clean, 1 everything can be rebuilt, 3 messages are lost."""
         return 3 if self.lost_records else int(not self.clean)
 
     def as_dict(self) -> dict[str, Any]:

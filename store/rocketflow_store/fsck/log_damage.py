@@ -1,4 +1,4 @@
-"""The damaged bytes of the log: noted file by file, then completed by what lies between files and what units claim."""
+"""The damaged bytes of the log: noted file by file, then completed by gaps between files and by claims of units."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LogDamage:
 
     @property
     def other_heads(self) -> int:
-        """Records whose body is sound and whose head is not: they were counted as sound ones."""
+        """Number of records with a valid body and a damaged head: they were counted as valid."""
         return sum(one.other_head for one in self._listed)
 
     @property
@@ -47,7 +47,7 @@ class LogDamage:
 
     @property
     def damaged_bytes(self) -> DamagedBytes:
-        """The ranges as the judge of claims takes them."""
+        """The ranges in the form that the judge of claims expects."""
         return DamagedBytes(self.ranges)
 
     def add(self, damage: Damage) -> None:
@@ -55,15 +55,15 @@ class LogDamage:
         self._listed.append(damage)
 
     def remove(self, damage: Damage) -> None:
-        """Drop what turned out to be no damage."""
+        """Remove an entry that is not damage after all."""
         self._listed.remove(damage)
 
     def contains(self, phy_offsets: Ints) -> npt.NDArray[np.bool_]:
-        """Return which offsets are of damaged bytes."""
+        """Return the mask of offsets that are in damaged bytes."""
         return self._look_up(phy_offsets)[0]
 
     def claim(self, phy_offsets: Ints) -> npt.NDArray[np.bool_]:
-        """Return as `contains`, and count a lost record for every offset that is of damaged bytes."""
+        """Return the mask like `contains`, and count a lost record for every offset in damaged bytes."""
         inside, at = self._look_up(phy_offsets)
         for number in at[inside].tolist():
             self._listed[number].claims += 1
@@ -79,7 +79,7 @@ class LogDamage:
         return (at >= 0) & (phy_offsets < ends[at]), at
 
     def report(self, found: Findings) -> None:
-        """Add the findings, once every unit was looked at: a blank is damage only if units claim records in it."""
+        """Add the findings after every unit was checked: a blank is damage only if units claim records in it."""
         for one in [one for one in self._listed if one.blank and not one.claims]:
             self.remove(one)
             found.add("blank", one.file, one.position, one.length, "the file's end mark is damaged")
@@ -92,7 +92,7 @@ class LogDamage:
 
 
 def damage_of_log(seen: Observation, log: LogReport, found: Findings) -> LogDamage:
-    """Return the damage of all files and between them, without what an unclean stop left; this becomes a finding."""
+    """Return the damage of all files and between them; bytes that an unclean stop left become a finding instead."""
     damage = LogDamage(one for report in log.reports for one in report.damage)
     for gap in _gaps(seen, [mapped for mapped, _ in log.files]):
         damage.add(gap)
@@ -103,12 +103,12 @@ def damage_of_log(seen: Observation, log: LogReport, found: Findings) -> LogDama
 
 
 def _gaps(seen: Observation, files: Sequence[MappedFile]) -> Iterable[Damage]:
-    """Yield CommitLog files that are missing between others, and what short ones lack."""
+    """Yield the gaps: CommitLog files that are missing between others, and the missing ends of short ones."""
     for one, following in pairwise(files):
         if one.end_offset < following.file_from_offset:
             gap = following.file_from_offset - one.end_offset
             where = str(one.path if gap < seen.log_file_size else seen.reader.paths.commit_log)
-            yield Damage(one.end_offset, gap, where, one.file_size, "not there", gap=True)
+            yield Damage(one.end_offset, gap, where, one.file_size, "missing", gap=True)
 
 
 def _judge_ends(seen: Observation, log: LogReport, damage: LogDamage, found: Findings) -> None:
@@ -123,13 +123,13 @@ def _judge_ends(seen: Observation, log: LogReport, damage: LogDamage, found: Fin
         if at + 1 < len(log.files):
             last.blank = _is_blank(mapped, last.position + 8, last.position + last.length)
         elif last.phy_offset >= seen.settled or not _is_claimed(seen, last.phy_offset):
-            # nothing says that this was ever a complete record
+            # nothing proves that this ever was a complete record
             damage.remove(last)
             found.add("torn-tail", mapped.path, last.position, last.length, last.why)
 
 
 def _is_claimed(seen: Observation, phy_offset: int) -> bool:
-    """Return whether a queue's last unit says that a record begins at `phy_offset`."""
+    """Return True if a queue's last unit points at `phy_offset`."""
     for topic, queue_id in seen.bounds:
         queue = seen.reader.find(topic, queue_id)
         if queue is not None:
@@ -141,7 +141,7 @@ def _is_claimed(seen: Observation, phy_offset: int) -> bool:
 
 
 def _is_blank(mapped: MappedFile, start: int, stop: int) -> bool:
-    """Return whether bytes of a log file can be read, and are zeros."""
+    """Return True if bytes of a log file can be read, and are zeros."""
     try:
         return not np.frombuffer(mapped.bytes_of(min(start, stop), stop), np.uint8).any()
     except UnreadableError:

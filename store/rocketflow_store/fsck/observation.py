@@ -1,4 +1,4 @@
-"""A store as `verify` opened it: what was read before the checks, and what all of them take as given."""
+"""Observation of a store that `verify` opened: the state that was read before the checks and that all of them use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class _AnyLength(MappedFileQueue):
-    """Takes files of an odd length too, as far as they go."""
+    """Accepts files of another length too, as far as they go."""
 
     def _usable(self, path: Path) -> bool:
         try:
@@ -47,7 +47,7 @@ class _AnyLength(MappedFileQueue):
 
 
 class LenientReader(StoreReader):
-    """A reader that opens what is damaged too."""
+    """A reader that also opens damaged stores."""
 
     _log_files_type = _AnyLength
     _believes_promises = False
@@ -55,15 +55,15 @@ class LenientReader(StoreReader):
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What was found as the store was opened. Offsets are physical, ranges exclude their end."""
+    """State of the store when it was opened. Offsets are physical, ranges exclude their end."""
 
     reader: LenientReader
     state: str
-    """As `StoreReader.state`: "running", "clean" or "unclean"."""
+    """See `StoreReader.state`: "running", "clean" or "unclean"."""
     end: int
-    """The end of what readers may read."""
+    """The end of the range that readers may read."""
     limit: int
-    """Up to where the log is checked."""
+    """The end of the range in which the log is checked."""
     settled: int
     """Units and entries of records before this must exist."""
     bounds: Mapping[Queue, tuple[int, int]]
@@ -74,23 +74,23 @@ class Observation:
     batch_topics: frozenset[str]
     """Topics that are, or were, BatchCQ ones."""
     record_crc: tuple[int, int]
-    """Where every record ends with a CRC of itself."""
+    """The range in which every record ends with a record CRC."""
     tag_entries: TagEntries
-    """Where every record's TAGS must have an index entry; elsewhere they may."""
+    """The range in which every record's TAGS must have an index entry; elsewhere they may."""
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no writer runs."""
+        """True if no writer runs."""
         return self.state != "running"
 
     @property
     def is_clean(self) -> bool:
-        """Whether the last stop was orderly."""
+        """True if the last stop was orderly."""
         return self.state == "clean"
 
     @property
     def settled_units(self) -> int:
-        """Units of records at or after this may be what an unclean stop left."""
+        """Units of records at or after this offset may come from an unclean stop."""
         return 1 << 62 if self.is_clean else self.settled
 
     @property
@@ -99,8 +99,8 @@ class Observation:
         return self.reader.config.mapped_file_size_commit_log
 
     @property
-    def light_queues(self) -> frozenset[str] | None:
-        """Light queues that exist or existed; None: whichever a record names."""
+    def lmqs(self) -> frozenset[str] | None:
+        """LMQs that exist or existed; None: all that records name."""
         names = {topic for topic, _ in self.bounds if topic.startswith(LMQ_PREFIX)}
         if self.record is None:
             return None if names else frozenset()
@@ -119,7 +119,7 @@ class Observation:
 
 
 def observe(reader: LenientReader, *, locked: bool) -> Observation:
-    """Read what all checks need; `locked` says that the caller holds the store's lock, and that no writer runs."""
+    """Read the state that all checks need; with `locked` the caller holds the store's lock, and no writer runs."""
     paths, state = reader.paths, reader.state
     if locked:
         state = "unclean" if paths.abort.exists() else "clean"

@@ -1,8 +1,8 @@
-"""`verify --repair`: what the log allows to make again is made again; what is lost is set aside and served around.
+"""Repair: derived files are rebuilt from the log; damaged data is quarantined, and reads skip it.
 
-First a plan, a function of what `verify` found (`plan_repair`), then its steps (`_Apply`), each of which can be
-killed and done again; then everything is looked at anew, until there is nothing left to do. The log itself is never
-shortened here but by recovery; nothing is changed or moved without a copy in `quarantine/`.
+First `plan_repair` derives a plan from what `verify` found, then `_Apply` runs its steps, each of which can be killed
+and repeated; then everything is verified again, until nothing is left to do. Only recovery shortens the log; nothing
+is changed or moved without a copy in `quarantine/`.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _UNIT_KINDS: Final = frozenset({"missing-unit", "wrong-unit", "stray-unit"})
 
 @dataclass(frozen=True, slots=True)
 class RepairStep:
-    """One thing to do: `action` with `target` (a path, or TOPIC/QUEUE), because of `why`."""
+    """One step: `action` on `target` (a path, or TOPIC/QUEUE), because of `why`."""
 
     action: str
     target: str
@@ -96,7 +96,7 @@ class RepairStep:
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What is to be done, in this order. `keep` are damaged ranges of the log of which a copy is made."""
+    """Repairs in their order. `keep` are damaged ranges of the log that are copied to the quarantine."""
 
     keep: tuple[Damage, ...] = ()
     aside: tuple[Finding, ...] = ()
@@ -106,7 +106,7 @@ class RepairPlan:
     meta: tuple[Finding, ...] = ()
     queues: tuple[tuple[str, int], ...] = ()
     queue_files: tuple[str, ...] = ()
-    light_queues: tuple[tuple[str, int], ...] = ()
+    lmqs: tuple[tuple[str, int], ...] = ()
     batch_queues: tuple[tuple[str, int], ...] = ()
     index: bool = False
     checkpoint: bool = False
@@ -116,7 +116,7 @@ class RepairPlan:
 
     @property
     def steps(self) -> list[RepairStep]:
-        """What changes the store (copies of damage that stays are not counted)."""
+        """Steps that change the store (without the copies of damage that stays)."""
         listed = (
             ("set-aside", self.aside),
             ("resize", self.sizes),
@@ -129,7 +129,7 @@ class RepairPlan:
         steps = [RepairStep(action, one.file, one.detail) for action, found in listed for one in found]
         steps += [
             RepairStep("rebuild-queue", f"{topic}/{queue}", "units disagree")
-            for topic, queue in (*self.queues, *self.light_queues, *self.batch_queues)
+            for topic, queue in (*self.queues, *self.lmqs, *self.batch_queues)
         ]
         if self.index:
             steps.append(RepairStep("rebuild-index", "index", "entries disagree with the log, or are missing"))
@@ -142,17 +142,17 @@ class RepairPlan:
 
 @dataclass(slots=True)
 class RepairResult:
-    """What `verify` found first, what was done, what it finds now."""
+    """Findings before the repair, the steps that were done, and the findings after it."""
 
     found: VerifyResult
     left: VerifyResult
     steps: list[RepairStep] = field(default_factory=list)
     cut: bool = False
-    """Whether recovery cut or passed over bytes that a message may have been in."""
+    """True if recovery cut or skipped bytes that may have held a message."""
 
     @property
     def exit_code(self) -> int:
-        """0 nothing to do, 1 all was healed (or something is left to do by hand), 3 messages are lost."""
+        """0 nothing to do, 1 everything was healed (or manual work remains), 3 messages are lost."""
         return 3 if self.cut else self.left.exit_code or int(bool(self.steps))
 
     def as_dict(self) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class RepairResult:
 
 
 def plan_repair(found: VerifyResult, paths: StorePaths, *, unclean: bool) -> RepairPlan:
-    """What to do about findings. After an unclean stop recovery comes first, and needs files that fit together."""
+    """Return the repair of the findings. After an unclean stop recovery comes first, which needs complete log files."""
 
     def of(*kinds: str) -> tuple[Finding, ...]:
         return tuple(one for one in found.findings if one.kind in kinds)
@@ -172,10 +172,10 @@ def plan_repair(found: VerifyResult, paths: StorePaths, *, unclean: bool) -> Rep
     logs = tuple(f"{one}/" for one in paths.commit_logs)
     sizes = tuple(one for one in of("file-size") if one.file.startswith(logs) and one.length)
     other_sizes = tuple(one for one in of("file-size") if one not in sizes)
-    foreign = tuple(one for one in of("foreign-file") if _inside(one.file, paths))
+    misplaced = tuple(one for one in of("foreign-file") if _inside(one.file, paths))
     fit = RepairPlan(
         keep=tuple(one for one in found.damage if not one.gap),
-        aside=foreign + other_sizes,
+        aside=misplaced + other_sizes,
         sizes=sizes,
         blanks=of("blank"),
         config=tuple(one for one in of("config") if _restorable(Path(one.file))),
@@ -186,12 +186,12 @@ def plan_repair(found: VerifyResult, paths: StorePaths, *, unclean: bool) -> Rep
         return fit
     plain = sorted(one for one in found.queues if not one[0].startswith(LMQ_PREFIX))
     places = {str(paths.consume_queue / topic / str(queue_id)) for topic, queue_id in plain}
-    healable = not of("missing-file")  # the open that makes side queues again refuses a log with a gap
+    healable = not of("missing-file")  # the open that rebuilds side queues refuses a log with a gap
     return replace(
         fit,
         queues=tuple(plain),
         queue_files=tuple(sorted({one.file for one in of(*_UNIT_KINDS) if str(Path(one.file).parent) in places})),
-        light_queues=tuple(sorted(found.queues.difference(plain))) if healable else (),
+        lmqs=tuple(sorted(found.queues.difference(plain))) if healable else (),
         batch_queues=tuple(sorted(found.batch_queues)) if healable else (),
         index=found.index_damaged,
         checkpoint=bool(of("checkpoint")),
@@ -207,12 +207,12 @@ def repair_store(
     workers: int = 2,
     progress: Callable[[int, int], None] | None = None,
 ) -> RepairResult:
-    """Verify and repair until nothing is left to do. StoreLockedError where another process writes here."""
+    """Verify and repair until nothing is left to do; raise StoreLockedError if another process writes to the store."""
     path = Path(path)
     check_directory(path, must_exist=True)
     paths = StorePaths.of(path, config)
     if not paths.looks_like_store():
-        raise NotAStoreError(path, "holds no commitlog/: there is nothing to repair")
+        raise NotAStoreError(path, "holds no commitlog/; give the directory of a store")
     refuse_another_version(paths)
     refuse_rocksdb_data(path)
     result: RepairResult | None = None
@@ -234,7 +234,7 @@ def repair_store(
         if stuck or not plan.steps:
             break
         result.steps += plan.steps
-        if (plan.recover or plan.light_queues or plan.batch_queues) and not _recovered(path, config, result):
+        if (plan.recover or plan.lmqs or plan.batch_queues) and not _recovered(path, config, result):
             break
         if plan.timer:
             _timer(path, config, plan.timer)
@@ -243,7 +243,7 @@ def repair_store(
 
 
 def _recovered(path: Path, config: StoreConfig | None, result: RepairResult) -> bool:
-    """Open for writing and close; False where that is refused (the log has a gap)."""
+    """Open for writing and close; return False if that is refused (the log has a gap)."""
     from rocketflow_store.engine.message_store import MessageStore
 
     try:
@@ -255,7 +255,7 @@ def _recovered(path: Path, config: StoreConfig | None, result: RepairResult) -> 
 
 
 def _timer(path: Path, config: StoreConfig | None, found: tuple[Finding, ...]) -> None:
-    """Make the timer's files anew; where nobody can tell how far delivery was, what is damaged is set aside."""
+    """Rebuild the timer's files; if the progress of delivery is unknown, move damaged ones to the quarantine."""
     from rocketflow_store.engine.message_store import MessageStore
 
     paths = StorePaths.of(path, config)
@@ -263,16 +263,18 @@ def _timer(path: Path, config: StoreConfig | None, found: tuple[Finding, ...]) -
     for file in sorted({one.file for one in found if Path(one.file).is_file()}):
         quarantine.keep_file(Path(file))
     for one in found:
-        if Path(one.file).exists() and Path(one.file).is_dir() != (one.file == str(paths.timer_log)):  # in the way
-            quarantine.note(SET_ASIDE, one.file, 0, 0, one.detail, quarantine.set_aside(Path(one.file)))
-    with suppress(StoreVersionError), MessageStore.open(path, config) as store:  # refused where the log has a gap
+        if Path(one.file).exists() and Path(one.file).is_dir() != (
+            one.file == str(paths.timer_log)
+        ):  # of the wrong kind
+            quarantine.note(SET_ASIDE, one.file, 0, 0, one.detail, quarantine.move(Path(one.file)))
+    with suppress(StoreVersionError), MessageStore.open(path, config) as store:  # refused if the log has a gap
         made = rebuild_timer_files(store)
     for one in found:
         if made:
-            quarantine.note(HEALED, one.file, one.offset, one.length, f"{one.detail}; made again from the log")
+            quarantine.note(HEALED, one.file, one.offset, one.length, f"{one.detail}; rebuilt from the log")
         elif Path(one.file).exists():
-            why = f"{one.detail}; the next delivery of timer messages makes it again: have it run before a broker does"
-            quarantine.note(SET_ASIDE, one.file, one.offset, one.length, why, quarantine.set_aside(Path(one.file)))
+            why = f"{one.detail}; the next delivery of timer messages rebuilds it; run one before a broker starts"
+            quarantine.note(SET_ASIDE, one.file, one.offset, one.length, why, quarantine.move(Path(one.file)))
 
 
 def _inside(file: str, paths: StorePaths) -> bool:
@@ -283,7 +285,7 @@ def _inside(file: str, paths: StorePaths) -> bool:
 
 
 def _restorable(path: Path) -> bool:
-    """Whether a config file can be had again: from its .bak, or (topics) from the queues."""
+    """Return True if a config file can be restored: from its .bak, or (topics) from the queues."""
     return path.name == "topics.json" or _backup_is_good(path)
 
 
@@ -301,7 +303,7 @@ def _backup_is_good(path: Path) -> bool:
 
 
 class _Apply:
-    """The steps of a plan, under the store's lock."""
+    """The steps of a plan, run under the store's lock."""
 
     def __init__(self, paths: StorePaths, config: StoreConfig | None, found: VerifyResult, plan: RepairPlan) -> None:
         self._paths, self._found, self._plan = paths, found, plan
@@ -315,7 +317,7 @@ class _Apply:
         for damage in plan.keep:
             self._keep(damage)
         for one in plan.aside:
-            kept = self._quarantine.set_aside(Path(one.file))
+            kept = self._quarantine.move(Path(one.file))
             self._quarantine.note(SET_ASIDE, one.file, 0, one.length, one.detail, kept)
         for one in plan.sizes:
             self._resize(one)
@@ -327,7 +329,7 @@ class _Apply:
             self._meta(plan.meta[0])
         if plan.queues:
             self._queues()
-        if plan.light_queues or plan.batch_queues:
+        if plan.lmqs or plan.batch_queues:
             self._side_queues()
         if plan.index:
             self._index()
@@ -339,10 +341,10 @@ class _Apply:
     # -- the log
 
     def _keep(self, damage: Damage) -> None:
-        """Damage stays where it is; a copy is kept, and a line in the report."""
+        """Copy damage that stays to the quarantine, with a line in the report."""
         mapped = MappedFile(Path(damage.file), damage.phy_offset - damage.position, write=False)
         kept = None
-        with suppress(UnreadableError):  # then there is nothing to be kept
+        with suppress(UnreadableError):  # an unreadable range cannot be copied
             data = mapped.bytes_of(damage.position, damage.position + damage.length)
             if np.frombuffer(data, np.uint8).any():
                 kept = self._quarantine.keep(f"commitlog/{damage.phy_offset:020d}.record", data)
@@ -350,7 +352,7 @@ class _Apply:
         self._quarantine.note(QUARANTINED, damage.file, damage.position, damage.length, damage.why, kept)
 
     def _resize(self, one: Finding) -> None:
-        """Give a CommitLog file the length of the others; what it has too much is kept."""
+        """Give a CommitLog file the length of the others; excess bytes are copied to the quarantine."""
         path, size = Path(one.file), self._config.mapped_file_size_commit_log
         kept = None
         fd = os_files.open_file(path, write=True)
@@ -365,7 +367,7 @@ class _Apply:
             os_files.sync_file(fd, path)
         finally:
             os_files.close_file(fd)
-        self._quarantine.note(HEALED, path, 0, one.length, f"{one.detail}; made {size} bytes long", kept)
+        self._quarantine.note(HEALED, path, 0, one.length, f"{one.detail}; resized to {size} bytes", kept)
 
     def _end_mark(self, one: Finding) -> None:
         path = Path(one.file)
@@ -380,7 +382,7 @@ class _Apply:
         self._quarantine.note(HEALED, path, one.offset, one.length, one.detail, kept)
 
     def _forget_stop(self, *, same_index: bool) -> None:
-        """The files of queues and index will not be those of the last orderly stop."""
+        """Remove the files of queues (and index) from the stop record, since they will differ from it."""
         record = StopRecord.load(self._paths)
         if record is not None:
             record.without_files(same_index=same_index).write(self._paths)
@@ -388,15 +390,15 @@ class _Apply:
     # -- queues
 
     def _queues(self) -> None:
-        """Put the units of every record of the damaged queues; empty slots get one that names the damage."""
+        """Write the units of every record of the damaged queues; empty slots get one that names the damage."""
         self._forget_stop(same_index=True)
         paths, wanted = self._paths, set(self._plan.queues)
         for name in self._plan.queue_files:
             if Path(name).is_file():
                 kept = self._quarantine.keep_file(Path(name))
-                self._quarantine.note(HEALED, name, 0, 0, "units were made again from the log", kept)
+                self._quarantine.note(HEALED, name, 0, 0, "units were rebuilt from the log", kept)
             else:
-                self._quarantine.note(HEALED, name, 0, 0, "the file was missing; it was made again from the log")
+                self._quarantine.note(HEALED, name, 0, 0, "the file was missing; it was rebuilt from the log")
         size = self._config.mapped_file_size_consume_queue
         queues = {
             key: ConsumeQueue(paths.consume_queue / key[0] / str(key[1]), *key, size, write=True) for key in wanted
@@ -436,16 +438,16 @@ class _Apply:
         os_files.sync_directory(paths.consume_queue)
 
     def _side_queues(self) -> None:
-        """Put light queues and those of BatchCQ topics aside: the open that follows makes them again."""
+        """Quarantine LMQs and queues of BatchCQ topics: the next open rebuilds them."""
         plan, paths = self._plan, self._paths
-        begin_healing(paths, plan.light_queues, plan.batch_queues)
-        rooms = ((paths.consume_queue, plan.light_queues), (paths.batch_consume_queue, plan.batch_queues))
-        for directory in [room / topic / str(queue_id) for room, queues in rooms for topic, queue_id in queues]:
-            kept = self._quarantine.set_aside(directory) if directory.is_dir() else None
-            self._quarantine.note(HEALED, directory, 0, 0, "units were made again from the log", kept)
+        begin_healing(paths, plan.lmqs, plan.batch_queues)
+        parents = ((paths.consume_queue, plan.lmqs), (paths.batch_consume_queue, plan.batch_queues))
+        for directory in [parent / topic / str(queue_id) for parent, queues in parents for topic, queue_id in queues]:
+            kept = self._quarantine.move(directory) if directory.is_dir() else None
+            self._quarantine.note(HEALED, directory, 0, 0, "units were rebuilt from the log", kept)
 
     def _end_of(self, queue: ConsumeQueue, claimed: int) -> int:
-        """Behind the last record of a queue: the log's, those lost to damage, those removed with their log files."""
+        """Return the end of a queue, which includes records lost to damage and those removed with their log files."""
         stray = self._found.strays.get((queue.topic, queue.queue_id), [])
         end = queue.scan_end()
         while stray and end > claimed and stray[-1][1] >= end > stray[-1][0]:
@@ -461,7 +463,7 @@ class _Apply:
                 queue.put_bytes(start, bytes(UNIT_SIZE * (min(stop, end) - start)))
 
     def _queued_rows(self) -> Iterator[DispatchRows]:
-        """Return the rows of records that can be in the queue they claim."""
+        """Yield the rows of records without impossible queue offsets and without deleted topics."""
         floors = DeletedTopics.load(self._paths).floors
         for rows in self._rows():
             leave_out_deleted(rows, floors)
@@ -472,7 +474,7 @@ class _Apply:
         return min(self._paths.log_directories().entries(), default=0)
 
     def _known_places(self) -> KnownPlaces:
-        """Return what claims to queues are judged by."""
+        """Return the facts by which claims to queues are judged."""
         record, bounds = believed_record(self._paths), {}
         if record is not None:
             bounds = {key: (one.end, record.end_phy_offset) for key, one in record.queues.items() if one.end}
@@ -494,7 +496,7 @@ class _Apply:
     # -- index
 
     def _index(self) -> None:
-        """A new index beside the old one, then one takes the other's place."""
+        """Build a new index beside the old one, and replace that."""
         self._forget_stop(same_index=False)
         paths, config = self._paths, self._config
         staged = paths.staged_index
@@ -510,8 +512,8 @@ class _Apply:
             file.sync()
         service.close()
         for old in sorted(paths.index.iterdir()) if paths.index.is_dir() else []:
-            kept = self._quarantine.set_aside(old)
-            self._quarantine.note(HEALED, old, 0, kept.stat().st_size, "the index was made again from the log", kept)
+            kept = self._quarantine.move(old)
+            self._quarantine.note(HEALED, old, 0, kept.stat().st_size, "the index was rebuilt from the log", kept)
         os_files.make_directory(paths.index)
         for new in sorted(staged.iterdir()) if staged.is_dir() else []:
             os_files.rename(new, paths.index / new.name)
@@ -533,16 +535,16 @@ class _Apply:
     # -- small files
 
     def _restore(self, path: Path, why: str) -> None:
-        """A config file from its .bak; topics.json else from the queues."""
+        """Restore a config file from its .bak, or topics.json from the queues."""
         backup = path.with_name(path.name + ".bak")
         good = _backup_is_good(path)
-        kept = self._quarantine.set_aside(path) if path.exists() else None
+        kept = self._quarantine.move(path) if path.exists() else None
         self._quarantine.note(HEALED, path, 0, 0, why, kept)
         if good:
             os_files.write_atomically(path, os_files.read_file(backup))
             return
         if backup.exists():
-            self._quarantine.set_aside(backup)
+            self._quarantine.move(backup)
         topics = ConfigFiles(path.parent, self._config.clock).topics
         queues: dict[str, int] = {}
         for topic, queue_id in self._found.queue_ends:
@@ -574,7 +576,7 @@ class _Apply:
         path, newest = self._paths.checkpoint, self._found.max_store_timestamp
         kept = self._quarantine.keep_file(path) if path.is_file() else None
         if path.is_dir():
-            kept = self._quarantine.set_aside(path)
+            kept = self._quarantine.move(path)
         config = self._config
         index = IndexService(
             self._paths.index, config.max_hash_slot_num, config.max_index_num, config.clock, write=False
@@ -585,7 +587,7 @@ class _Apply:
             fields.logics_physical_offset = logics_physical_offset(queued, self._found.end)
         index.close()
         os_files.write_atomically(path, fields.encode())
-        self._quarantine.note(HEALED, path, 0, 0, "made again from the log", kept)
+        self._quarantine.note(HEALED, path, 0, 0, "rebuilt from the log", kept)
 
     def _offsets(self) -> None:
         """Move stored positions back to the ends of their queues."""
@@ -631,7 +633,7 @@ class _OneQueue:
 
 
 def _remove_tree(directory: Path) -> None:
-    """Delete what an earlier repair was making."""
+    """Delete what an earlier repair left."""
     if directory.is_dir():
         for one in directory.iterdir():
             os_files.remove_file(one)

@@ -1,4 +1,4 @@
-"""Units of one queue that are wrong, as ranges of their numbers."""
+"""Wrong units of one queue, as ranges of their numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class UnitRanges:
-    """Numbers of units that are wrong."""
+    """Numbers of wrong units."""
 
     missing: RangeSet = field(default_factory=RangeSet)
     wrong: RangeSet = field(default_factory=RangeSet)
@@ -27,7 +27,7 @@ class UnitRanges:
 
 @dataclass(frozen=True, slots=True)
 class UnitPlaces:
-    """Where the units of a queue are: in `directory`, in files of `file_size` bytes; `name` is of a unit's number."""
+    """Files of `file_size` bytes in `directory` that hold a queue's units; `name` describes the number of a unit."""
 
     directory: Path
     file_size: int

@@ -1,16 +1,18 @@
-"""fsck: every record, queue unit and index entry against the log, and the small files. Reads only; works beside a
-live writer. Memory does not grow with the store: the log is read in stretches, queues and index in blocks.
+"""Verification of every record, queue unit and index entry against the log, and of the small files.
+
+It only reads, and works beside a live writer. Memory does not grow with the store: the log is read in stretches, queues
+and index in blocks.
 
 Kinds of findings: `record` (damaged bytes of the log: lost), `missing-file` (a gap in the log: lost), `torn-tail`
-(bytes behind the end), `blank` (the end mark of a CommitLog file), `missing-unit` / `wrong-unit` (a record that its
+(bytes after the end), `blank` (the end mark of a CommitLog file), `missing-unit` / `wrong-unit` (a record that its
 queue does not point at), `stray-unit` (a unit without its record), `index-header`, `index-entry`, `index-chain`,
 `missing-entry` (a record that the index does not name), `lost-message` (a queue offset that no record has, or a record
-that claims one which others refute: lost), `checkpoint`, `config`, `meta`, `offset` (a position behind
-its queue's end), `timer` (wheel, log or check of the timer), `file-size`, `foreign-file`. Everything but what is lost
-can be made again: `repair`.
+that claims one which others refute: lost), `checkpoint`, `config`, `meta`, `offset` (a position after its queue's
+end), `timer` (wheel, log or check of the timer), `file-size`, `foreign-file`. `repair` rebuilds everything that is not
+lost.
 
-Every check is a function or small class of its own, which takes what was observed as the store was opened
-(`observation`) and adds to the one list of findings; what it needs of an earlier check is an argument.
+Every check is a function or small class that takes the state of the opened store (`observation`) and adds to the one
+list of findings; results of an earlier check that it needs are arguments.
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ def verify_store(
 ) -> VerifyResult:
     """Check the whole store, `workers` CommitLog files at a time; call `progress(done, total)` with bytes of log.
 
-    `locked` says that the caller itself holds the store's lock, and that no writer runs.
+    With `locked` the caller holds the store's lock, and no writer runs.
     """
     began = time.monotonic()
     with LenientReader(path, config) as reader:

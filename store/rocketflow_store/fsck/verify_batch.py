@@ -1,7 +1,7 @@
-"""The units of BatchCQ topics against the log.
+"""Verification of the units of BatchCQ topics against the log.
 
-A unit's place says nothing, so that a queue as a whole is compared with its records: their number and a sum over the
-bytes of their units. Only where these differ are units and records gone through side by side.
+The place of a unit does not follow from its queue offset, so a queue is compared with its records in total: their
+number and a sum over the bytes of their units. Only if these differ are units and records compared one by one.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _FACTORS: Final = np.array([0x9E3779B97F4A7C15 * (2 * n + 1) % (1 << 64) | 1 for
 
 @dataclass(slots=True)
 class BatchSum:
-    """How many units there are, a sum over their bytes that their order does not change, and where the queue ends."""
+    """Number of units, a sum over their bytes that does not depend on their order, and the end of the queue."""
 
     count: int = 0
     total: int = 0
     next_offset: int = 0
 
     def add(self, units: Units) -> None:
-        """Count these too."""
+        """Add units."""
         if len(units):
             octets = np.zeros((len(units), _WORDS * 8), np.uint8)
             octets[:, :BATCH_UNIT_SIZE] = np.ascontiguousarray(units).view(np.uint8).reshape(len(units), -1)
@@ -63,14 +63,14 @@ class BatchSum:
             self.next_offset = max(self.next_offset, int((units["msg_base_offset"] + units["batch_size"]).max()))
 
     def subtract(self, units: Units) -> None:
-        """Take units that `add` was given out again."""
+        """Subtract units that were added."""
         other = BatchSum()
         other.add(units)
         self.count -= other.count
         self.total = (self.total - other.total) % (1 << 64)
 
     def update(self, other: BatchSum) -> None:
-        """Count what the other counted."""
+        """Add the units of `other`."""
         self.count += other.count
         self.total = (self.total + other.total) % (1 << 64)
         self.next_offset = max(self.next_offset, other.next_offset)
@@ -78,7 +78,7 @@ class BatchSum:
 
 @dataclass(frozen=True, slots=True)
 class CheckedBatchQueues:
-    """What the check of all queues leaves: those that have to be rebuilt, and the ends of all."""
+    """Queues that must be rebuilt, and the ends of all queues."""
 
     wrong: set[Queue] = field(default_factory=set)
     ends: dict[Queue, int] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class BatchQueuesCheck:
         for key in sorted({*reader.batch_names(), *expected}):
             queue, units = reader.find_batch(*key), expected.get(key, BatchSum())
             if queue is None and self._topics is not None and key[0] not in self._topics:
-                continue  # of a topic that was deleted
+                continue  # its topic was deleted
             refuted = self._judged.refuted.get(key, ())
             if refuted:
                 units.next_offset = self._judged.last_claim(key)[0]
@@ -121,16 +121,16 @@ class BatchQueueCheck:
         self._low, self._settled = seen.reader.min_phy_offset, seen.settled_units
         self._queue = seen.reader.find_batch(*key)
 
-    def is_sound(self, told: BatchSum) -> bool:
-        """Whether the queue has the units of the records whose claims are believed, and these alone, in their order."""
+    def is_sound(self, expected: BatchSum) -> bool:
+        """Return True if the queue has exactly the units of the records whose claims are believed, in their order."""
         for claim in self._refuted:
             for rows, at in self._rows(claim.begin, claim.end + 1):
                 refuted = are_refuted([claim], rows.queue_offsets[at], rows.phy_offsets[at])
-                told.subtract(batch_units(rows, at[refuted]))
+                expected.subtract(batch_units(rows, at[refuted]))
         mine, before = BatchSum(), -1
         queue = self._queue
         if queue is None:
-            return told.count == 0
+            return expected.count == 0
         for start in range(queue.first_unit, queue.end_unit, _BLOCK):
             units = queue.units(start, min(start + _BLOCK, queue.end_unit))
             places = units["phy_offset"].astype(np.int64)
@@ -140,10 +140,10 @@ class BatchQueueCheck:
                 return False
             before = int(rising[-1])
             mine.add(units[real & (places >= self._low) & (places < self._settled)])
-        return (mine.count, mine.total) == (told.count, told.total) and _last_written(queue) == queue.end_unit
+        return (mine.count, mine.total) == (expected.count, expected.total) and _last_written(queue) == queue.end_unit
 
     def ranges(self) -> UnitRanges:
-        """Which units are not those of the records, by going through both."""
+        """Compare units and records one by one; return the wrong units."""
         found = UnitRanges()
         there = self._there()
         numbers, units = np.zeros(0, np.int64), np.zeros(0, BATCH_UNIT_DTYPE)
@@ -170,7 +170,7 @@ class BatchQueueCheck:
         return found
 
     def _there(self) -> Iterator[tuple[Ints, Units]]:
-        """(numbers, units) of the queue's units, but those of removed, damaged, lost and unsettled records."""
+        """Yield (numbers, units) of the queue, without those of removed, damaged, lost and unsettled records."""
         queue = self._queue
         if queue is None:
             return
@@ -188,13 +188,13 @@ class BatchQueueCheck:
             yield np.flatnonzero(kept) + start, units[kept]
 
     def _wanted(self) -> Iterator[Units]:
-        """The units of the log's records."""
+        """Yield the units of the log's records."""
         for rows, mine in self._rows(self._low, self._settled):
             refuted = are_refuted(self._refuted, rows.queue_offsets[mine], rows.phy_offsets[mine])
             yield batch_units(rows, mine[~refuted & (rows.phy_offsets[mine] >= self._low)])
 
     def _rows(self, start: int, stop: int) -> Iterator[tuple[DispatchRows, npt.NDArray[np.intp]]]:
-        """Records of [start, stop), and which of them claim to be the queue's."""
+        """Yield records of [start, stop), and the rows that claim to belong to the queue."""
         reader, floors = self._seen.reader, self._seen.deleted.floors
         for mapped, records in sound_records(reader.log_files, stop, self._damage.ranges, start=start):
             rows = rows_of_records(records, mapped.file_from_offset, reader.config.delay_levels_ms)
@@ -205,13 +205,13 @@ class BatchQueueCheck:
 
 
 def _last_written(queue: BatchConsumeQueue) -> int:
-    """The number behind the last unit that holds anything."""
-    behind = queue.behind_files
-    while behind > queue.first_unit:
-        start = max(behind - _BLOCK, queue.first_unit)
-        units = queue.units_or_zeros(start, behind)
+    """Return the number after the last unit that is not zero."""
+    stop = queue.end_of_files
+    while stop > queue.first_unit:
+        start = max(stop - _BLOCK, queue.first_unit)
+        units = queue.units_or_zeros(start, stop)
         some = np.flatnonzero(units.view(np.uint8).reshape(len(units), -1).any(axis=1))
         if len(some):
             return start + int(some[-1]) + 1
-        behind = start
-    return behind
+        stop = start
+    return stop

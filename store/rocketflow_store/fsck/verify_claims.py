@@ -1,4 +1,4 @@
-"""Which queue offsets no record of the log has, and which records claim an offset that others refute."""
+"""Verification of claims: queue offsets that no record of the log has, and records whose claims others refute."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _BLOCK: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class JudgedQueues:
-    """Which claims of records to queue offsets are believed."""
+    """Claims of records to queue offsets that are believed, by queue."""
 
     refuted: dict[Queue, list[RefutedClaim]] = field(default_factory=dict)
     lost: dict[Queue, list[LostMessages]] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class JudgedQueues:
 
 
 class ClaimsCheck:
-    """The check of what the records of the log claim; `topics` are those that the store lists."""
+    """The check of the claims of the log's records; `topics` are those that the store lists."""
 
     def __init__(self, seen: Observation, topics: ListedTopics, damage: LogDamage) -> None:
         self._seen, self._topics, self._damage = seen, topics, damage
@@ -67,7 +67,7 @@ class ClaimsCheck:
                     pieces = zip(runs.firsts.tolist(), runs.stops.tolist(), strict=True)
                     strays = [Piece(run, first, stop) for run, (first, stop) in enumerate(pieces)]
                     judged_queues.refuted[key] = refuted_claims(JudgedClaims([], strays), runs)
-                continue  # of a topic that was deleted, or of a queue that cannot be
+                continue  # its topic was deleted, or such a queue cannot exist
             judged = judge_queue(key, runs, known)
             if judged.strays:
                 judged_queues.refuted[key] = refuted_claims(judged, runs)
@@ -82,7 +82,7 @@ class ClaimsCheck:
     ) -> None:
         """Report queue offsets that no record has, and records whose claims others refute.
 
-        `of_units` are messages that units after a queue's last record say are lost.
+        `of_units` are the messages that units after a queue's last record mark as lost.
         """
         damage, lost, strays = self._damage.damaged_bytes, 0, 0
         for key, messages in sorted(self._all_lost(judged, of_units).items()):
@@ -117,14 +117,14 @@ class ClaimsCheck:
         return 0 if self._seen.reader.min_phy_offset == 0 else self._seen.bounds.get(key, (first, first))[0]
 
     def _has_all_messages(self, key: Queue) -> bool:
-        """Return whether a queue has to hold all messages since it began: it is plain, its topic was not deleted."""
+        """Return True if a queue must have all messages from its begin on: it is plain, its topic was not deleted."""
         deleted = self._seen.deleted
         if key[0].startswith(LMQ_PREFIX) or key[0] in deleted.unfinished or key[0] in deleted.floors:
             return False
         return key in self._seen.bounds or bool(self._topics.allows(*key))
 
     def _before_recorded_ends(self, judged: JudgedQueues) -> Iterator[tuple[Queue, LostMessages]]:
-        """Yield messages before the ends that the last orderly stop recorded, of queues that end before them."""
+        """Yield the missing messages of queues that end before the end that the last orderly stop recorded."""
         seen, record = self._seen, self._seen.record
         if record is None or not seen.is_clean:
             return
@@ -136,7 +136,7 @@ class ClaimsCheck:
                 yield key, LostMessages(end, state.end, begin, seen.end)
 
     def _lost_batches(self, judged: JudgedQueues) -> Iterator[tuple[Queue, LostMessages]]:
-        """Yield messages of BatchCQ topics after the last record, where units say that they are lost."""
+        """Yield messages of BatchCQ topics after the last record that units mark as lost."""
         for key in self._seen.reader.batch_names():
             queue = self._seen.reader.find_batch(*key)
             at, begin = judged.last_claim(key)
@@ -152,7 +152,7 @@ class ClaimsCheck:
                     yield key, LostMessages(start, stop, begin, self._seen.end)
 
     def _list_stray(self, phy_offset: int, why: str, found: Findings) -> int:
-        """Report a record that claims what cannot be; 0 where it is reported as damage already."""
+        """Report a record with an impossible claim; return 0 if it is reported as damage already."""
         if bool(self._damage.contains(np.array([phy_offset]))[0]):
             return 0
         mapped = self._seen.log_file(phy_offset)
@@ -161,7 +161,7 @@ class ClaimsCheck:
         return 1
 
     def _list_lost(self, key: Queue, lost: LostMessages, found: Findings) -> None:
-        """Report messages that no record is at the place of their units."""
+        """Report messages without a record at the place of their units."""
         batch = key[0] in self._seen.batch_topics
         reader = self._seen.reader
         room = reader.paths.batch_consume_queue if batch else reader.paths.consume_queue

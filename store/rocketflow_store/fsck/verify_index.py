@@ -1,9 +1,9 @@
-"""The index files against the log, a bounded part of both at a time.
+"""Verification of the index files against the log, a bounded part of both at a time.
 
-First every file for itself (`structure`): header, chains, slots, and the least and greatest physical offset of every
-block of entries. Then, as the log is read, each stretch of it against the blocks that name it (`compare`): an entry
-must name a key, or the TAGS, of the record it points at, and every key must have an entry. TAGS must where RocketFlow
-wrote them (`layout.tag_entries`): brokers before 5.4.0 leave them out.
+First every file is checked by itself (`structure`): header, chains, slots, and the least and greatest physical offset
+of every block of entries. Then, as the log is read, each stretch of it is compared with the blocks that point into it
+(`compare`): an entry must have a key, or the TAGS, of the record it points at, and every key must have an entry. TAGS
+must have one where RocketFlow wrote them (`layout.tag_entries`): brokers before 5.4.0 omit them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _HEADER_FIELDS: Final = {"begin_timestamp": 0, "end_timestamp": 8, "begin_phy_of
 
 @dataclass(slots=True)
 class Compared:
-    """What one stretch of the log said: wrong entries (file number, entry number, phy offset), keys without entry."""
+    """Result of one stretch of the log: wrong entries (file number, entry number, phy offset), keys without entry."""
 
     wrong: list[tuple[int, int, int]] = field(default_factory=list)
     missing: list[int] = field(default_factory=list)
@@ -57,7 +57,7 @@ class ExpectedEntries:
     must: npt.NDArray[np.bool_]
 
     def different(self) -> ExpectedEntries:
-        """Return each pair once, sorted; it must exist if one of its kind must."""
+        """Return each pair once, sorted; a pair must exist if one of its duplicates must."""
         order = np.lexsort((~self.must, self.pairs))
         pairs = self.pairs[order]
         first = order[np.append(True, pairs[1:] != pairs[:-1])] if len(pairs) else order
@@ -74,7 +74,7 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """Records of the log in [start, stop): the pairs that they may have, which of these were seen, what was found."""
+    """Records of the log in [start, stop): the pairs that they may have, the pairs that were seen, the findings."""
 
     start: int
     stop: int
@@ -92,7 +92,7 @@ class IndexCheck:
         self._known: dict[int, _Known] = {}
 
     def structure(self, found: Findings) -> None:
-        """Check every file for itself."""
+        """Check every file by itself."""
         for number, file in enumerate(self._files):
             header = file.reload()
             if not 1 <= header.index_count <= file.index_num:
@@ -103,7 +103,7 @@ class IndexCheck:
                 self._header(file, found)
 
     def _chains(self, file: IndexFile, found: Findings) -> _Known:
-        """Follow the entries in order as they were put, and compare what they and the slots link."""
+        """Follow the entries in the order of their numbers, and check their links and those of the slots."""
         count = file.entries
         blocks = range(1, count + 1, _BLOCK)
         known = _Known(file, count, np.zeros(len(blocks), np.int64), np.zeros(len(blocks), np.int64))
@@ -136,9 +136,9 @@ class IndexCheck:
             for at in np.flatnonzero(slots[start : start + _BLOCK] != part).tolist():
                 where = HEADER_SIZE + SLOT_SIZE * (start + at)
                 found.add("index-chain", file.path, where, SLOT_SIZE, f"slot {start + at} does not head its chain")
-        told = file.header.hash_slot_count
-        if told != used:
-            found.add("index-header", file.path, 32, 4, f"hash slot count is {told}, {used} slots are used")
+        stored = file.header.hash_slot_count
+        if stored != used:
+            found.add("index-header", file.path, 32, 4, f"hash slot count is {stored}, {used} slots are used")
 
     def _header(self, file: IndexFile, found: Findings) -> None:
         header, table, log = file.header, file.entry_table(), self._seen.reader.log
@@ -148,14 +148,14 @@ class IndexCheck:
             try:
                 wanted[name] = log.message_at(phy_offset).store_timestamp
             except StoreError:
-                continue  # removed, or damaged: nothing to compare with
+                continue  # removed, or damaged: it cannot be compared
         for name, value in wanted.items():
-            told = getattr(header, name)
-            if told != value:
-                found.add("index-header", file.path, _HEADER_FIELDS[name], 8, f"{name} is {told}, not {value}")
+            stored = getattr(header, name)
+            if stored != value:
+                found.add("index-header", file.path, _HEADER_FIELDS[name], 8, f"{name} is {stored}, not {value}")
 
     def compare(self, start: int, stop: int, expected: ExpectedEntries, out: Compared) -> None:
-        """Compare the index with the entries that records in [start, stop) have to have, or may have."""
+        """Compare the index with the entries that records in [start, stop) must have, or may have."""
         expected = expected.different()
         out.keys += int(np.count_nonzero(expected.must))
         stretch = _Stretch(start, stop, expected, np.zeros(len(expected.pairs), bool), out)
@@ -191,14 +191,14 @@ class IndexCheck:
             found.add("missing-entry", reader.paths.index, 0, 0, why)
 
     def report_absent(self, reports: Sequence[LogFileReport], found: Findings) -> None:
-        """Add an index that a store lacks altogether which was not stopped in order."""
+        """Report a completely missing index of a store that was not stopped in order."""
         keyed = any(report.keyed for report in reports)
         if not self._files and keyed and self._seen.reader.config.message_index_enable:
             why = "no index file is there, and messages have keys; the next open makes them"
             found.add("missing-entry", self._seen.reader.paths.index, 0, 0, why)
 
     def _had_index(self) -> bool:
-        """Return whether the store's last writer kept an index: as it recorded, else as RocketMQ does by default."""
+        """Return True if the store's last writer kept an index: as it recorded, else as RocketMQ does by default."""
         reader, record = self._seen.reader, self._seen.record
         if reader.paths.index.is_dir() or reader.checkpoint.index_msg_timestamp > 0:
             return True

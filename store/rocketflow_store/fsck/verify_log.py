@@ -1,4 +1,4 @@
-"""The CommitLog for `verify`: the records of every file, and what lies between and after them."""
+"""Verification of the CommitLog: the records of every file, and the bytes between and after them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from rocketflow_store.fsck.findings import Damage
 from rocketflow_store.fsck.verify_index import Compared, ExpectedEntries
 from rocketflow_store.fsck.verify_units import UnitsCheck, UnitsReport
-from rocketflow_store.log.resync import is_end_blank, is_whole, next_proven
+from rocketflow_store.log.resync import is_complete, is_end_blank, next_proven
 from rocketflow_store.log.scan_file import RunLength, scan_file
 from rocketflow_store.model.errors import UnreadableError
 from rocketflow_store.records.decoding.decode import RecordColumns
@@ -55,7 +55,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class LogContext:
-    """What the checks of all files of one log share."""
+    """State that the checks of all files of one log share."""
 
     seen: Observation
     topics: ListedTopics
@@ -65,19 +65,19 @@ class LogContext:
 
 @dataclass(slots=True)
 class LogFileReport:
-    """What one file holds. `end` is the position behind its last sound record; the end blank counts as the file's."""
+    """Contents of one file. `end` is the position after its last valid record; the end blank belongs to the file."""
 
     records: int = 0
     bytes: int = 0
     end: int = 0
     mark: int = 0
-    """Where the end mark stands, in a file that has one."""
+    """Position of the end mark in a file that has one."""
     without_record_crc: int = 0
     keyed: bool = False
-    """Whether a message has a key."""
+    """True if a message has a key."""
     max_store_timestamp: int = 0
     dispatched_phy_offset: int = 0
-    """Physical offset of the last sound record that has a ConsumeQueue unit."""
+    """Physical offset of the last valid record that has a ConsumeQueue unit."""
     damage: list[Damage] = field(default_factory=list)
     units: UnitsReport = field(default_factory=UnitsReport)
     index: Compared = field(default_factory=Compared)
@@ -85,7 +85,7 @@ class LogFileReport:
 
 @dataclass(frozen=True, slots=True)
 class LogReport:
-    """What all files of the log hold, oldest first; `units` is what the records of all of them say of the queues."""
+    """Contents of all files of the log, oldest first; `units` has the claims of their records to queues."""
 
     files: Sequence[tuple[MappedFile, LogFileReport]]
     units: UnitsReport
@@ -97,7 +97,7 @@ class LogReport:
 
     @property
     def records(self) -> int:
-        """Sound records; those of `units.heads` are among them."""
+        """Number of valid records, which includes those of `units.heads`."""
         return sum(one.records for one in self.reports)
 
     @property
@@ -123,7 +123,7 @@ def _check_file(context: LogContext, mapped: MappedFile) -> LogFileReport:
     seen = context.seen
     limit = min(mapped.file_size, seen.limit - mapped.file_from_offset)
     head = seen.record.heads.get(mapped.file_from_offset) if seen.record is not None else None
-    if head is not None and is_another(mapped, head) and is_whole(mapped, 0, mapped.file_size):
+    if head is not None and is_another(mapped, head) and is_complete(mapped, 0, mapped.file_size):
         damage = Damage(mapped.file_from_offset, limit, str(mapped.path), 0, _ANOTHER_FILE, replaced=True)
         return LogFileReport(damage=[damage])
     return LogFileCheck(context, mapped, limit).run()
@@ -142,7 +142,7 @@ class LogFileCheck:
         self._boundaries = context.seen.reader.record_boundaries()
 
     def run(self) -> LogFileReport:
-        """Go through the file."""
+        """Check the file."""
         position, report = 0, self._report
         while position < self._limit:
             try:
@@ -168,7 +168,7 @@ class LogFileCheck:
         return report
 
     def _run_of_records(self, positions: Ints, sizes: Ints) -> int:
-        """Check a run; the position to go on from: behind the run, or behind damage at which it was given up."""
+        """Check a run of records; return the position after it, or after damage that ended it."""
         report, records = self._report, RecordColumns(self._mapped.buffer, positions, sizes)
         run = judge_run(records, self._mapped.file_from_offset, self._context.seen.record_crc)
         report.without_record_crc += run.without_crc
@@ -215,7 +215,7 @@ class LogFileCheck:
         return stop
 
     def _compare_index(self, stop: int) -> None:
-        """Compare the keys gathered since the last time."""
+        """Compare the keys gathered since the last call with the index."""
         start, self._stretch = self._stretch, stop
         base = self._mapped.file_from_offset
         if start >= min(stop, self._context.seen.settled - base):

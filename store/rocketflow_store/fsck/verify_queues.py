@@ -1,4 +1,4 @@
-"""ConsumeQueues for `verify`: units that no record of the log asked for, queue by queue, a block of units at a time."""
+"""Verification of ConsumeQueues: units without a record, queue by queue, a block of units at a time."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 _BLOCK: Final = 1 << 16
 _MAX_ODD: Final = 1000
-"""Units of a block that are looked at one by one."""
+"""The most units of a block that are checked one by one."""
 
 
 class QueuesCheck:
-    """The check of all ConsumeQueues, from what the records of the log said of them; owns the reports from then on."""
+    """The check of all ConsumeQueues, from the claims of the log's records; it changes their reports."""
 
     def __init__(self, seen: Observation, log: LogReport, judged: JudgedQueues, damage: LogDamage) -> None:
         self._seen, self._judged, self._damage = seen, judged, damage
@@ -48,12 +48,12 @@ class QueuesCheck:
         self._beyond_log = 0
 
     def run(self, found: Findings) -> dict[Queue, list[LostMessages]]:
-        """Go through the units of every queue; return the messages that units say are lost."""
+        """Check the units of every queue; return the messages that units mark as lost."""
         lost: dict[Queue, list[LostMessages]] = {}
         for key in sorted(self._seen.bounds.keys() | self._reports.keys()):
             report = self._reports.setdefault(key, QueueReport())
             if key[0].startswith(LMQ_PREFIX):
-                # of messages that took the same offset, because no one asked for units, the last has it
+                # messages took the same offset while no units were written: the last one has it
                 report.units.wrong.subtract(report.right)
             queue = self._seen.reader.find(*key)
             if queue is not None and (stop := self._checked_end(queue, report)) is not None:
@@ -64,7 +64,7 @@ class QueuesCheck:
         return lost
 
     def _checked_end(self, queue: ConsumeQueue, report: QueueReport) -> int | None:
-        """Return up to which unit a queue is gone through; None if the records of the log have accounted for all."""
+        """Return the end of the units to check; None if the records of the log have accounted for all units."""
         key = queue.topic, queue.queue_id
         low, high = self._seen.bounds.get(key, (0, 0))
         reached = queue.scan_end() if self._seen.settled else high
@@ -88,12 +88,12 @@ class QueuesCheck:
                 report.units.missing.add_numbers(empty[empty < report.next_offset])
             real = there & ~(pre_blank(units) | lost_units(units))
             if light:
-                self._check_light(report, first, units, real)
+                self._check_lmq(report, first, units, real)
             else:
                 self._check_plain(queue, report, first, units, real)
         return lost_messages
 
-    def _check_light(self, report: QueueReport, first: int, units: Units, real: npt.NDArray[np.bool_]) -> None:
+    def _check_lmq(self, report: QueueReport, first: int, units: Units, real: npt.NDArray[np.bool_]) -> None:
         match = real & report.right.contains(np.arange(first, first + len(units)))
         at = np.flatnonzero(real)
         match[at[self._damage.contains(units["phy_offset"][at].astype(np.int64))]] = True
@@ -112,11 +112,11 @@ class QueuesCheck:
         odd = np.flatnonzero(real & ~match)
         odd = odd[~report.units.wrong.contains(odd + first)]
         for row in odd[:_MAX_ODD].tolist():
-            self._judge_odd_unit(queue, first + row, int(units["phy_offset"][row]), int(units["msg_size"][row]))
+            self._judge_mismatch(queue, first + row, int(units["phy_offset"][row]), int(units["msg_size"][row]))
         report.units.stray.add_numbers(odd[_MAX_ODD:] + first)
 
     def _forgive(self, queue: ConsumeQueue, report: QueueReport, refuted: Sequence[RefutedClaim]) -> None:
-        """Blame the units at refuted claims only if they serve these, or not the message that belongs there."""
+        """Report units at refuted claims only if they point at those records, or not at the right message."""
         key = queue.topic, queue.queue_id
         report.next_offset = min(report.next_offset, self._judged.last_claim(key)[0])
         for claim in refuted:
@@ -134,7 +134,7 @@ class QueuesCheck:
                     report.units.wrong.add(number, number + 1)
 
     def _lost_messages(self, queue: ConsumeQueue, first: int, units: Units, high: int) -> list[LostMessages]:
-        """Return messages after the last record of a queue of which units say that they are lost."""
+        """Return the messages after the last record of a queue that units mark as lost."""
         at, begin = self._judged.last_claim((queue.topic, queue.queue_id))
         lost = lost_units(units) & ~self._damage.contains(units["phy_offset"].astype(np.int64))
         numbers = np.flatnonzero(lost) + first
@@ -143,10 +143,10 @@ class QueuesCheck:
         ranges.add_numbers(numbers)
         return [LostMessages(*one, begin, self._seen.end) for one in ranges.ranges]
 
-    # -- units whose record is not what they say
+    # -- units that point at another record
 
-    def _judge_odd_unit(self, queue: ConsumeQueue, number: int, phy_offset: int, size: int) -> None:
-        """Decide whether a unit or its record is wrong, where the record is not what the unit says."""
+    def _judge_mismatch(self, queue: ConsumeQueue, number: int, phy_offset: int, size: int) -> None:
+        """Decide whether the unit or the record is wrong if they do not match."""
         low = self._seen.bounds.get((queue.topic, queue.queue_id), (0, 0))[0]
         if phy_offset < self._seen.reader.min_phy_offset and number <= low:
             return
@@ -154,15 +154,15 @@ class QueuesCheck:
             return
         follows = _follows(queue, number, phy_offset)
         if follows and any(start <= phy_offset < stop for start, stop in self._unused):
-            why = "the file's end mark stands in front of it"
+            why = "the file's end mark is before it"
             self._damage.add(self._damaged_record(phy_offset, size, why, claims=1))
             return
         self._reports[queue.topic, queue.queue_id].units.stray.add(number, number + 1)
         if self._seen.is_clean and phy_offset >= self._seen.limit and follows:
-            self._beyond_log += 1  # the end of the log is gone
+            self._beyond_log += 1  # the end of the log is missing
 
     def _header_is_damaged(self, queue: ConsumeQueue, number: int, phy_offset: int, size: int) -> bool:
-        """Return whether the record is wrong: it exists, but says that it is another one, which no queue confirms."""
+        """Return True if the record is wrong: it exists, but claims a place that no queue confirms."""
         if self._seen.reader.record_size_at(phy_offset) != size or not _follows(queue, number, phy_offset):
             return False
         message = self._message_at(phy_offset, size)
@@ -186,7 +186,7 @@ class QueuesCheck:
         return Damage(phy_offset, size, str(mapped.path), position, why, claims=claims, other_head=other_head)
 
     def _has_unit(self, message: MessageExt, phy_offset: int, size: int) -> bool:
-        """Return whether the queue that a record says it is of points at the record."""
+        """Return True if the queue that a record claims points at the record."""
         claimed, at = (message.topic, message.queue_id), message.queue_offset
         queue = self._seen.reader.find(*claimed) if claimed in self._seen.bounds else None
         if queue is None or at < queue.first_unit:
@@ -195,7 +195,7 @@ class QueuesCheck:
         return len(unit) > 0 and (int(unit["phy_offset"][0]), int(unit["msg_size"][0])) == (phy_offset, size)
 
     def _is_displaced(self, queue: ConsumeQueue, number: int, message: MessageExt) -> bool:
-        """Return whether a neighbour of a unit is as far from its place as the unit: then the queue file is wrong."""
+        """Return True if a neighbour of a unit is displaced by the same distance: then the queue file is wrong."""
         for step in (-1, 1):
             unit = queue.units(max(number + step, queue.first_unit), number + step + 1)
             if not len(unit) or not written(unit)[0] or pre_blank(unit)[0]:
@@ -212,10 +212,10 @@ class QueuesCheck:
         except StoreError:
             return None
 
-    # -- what the check leaves
+    # -- results of the check
 
     def report(self, found: Findings) -> None:
-        """Add the findings of all queues, one a range of units."""
+        """Add the findings of all queues, one for each range of units."""
         reader = self._seen.reader
         size = reader.config.mapped_file_size_consume_queue
         for (topic, queue_id), report in self._reports.items():
@@ -223,7 +223,7 @@ class QueuesCheck:
             UnitPlaces(directory, size, UNIT_SIZE, "queue offset").report(report.units, found)
 
     def report_absent(self, records: int, found: Findings) -> None:
-        """Add what a store that was not stopped in order lacks altogether, of a log with `records` sound records."""
+        """Report completely missing queues of a store that was not stopped in order; its log has `records` records."""
         directory = self._seen.reader.paths.consume_queue
         if records and not self._seen.bounds:
             why = "no queue is there, and the log has messages; the next open makes them again"
@@ -246,13 +246,13 @@ class QueuesCheck:
 
     @property
     def ends(self) -> dict[Queue, int]:
-        """The queue offset after the last message."""
+        """The queue offset after the last message, by queue."""
         bounds = self._seen.bounds
         return {key: max(bounds.get(key, (0, 0))[1], one.next_offset) for key, one in self._reports.items()}
 
 
 def _follows(queue: ConsumeQueue, number: int, phy_offset: int) -> bool:
-    """Return whether a unit points after the record of the unit before it, and before that of the unit after it."""
+    """Return True if a unit points after the record of the unit before it, and before that of the unit after it."""
     before, following = queue.units(max(number - 1, queue.first_unit), number), queue.units(number + 1, number + 2)
     if len(before) and not pre_blank(before)[0] and int(before["phy_offset"][0]) >= phy_offset:
         return False

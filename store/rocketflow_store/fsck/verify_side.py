@@ -1,4 +1,4 @@
-"""What `verify` says of the small files and of the directory: checkpoint, config, store.meta, odd and foreign files."""
+"""Verification of the small files and of the directory: checkpoint, config, store.meta, names and sizes of files."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _LAST_OFFSET: Final = 1 << 56
 
 
 def check_config(paths: StorePaths, found: Findings) -> dict[str, int] | None:
-    """Check the JSON files; the store's topics and their numbers of queues, None where that cannot be told.
+    """Check the JSON files; return the store's topics with their numbers of queues, None if they cannot be read.
 
-    Without a topics.json nothing tells a topic that was deleted from one whose queues went.
+    Without a topics.json, a deleted topic cannot be distinguished from one whose queues are missing.
     """
     files = ConfigFiles(paths.config)
     topics: dict[str, int] | None = None
@@ -62,7 +62,7 @@ def check_config(paths: StorePaths, found: Findings) -> dict[str, int] | None:
 
 
 def _why_unreadable(path: Path) -> str | None:
-    """Why a config file of which the `.bak` is good cannot be used; None where it can, or is not there to be used."""
+    """Return why a config file with a good `.bak` cannot be used; None if it can, or if there is no `.bak`."""
     if not path.exists():
         return "is missing" if path.with_name(path.name + ".bak").exists() else None
     try:
@@ -75,7 +75,7 @@ def _why_unreadable(path: Path) -> str | None:
 def check_checkpoint(seen: Observation, newest: int, found: Findings) -> None:
     """Check the checkpoint of a log whose newest record was stored at `newest` (ms)."""
     settled, size = seen.is_clean, seen.log_file_size
-    # where the last file ended with its blank, the log goes on at the next one, which need not exist
+    # after a blank at the end of the last file the log continues in the next one, which need not exist
     end = -(-seen.end // size) * size
     path = seen.reader.paths.checkpoint
     if not path.exists():
@@ -105,7 +105,7 @@ def check_checkpoint(seen: Observation, newest: int, found: Findings) -> None:
     for at, (name, limit) in enumerate(limits.items()):
         value = getattr(fields, name)
         if not (-1 if at > 2 else 0) <= value <= limit:
-            found.add("checkpoint", path, 8 * at, 8, f"{name} is {value}, more than the log tells ({limit})")
+            found.add("checkpoint", path, 8 * at, 8, f"{name} is {value}, more than the log has ({limit})")
     queues_until = fields.logics_physical_offset
     known = settled and seen.reader.log.min_phy_offset <= queues_until < seen.end
     if known and seen.reader.log.record_size_at(queues_until) is None:
@@ -131,15 +131,15 @@ def check_meta(paths: StorePaths, config: StoreConfig, found: Findings) -> None:
     except (OSError, ValueError, KeyError) as error:
         found.add("meta", paths.meta, 0, size, f"cannot be understood ({error})")
         return
-    for name, told in sizes.items():
-        if told != getattr(config, name):
+    for name, stored in sizes.items():
+        if stored != getattr(config, name):
             found.add(
-                "meta", paths.meta, 0, size, f"{SIZE_KEYS[name]} is {told}, the files say {getattr(config, name)}"
+                "meta", paths.meta, 0, size, f"{SIZE_KEYS[name]} is {stored}, the files say {getattr(config, name)}"
             )
 
 
 def check_files(paths: StorePaths, config: StoreConfig, found: Findings) -> None:
-    """Names and sizes of the big files, and that the CommitLog has no gap. A live writer may be making a new one."""
+    """Check names and sizes of the large files, and the CommitLog for gaps; a writer may be creating a new file."""
     bases: list[int] = []
     for directory in paths.commit_logs:
         _directory(directory, config.mapped_file_size_commit_log, found)
@@ -147,8 +147,8 @@ def check_files(paths: StorePaths, config: StoreConfig, found: Findings) -> None
     bases.sort()
     size = config.mapped_file_size_commit_log
     for base, following in pairwise(bases):
-        for gone in range(base + size, following, size):
-            found.add("missing-file", paths.commit_log / file_name(gone), 0, size, "a CommitLog file is missing")
+        for missing in range(base + size, following, size):
+            found.add("missing-file", paths.commit_log / file_name(missing), 0, size, "a CommitLog file is missing")
     for room, size in (
         (paths.consume_queue, config.mapped_file_size_consume_queue),
         (paths.batch_consume_queue, config.mapper_file_size_batch_consume_queue),
@@ -181,7 +181,7 @@ def _directory(directory: Path, file_size: int, found: Findings) -> None:
 def offsets_beyond(
     paths: StorePaths, ends: Mapping[tuple[str, int], int], topics: Mapping[str, int] | None, found: Findings
 ) -> None:
-    """Stored positions behind the end of their queue (`ends`: the number behind the last message)."""
+    """Report stored positions after the end of their queue (`ends`: the number after the last message)."""
     files = ConfigFiles(paths.config)
     for file in files.positions:
         try:
@@ -197,7 +197,7 @@ def offsets_beyond(
     try:
         for level, offset in files.delay_offsets.offsets().items():
             end = ends.get((SCHEDULE_TOPIC, level - 1), 0)
-            if level >= 1 and offset > end:  # others are nobody's
+            if level >= 1 and offset > end:  # other levels have no owner
                 what = f"delay level {level} is at {offset}, the end of its queue is {end}"
                 found.add("offset", files.delay_offsets.path, 0, _size(files.delay_offsets.path), what)
     except StoreError as error:
@@ -205,7 +205,7 @@ def offsets_beyond(
 
 
 def _unlisted(path: Path, error: StoreError, found: Findings) -> None:
-    """A file that cannot be read is listed, unless it was when the files were gone through."""
+    """Report a file that cannot be read, unless the check of the config files did."""
     if not any(one.file == str(path) for one in found.listed):
         found.add("config", path, 0, _size(path), str(error))
 

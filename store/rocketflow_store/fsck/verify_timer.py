@@ -1,8 +1,8 @@
-"""What `verify` says of the timer's files: `timerwheel`, `timerlog/`, `config/timercheck`.
+"""Verification of the timer's files: `timerwheel`, `timerlog/`, `config/timercheck`.
 
-They are caches of ours, and a broker of RocketMQ mends much of them as it starts; but it goes on by what they say, and
-does not start at all with a wheel of another length. What cannot be true is found here, whoever wrote them; whether
-they tell what the log tells is found by the delivery that makes them anew.
+They are caches of RocketFlow, and a broker of RocketMQ repairs many of their faults as it starts; but it continues from
+their contents, and does not start at all with a wheel of another length. This check finds impossible contents of any
+writer; the delivery that rebuilds the files finds contradictions to the log.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ def _check_wheel(path: Path, found: Findings) -> None:
     except OSError as error:
         raise os_files.access_error(path, error) from error
     for row in np.flatnonzero(~_possible(slots))[:1].tolist():
-        found.add(KIND, path, row * SLOT_SIZE, SLOT_SIZE, "is no slot of a wheel, or stands at another one's place")
+        found.add(KIND, path, row * SLOT_SIZE, SLOT_SIZE, "is not a slot of a wheel, or is in the place of another one")
 
 
 def _possible(slots: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-    """Which slots somebody may have written."""
+    """Return the mask of slots that a writer may have written."""
     ticks, first, last = (slots[name].astype(np.int64) for name in ("tick", "first", "last"))
     place = np.arange(len(slots))
-    # of its oldest records a log may have lost some: then a slot that was taken from it knows no first one
+    # the log may have lost its oldest records: a slot derived from the rest has no first one
     fine: npt.NDArray[np.bool_] = (ticks % WHEEL_SLOTS == place) & (ticks >= 0) & (first >= -1) & (last >= first)
     fine |= (ticks == 0) | (ticks == -1)
     return fine
@@ -110,7 +110,7 @@ def _check_log(directory: Path, check: TimerCheckpoint | None, log_end: int, fou
 
 
 def _check_log_file(path: Path, base: int, flushed: int, log_end: int, found: Findings) -> None:
-    """One file, of which `flushed` bytes are said to be durable."""
+    """Check one file, of which `flushed` bytes must be durable."""
     mapped = MappedFile(path, base, write=False)
     try:
         units = decode_units(memoryview(mapped.populate(0, mapped.file_size)), path, base)
@@ -126,4 +126,4 @@ def _check_log_file(path: Path, base: int, flushed: int, log_end: int, found: Fi
     beyond = np.flatnonzero(units["phy_offset"].astype(np.int64) >= log_end)
     if len(beyond):
         at = int(beyond[0]) * TIMER_UNIT_SIZE
-        found.add(KIND, path, at, TIMER_UNIT_SIZE, "names a message behind the end of the CommitLog")
+        found.add(KIND, path, at, TIMER_UNIT_SIZE, "names a message after the end of the CommitLog")

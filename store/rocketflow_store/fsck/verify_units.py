@@ -1,4 +1,4 @@
-"""The records of one CommitLog file against the units of their queues: every record has its unit, and the same."""
+"""Verification of the records of one CommitLog file against their queues: every record must have its unit."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
 
 _NEAR: Final = 4096
 _MAX_SYSTEM_QUEUES: Final = 1024
-"""More queues than any topic of the store's own has; a record with a damaged head may claim others."""
+"""More queues than any topic has; a record with a damaged head may claim others."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedTopics:
-    """Topics by their numbers of queues, as `config/topics.json` lists them; None where it does not tell.
+    """Topics with their numbers of queues, as `config/topics.json` lists them; None if it cannot be read.
 
-    `unlisted` had queues at the last orderly stop without being listed: nobody can have deleted them.
+    `unlisted` had queues at the last orderly stop without being listed: they cannot have been deleted.
     """
 
     queues: Mapping[str, int] | None
     unlisted: frozenset[str] = frozenset()
 
     def allows(self, topic: str, queue_id: int) -> bool | None:
-        """Return whether a queue without files can be one of the store; None where its topic was deleted."""
+        """Return True if a queue without files can belong to the store; None if its topic was deleted."""
         if self.queues is None:
             return True
         if topic in self.queues:
@@ -62,15 +62,15 @@ class ListedTopics:
 
 @dataclass(slots=True)
 class QueueReport:
-    """What records say of one queue (queue offsets)."""
+    """Claims of the log's records to one queue (queue offsets)."""
 
     matched: int = 0
     next_offset: int = 0
     units: UnitRanges = field(default_factory=UnitRanges)
     unserved: int = 0
-    """Records that are of it, where it has no unit at all and nothing tells that it must."""
+    """Records of the queue if it has no unit at all and nothing proves that it must."""
     right: RangeSet = field(default_factory=RangeSet)
-    """Of light queues alone: a record names other queues than its own."""
+    """For LMQs only: a record names other queues than its own."""
 
     def update(self, other: QueueReport) -> None:
         self.matched += other.matched
@@ -83,19 +83,19 @@ class QueueReport:
 
 @dataclass(slots=True)
 class UnitsReport:
-    """What the records of the log say of all queues."""
+    """Claims of the log's records to all queues."""
 
     queues: dict[Queue, QueueReport] = field(default_factory=dict)
     batches: dict[Queue, BatchSum] = field(default_factory=dict)
     heads: list[Damage] = field(default_factory=list)
-    """Records whose body is right and whose head cannot be."""
+    """Records with a valid body and an impossible head."""
     claims: ClaimedQueues = field(default_factory=ClaimedQueues)
-    """Which queue offsets the sound records claim."""
+    """Queue offsets that the valid records claim."""
     impossible: list[Damage] = field(default_factory=list)
-    """Records that claim what no queue offset can be."""
+    """Records with an impossible queue offset."""
 
     def update(self, other: UnitsReport) -> None:
-        """Take the report of the file after this one."""
+        """Add the report of the file after this one."""
         for key, one in other.queues.items():
             self.queues.setdefault(key, QueueReport()).update(one)
         for key, batch in other.batches.items():
@@ -106,15 +106,15 @@ class UnitsReport:
 
 
 class UnitsCheck:
-    """The check of the records in bytes [0, limit) of one file against their units; `report` is what it found."""
+    """The check of the records in bytes [0, limit) of one file against their units; the result is `report`."""
 
     def __init__(self, seen: Observation, topics: ListedTopics, mapped: MappedFile, limit: int) -> None:
         self._seen, self._topics, self._mapped, self._limit = seen, topics, mapped, limit
-        self._light_queues = seen.light_queues
+        self._lmqs = seen.lmqs
         self.report = UnitsReport()
 
     def check(self, rows: DispatchRows, records: RecordColumns) -> None:
-        """Compare sound records that follow those of the last call."""
+        """Compare valid records that follow those of the last call."""
         leave_out_deleted(rows, self._seen.deleted.floors)
         queued = rows.queue_of >= 0
         leave_out_impossible(rows)
@@ -142,7 +142,7 @@ class UnitsCheck:
                 self._compare_units(name, LMQ_QUEUE_ID, light, np.arange(len(of_row)))
 
     def _sum_up(self, topic: str, queue_id: int, rows: DispatchRows, mine: Rows) -> None:
-        """Take the units that records of a BatchCQ topic have to have."""
+        """Add the units that records of a BatchCQ topic must have."""
         mine = mine[rows.phy_offsets[mine] < self._seen.settled]
         self.report.batches.setdefault((topic, queue_id), BatchSum()).add(batch_units(rows, mine))
 
@@ -154,7 +154,7 @@ class UnitsCheck:
             self.report.impossible.append(Damage(phy_offset, size, path, phy_offset - base, why))
 
     def _other_heads(self, rows: DispatchRows, mine: Rows, why: str) -> None:
-        """Records whose body is right and whose head cannot be."""
+        """Note records with a valid body and an impossible head."""
         base, path = self._mapped.file_from_offset, str(self._mapped.path)
         for phy_offset, size in zip(rows.phy_offsets[mine].tolist(), rows.sizes[mine].tolist(), strict=True):
             self.report.heads.append(Damage(phy_offset, size, path, phy_offset - base, why, other_head=True))
@@ -186,9 +186,9 @@ class UnitsCheck:
             _compare_neighbours(queue, rows, mine[part], report)
 
     def _is_asked_for(self, topic: str, queue_id: int, rows: DispatchRows, mine: Rows) -> bool:
-        """Return whether records must have units in a queue without files; note those of queues that cannot exist."""
+        """Return True if records must have units in a queue without files; note those of queues that cannot exist."""
         if topic.startswith(LMQ_PREFIX):
-            return self._light_queues is None or topic in self._light_queues
+            return self._lmqs is None or topic in self._lmqs
         allowed = self._topics.allows(topic, queue_id)
         if allowed is False:
             self._other_heads(rows, mine, f"says it is of queue {queue_id} of {topic}, which there never was")
@@ -196,7 +196,7 @@ class UnitsCheck:
 
 
 def _compare_neighbours(queue: ConsumeQueue, rows: DispatchRows, mine: Rows, report: QueueReport) -> None:
-    """Compare records with the units of their queue offsets, which ascend and are near to each other."""
+    """Compare records with the units of their queue offsets, which ascend and are close to each other."""
     wanted = rows.queue_offsets[mine]
     first = max(int(wanted[0]), queue.first_unit)
     units = queue.units_or_zeros(first, int(wanted[-1]) + 1)
@@ -220,7 +220,7 @@ def _compare_neighbours(queue: ConsumeQueue, rows: DispatchRows, mine: Rows, rep
 
 
 def _plausible(offsets: Ints, phy_offsets: Ints, end: int, room: int) -> npt.NDArray[np.bool_]:
-    """Which queue offsets can be those of neighbours in a queue that reaches to `end`: others come from a damaged head.
+    """Return the mask of plausible offsets in a queue that ends at `end`: others come from a damaged head.
 
     Without this, one flipped bit would claim a queue of 2^60 units. `room` is the number of records that can be in a
     log file.

@@ -148,7 +148,7 @@ def _reaches(mapped: MappedFile, start: int, far: int, limit: int, seen: set[int
 def _begins(mapped: MappedFile, position: int, limit: int, *, unreadable: bool) -> bool:
     """Whether a sound record stands at `position`, or a blank record that ends what was written to the file."""
     try:
-        return is_whole(mapped, position, limit) or _is_last_blank(mapped, position)
+        return is_complete(mapped, position, limit) or _is_last_blank(mapped, position)
     except UnreadableError:
         if not unreadable:
             raise
@@ -225,7 +225,7 @@ def is_end_blank(mapped: MappedFile, position: int) -> bool:
     return bool(magic == BLANK_MAGIC and position + size == mapped.file_size)
 
 
-def is_whole(mapped: MappedFile, position: int, limit: int) -> bool:
+def is_complete(mapped: MappedFile, position: int, limit: int) -> bool:
     """Whether all that a record has to be is right at `position`: bounds, magic, lengths, place and CRC."""
     if position < 0 or position + MIN_RECORD_SIZE > limit:
         return False
@@ -293,7 +293,7 @@ def unknown_record_size(mapped: MappedFile, position: int) -> int:
 
 def _sound(mapped: MappedFile, position: int, limit: int, *, unreadable: bool = False) -> bool:
     try:
-        return is_end_blank(mapped, position) or is_whole(mapped, position, limit)
+        return is_end_blank(mapped, position) or is_complete(mapped, position, limit)
     except UnreadableError:
         if not unreadable:
             raise

@@ -136,7 +136,7 @@ class MessageLookup:
         if queue is None:
             return True
         offset, phy_offset = message.queue_offset, message.phy_offset
-        units = queue.units(offset, offset + 1) if queue.first_unit <= offset < queue.behind_files else None
+        units = queue.units(offset, offset + 1) if queue.first_unit <= offset < queue.end_of_files else None
         if units is not None and len(units):
             told, size = int(units["phy_offset"][0]), int(units["msg_size"][0])
             if told == phy_offset:

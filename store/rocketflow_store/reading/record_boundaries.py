@@ -84,7 +84,7 @@ class RecordBoundaries:
             units = batch_queue.units_holding(queue_offset, queue_offset + 1)
         else:
             queue = self._queues.find(topic, queue_id)
-            if queue is None or not queue.first_unit <= queue_offset < queue.behind_files:
+            if queue is None or not queue.first_unit <= queue_offset < queue.end_of_files:
                 return False
             units = queue.units(queue_offset, queue_offset + 1)
         return len(units) > 0 and (int(units["phy_offset"][0]), int(units["msg_size"][0])) == (phy_offset, size)
@@ -141,7 +141,7 @@ def _next(mapped: MappedFile, position: int, wanted: int, boundaries: UnitBounda
 
 def _units_at(queue: ConsumeQueue, wanted: Ints) -> npt.NDArray[np.void]:
     """Return the units with these numbers; zeros where there is none."""
-    inside = (wanted >= queue.first_unit) & (wanted < queue.behind_files)
+    inside = (wanted >= queue.first_unit) & (wanted < queue.end_of_files)
     found = np.zeros(len(wanted), queue.UNIT_DTYPE)
     if not inside.any():
         return found

@@ -1,1 +1,1 @@
-"""Queues and index made anew from the log alone, in parallel: scan, write beside, verify, swap."""
+"""Rebuild queues and index from the log alone, in parallel: scan, write beside, verify, swap."""

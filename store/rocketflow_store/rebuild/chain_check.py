@@ -1,4 +1,4 @@
-"""An index file is held against itself while it is made: every entry leads to an older one of its slot, or to none."""
+"""The check of an index file while it is written: every entry leads to an older entry of its slot, or to none."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _ENTRIES_AT_ONCE: Final = 1 << 18
 
 
 class ChainCheck:
-    """Reads behind whoever makes the file `made`, on another processor where there is one.
+    """Follows the writer of the index file `made` in a thread of its own, and checks the entries that it has written.
 
-    Errors name `path`, what the file is going to be.
+    Errors name `path`, the final name of the file.
     """
 
     def __init__(self, made: Path, path: Path, hash_slot_num: int, index_num: int) -> None:
@@ -28,25 +28,29 @@ class ChainCheck:
         self._written: SimpleQueue[int | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._begins = 0
-        """Entries that lead to none: as many as slots are used."""
+        """Entries without a predecessor: as many as slots are used."""
         self._error: BaseException | None = None
 
     def written(self, entries: int) -> None:
-        """So many entries are in the file."""
+        """Note that the file now holds `entries` entries."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="chain-check", daemon=True)
             self._thread.start()
         self._written.put(entries)
 
     def stop(self) -> None:
-        """Nothing more is written; wait until all of it was looked at."""
+        """End the check, after everything that was written is checked."""
         if self._thread is not None:
             self._written.put(None)
             self._thread.join()
             self._thread = None
 
     def finish(self, count: int) -> None:
-        """RebuildFailedError where the file is not what it has to be with `count` entries."""
+        """End the check of a file of `count` entries.
+
+        Raises:
+            RebuildFailedError: the file has another number of entries or slots, or a wrong chain.
+        """
         self.stop()
         if self._error is not None:
             raise self._error
@@ -67,7 +71,7 @@ class ChainCheck:
                 self._follow(index)
             finally:
                 index.close()
-        except BaseException as error:  # raised where the file is finished
+        except BaseException as error:  # raised by `finish`
             self._error = error
 
     def _follow(self, index: IndexFile) -> None:

@@ -1,4 +1,4 @@
-"""Who runs the tasks of a rebuild: processes of this machine here, a Spark cluster in `rocketflow.spark`."""
+"""Engines that run the tasks of a rebuild: local processes here, a Spark cluster in `rocketflow.spark`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Report = TypeVar("Report")
 
 
 class Engine(Protocol):
-    """Runs functions of one argument, all of this package, on whatever it has."""
+    """Runs functions of one argument, all of this package, in parallel."""
 
     name: str
     workers: int
@@ -28,12 +28,12 @@ class Engine(Protocol):
     def run(
         self, function: Callable[[Task], Report], tasks: Sequence[Task], what: str, done: Callable[[Task], None]
     ) -> list[Report]:
-        """The reports of all tasks, in their order; `done` is called as they end. `what` is for people."""
+        """Return the reports of all tasks, in their order; call `done` as each one ends. `what` describes the work."""
         ...
 
 
 class LocalEngine:
-    """As many processes as there are `workers`; one worker is this process itself."""
+    """Runs tasks in `workers` local processes; a single worker is this process itself."""
 
     name = "local"
 
@@ -43,7 +43,7 @@ class LocalEngine:
 
     def __enter__(self) -> Self:
         if self.workers > 1:
-            # where nothing else runs in this process a copy of it begins at once; else a new one has to load everything
+            # without other threads the process is forked, which is immediate; spawned processes import everything
             kind = "fork" if threading.active_count() == 1 and not any_opened() else "spawn"
             try:
                 for _ in range(self.workers):
@@ -66,7 +66,7 @@ class LocalEngine:
     def run(
         self, function: Callable[[Task], Report], tasks: Sequence[Task], what: str, done: Callable[[Task], None]
     ) -> list[Report]:
-        """As `Engine.run`; WorkerLostError where a process ended in the middle of a task."""
+        """Run tasks like `Engine.run`; raise WorkerLostError if a process ends in the middle of a task."""
         if not self._processes:
             reports = []
             for task in tasks:
@@ -75,7 +75,7 @@ class LocalEngine:
             return reports
         try:
             return self._run(function, tasks, done)
-        except BaseException:  # nobody may go on writing while what was made is swept
+        except BaseException:  # no task may write while the side directory is removed
             self._kill()
             raise
 

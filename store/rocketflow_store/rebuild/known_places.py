@@ -1,4 +1,4 @@
-"""What a store says of its queues besides the claims of records: where they begin, and where they ended."""
+"""Evidence of a store about its queues besides the records: where they begin, and where they ended."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class OldQueues:
                 known[key] = max(known.get(key, 0), end)
 
     def known_places(self, findings: LogFindings) -> KnownPlaces:
-        """Return what claims are judged by."""
+        """Return the facts by which the claims of records are judged."""
         record = self._state.record
         until = 0 if record is None else record.end_phy_offset
         ends = {} if record is None else {**record.queues, **record.batch_queues}
@@ -49,9 +49,9 @@ class OldQueues:
         return KnownPlaces(DamagedBytes(findings.damage), bounds, self._expected_first, self._is_known)
 
     def ends(self, found: dict[Queue, int], log_end: int) -> dict[Queue, int]:
-        """Return the ends that queues should have: as recorded, or as the units that are there prove.
+        """Return the ends that queues should have: the recorded ones, or those that existing units prove.
 
-        `found` are the ends that the log's records say.
+        `found` are the ends that the log's records claim.
         """
         ends = dict(self._recorded)
         for key in {*found, *self._there()}.difference(ends):
@@ -59,9 +59,9 @@ class OldQueues:
         return ends
 
     def first_kept(self, key: Queue, end: int) -> int:
-        """Return the queue offset from which on retention kept messages of a queue that ends at `end`.
+        """Return the first queue offset that retention kept of a queue that ends at `end`.
 
-        The log has none of them anymore; the units of the queue say where they were.
+        The log has no message of the queue anymore; the units of the queue show where they were.
         """
         queue = self._open(key) if self._state.begin > 0 else None
         if queue is None:
@@ -76,21 +76,21 @@ class OldQueues:
 
     def _there(self) -> list[Queue]:
         """Return the plain queues that have a directory."""
-        room = self._paths.consume_queue
-        topics = [one for one in room.iterdir() if one.is_dir()] if room.is_dir() else []
+        directory = self._paths.consume_queue
+        topics = [one for one in directory.iterdir() if one.is_dir()] if directory.is_dir() else []
         return [(topic.name, int(one.name)) for topic in topics for one in topic.iterdir() if one.name.isdigit()]
 
     def _is_known(self, key: Queue) -> bool:
         if key in self._recorded or key in self.batch_ends:
             return True
-        return any((room / key[0] / str(key[1])).is_dir() for room in self._rooms)
+        return any((parent / key[0] / str(key[1])).is_dir() for parent in self._directories)
 
     @property
-    def _rooms(self) -> tuple[Path, Path]:
+    def _directories(self) -> tuple[Path, Path]:
         return self._paths.consume_queue, self._paths.batch_consume_queue
 
     def _expected_first(self, key: Queue, first: int) -> int | None:
-        """Return the first queue offset that retention left: 0 in a log of which nothing was removed."""
+        """Return the first queue offset that retention kept: 0 in a log from which nothing was removed."""
         if key[0] in self._state.deleted.floors or first == 0:
             return None
         if self._state.begin == 0:
@@ -108,7 +108,7 @@ class OldQueues:
             queue.close()
 
     def _proven_end(self, key: Queue, end: int, log_end: int) -> int:
-        """Return the number after the last unit from `end` on with a record where it points, else `end`."""
+        """Return the number after the last unit from `end` on that points at a record, else `end`."""
         queue = self._open(key)
         if queue is None:
             return end
@@ -124,7 +124,7 @@ class OldQueues:
         return end
 
     def _is_record(self, phy_offset: int, size: int, log_end: int) -> bool:
-        """Return whether a record of this size begins there, whatever it says of itself."""
+        """Return True if a record of this size begins there, whatever its fields claim."""
         mapped = self._files.find(phy_offset) if phy_offset + size <= log_end else None
         if mapped is None or phy_offset < self._state.begin:
             return False

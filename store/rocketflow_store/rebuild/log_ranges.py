@@ -1,8 +1,8 @@
 """A CommitLog cut into ranges that can be scanned at the same time.
 
-A file begins at a record, so ranges are files, or pieces of files that begin where a whole record stands. Whether that
-was a record, and no message's body that looks like one, shows when the range before it ends: only where it ends exactly
-there the cut was right (`joined`).
+A file begins at a record, so ranges are files, or pieces of files that begin where a complete record seems to begin.
+The end of the range before it shows whether that was a record or only a body that looks like one: the cut was right if
+that range ends exactly there (`joined`).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ LEAST_RANGE: Final = 8 << 20
 MOST_RANGE: Final = 96 << 20
 _RANGES_A_WORKER: Final = 6
 _LAST_PIECES: Final = 4
-"""The last range of every worker is cut into so many: nobody waits for a whole one when the others are done."""
+"""The last range of every worker is cut into this many pieces, so that workers end at about the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """Records that begin at positions [start, stop) of the file at `path`; no record reaches behind `limit`."""
+    """Records that begin at positions [start, stop) of the file at `path`; no record reaches past `limit`."""
 
     path: str
     file_from_offset: int
@@ -37,13 +37,13 @@ class LogRange:
 
     @property
     def phy_offset(self) -> int:
-        """Where it begins in the log."""
+        """Physical offset of the first record."""
         return self.file_from_offset + self.start
 
 
 @dataclass(frozen=True, slots=True)
 class CutPlan:
-    """How a log is cut: ranges of about `size` bytes, and of `last_size` what lies behind physical offset `last`."""
+    """Sizes of ranges, in bytes: about `size` before physical offset `last`, about `last_size` after it."""
 
     size: int
     last: int
@@ -51,14 +51,14 @@ class CutPlan:
 
     @classmethod
     def of(cls, log_bytes: int, end: int, workers: int) -> CutPlan:
-        """For a log of so many bytes up to `end`: several ranges for every worker, none that needs much memory."""
+        """Plan ranges of a log of `log_bytes` that ends at `end`: several for every worker, none large in memory."""
         size = min(max(log_bytes // (workers * _RANGES_A_WORKER), LEAST_RANGE), MOST_RANGE)
         if workers == 1:
             return cls(size, end, size)
         return cls(size, end - workers * size, max(size // _LAST_PIECES, LEAST_RANGE))
 
     def cuts(self, file_from_offset: int, limit: int) -> list[int]:
-        """Where a file of `limit` bytes is to be cut (positions in it), and `limit`."""
+        """Return the positions at which to cut a file of `limit` bytes, ascending; `limit` is the last one."""
         turn = min(max(self.last - file_from_offset, 0), limit)
         found = []
         for start, stop, size in ((0, turn, self.size), (turn, limit, self.last_size)):
@@ -68,7 +68,7 @@ class CutPlan:
 
 
 def cut_ranges(files: Iterable[MappedFile], end: int, plan: CutPlan) -> list[LogRange]:
-    """Ranges of everything below physical offset `end`, each from one record to another."""
+    """Return ranges of everything before physical offset `end`, each from one record to another."""
     found: list[LogRange] = []
     for mapped in files:
         limit = min(mapped.file_size, end - mapped.file_from_offset)
@@ -85,7 +85,10 @@ def cut_ranges(files: Iterable[MappedFile], end: int, plan: CutPlan) -> list[Log
 
 
 def joined(ranges: Sequence[LogRange], ends: Sequence[int]) -> list[int]:
-    """Numbers of ranges that ended elsewhere than where the next one of their file begins (positions in the file)."""
+    """Return the numbers of ranges that did not end where the next range of their file begins.
+
+    `ends` are positions in the file.
+    """
     return [
         number
         for number, (one, following) in enumerate(pairwise(ranges))
@@ -94,5 +97,5 @@ def joined(ranges: Sequence[LogRange], ends: Sequence[int]) -> list[int]:
 
 
 def merged(one: LogRange, following: LogRange) -> LogRange:
-    """Both as one."""
+    """Return two adjacent ranges as one."""
     return replace(one, stop=following.stop)

@@ -1,6 +1,6 @@
-"""Where the CommitLog of a rebuild is: on this machine (or a shared disk), or in object storage.
+"""Sources of the CommitLog of a rebuild: this machine (or a shared disk), or object storage.
 
-Both go with the tasks to wherever these run, and give files that look alike.
+Tasks carry their source with them; the files that it opens have one interface.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAME_DIGITS = 20
 
 
 class LogSource(Protocol):
-    """A CommitLog to be read."""
+    """A CommitLog to read."""
 
     @property
     def file_size(self) -> int:
@@ -32,19 +32,19 @@ class LogSource(Protocol):
 
     @property
     def samples(self) -> int:
-        """At how many places of a queue file its units are held against their records: as many as is cheap."""
+        """Number of places of a queue file at which units are checked against their records: as many as are cheap."""
         ...
 
     def files(self) -> MappedFileQueue:
-        """All files of the log, to be closed."""
+        """Open all files of the log; the caller closes them."""
         ...
 
     def open(self, path: str, file_from_offset: int) -> MappedFile:
-        """One file of it, to be closed."""
+        """Open one file of the log; the caller closes it."""
         ...
 
     def passed(self, mapped: MappedFile, position: int) -> None:
-        """Nobody looks at anything of the file in front of `position` any more."""
+        """Release what is before `position` of the file: it is not read again."""
         ...
 
 
@@ -65,7 +65,7 @@ class LocalLog:
         return MappedFile(Path(path), file_from_offset, write=False)
 
     def passed(self, mapped: MappedFile, position: int) -> None:
-        """The system takes pages back itself."""
+        """Do nothing: the system reclaims pages itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +79,13 @@ class RemoteLog:
 
     @classmethod
     def at(cls, directory: RemoteDirectory) -> RemoteLog:
-        """What is there: the log of a store, or a log; NotAStoreError without one."""
+        """Find the log in `directory`, that of a store or a CommitLog; raise NotAStoreError if there is none."""
         for place in (directory.below("commitlog"), directory):
             found = [(int(name), size) for name, size in place.files() if _is_log_name(name)]
             if found:
                 sizes = {size for _, size in found if size}
                 if len(sizes) > 1:
-                    raise StoreVersionError(place.name, f"has log files of {sorted(sizes)} bytes; put them right")
+                    raise StoreVersionError(place.name, f"has log files of {sorted(sizes)} bytes; restore the others")
                 return cls(place, tuple(offset for offset, size in found if size), sizes.pop() if sizes else 0)
         raise NotAStoreError(directory.name, "holds no log; give the directory of a store, or of its CommitLog")
 
@@ -101,7 +101,7 @@ class RemoteLog:
 
 
 def log_view(log: LogSource) -> tuple[MappedFileQueue, CommitLogView]:
-    """The log by place; the files are to be closed."""
+    """Open the log and return its files, which the caller closes, and a view by physical offset."""
     files = log.files()
     return files, CommitLogView(files)
 

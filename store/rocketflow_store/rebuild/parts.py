@@ -1,7 +1,7 @@
-"""What a scan task leaves for the write tasks: an Arrow IPC file of units, of batch units and of index entries.
+"""Parts, the output of a scan task for the write tasks: Arrow IPC files of units, of batch units, of index entries.
 
-Units are sorted by queue, and stand within a queue in the order of the log. Who reads maps the file and copies only the
-rows that it is after.
+Units are sorted by queue, and within a queue in the order of the log. Readers map the file and copy only the rows that
+they need.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     Rows = npt.NDArray[np.void]
 
 ENTRY_DTYPE: Final = np.dtype([("phy_offset", "<i8"), ("store_timestamp", "<i8"), ("key_hash", "<i4")])
-"""An index entry before it has its place."""
+"""An index entry before its number is known."""
 
 
 class PartKind(enum.Enum):
-    """What is in a part."""
+    """Kind of the rows of a part."""
 
     UNITS = "units"
     BATCH_UNITS = "batch-units"
@@ -36,7 +36,7 @@ class PartKind(enum.Enum):
 
     @property
     def dtype(self) -> np.dtype[np.void]:
-        """Of one row."""
+        """Layout of one row."""
         return _DTYPES[self]
 
 
@@ -48,17 +48,17 @@ _DTYPES: Final = {
 
 
 def parts_directory(side: Path) -> Path:
-    """Where all parts of a rebuild are."""
+    """Return the directory of all parts of a rebuild."""
     return side / "parts"
 
 
 def part_path(side: Path, number: int, kind: PartKind) -> Path:
-    """Where the part of scan task `number` is."""
+    """Return the path of a part of scan task `number`."""
     return parts_directory(side) / f"{number:08d}.{kind.value}"
 
 
 def write_part(path: Path, kind: PartKind, rows: Rows) -> None:
-    """Leave `rows` at `path`; it need not be durable: a job that is stopped begins anew."""
+    """Write `rows` to `path`; the file need not be durable: a job that is stopped begins again."""
     width = kind.dtype.itemsize
     column = pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(width), len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows).view(np.uint8).data)]
@@ -76,7 +76,7 @@ def write_part(path: Path, kind: PartKind, rows: Rows) -> None:
 
 
 class _Written:
-    """What Arrow writes, as it is, into a file."""
+    """A file to which Arrow writes unbuffered."""
 
     closed = False
 
@@ -93,22 +93,23 @@ class _Written:
         return self._end
 
     def flush(self) -> None:
-        """It is written."""
+        """Do nothing: nothing is buffered."""
 
     def close(self) -> None:
-        """Whoever opened the file closes it."""
+        """Do nothing: the opener closes the descriptor."""
 
 
 def attempt(path: Path) -> Path:
-    """What a file is called while it is made: a task may run twice, and one of them may outlive the rebuild.
+    """Return a temporary name for a file while it is written.
 
-    Such a one never has a file open that is the store's by then.
+    A task may run twice, and one of the two may outlive the rebuild: it must never hold a file open that belongs to the
+    store by then.
     """
     return path.with_name(f".{path.name}.{uuid.uuid4().hex}")
 
 
 def finished(own: Path, path: Path) -> None:
-    """Give a file that was made under the name of its `attempt` its own."""
+    """Rename a complete file from its `attempt` name to its final one."""
     try:
         os_files.rename(own, path)
     except OSError as error:
@@ -116,14 +117,14 @@ def finished(own: Path, path: Path) -> None:
 
 
 class Parts:
-    """The parts of one kind below `side`, opened as they are asked for."""
+    """The parts of one kind below `side`, opened when they are first read."""
 
     def __init__(self, side: Path, kind: PartKind) -> None:
         self._side, self._kind = side, kind
         self._open: dict[int, Rows] = {}
 
     def rows(self, number: int, start: int, count: int) -> Rows:
-        """`count` rows of part `number` from `start` on, a view of the file."""
+        """Return `count` rows of part `number` from `start` on, a view of the file."""
         found = self._open.get(number)
         if found is None:
             found = self._open[number] = self._map(number)

@@ -1,4 +1,4 @@
-"""Where a rebuild takes the log from, what tells it of the store, and where it leaves what it makes."""
+"""Places of a rebuild: where it reads the log and the store's metadata, and where it leaves the new files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RebuildPlaces:
-    """`store` tells of the store; files are made in and swapped into `out`, or go from there to `remote`."""
+    """The metadata is read from `store`; files are written in `out` and swapped into it, or uploaded to `remote`."""
 
     store: StorePaths
     out: StorePaths
@@ -37,25 +37,31 @@ class RebuildPlaces:
 
     @property
     def in_place(self) -> bool:
-        """Whether the store itself gets new files."""
+        """True if the store itself gets the new files."""
         return self.store is self.out
 
 
 def shown(place: str | Path) -> str:
-    """A place as people may read it."""
+    """Return a path or URI for messages, without its secrets."""
     text = str(place)
     return RemoteDirectory(text).name if is_uri(text) else text
 
 
 def check_target_given(path: str | Path, request: RebuildRequest) -> None:
-    """StoreVersionError where nothing says where the files of a store elsewhere are to go."""
+    """Raise StoreVersionError if the store is in object storage and the request names no target."""
     if is_uri(str(path)) and request.target is None:
-        raise StoreVersionError(shown(path), "is not on this machine: say with --target where files are to go")
+        raise StoreVersionError(shown(path), "is not on this machine; name the place of the new files with --target")
 
 
 @contextmanager
 def find_places(path: str | Path, request: RebuildRequest, config: StoreConfig | None) -> Iterator[RebuildPlaces]:
-    """The places of a rebuild, for its time. NotAStoreError, StoreVersionError or RemoteStoreError without them."""
+    """Yield the places of a rebuild; its temporary directories are removed after it.
+
+    Raises:
+        NotAStoreError: there is no log.
+        StoreVersionError: the store has RocksDB queues, or the log is not the store's.
+        RemoteStoreError: object storage does not answer.
+    """
     with ExitStack() as after:
 
         def temporary() -> Path:
@@ -108,11 +114,11 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _check_same_log(store: StorePaths, log: RemoteLog, config: StoreConfig) -> None:
-    """Files that point into another log must not get into a store."""
+    """Raise StoreVersionError if `log` is not the store's: files that point into another log must not get into it."""
     found = store.log_directories().entries()
     sizes = {one.stat().st_size for one in found.values()}
     if sorted(found) != sorted(log.offsets) or sizes - {config.mapped_file_size_commit_log}:
         raise StoreVersionError(
             store.commit_log,
-            f"has not the same files as {log.directory.name}: give a --target for what is made of that log",
+            f"does not have the same files as {log.directory.name}; give a --target for the files of that log",
         )

@@ -1,4 +1,4 @@
-"""Which of the files that were made go where, and which of those that are there have to go."""
+"""The swap of new files into a store: which file goes where, and which old files are removed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME_DIGITS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class SidePlaces:
-    """Where one rebuild makes its files."""
+    """Directories in which one rebuild writes its files."""
 
     parts: Path
     queues: Path
@@ -30,7 +30,7 @@ class SidePlaces:
 
 
 def side_of(paths: StorePaths, run: str) -> SidePlaces:
-    """The side directories of a rebuild."""
+    """Return the side directories of a rebuild."""
     queues, batch_queues, index = side_directories(paths)
     home = paths.rocketflow / "rebuild" / run
     return SidePlaces(
@@ -41,7 +41,7 @@ def side_of(paths: StorePaths, run: str) -> SidePlaces:
 def plan_swap(
     paths: StorePaths, config: StoreConfig, side: SidePlaces, choice: QueueChoice, *, everything: bool
 ) -> DerivedSwap:
-    """What differs from what is there. All new files, and their names, are durable when this returns."""
+    """Return the swap of all files that differ; new files, and their names, are durable when this returns."""
     moves: list[tuple[Path, Path]] = []
     removed: list[Path] = []
     if choice.units:
@@ -77,18 +77,18 @@ def plan_swap(
 
 
 def made_files(top: Path) -> list[Path]:
-    """Files that a task finished."""
+    """Return the files that tasks completed."""
     return [one for one in files_below(top) if one.name.isdigit()]
 
 
 def _check_directories(room: Path, place: Path) -> None:
     for one in (room, *(parent for parent in place.parents if parent.is_relative_to(room)), place):
         if one.exists() and not one.is_dir():
-            raise StoreVersionError(one, "is no directory; `rocketflow store verify --repair` sets it aside")
+            raise StoreVersionError(one, "is not a directory; `rocketflow store verify --repair` quarantines it")
 
 
 def _surplus(place: Path, made: set[int], size: int) -> list[Path]:
-    """Files of a queue that do not belong to it: behind its end, or in front of it with a gap or of another size."""
+    """Return surplus files of a queue: after its end, or before its first new file after a gap or of another size."""
     there = {int(one.name): one for one in files_below(place) if one.name.isdigit() and len(one.name) >= _NAME_DIGITS}
     kept, at = set(made), min(made) - size
     while at in there and there[at].stat().st_size == size:
@@ -98,7 +98,7 @@ def _surplus(place: Path, made: set[int], size: int) -> list[Path]:
 
 
 def _sync_directories(side: SidePlaces, paths: StorePaths) -> None:
-    """Make the names of all that was made durable."""
+    """Make the names of all new files durable."""
     for top in (side.queues, side.batch_queues, side.index):
         for directory in _directories(top):
             os_files.sync_directory(directory)

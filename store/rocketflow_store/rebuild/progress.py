@@ -1,4 +1,4 @@
-"""How far a rebuild is, in bytes of log, for both of its stages."""
+"""Progress of a rebuild in bytes of log, for both of its stages."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], None]
 
 WRITING_SHARE: Final = 0.2
-"""What the second stage takes, by experience, of the time of both."""
+"""Share of the second stage in the time of both, measured."""
 _ENTRY: Final = 2
-"""What an index entry costs, in units of a queue."""
+"""Cost of an index entry, in units of a queue."""
 
 
-class ProgressTold:
-    """Tells `progress(done, total)`: a byte of log counts in part once it was scanned, and whole once all of it is."""
+class ProgressReport:
+    """Calls `progress(done, total)`: a byte counts 1 - WRITING_SHARE when it is scanned, the rest after writing."""
 
     def __init__(self, total: int, progress: Progress | None) -> None:
         self._total, self._progress = total, progress
         self._scanned, self._written, self._work = 0, 0, 0
 
     def scanned(self, task: ScanTask) -> None:
-        """A range was scanned; one that has to be scanned again counts once."""
+        """Count a scanned range; one that is scanned again counts once."""
         self._scanned = min(self._scanned + task.range.stop - task.range.start, self._total)
-        self._tell()
+        self._call()
 
     def begin_writing(self, tasks: Sequence[WriteTask]) -> None:
-        """These are the tasks of the second stage."""
+        """Set the tasks of the second stage."""
         self._scanned, self._work = self._total, sum(map(_weight, tasks))
 
     def written(self, task: WriteTask) -> None:
-        """A task of the second stage ended."""
+        """Count a task of the second stage that ended."""
         self._written += _weight(task)
-        self._tell()
+        self._call()
 
     def end(self) -> None:
-        """All is done."""
+        """Report that everything is done."""
         if self._progress is not None:
             self._progress(self._total, self._total)
 
-    def _tell(self) -> None:
+    def _call(self) -> None:
         if self._progress is not None and self._total:
             writing = self._written / self._work if self._work else 0.0
             share = self._scanned / self._total * (1 - WRITING_SHARE) + writing * WRITING_SHARE

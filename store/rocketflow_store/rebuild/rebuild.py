@@ -1,4 +1,4 @@
-"""The course of a rebuild: look, scan, plan, write beside, fill, swap. The store is as it was until the swap begins."""
+"""The sequence of a rebuild: read the state, scan, plan, write beside, fill, swap. The swap alone changes the store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rocketflow_store.rebuild.engine import Engine, LocalEngine
 from rocketflow_store.rebuild.parts import parts_directory
 from rocketflow_store.rebuild.places import RebuildPlaces, find_places, shown
 from rocketflow_store.rebuild.placing import made_files, plan_swap, side_of
-from rocketflow_store.rebuild.progress import WRITING_SHARE, ProgressTold
+from rocketflow_store.rebuild.progress import WRITING_SHARE, ProgressReport
 from rocketflow_store.rebuild.result import RebuildRequest, RebuildResult
 from rocketflow_store.rebuild.scan_stage import LogFindings, log_bytes, scan_log
 from rocketflow_store.rebuild.scan_task import ScanSettings
@@ -58,11 +58,15 @@ def rebuild_store(
     engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> RebuildResult:
-    """Make queues and index anew from the log of the store at `path` (a directory, or the URI of one).
+    """Rebuild queues and index from the log of the store at `path` (a directory, or the URI of one).
 
-    `progress(done, total)` is told bytes of log. StoreLockedError where another process writes there, StoreFullError
-    where the disk has no room for what is made, StoreVersionError where the log has a gap (and `force` is not asked
-    for), RemoteStoreError where object storage does not answer. Until the swap nothing is changed.
+    `progress(done, total)` gets bytes of log. Nothing changes before the swap.
+
+    Raises:
+        StoreLockedError: another process writes to the store.
+        StoreFullError: the disk has no room for the new files.
+        StoreVersionError: the log has a gap, and `force` is not requested.
+        RemoteStoreError: object storage does not answer.
     """
     began, request = time.monotonic(), request or RebuildRequest()
     chosen: Engine = engine or LocalEngine(1)
@@ -82,7 +86,7 @@ def rebuild_store(
 def _run_locked(
     places: RebuildPlaces, request: RebuildRequest, engine: Engine, progress: Progress | None, result: RebuildResult
 ) -> None:
-    """Under the lock of the directory that gets the files; no side directory is left."""
+    """Rebuild under the lock of the directory that gets the files; leave no side directory."""
     out = places.out
     if places.remote is not None:
         check_target(places.remote)
@@ -90,12 +94,12 @@ def _run_locked(
     lock = when_free(lambda: DirectoryLock(out.lock), math.inf if request.wait else 0)
     try:
         finish_swap(out)
-        had_room = out.rocketflow.is_dir()
+        had_directory = out.rocketflow.is_dir()
         try:
             _Rebuild(places, request, engine, progress, result).run()
         finally:
             _tidy(out)
-            if not had_room:
+            if not had_directory:
                 with suppress(OSError):
                     os_files.remove_directory(out.rocketflow)
     finally:
@@ -103,15 +107,15 @@ def _run_locked(
 
 
 def _tidy(paths: StorePaths) -> None:
-    """Leave no side directory; a swap that was begun is gone on with, also where it was stopped in the middle.
+    """Remove the side directory after completing a swap that was begun, even if a stop interrupts that once.
 
-    Where that fails the journal stays, for the next open.
+    If the swap fails, its journal stays for the next open.
     """
     try:
         finish_swap(paths)
     except Exception:
         raise
-    except BaseException:  # somebody asked to stop: that comes but once
+    except BaseException:  # a stop was requested, which happens once: complete the swap
         finish_swap(paths)
         raise
 
@@ -135,48 +139,48 @@ class _Rebuild:
         self._files = places.log.files()
 
     def preview(self) -> None:
-        """Only tell what would be made."""
+        """Fill in the result without writing files."""
         try:
             state = self._look()
-            told = ProgressTold(log_bytes(state, self._files.files), self._progress)
-            findings = self._scan(state, None, told)
+            report = ProgressReport(log_bytes(state, self._files.files), self._progress)
+            findings = self._scan(state, None, report)
             plans = plan_files(self._places, state, self._files, findings)
-            plans.tell(self._result, self._config)
+            plans.fill_in(self._result, self._config)
             self._check_topics(plans)
             try:
                 check_space({self._side.parts: self._parts_bytes(), **plans.bytes_by_place(self._side, self._config)})
             except StoreFullError as error:
                 self._result.no_room = str(error)
-            told.end()
+            report.end()
         finally:
             self._files.close()
 
     def run(self) -> None:
-        """All of it."""
+        """Rebuild, and swap or upload the new files."""
         try:
             state = self._look()
             self._check_estimate(state)
             os_files.make_directory(self._side.parts)
-            told = ProgressTold(log_bytes(state, self._files.files), self._progress)
-            findings = self._scan(state, str(self._side.parts), told)
+            report = ProgressReport(log_bytes(state, self._files.files), self._progress)
+            findings = self._scan(state, str(self._side.parts), report)
             plans = plan_files(self._places, state, self._files, findings)
-            plans.tell(self._result, self._config)
+            plans.fill_in(self._result, self._config)
             self._check_topics(plans)
             check_space(plans.bytes_by_place(self._side, self._config))
-            self._write(state, plans, findings, told)
+            self._write(state, plans, findings, report)
             with self._removing_parts():
                 if self._places.remote is None:
                     self._swap(state, findings)
                     self._record_profile()
                 else:
                     self._upload()
-            told.end()
+            report.end()
         finally:
             self._files.close()
 
     @contextmanager
     def _removing_parts(self) -> Iterator[None]:
-        """Nobody needs the parts any more: they go while the swap waits for the disk. What stays is swept later."""
+        """Remove the parts, which are not needed anymore, during the swap; `_tidy` removes what remains."""
 
         def remove() -> None:
             with suppress(StoreError):
@@ -190,13 +194,13 @@ class _Rebuild:
             thread.join()
 
     def _look(self) -> StoreState:
-        """The state of the store; of one that somebody writes to meanwhile, what is confirmed."""
+        """Return the state of the store; of one that another process writes to, up to its confirm offset."""
         paths = self._places.store
         self._result.profile = self._request.profile or profile_to_write(paths, self._config)
         running = (self._request.dry_run or not self._places.in_place) and lock_holder(paths.lock) is not None
         return look_at_store(paths, self._config, self._files, self._request, running=running)
 
-    def _scan(self, state: StoreState, side: str | None, told: ProgressTold) -> LogFindings:
+    def _scan(self, state: StoreState, side: str | None, report: ProgressReport) -> LogFindings:
         settings = ScanSettings(
             side,
             self._places.log,
@@ -208,31 +212,31 @@ class _Rebuild:
             self._result.profile == PROFILE_55,
             self._config.max_message_size,
         )
-        findings = scan_log(self._engine, state, settings, self._files, told.scanned)
+        findings = scan_log(self._engine, state, settings, self._files, report.scanned)
         self._result.records = sum(one.records for one in findings.reports)
         self._result.bytes = sum(one.bytes for one in findings.reports)
-        self._result.damaged = findings.told
+        self._result.damaged = findings.reported
         return findings
 
     def _parts_bytes(self) -> int:
         return parts_bytes(self._result.units, self._result.index_entries)
 
     def _check_topics(self, plans: Plans) -> None:
-        """UnknownTopicError where a topic that was named is nowhere: not in the log, not listed, without a queue.
+        """Raise UnknownTopicError if a named topic is neither in the log nor listed and has no queue.
 
-        With a queue too, where no topic that was named has that one.
+        With a queue id, raise it also if no named topic has that queue.
         """
         paths, queue_id = self._places.store, self._request.queue_id
-        rooms = (paths.consume_queue, paths.batch_consume_queue)
+        directories = (paths.consume_queue, paths.batch_consume_queue)
         planned = {(one.topic, one.queue_id) for one in (*plans.queues, *plans.batch_queues)}
         listed, named = listed_queues(paths) or {}, sorted(self._request.topics)
         for topic in named:
             known = topic in listed or any(topic == one for one, _ in planned)
-            if not known and not any((room / topic).is_dir() for room in rooms):
+            if not known and not any((parent / topic).is_dir() for parent in directories):
                 raise UnknownTopicError(topic)
         if queue_id is None or any(queue_id < listed.get(topic, 0) or (topic, queue_id) in planned for topic in named):
             return
-        if not any((room / topic / str(queue_id)).is_dir() for room in rooms for topic in named):
+        if not any((parent / topic / str(queue_id)).is_dir() for parent in directories for topic in named):
             raise UnknownTopicError(", ".join(named), queue_id)
 
     def _check_estimate(self, state: StoreState) -> None:
@@ -242,14 +246,14 @@ class _Rebuild:
         )
         check_space({self._side.parts: parts, self._side.queues: queues, self._side.index: index})
 
-    def _write(self, state: StoreState, plans: Plans, findings: LogFindings, told: ProgressTold) -> None:
+    def _write(self, state: StoreState, plans: Plans, findings: LogFindings, report: ProgressReport) -> None:
         tasks = list(write_tasks(self._places, self._side, state, plans))
-        told.begin_writing(tasks)
-        reports = self._engine.run(run_write, tasks, "write queues and index", told.written)
+        report.begin_writing(tasks)
+        reports = self._engine.run(run_write, tasks, "write queues and index", report.written)
         holed = sorted({queue for one in reports for queue in one.holed})
         fill_lost(self._places, self._side, state, plans, holed, findings)
 
-    # -- to where it belongs
+    # -- into the store or to the target
 
     def _swap(self, state: StoreState, findings: LogFindings) -> None:
         places, paths, result = self._places, self._places.out, self._result
@@ -271,7 +275,7 @@ class _Rebuild:
         result.swapped = True
 
     def _small_files(self, state: StoreState, findings: LogFindings) -> list[tuple[Path, Path]]:
-        """Make `store.meta` and the checkpoint anew where the profile changes them; (new file, its place) of each."""
+        """Write `store.meta` and the checkpoint again if the profile changes them; return (new file, its place)."""
         paths, profile, home = self._places.out, self._result.profile, self._side.parts
         made: list[tuple[Path, Path, bytes]] = []
         if self._request.profile is not None:
@@ -279,8 +283,9 @@ class _Rebuild:
             if meta is not None:
                 copies = [paths.meta_copy] if paths.meta_copy.exists() else []
                 made += [(home / place.name, place, meta) for place in (*copies, paths.meta)]
-        ours = self._places.in_place and (self._request.profile is not None or (state.clean and paths.meta.is_file()))
-        if ours and paths.checkpoint.is_file():
+        is_native = state.clean and paths.meta.is_file()
+        with_checkpoint = self._places.in_place and (self._request.profile is not None or is_native)
+        if with_checkpoint and paths.checkpoint.is_file():
             fields = decode_checkpoint(os_files.read_file(paths.checkpoint))
             last = max((one.dispatched_phy_offset for one in findings.reports), default=0)
             wanted = logics_physical_offset(last, findings.log_end) if profile == PROFILE_55 else 0
@@ -292,7 +297,7 @@ class _Rebuild:
         return [(new, place) for new, place, _ in made]
 
     def _record_profile(self) -> None:
-        """Record a profile that was asked for where nothing was: files without TAGS do not tell it."""
+        """Record a requested profile in a store without `store.meta`: files without TAGS do not show it."""
         paths = self._places.out
         if self._places.in_place and self._request.profile is not None and not paths.meta.is_file():
             StoreMeta.load_or_create(paths, self._config, lambda _: self._result.profile)
@@ -312,7 +317,7 @@ class _Rebuild:
         self._result.swapped = bool(files)
 
     def _leave_stop_record(self, log_end: int, tag_entries: TagEntries) -> None:
-        """Record what there is now: the next open must not make it again."""
+        """Write a stop record of the new files, so that the next open does not rebuild them."""
         paths, config = self._places.out, self._config
         files = MappedFileQueue(paths.log_directories(), config.mapped_file_size_commit_log, write=False)
         queues = FileQueueTable(

@@ -1,4 +1,4 @@
-"""What is asked of a rebuild, and what it did."""
+"""Request and result of a rebuild."""
 
 from __future__ import annotations
 
@@ -8,46 +8,46 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class RebuildRequest:
-    """Which files are made: by default all queues of all kinds, and the index."""
+    """Choice of the files to rebuild: by default all queues of all kinds, and the index."""
 
     only: str | None = None
     """`consumequeue` or `index`."""
     topics: frozenset[str] = frozenset()
-    """Only queues of these topics (and no index); light queues are topics too."""
+    """Rebuild only queues of these topics (and no index); LMQs are topics too."""
     queue_id: int | None = None
     dry_run: bool = False
     force: bool = False
-    """Go on where CommitLog files are missing between others: their messages are lost."""
+    """Go on if CommitLog files are missing between others: their messages are lost."""
     wait: bool = False
-    """Wait for whoever holds the store's lock."""
+    """Wait until another process releases the store's lock."""
     log: str | None = None
-    """URI of the store, or the CommitLog, whose log is read instead of the store's own."""
+    """URI of the store, or the CommitLog, whose log is read instead of the store's."""
     target: str | None = None
     """Directory, or URI, where queues and index are written; None: they are swapped into the store."""
     scratch: str | None = None
-    """Where a remote target's files are made before they go there; every task has to see it."""
+    """Directory for the files of a remote target before their upload; every task must see it."""
     profile: str | None = None
-    """The RocketMQ version ("5.3" or "5.5") to convert the derived files to; None: the store's own."""
+    """The RocketMQ version ("5.3" or "5.5") to convert the derived files to; None: the store's profile."""
 
     @property
     def units(self) -> bool:
-        """Whether queues are made."""
+        """True if queues are rebuilt."""
         return self.only != "index"
 
     @property
     def index(self) -> bool:
-        """Whether the index is made."""
+        """True if the index is rebuilt."""
         return self.only != "consumequeue" and not self.topics and self.queue_id is None
 
     @property
     def everything(self) -> bool:
-        """Whether nothing is left out."""
+        """True if all queues and the index are rebuilt."""
         return self.only is None and not self.topics and self.queue_id is None
 
 
 @dataclass(slots=True)
 class RebuildResult:
-    """What was (with a dry run: would be) made; `changed_files` are those that differ from what was there."""
+    """Counts of what was (in a dry run: would be) written; `changed_files` are those that differ from the old ones."""
 
     path: str
     engine: str
@@ -63,22 +63,22 @@ class RebuildResult:
     seconds: float = 0.0
     estimated_seconds: float | None = None
     no_room: str | None = None
-    """What a dry run says of a disk without room for what would be made."""
+    """Message of a dry run if a disk has no room for the files."""
     swapped: bool = False
     profile: str = ""
-    """Whose derived files were made, by RocketMQ version."""
+    """Profile of the rebuilt derived files, a RocketMQ version."""
     damaged: list[dict[str, Any]] = field(default_factory=list)
     deleted_topics: list[str] = field(default_factory=list)
-    """Topics that the log has messages of, and that are not made again: they were deleted."""
+    """Deleted topics of which the log still has messages; they are not rebuilt."""
 
     @property
     def exit_code(self) -> int:
-        """3 where records are damaged or gone, 1 where a disk has no room for what would be made, else 0."""
+        """3 if records are damaged or missing, 1 if a disk has no room for the files, else 0."""
         return 3 if self.damaged else 1 if self.no_room else 0
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
-        told = {
+        """Return the fields for `--json`."""
+        fields = {
             "path": self.path,
             "engine": self.engine,
             "dryRun": self.dry_run,
@@ -98,6 +98,6 @@ class RebuildResult:
             "deletedTopics": self.deleted_topics,
         }
         if self.estimated_seconds is not None:
-            told["estimatedSeconds"] = round(self.estimated_seconds, 1)
-            told["noRoom"] = self.no_room
-        return told
+            fields["estimatedSeconds"] = round(self.estimated_seconds, 1)
+            fields["noRoom"] = self.no_room
+        return fields

@@ -42,7 +42,7 @@ _CODE_BITS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class QueueChoice:
-    """Which queues are made. Topics are named by who asked, or (None) all are but those that were deleted."""
+    """Choice of the queues to rebuild: of the requested topics, or (None) of all topics that were not deleted."""
 
     units: bool = True
     index: bool = True
@@ -50,47 +50,47 @@ class QueueChoice:
     queue_id: int | None = None
     left_out: frozenset[str] = frozenset()
     batch_topics: frozenset[str] = frozenset()
-    light_queues: frozenset[str] | None = None
-    """Light queues that there are, or were; None: whichever a record names."""
-    odd_light_queues: frozenset[str] = frozenset()
-    """Those that there are though we would not make them: RocketMQ's rule for their names is another."""
+    lmqs: frozenset[str] | None = None
+    """LMQs that exist or existed; None: all that records name."""
+    unusual_lmqs: frozenset[str] = frozenset()
+    """Existing LMQs that RocketFlow would not create: RocketMQ accepts other names."""
 
     def takes(self, topic: str, queue_id: int) -> bool:
-        """Whether a queue is made."""
+        """Return True if a queue is rebuilt."""
         if not self.units or topic in self.left_out:
             return False
         if self.topics is not None and topic not in self.topics:
             return False
         return self.queue_id is None or queue_id == self.queue_id
 
-    def takes_light(self, name: str) -> bool:
-        """Whether a light queue is made."""
-        if not is_directory_name(name) and name not in self.odd_light_queues:
+    def takes_lmq(self, name: str) -> bool:
+        """Return True if an LMQ is rebuilt."""
+        if not is_directory_name(name) and name not in self.unusual_lmqs:
             return False
         if not self.takes(name, LMQ_QUEUE_ID):
             return False
         asked = self.topics is not None and name in self.topics
-        return asked or self.light_queues is None or name in self.light_queues
+        return asked or self.lmqs is None or name in self.lmqs
 
 
 @dataclass(frozen=True, slots=True)
 class ScanSettings:
-    """What all ranges of a log have in common. Without a `side` directory nothing is left but counts."""
+    """Settings of all ranges of a log. Without a `side` directory, tasks only count."""
 
     side: str | None
     log: LogSource
     choice: QueueChoice
     delay_levels_ms: tuple[int, ...]
     record_crc: tuple[int, int] = (0, 0)
-    """Physical offsets in which every record ends with a CRC of itself."""
+    """Physical offsets between which every record ends with its CRC."""
     floors: Mapping[str, int] = field(default_factory=dict)
-    """Records of these topics below these offsets are of deleted ones."""
+    """Records of these topics before these physical offsets belong to deleted topics."""
     queues: tuple[Path, int] | None = None
-    """The ConsumeQueues that exist, and the size of their files: they tell where records begin after damage."""
+    """The existing ConsumeQueues, and the size of their files: they show where records begin after damage."""
     tag_entries: bool = False
-    """Whether the index names TAGS (the profile of RocketMQ 5.5)."""
+    """True if the index has entries for TAGS (the profile of RocketMQ 5.5)."""
     max_message_size: int = 0
-    """The store's `maxMessageSize`: a damaged record may reach so far."""
+    """The store's `maxMessageSize`: the longest extent of a damaged record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +106,9 @@ class ScanTask:
 class QueueRuns:
     """Rows of a part by queue: run k is `counts[k]` rows from `rows[k]` on.
 
-    They are of `queues[queue_of[k]]` and claim queue offsets [`firsts[k]`, `stops[k]`); the first record begins at
-    physical offset `begins[k]`, the last one at `ends[k]`. A record may take several offsets of a BatchCQ topic: the
-    place of its unit is a matter of order alone.
+    They belong to `queues[queue_of[k]]` and claim queue offsets [`firsts[k]`, `stops[k]`); the first record begins at
+    physical offset `begins[k]`, the last one at `ends[k]`. A record of a BatchCQ topic may claim several offsets: only
+    the order of the records decides the place of its unit.
     """
 
     queues: list[Queue]
@@ -128,13 +128,13 @@ _known_queues: dict[Queue, Queue] = {}
 
 
 def _runs_of_known_queues(queues: list[Queue], queue_of: npt.NDArray[np.int32], *columns: Ints) -> QueueRuns:
-    """What came from a task: whoever has the reports of all ranges has each queue's name once."""
+    """Unpickle a task's runs; the driver keeps one copy of each queue's name for the reports of all ranges."""
     return QueueRuns([_known_queues.setdefault(one, one) for one in queues], queue_of, *columns)
 
 
 @dataclass(slots=True)
 class ScanReport:
-    """What a range holds: `end` is the position behind its last record, or behind the end mark of the file."""
+    """Contents of a range: `end` is the position after its last record, or after the end mark of the file."""
 
     number: int
     end: int = 0
@@ -146,20 +146,20 @@ class ScanReport:
     damage: list[tuple[int, int, str]] = field(default_factory=list)
     """Physical offsets [from, to), and why."""
     strays: list[tuple[int, int, str]] = field(default_factory=list)
-    """Records that claim what no queue offset can be: physical offsets [from, to), and why."""
+    """Records whose claimed queue offset no queue can have: physical offsets [from, to), and why."""
     unproven: bool = False
-    """The damage at the range's end holds what looks like records; nothing proves that they are."""
+    """True if the damage at the range's end has bytes that look like records, without proof that they are."""
     dispatched_phy_offset: int = 0
-    """Physical offset of the last sound record that has a ConsumeQueue unit."""
+    """Physical offset of the last undamaged record that has a ConsumeQueue unit."""
 
 
 def run_scan(task: ScanTask) -> ScanReport:
-    """Scan a range, and leave its parts in the side directory."""
+    """Scan a range, and write its parts to the side directory."""
     return _Scan(task).run()
 
 
 class _Collected:
-    """Units of one kind, as they come."""
+    """Units of one kind, collected in the order of the log."""
 
     def __init__(self, dtype: np.dtype[np.void]) -> None:
         self._dtype = dtype
@@ -170,27 +170,27 @@ class _Collected:
         self._units: list[npt.NDArray[np.void]] = []
 
     def code(self, queue: Queue) -> int:
-        """The number of a queue."""
+        """Return the number of a queue."""
         return self._codes.setdefault(queue, len(self._codes))
 
     def add(self, queue_of: Ints, offsets: Ints, units: npt.NDArray[np.void], counts: Ints | None = None) -> None:
-        """Take units of records that claim `counts` queue offsets each (one where it is not given)."""
+        """Add units of records that claim `counts` queue offsets each (default: one)."""
         self._queue_of.append(queue_of)
         self._offsets.append(offsets)
         self._stops.append(offsets + (1 if counts is None else np.maximum(counts, 1)))
         self._units.append(units)
 
     def sorted(self, *, by_place: bool) -> tuple[QueueRuns, npt.NDArray[np.void]] | None:
-        """Runs of consecutive queue offsets and the units in their order.
+        """Return the runs of consecutive queue offsets, and the units in their order.
 
-        But with `by_place` a run has a row for each queue offset.
+        With `by_place`, runs of records that claim several offsets stay together.
         """
         if not self._units:
             return None
         queue_of, offsets = np.concatenate(self._queue_of), np.concatenate(self._offsets)
         stops = np.concatenate(self._stops)
         order = np.sort((queue_of << _CODE_BITS) | np.arange(len(queue_of))) & ((1 << _CODE_BITS) - 1)
-        raw = f"V{self._dtype.itemsize}"  # joined as they are: numpy turns numbers into the machine's own order
+        raw = f"V{self._dtype.itemsize}"  # as raw bytes: numpy would convert numbers to the machine's byte order
         units = np.concatenate([one.view(raw) for one in self._units])[order].view(self._dtype)
         queue_of, offsets, stops = queue_of[order], offsets[order], stops[order]
         cuts = (queue_of[1:] != queue_of[:-1]) | (offsets[1:] != stops[:-1])
@@ -221,7 +221,7 @@ class _Scan:
         self._entries: list[npt.NDArray[np.void]] = []
         side = task.settings.side
         if side is not None and not Path(side).is_dir():
-            raise StoreAccessError(side, "is not there")
+            raise StoreAccessError(side, "does not exist")
         self._mapped = task.settings.log.open(task.range.path, task.range.file_from_offset)
         self._boundaries = UnitBoundaries(partial(queues_in, task.settings.queues), task.settings.max_message_size)
 
@@ -258,7 +258,7 @@ class _Scan:
         report.end = position
 
     def _run_of_records(self, positions: Ints, sizes: Ints) -> int:
-        """Take a run; the position to go on from: behind it, or behind damage at which it was given up."""
+        """Take a run of records; return the position after it, or after damage that ended it."""
         records = RecordColumns(self._mapped.buffer, positions, sizes)
         run = judge_run(records, self._mapped.file_from_offset, self._settings.record_crc)
         if run.sound.count:
@@ -308,11 +308,11 @@ class _Scan:
             leave_out_impossible(rows)
             self._note_strays(rows, np.flatnonzero(queued & (rows.queue_of < 0)))
             leave_out_light_strays(rows)
-            self._take_light(rows)
+            self._take_lmqs(rows)
             self._take_units(rows)
 
     def _note_strays(self, rows: DispatchRows, strays: npt.NDArray[np.intp]) -> None:
-        """Note records that claim what no queue offset can be: what they are is lost, they are in no queue."""
+        """Note records whose claimed queue offset no queue can have: they are in no queue, and count as lost."""
         for phy_offset, size, claimed in zip(
             rows.phy_offsets[strays].tolist(),
             rows.sizes[strays].tolist(),
@@ -325,7 +325,7 @@ class _Scan:
 
     def _take_units(self, rows: DispatchRows) -> None:
         choice, queues = self._settings.choice, rows.queues
-        codes = np.full(len(queues) + 1, -1, np.int64)  # the last is that of records without a queue
+        codes = np.full(len(queues) + 1, -1, np.int64)  # the last element is for records without a queue
         for at, queue in enumerate(queues):
             if not choice.takes(*queue):
                 continue
@@ -349,9 +349,9 @@ class _Scan:
         counts = None if rows.batch_nums is None else rows.batch_nums[mine]
         self._units.add(queue_of[mine], rows.queue_offsets[mine], units, counts)
 
-    def _take_light(self, rows: DispatchRows) -> None:
+    def _take_lmqs(self, rows: DispatchRows) -> None:
         choice = self._settings.choice
-        light = [one for one in rows.lmq if one[1].startswith(LMQ_PREFIX) and choice.takes_light(one[1])]
+        light = [one for one in rows.lmq if one[1].startswith(LMQ_PREFIX) and choice.takes_lmq(one[1])]
         if not light:
             return
         at = np.array([one[0] for one in light], np.int64)

@@ -1,7 +1,7 @@
-"""A store whose files are elsewhere, as a rebuild looks at one: its small files, and names and sizes of the rest.
+"""A local skeleton of a store in object storage: its small files, and sparse files with names and sizes of the rest.
 
-What a store tells of itself (topics, what was deleted, where its last writer stopped, which queues there are, file
-sizes) is then asked for as of any other; the bytes of its log come from object storage.
+The state of the store (topics, deleted topics, where its last writer stopped, existing queues, file sizes) is then read
+as for any other store; the bytes of its log come from object storage.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _SMALL: Final = (
     *("rocketflow/store.meta", "rocketflow/store.meta.bak"),
 )
 _ROCKSDB_STORE: Final = "rocksdbstore"
-"""That it is there says which RocketMQ version wrote: see `recovery.derived_profile`."""
+"""Its existence shows which RocketMQ version wrote: see `recovery.derived_profile`."""
 _SIZED: Final = ("commitlog", "consumequeue", "batchconsumequeue", "index")
 
 
 def make_skeleton(directory: RemoteDirectory, root: Path) -> None:
-    """Make `root` look like the store in `directory`; files that only their size matters of have no blocks."""
+    """Make `root` look like the store in `directory`; files of which only the size matters have no blocks."""
     there = dict(directory.files())
-    for room in ("config", "rocketflow"):
-        there |= {f"{room}/{name}": size for name, size in directory.below(room).files()}
+    for subdirectory in ("config", "rocketflow"):
+        there |= {f"{subdirectory}/{name}": size for name, size in directory.below(subdirectory).files()}
     for name in _SMALL:
         if name in there:
             path = root / name
@@ -38,16 +38,16 @@ def make_skeleton(directory: RemoteDirectory, root: Path) -> None:
             os_files.write_atomically(path, directory.read(name))
     if any(True for _ in directory.below(_ROCKSDB_STORE).files()):
         os_files.make_directory(root / _ROCKSDB_STORE)
-    for room in _SIZED:
-        _make_sized(root / room, directory.below(room).files(recursive=True))
+    for subdirectory in _SIZED:
+        _make_sized(root / subdirectory, directory.below(subdirectory).files(recursive=True))
 
 
-def _make_sized(room: Path, files: Iterable[tuple[str, int]]) -> None:
+def _make_sized(parent: Path, files: Iterable[tuple[str, int]]) -> None:
     for name, size in files:
         parts = name.split("/")
         if not parts[-1].isdigit() or ".." in parts:
             continue
-        path = room.joinpath(*parts)
+        path = parent.joinpath(*parts)
         os_files.make_directory(path.parent)
         fd = os_files.open_file(path, write=True, create=True)
         try:

@@ -1,4 +1,4 @@
-"""How many bytes a rebuild will write, told before it begins."""
+"""The bytes that a rebuild will write, known before it begins."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ _SAMPLED_FILES: Final = 8
 _SAMPLED_RECORDS: Final = 512
 _BLOCK: Final = 4096
 _INDEX_AHEAD: Final = 1 << 20
-"""Entries that an index file has blocks for, beyond those that it holds."""
+"""Entries for which an index file has blocks allocated beyond those that it holds."""
 
 
 def parts_bytes(units: int, entries: int) -> int:
-    """What the first stage leaves for the second."""
+    """Return the bytes of the parts between the stages."""
     return units * UNIT_SIZE + entries * ENTRY_DTYPE.itemsize
 
 
 def queues_bytes(plans: Sequence[QueuePlan], unit_size: int) -> int:
-    """What the files of queues take."""
+    """Return the bytes of the files of queues."""
     return sum(-(-(file.end - file.base_unit) * unit_size // _BLOCK) * _BLOCK for plan in plans for file in plan.files)
 
 
 def index_bytes(plans: Sequence[IndexFilePlan], config: StoreConfig) -> int:
-    """What index files take."""
+    """Return the bytes of index files."""
     return sum(_index_file_bytes(one.count, config) for one in plans)
 
 
 def _index_file_bytes(entries: int, config: StoreConfig) -> int:
-    room = min(entries + _INDEX_AHEAD, config.max_index_num)
-    return HEADER_SIZE + SLOT_SIZE * config.max_hash_slot_num + ENTRY_SIZE * room
+    capacity = min(entries + _INDEX_AHEAD, config.max_index_num)
+    return HEADER_SIZE + SLOT_SIZE * config.max_hash_slot_num + ENTRY_SIZE * capacity
 
 
 def estimated_bytes(
     files: Sequence[MappedFile], log_bytes: int, config: StoreConfig, *, units: bool, index: bool
 ) -> tuple[int, int, int]:
-    """About what (parts, queues, index) will take, told by the first records of some files."""
+    """Return an estimate of the bytes of (parts, queues, index), from the first records of some files."""
     size = count = entries = 0
     for at in sorted({*np.linspace(0, len(files) - 1, _SAMPLED_FILES, dtype=int).tolist()}) if files else []:
         mapped = files[at]
@@ -71,14 +71,14 @@ def estimated_bytes(
         return 0, 0, 0
     all_units = log_bytes * count // size if units else 0
     all_entries = log_bytes * entries // size if index else 0
-    room = config.max_index_num - 1
-    full, rest = divmod(all_entries, room)
-    index_total = full * _index_file_bytes(room, config) + (_index_file_bytes(rest, config) if rest else 0)
+    capacity = config.max_index_num - 1
+    full, rest = divmod(all_entries, capacity)
+    index_total = full * _index_file_bytes(capacity, config) + (_index_file_bytes(rest, config) if rest else 0)
     return parts_bytes(all_units, all_entries), all_units * UNIT_SIZE, index_total
 
 
 def check_space(needed: Mapping[Path, int]) -> None:
-    """StoreFullError where a disk has less room than the directories on it need."""
+    """Raise StoreFullError if a disk has less free space than the directories on it need."""
     by_disk: dict[int, tuple[Path, int]] = {}
     for directory, count in needed.items():
         there = directory

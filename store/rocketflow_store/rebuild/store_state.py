@@ -1,4 +1,4 @@
-"""What a store tells of itself before it is rebuilt: where its log ends, and which queues are no more."""
+"""The state of a store before it is rebuilt: where its log ends, and which topics were deleted."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     Queue = tuple[str, int]
 
 _ZEROS_OF_A_RECORD: Final = 32
-"""More zeros than a whole record ends with: two where it has no properties, ZEROS_OF_LMQ in some."""
+"""More zeros than a complete record ends with: two without properties, ZEROS_OF_LMQ in some."""
 
 
 @dataclass(slots=True)
 class StoreState:
-    """A log of [`begin`, `end`); behind `known_end` bytes that are no record are a torn tail, and no damage."""
+    """A log of [`begin`, `end`); bytes after `known_end` that are not a record are a torn tail, not damage."""
 
     begin: int
     end: int
@@ -48,13 +48,13 @@ class StoreState:
     deleted: DeletedTopics
     choice: QueueChoice
     unlisted: frozenset[str]
-    """Listed topics, where only those (and system topics) may have new queues; empty where any may."""
+    """The listed topics, if only they (and system topics) may have new queues; empty if any topic may."""
 
 
 def look_at_store(
     paths: StorePaths, config: StoreConfig, files: MappedFileQueue, request: RebuildRequest, *, running: bool
 ) -> StoreState:
-    """The state of a store that nobody writes to, or (for a dry run) that is `running`. Changes nothing."""
+    """Read the state of a store without a writer, or (for a dry run) of one that is `running`. Changes nothing."""
     there = files.files
     begin = there[0].file_from_offset if there else 0
     record, unclean = believed_record(paths), paths.abort.exists()
@@ -64,7 +64,7 @@ def look_at_store(
     if running and confirmed is not None:
         end = known_end = confirmed.confirm_offset
     elif unclean and confirmed is not None:
-        # a writer of ours: what recovery would cut, the begin of a sink's commit too, is not made
+        # written by RocketFlow: what recovery would cut, including an incomplete sink commit, is not rebuilt
         end = known_end = preview_recovery(paths.root, config).truncated_to
     elif record is not None and not unclean:
         known_end = min(record.end_phy_offset, there[-1].end_offset if there else 0)
@@ -94,8 +94,8 @@ def look_at_store(
             queue_id=request.queue_id,
             left_out=left_out,
             batch_topics=_batch_topics(paths, record),
-            light_queues=_light_queues(paths, config, record),
-            odd_light_queues=frozenset(
+            lmqs=_lmqs(paths, config, record),
+            unusual_lmqs=frozenset(
                 one.name
                 for one in _directories(paths.consume_queue)
                 if one.name.startswith(LMQ_PREFIX) and not is_directory_name(one.name)
@@ -106,26 +106,26 @@ def look_at_store(
 
 
 def _left_out(paths: StorePaths, record: StopRecord | None, *, clean: bool) -> tuple[frozenset[str], frozenset[str]]:
-    """Topics that were deleted, and those that may have queues (empty: any may)."""
+    """Return the topics that were deleted, and those that may have queues (empty: any may)."""
     listed = listed_topics(paths)
     if listed is None:
         return frozenset(), frozenset()
-    gone: frozenset[str] = frozenset()
+    deleted: frozenset[str] = frozenset()
     if record is not None:
         known = {**record.queues, **record.batch_queues}
-        gone = frozenset(key[0] for key, state in known.items() if state.listed) - listed
-    return gone, listed if clean else frozenset()
+        deleted = frozenset(key[0] for key, state in known.items() if state.listed) - listed
+    return deleted, listed if clean else frozenset()
 
 
 def may_have_queues(state: StoreState, paths: StorePaths, topic: str) -> bool:
-    """Whether a topic that the log names is one still: listed, a system's, or with a queue."""
+    """Return True if a topic of the log still exists: it is listed, a system topic, requested, or has a queue."""
     if topic in state.choice.left_out:
         return False
     if not state.unlisted or topic in state.unlisted or is_system_topic(topic) or topic.startswith(LMQ_PREFIX):
         return True
     if state.choice.topics is not None and topic in state.choice.topics:
         return True
-    return any((room / topic).is_dir() for room in (paths.consume_queue, paths.batch_consume_queue))
+    return any((parent / topic).is_dir() for parent in (paths.consume_queue, paths.batch_consume_queue))
 
 
 def _batch_topics(paths: StorePaths, record: StopRecord | None) -> frozenset[str]:
@@ -138,18 +138,18 @@ def _batch_topics(paths: StorePaths, record: StopRecord | None) -> frozenset[str
     return frozenset(there | {name for name, one in topics.items() if one.is_batch_cq})
 
 
-def _light_queues(paths: StorePaths, config: StoreConfig, record: StopRecord | None) -> frozenset[str] | None:
-    """Light queues that there are, or were; None where records alone tell."""
+def _lmqs(paths: StorePaths, config: StoreConfig, record: StopRecord | None) -> frozenset[str] | None:
+    """Return the LMQs that exist or existed; None if only records show them."""
     if config.enable_multi_dispatch:
         return None
     topics = [one.name for one in _directories(paths.consume_queue)]
     there = {one for one in topics if one.startswith(LMQ_PREFIX)}
     if record is None and (there or not topics):
-        return None  # nothing else tells, and only a broker that has such queues writes their offsets into records
+        return None  # no other evidence; only a broker that has LMQs writes their offsets into records
     if record is not None:
         there |= {topic for topic, _ in record.queues if topic.startswith(LMQ_PREFIX)}
     return frozenset(there)
 
 
-def _directories(room: Path) -> list[Path]:
-    return [one for one in room.iterdir() if one.is_dir()] if room.is_dir() else []
+def _directories(parent: Path) -> list[Path]:
+    return [one for one in parent.iterdir() if one.is_dir()] if parent.is_dir() else []

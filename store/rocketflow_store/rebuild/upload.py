@@ -1,7 +1,7 @@
-"""Files that were made, on their way to a target in object storage.
+"""The upload of new files to a target in object storage.
 
-Nothing there is renamed: what stands at the target beside the mark `rebuild.unfinished` is not whole. The next rebuild
-to this target removes it; one without the mark is never touched.
+Object storage has no renames: while the mark `rebuild.unfinished` exists at the target, the files beside it are
+incomplete. The next rebuild to this target removes them; a target without the mark is never touched.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ if TYPE_CHECKING:
     from rocketflow_store.rebuild.engine import Engine
 
 MARK: Final = "rebuild.unfinished"
-_ROOMS: Final = ("consumequeue", "batchconsumequeue", "index")
+_DIRECTORIES: Final = ("consumequeue", "batchconsumequeue", "index")
 _FILES_A_TASK: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class UploadTask:
-    """Local files, and what they are called below the target."""
+    """Local files, and their names below the target."""
 
     target: RemoteDirectory
     files: tuple[tuple[str, str], ...]
 
 
 def run_upload(task: UploadTask) -> int:
-    """Copy the files of a task; how many."""
+    """Copy the files of a task; return how many."""
     for path, name in task.files:
         task.target.put_file(name, path)
     return len(task.files)
 
 
 def check_target(target: RemoteDirectory) -> None:
-    """StoreVersionError where the target holds queues or an index; what a stopped rebuild left there goes."""
+    """Raise StoreVersionError if the target holds queues or an index; remove what a stopped rebuild left there."""
     if MARK in dict(target.files()):
         remove_unfinished(target)
-    for room in _ROOMS:
-        found = target.below(room).files(recursive=True)
+    for directory in _DIRECTORIES:
+        found = target.below(directory).files(recursive=True)
         if found:
             raise StoreVersionError(
-                target.name, f"has {len(found)} files in {room}/: name another target, or remove them"
+                target.name, f"has {len(found)} files in {directory}/; name another target, or remove them"
             )
 
 
 def upload(engine: Engine, target: RemoteDirectory, files: Sequence[tuple[Path, str]]) -> None:
-    """Leave `files` at the target, all of them or none."""
+    """Upload `files` to the target, all of them or none."""
     target.put(MARK, b"queues and index are on their way here\n")
     some = [(str(path), name) for path, name in files]
     tasks = [
@@ -68,9 +68,9 @@ def upload(engine: Engine, target: RemoteDirectory, files: Sequence[tuple[Path, 
 
 
 def remove_unfinished(target: RemoteDirectory) -> None:
-    """Remove what a rebuild that did not come to its end left at the target, the mark last."""
-    for room in _ROOMS:
-        below = target.below(room)
+    """Remove what an incomplete rebuild left at the target, the mark last."""
+    for directory in _DIRECTORIES:
+        below = target.below(directory)
         for name, _ in below.files(recursive=True):
             below.remove(name)
     target.remove(MARK)

@@ -1,7 +1,7 @@
-"""Processes of this machine that run functions for the one that began them.
+"""Local processes that run functions for the process that started them.
 
-Who asks waits on pipes alone and shares no lock with a thread. So a stop that comes as an exception at any moment (a
-signal's) leaves nothing locked that somebody else waits for, which the standard library's pools cannot promise.
+The caller waits on pipes alone and shares no lock with a thread. A stop that arrives as an exception at any moment
+(from a signal) therefore leaves no lock held, which the standard library's pools cannot promise.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ _ENDS_IN_S = 5.0
 
 
 class WorkerLostError(StoreError):
-    """A process that worked for this one ended by itself, or was killed."""
+    """A worker process exited by itself, or was killed."""
 
     def __init__(self, pid: int | None, exit_code: int | None) -> None:
         how = f"exit code {exit_code}"
         if exit_code is not None and exit_code < 0:
             how = f"{signal.Signals(-exit_code).name}; out of memory?"
         super().__init__(
-            f"worker process {pid} ended in the middle of its work ({how}): try again, or with fewer workers"
+            f"worker process {pid} ended in the middle of its work ({how}); try again, or with fewer workers"
         )
 
 
 class WorkerProcess:
-    """One process; it is asked for one thing after another."""
+    """One process that runs one function after another."""
 
     def __init__(self, kind: str) -> None:
-        """Begin it: `kind` is "fork" or "spawn". Its first answer, None, says that it has begun."""
+        """Start the process: `kind` is "fork" or "spawn". Its first answer, None, means that it has started."""
         context: Any = multiprocessing.get_context(kind)
         self.pipe: Connection[Any, Any]
-        self.pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self.pipe, other_end = context.Pipe()
+        self._process = context.Process(target=_serve, args=(other_end,), daemon=True)
         self._process.start()
-        theirs.close()
+        other_end.close()
 
     def ask(self, function: Callable[[Any], Any], task: Any) -> None:
-        """Have it call `function(task)`; it has to be idle."""
+        """Make it call `function(task)`; it must be idle."""
         try:
             self.pipe.send((function, task))
         except OSError as error:
             raise self._lost() from error
 
     def answer(self) -> Any:
-        """What the call gave, or the error that it raised, raised here; WorkerLostError where the process is gone."""
+        """Return the result of the call or raise its error; raise WorkerLostError if the process ended."""
         try:
             fine, answer = self.pipe.recv()
         except (EOFError, OSError) as error:
@@ -64,16 +64,16 @@ class WorkerProcess:
         raise answer
 
     def end(self) -> None:
-        """Let an idle one go."""
+        """Let an idle process exit."""
         try:
             self.pipe.send(None)
             self._process.join(_ENDS_IN_S)
-        except OSError:  # it is gone
+        except OSError:  # it has exited
             pass
         self.kill()
 
     def kill(self) -> None:
-        """End it whatever it does; it does nothing any more when this returns."""
+        """Kill the process and wait for its end."""
         self._process.kill()
         self._process.join()
         self.pipe.close()
@@ -89,7 +89,7 @@ def _serve(pipe: Connection[Any, Any]) -> None:
         pipe.send((True, None))
         while (asked := pipe.recv()) is not None:
             pipe.send(_called(*asked))
-    except (EOFError, BrokenPipeError):  # nobody asks any more
+    except (EOFError, BrokenPipeError):  # the parent closed the pipe
         return
 
 
@@ -102,10 +102,10 @@ def _called(function: Callable[[Any], Any], task: Any) -> tuple[bool, Any]:
 
 
 def _begin() -> None:
-    """Be a worker: one whose parent was killed would wait to be asked for ever.
+    """Prepare this process to be a worker, which exits when its parent is killed.
 
-    A fork has its parent's ways of taking signals, too: what ends this process must not become an error of a task, and
-    an interrupt is the parent's affair.
+    A fork inherits its parent's signal handlers: a signal that ends this process must not become an error of a task,
+    and an interrupt is handled by the parent.
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Between the stages: which file gets which rows of which part. A function of the scan reports alone."""
+"""The plan between the stages: which file gets which rows of which part. It depends on the scan reports alone."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 _NEIGHBOUR: Final = 64
 _ODD_SLOTS: Final = 1 << 20
-"""So many slots more than units: then somebody looks whether a damaged head claims a place far away."""
+"""If a queue has this many more slots than units, look for runs that a damaged head placed far away."""
 
 
 @dataclass(slots=True)
 class Pieces:
-    """Rows of parts in the order of the log: `counts[k]` from `rows[k]` of part `parts[k]`, to be put at `at[k]`."""
+    """Rows of parts in the order of the log: `counts[k]` from `rows[k]` of part `parts[k]`, to write at `at[k]`."""
 
     parts: Ints
     rows: Ints
@@ -47,13 +47,13 @@ class Pieces:
         return len(self.parts)
 
     def each(self) -> Iterator[tuple[int, int, int, int]]:
-        """(part, first row, rows, place) of each piece."""
+        """Iterate over (part, first row, rows, place) of the pieces."""
         return zip(self.parts.tolist(), self.rows.tolist(), self.counts.tolist(), self.at.tolist(), strict=True)
 
 
 @dataclass(slots=True)
 class QueueFilePlan:
-    """A file of a queue: units [`first`, `end`) of it are the log's, by their number in the queue."""
+    """A file of a queue: its units [`first`, `end`), numbered in the queue, come from the log."""
 
     topic: str
     queue_id: int
@@ -77,7 +77,7 @@ class QueuePlan:
 
 @dataclass(slots=True)
 class IndexFilePlan:
-    """Index file `number`; `before` is the place (part, row) of the entry in front of its first, None without."""
+    """Index file `number`; `before` is the place (part, row) of the entry before its first one, None without."""
 
     number: int
     count: int
@@ -87,7 +87,7 @@ class IndexFilePlan:
 
 @dataclass(slots=True)
 class JudgedPlaces:
-    """By queue, what became of the claims of records: those that are not believed, and messages that are lost."""
+    """Refuted claims of records and lost messages, by queue."""
 
     strays: dict[Queue, list[RefutedClaim]] = field(default_factory=dict)
     lost: dict[Queue, list[LostMessages]] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class JudgedPlaces:
 
 
 class PlaceJudge:
-    """Decides which claims of records are believed, kind by kind of queue; `judged` is what became of the others.
+    """Decides which claims of records are believed, kind by kind of queue; `judged` has the others.
 
     Queues of the topics `left_out` are not planned.
     """
@@ -106,7 +106,7 @@ class PlaceJudge:
         self.judged = JudgedPlaces()
 
     def believed(self, queue: Queue, runs: ClaimedRuns) -> list[Piece]:
-        """Return the claims to a queue that are believed; note the others, and the queue offsets without a claim."""
+        """Return the believed claims to a queue; note the others, and the queue offsets without a claim."""
         found = judge_queue(queue, runs, self._known)
         kept = found.kept
         if found.strays:
@@ -140,7 +140,7 @@ class _LogRuns:
             yield self.queues[int(self.queue_of[low])], slice(low, high)
 
     def claims(self, mine: slice) -> ClaimedRuns:
-        """Return what runs claim, for the judge."""
+        """Return the claims of runs, for the judge."""
         return ClaimedRuns(self.first[mine], self.stop[mine], self.begin[mine], self.end[mine])
 
 
@@ -151,9 +151,9 @@ def plan_queues(
     judge: PlaceJudge,
     bases: Mapping[Queue, int],
 ) -> list[QueuePlan]:
-    """Return the files of every queue of a kind; what became of the claims is noted by `judge`.
+    """Return the files of every queue of a kind; `judge` notes the claims that are not believed.
 
-    `bases` are the numbers of the first units of batch queues, where that is not 0.
+    `bases` are the numbers of the first units of batch queues that do not begin at 0.
     """
     runs = _gathered(reports, kind)
     if runs is None:
@@ -165,7 +165,7 @@ def plan_queues(
         if queue[0] in judge.left_out:
             kept[mine] = False
         elif queue[0].startswith(LMQ_PREFIX):
-            kept[mine] = ~_wild(runs.first[mine], runs.count[mine])
+            kept[mine] = ~_misplaced(runs.first[mine], runs.count[mine])
         else:
             pieces = judge.believed(queue, runs.claims(mine))
             cut += _keep_believed(runs, mine, pieces, kept, together=kind is PartKind.BATCH_UNITS)
@@ -178,7 +178,7 @@ def plan_queues(
 
 
 def _gathered(reports: Sequence[ScanReport], kind: PartKind) -> _LogRuns | None:
-    """Return the runs of all reports; None without any."""
+    """Return the runs of all reports; None if there are none."""
     numbers: dict[Queue, int] = {}
     columns: list[list[Ints]] = [[] for _ in range(8)]
     for report in reports:
@@ -201,24 +201,24 @@ def _gathered(reports: Sequence[ScanReport], kind: PartKind) -> _LogRuns | None:
 def _keep_believed(
     runs: _LogRuns, mine: slice, pieces: list[Piece], kept: npt.NDArray[np.bool_], *, together: bool
 ) -> list[tuple[int, Piece]]:
-    """Mark in `kept` which runs of a queue are believed; return those of which only a part is, unless `together`."""
+    """Mark the believed runs of a queue in `kept`; return those that are believed only in part, unless `together`."""
     low, first, stop = mine.start, runs.first, runs.stop
-    whole = [one.run for one in pieces if one.stop - one.first == stop[low + one.run] - first[low + one.run]]
-    if len(whole) == mine.stop - low:
+    complete = [one.run for one in pieces if one.stop - one.first == stop[low + one.run] - first[low + one.run]]
+    if len(complete) == mine.stop - low:
         return []
     kept[mine] = False
-    kept[np.array(whole, np.int64) + low] = True
+    kept[np.array(complete, np.int64) + low] = True
     cut = []
     for run, one in [(low + one.run, one) for one in pieces if not kept[low + one.run]]:
         if together or stop[run] - first[run] != runs.count[run]:
-            kept[run] = True  # its records take several queue offsets each: they go together
+            kept[run] = True  # its records claim several queue offsets each: they stay together
         else:
             cut.append((run, one))
     return cut
 
 
 def _with_cut_runs(runs: _LogRuns, columns: list[Ints], cut: list[tuple[int, Piece]]) -> list[Ints]:
-    """Return the columns with the believed parts of runs among them."""
+    """Return the columns with the believed parts of cut runs added in order."""
     of = np.array([run for run, _ in cut], np.int64)
     firsts = np.array([one.first for _, one in cut], np.int64)
     counts = np.array([one.stop - one.first for _, one in cut], np.int64)
@@ -232,8 +232,8 @@ def _runs(report: ScanReport, kind: PartKind) -> QueueRuns | None:
     return report.units if kind is PartKind.UNITS else report.batch_units
 
 
-def _wild(first: Ints, count: Ints) -> npt.NDArray[np.bool_]:
-    """Runs of a queue that lie far from those in front of and behind them: a damaged head wrote their offset."""
+def _misplaced(first: Ints, count: Ints) -> npt.NDArray[np.bool_]:
+    """Return a mask of the runs that lie far from both neighbours: a damaged head wrote their offset."""
     slots = int((first + count).max() - first.min())
     if slots <= int(count.sum()) * 2 + _ODD_SLOTS:
         return np.zeros(len(first), bool)
@@ -258,10 +258,10 @@ def _files_of(queues: list[Queue], queue_of: Ints, runs: Pieces, units_per_file:
     cuts = np.flatnonzero((np.diff(queue_of, prepend=-1) != 0) | (np.diff(file, prepend=-1) != 0))
     plans: list[QueuePlan] = []
     counts = stop - start
-    for at, behind in zip(cuts.tolist(), np.append(cuts[1:], len(of)).tolist(), strict=True):
+    for at, end in zip(cuts.tolist(), np.append(cuts[1:], len(of)).tolist(), strict=True):
         topic, queue_id = queues[int(queue_of[at])]
         base = int(file[at]) * units_per_file
-        mine = slice(at, behind)
+        mine = slice(at, end)
         low, high = int(start[mine].min()), int(stop[mine].max())
         if not plans or (plans[-1].topic, plans[-1].queue_id) != (topic, queue_id):
             plans.append(QueuePlan(topic, queue_id, low, high))
@@ -273,7 +273,7 @@ def _files_of(queues: list[Queue], queue_of: Ints, runs: Pieces, units_per_file:
 
 
 def plan_index(reports: Sequence[ScanReport], entries_per_file: int) -> list[IndexFilePlan]:
-    """Index files of `entries_per_file` entries each, in the order of the log."""
+    """Plan index files of `entries_per_file` entries each, in the order of the log."""
     parts = np.array([one.number for one in reports], np.int64)
     counts = np.array([one.entries for one in reports], np.int64)
     ends = np.cumsum(counts)

@@ -1,4 +1,4 @@
-"""The second stage as a whole: the tasks that make the files of a plan, and the slots of what the log lost."""
+"""The second stage: the tasks that write the files of a plan, and the slots of lost messages."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _UNITS_A_TASK: Final = 1 << 22
 
 @dataclass(slots=True)
 class Plans:
-    """All files that are to be made; `left_out` are topics of the log that were deleted."""
+    """All files to write; `left_out` are the deleted topics that the log has messages of."""
 
     queues: list[QueuePlan]
     batch_queues: list[QueuePlan]
@@ -56,21 +56,21 @@ class Plans:
     left_out: frozenset[str]
     judged: JudgedPlaces
     ends: dict[Queue, int]
-    """Where plain queues should end, as recorded or as the units that are there prove."""
+    """Ends that plain queues should have: the recorded ones, or those that existing units prove."""
     begins: dict[Queue, int]
-    """Where those of `ends` begin of which the log has no message anymore."""
+    """Begins of those queues in `ends` of which the log has no message anymore."""
     batch_ends: dict[Queue, int]
 
     def bytes_by_place(self, side: SidePlaces, config: StoreConfig) -> dict[Path, int]:
-        """What the files take."""
+        """Return the bytes of the files by directory."""
         return {
             side.queues: queues_bytes(self.queues, UNIT_SIZE),
             side.batch_queues: queues_bytes(self.batch_queues, BATCH_UNIT_SIZE),
             side.index: index_bytes(self.index, config),
         }
 
-    def tell(self, result: RebuildResult, config: StoreConfig) -> None:
-        """Note what is to be made."""
+    def fill_in(self, result: RebuildResult, config: StoreConfig) -> None:
+        """Set the fields of `result` that the plan decides."""
         every = (*self.queues, *self.batch_queues)
         result.deleted_topics = sorted(self.left_out)
         result.queues = len(every)
@@ -86,7 +86,7 @@ class Plans:
 
 
 def plan_files(places: RebuildPlaces, state: StoreState, files: MappedFileQueue, findings: LogFindings) -> Plans:
-    """Plan which files there are to be, by the counts of the scan; what contradicts itself goes to `findings`."""
+    """Plan the files from the counts of the scan; add contradictions between records to `findings`."""
     paths, config, reports = places.store, places.config, findings.reports
     topics = {
         queue[0]
@@ -114,7 +114,7 @@ def plan_files(places: RebuildPlaces, state: StoreState, files: MappedFileQueue,
 
 
 def _report_refuted(places: RebuildPlaces, state: StoreState, plans: Plans, findings: LogFindings) -> None:
-    """Report what records claim and others refute, and messages that no record is."""
+    """Report claims of records that others refute, and queue offsets that no record has."""
     if not state.choice.units:
         return
     judged, damage = plans.judged, DamagedBytes(findings.damage)
@@ -133,20 +133,23 @@ def _report_refuted(places: RebuildPlaces, state: StoreState, plans: Plans, find
 
 
 def is_expired(state: StoreState, key: Queue) -> bool:
-    """Return whether all messages of a queue were removed with their log files."""
+    """Return True if all messages of a queue were removed with their log files."""
     record = state.record
     return record is not None and record.is_expired(key, state.begin)
 
 
 def _is_asked_for(places: RebuildPlaces, state: StoreState, key: Queue) -> bool:
-    """Return whether a queue is to be rebuilt, and is none of a deleted topic."""
-    if key[0].startswith(LMQ_PREFIX) and not state.choice.takes_light(key[0]):
+    """Return True if a queue is requested and does not belong to a deleted topic."""
+    if key[0].startswith(LMQ_PREFIX) and not state.choice.takes_lmq(key[0]):
         return False
     return state.choice.takes(*key) and may_have_queues(state, places.store, key[0])
 
 
 def _batch_bases(places: RebuildPlaces, reports: Sequence[ScanReport]) -> dict[Queue, int]:
-    """Where a batch queue has the unit of its first record: one whose begin went with the log keeps its places."""
+    """Return the unit number of the first record of each batch queue.
+
+    A queue whose begin was removed with the log keeps its unit numbers.
+    """
     firsts: dict[Queue, int] = {}
     for report in reports:
         runs = report.batch_units
@@ -168,7 +171,7 @@ def _batch_bases(places: RebuildPlaces, reports: Sequence[ScanReport]) -> dict[Q
 
 
 def _place_of(queue: BatchConsumeQueue, base_offset: int) -> int:
-    """Number of the unit of the record that begins at a queue offset; 0 where there is none."""
+    """Return the number of the unit whose record begins at a queue offset; 0 if there is none."""
     start = queue.first_unit
     end = stop = queue.end_unit
     while start < stop:
@@ -182,12 +185,12 @@ def _place_of(queue: BatchConsumeQueue, base_offset: int) -> int:
 
 
 def write_tasks(places: RebuildPlaces, side: SidePlaces, state: StoreState, plans: Plans) -> Iterator[WriteTask]:
-    """The tasks of the stage, the longest first."""
+    """Yield the tasks of the stage, the longest first."""
     paths, config = places.store, places.config
     for one in plans.index:
         name = str(side.index / f"{one.number:08d}")
         yield IndexWriteTask(str(side.parts), name, config.max_hash_slot_num, config.max_index_num, one)
-    for kind, queues, target, room, size in (
+    for kind, queues, target, directory, size in (
         (
             *(PartKind.UNITS, plans.queues, side.queues, paths.consume_queue),
             config.mapped_file_size_consume_queue // UNIT_SIZE * UNIT_SIZE,
@@ -197,7 +200,7 @@ def write_tasks(places: RebuildPlaces, side: SidePlaces, state: StoreState, plan
             config.mapper_file_size_batch_consume_queue,
         ),
     ):
-        task = QueueWriteTask(kind, str(side.parts), str(target), str(room), size, state.begin, places.log, ())
+        task = QueueWriteTask(kind, str(side.parts), str(target), str(directory), size, state.begin, places.log, ())
         files = [file for plan in queues for file in plan.files]
         start = units = 0
         for at, file in enumerate(files):
@@ -215,9 +218,9 @@ def fill_lost(
     holed: Sequence[Queue],
     findings: LogFindings,
 ) -> None:
-    """Give slots of lost messages units that name the lost bytes, from where the queue begins to where it ended.
+    """Fill the slots of lost messages, from a queue's begin to its former end, with units that name the lost bytes.
 
-    Those of a queue whose messages retention took, all of them, get units that only fill the room.
+    If retention removed all messages of a queue, its slots get filler units.
     """
     config, damage = places.config, findings.damage
     log = LogExtent(state.begin, findings.log_end, config.mapped_file_size_commit_log)
@@ -226,12 +229,12 @@ def fill_lost(
     planned = {(one.topic, one.queue_id): one for one in plans.queues}
     size = config.mapped_file_size_consume_queue
 
-    def is_lost(room: Path, key: Queue) -> bool:
-        """Return whether a queue of which the log has nothing existed, and is asked for.
+    def is_lost(parent: Path, key: Queue) -> bool:
+        """Return True if the queue is requested and existed, and the log has no message of it.
 
-        One that retention emptied stays as it is.
+        A queue that retention emptied stays as it is.
         """
-        exists = (room / key[0] / str(key[1])).is_dir()
+        exists = (parent / key[0] / str(key[1])).is_dir()
         return _is_asked_for(places, state, key) and log.end > 0 and not (exists and is_expired(state, key))
 
     gapped = {*holed, *(key for key in plans.judged.lost if key in planned)}

@@ -1,4 +1,4 @@
-"""The second stage: whole files of queues and index, made in the side directory and held against the log."""
+"""The second stage: complete files of queues and index, written in the side directory and checked against the log."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
     Units = npt.NDArray[np.void]
 
 _WINDOW: Final = 8
-"""Of every file runs of so many units are held against their records, as many runs as `LogSource.samples` says."""
+"""Units of each run that is checked against its records; `LogSource.samples` is the number of runs of a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueWriteTask:
-    """Files of queues of one kind, to be made below `target` as they will be below `room`."""
+    """Files of queues of one kind, to write below `target`; their final place is below `final`."""
 
     kind: PartKind
     side: str
     target: str
-    room: str
+    final: str
     file_size: int
     min_phy_offset: int
     log: LogSource
@@ -53,7 +53,7 @@ class QueueWriteTask:
 
 @dataclass(frozen=True, slots=True)
 class IndexWriteTask:
-    """One index file, to be made as `target`."""
+    """One index file, to write as `target`."""
 
     side: str
     target: str
@@ -64,7 +64,7 @@ class IndexWriteTask:
 
 @dataclass(slots=True)
 class WriteReport:
-    """What was made: how many units or entries, and which queues have empty slots."""
+    """Numbers of written units or entries and files, and the queues with empty slots."""
 
     rows: int = 0
     files: int = 0
@@ -75,7 +75,7 @@ WriteTask = QueueWriteTask | IndexWriteTask
 
 
 def run_write(task: WriteTask) -> WriteReport:
-    """Make the files of a task, durable."""
+    """Write the files of a task durably."""
     return _write_index(task) if isinstance(task, IndexWriteTask) else _QueueWriter(task).run()
 
 
@@ -101,8 +101,8 @@ class _QueueWriter:
                 fd = os_files.open_file(own, write=True, create=True)
                 descriptors.append((fd, own, path))
                 self._write(plan, fd, path)
-                self._hold_against_log(plan, fd, path, log)
-            for fd, own, path in descriptors:  # behind all writes: the disk has begun on the first of them
+                self._check_against_log(plan, fd, path, log)
+            for fd, own, path in descriptors:  # after all writes: write-back of the first files has begun
                 os_files.sync_file(fd, path)
                 finished(own, path)
         finally:
@@ -129,12 +129,12 @@ class _QueueWriter:
         report.files += 1
 
     def _head(self, plan: QueueFilePlan, count: int) -> Units:
-        """The slots in front of a queue's first unit: what is there of records that retention took, else fillers."""
+        """Return the slots before a queue's first unit: the units of records that retention removed, else fillers."""
         units = np.zeros(count, self._dtype)
         if not self._batches:
             units[:] = np.frombuffer(PRE_BLANK_UNIT, self._dtype)[0]
         name = file_name(plan.base_unit * self._dtype.itemsize)
-        old = Path(self._task.room) / plan.topic / str(plan.queue_id) / name
+        old = Path(self._task.final) / plan.topic / str(plan.queue_id) / name
         if not old.is_file():
             return units
         fd = os_files.open_file(old, write=False)
@@ -149,8 +149,12 @@ class _QueueWriter:
         units[: len(known)][kept] = known[kept]
         return units
 
-    def _hold_against_log(self, plan: QueueFilePlan, fd: int, path: Path, log: CommitLogView) -> None:
-        """Read the file again: units of all its parts have to point at records that say that they are theirs."""
+    def _check_against_log(self, plan: QueueFilePlan, fd: int, path: Path, log: CommitLogView) -> None:
+        """Read the file back, and check that samples of its units point at records that claim these units' places.
+
+        Raises:
+            RebuildFailedError: a unit points elsewhere.
+        """
         width, low, high = self._dtype.itemsize, plan.first - plan.base_unit, plan.end - plan.base_unit
         raw = os_files.read_at(fd, low * width, (high - low) * width, path)
         if len(raw) != (high - low) * width:
@@ -176,7 +180,7 @@ class _QueueWriter:
                 raise RebuildFailedError(path, f"unit {int(offsets[mine][row])}: {records.faults[row]}")
             checked += records.count
         if checked != len(units):
-            raise RebuildFailedError(path, "points at parts of the log that are not there")
+            raise RebuildFailedError(path, "points at parts of the log that do not exist")
 
 
 def _write_index(task: IndexWriteTask) -> WriteReport:
@@ -203,6 +207,6 @@ def _write_index(task: IndexWriteTask) -> WriteReport:
 
 
 def _blocks(parts: Parts, plan: IndexFilePlan) -> Iterator[npt.NDArray[np.void]]:
-    """The entries of a file, in their order."""
+    """Yield the entries of a file, in their order."""
     for part, row, count, _ in plan.pieces.each():
         yield parts.rows(part, row, count)

@@ -1,1 +1,1 @@
-"""From a directory that somebody left, in whatever state, to one that can be written to."""
+"""Recovery: bring a directory in any state to one that can be written to."""

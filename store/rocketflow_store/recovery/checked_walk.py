@@ -1,4 +1,4 @@
-"""Walking a log from record to record, with every record checked; sink commits that miss rows are noticed."""
+"""The walk of a log from record to record with all checks; it notices sink commits that miss rows."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
     from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
 
 _MAX_KNOWN_RECORDS: Final = 1 << 22
-"""The walk remembers where so many records begin, for the next pass: 16 bytes each."""
+"""The most records of which the walk remembers the begins for the next pass: 16 bytes each."""
 
 
 class CheckedWalk:
-    """One pass over a log. Records at or after `record_crc_from` have to end with a CRC of themselves."""
+    """One pass over a log. Records at or after `record_crc_from` must end with a record CRC."""
 
     def __init__(self, files: MappedFileQueue, log: CommitLogView, *, check_crc: bool, record_crc_from: int) -> None:
         self._files, self._log = files, log
         self._check_crc, self._record_crc_from = check_crc, record_crc_from
         self.known_scans: dict[int, Scan] = {}
-        """Where the records of a run begin, by the physical offset at which it was scanned."""
+        """Scans of runs, by the physical offset at which each began."""
         self._known_records = 0
         self._run_length = RunLength()
         self._protected_until = 0
-        """Records of a commit with record CRCs go on up to here."""
+        """End of the last commit with record CRCs: the records before it must have them."""
         self.open_envelope = self._open_end = -1
-        """An envelope of which not all rows are seen yet (-1: none), and where its commit ends."""
+        """The envelope of which not all rows were seen yet (-1: none), and the end of its commit."""
 
     def runs(self, start: int) -> Iterator[tuple[MappedFile, RecordColumns, int]]:
-        """Checked runs of records from `start` on, and how many of each were looked at whole.
+        """Yield checked runs of records from `start` on, and how many records of each have valid places and lengths.
 
-        Nothing is right behind those: where it goes on has to be told.
+        The records after those prove nothing: the caller must find where the log continues.
         """
         offset = start
         while True:
@@ -69,7 +69,7 @@ class CheckedWalk:
                 return
 
     def _content_faults(self, mapped: MappedFile, records: RecordColumns) -> dict[int, str]:
-        """What is wrong with the contents of records that are where they should be."""
+        """Return the faults in the contents of records whose places are right, by row."""
         faults, protected = judge_contents(records)
         places = records.positions + mapped.file_from_offset
         must = (places >= self._record_crc_from) | (places < self._protected_until)
@@ -81,7 +81,7 @@ class CheckedWalk:
         return faults
 
     def after_blank(self, offset: int) -> int:
-        """The next file's begin where a blank record stands at `offset`."""
+        """Return the next file's begin if a blank record begins at `offset`, else `offset`."""
         mapped = self._files.find(offset)
         if mapped is None:
             return offset
@@ -89,7 +89,7 @@ class CheckedWalk:
         return mapped.end_offset if scan.stop is ScanStop.BLANK and len(scan.positions) == 0 else offset
 
     def look_for_envelope(self, records: RecordColumns, begin: int, stop: int, mapped: MappedFile) -> None:
-        """Note an envelope whose rows are not all seen with these records, or that those of the last one are."""
+        """Note an envelope whose rows do not end within these records, or that the rows of the last one have ended."""
         base = mapped.file_from_offset
         last = base + int(records.positions[stop - 1] + records.sizes[stop - 1]) if stop > begin else -1
         if self.open_envelope >= 0:
@@ -104,7 +104,7 @@ class CheckedWalk:
     def _commits_in(
         self, records: RecordColumns, begin: int, stop: int, mapped: MappedFile
     ) -> Iterator[tuple[int, CommitEnvelope]]:
-        """The envelopes among rows [begin, stop), by row."""
+        """Yield the envelopes among rows [begin, stop), with their rows."""
         width = len(COMMIT_TOPIC)
         sizes = records.topic_ends[begin:stop] - records.topic_starts[begin:stop]
         for row in (begin + np.flatnonzero(sizes == width)).tolist():
@@ -114,7 +114,7 @@ class CheckedWalk:
             try:
                 message = self._log.message_at(mapped.file_from_offset + int(records.positions[row]))
             except CorruptRecordError:
-                continue  # it is damaged itself
+                continue  # the record is damaged itself
             envelope = envelope_of(message)
             if envelope is not None:
                 yield row, envelope

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocketflow_store.log.resync import is_whole
+from rocketflow_store.log.resync import is_complete
 from rocketflow_store.records.decoding.decode import QueueIdentity
 from rocketflow_store.views.queues.consume_queue import pre_blank
 
@@ -22,7 +22,7 @@ class ClaimedRecords:
         self._files, self._log, self._queues = files, log, queues
 
     def end_at(self, offset: int) -> int | None:
-        """The end of the record that a queue's last unit says begins at `offset`."""
+        """Return the end of the record that begins at `offset` by some queue's last unit, None without one."""
         mapped = self._files.find(offset)
         for queue in self._queues.all():
             end = queue.scan_end()
@@ -32,11 +32,14 @@ class ClaimedRecords:
         return None
 
     def complete_after(self, offset: int) -> int | None:
-        """A place behind `offset` where a queue (its first unit behind it, else its last) rightly says a record is."""
+        """Return the first offset after `offset` where a queue's unit points at a complete record, None without one.
+
+        Only the first unit after `offset` and the last unit of each queue are tried.
+        """
         best: int | None = None
         for queue in self._queues.all():
             start, end = queue.first_unit, queue.scan_end()
-            while start < end:  # first unit behind offset
+            while start < end:  # first unit after offset
                 middle = (start + end) // 2
                 unit = queue.units(middle, middle + 1)
                 if len(unit) and int(unit["phy_offset"][0]) <= offset:
@@ -52,12 +55,13 @@ class ClaimedRecords:
         return best
 
     def _complete_record_of(self, queue: ConsumeQueue, number: int) -> int | None:
-        """Where the record of a unit is, None where it is not whole."""
+        """Return the physical offset of a unit's record, None if the record is not complete."""
         units = queue.units(number, number + 1)
         identity = QueueIdentity(queue.topic, queue.queue_id, "")
         if not len(units) or pre_blank(units)[0] or not self._log.matches(units, number, identity)[0]:
             return None
         phy_offset = int(units["phy_offset"][0])
         mapped = self._files.find(phy_offset)
-        whole = mapped is not None and is_whole(mapped, phy_offset - mapped.file_from_offset, mapped.file_size)
-        return phy_offset if whole else None
+        if mapped is None or not is_complete(mapped, phy_offset - mapped.file_from_offset, mapped.file_size):
+            return None
+        return phy_offset

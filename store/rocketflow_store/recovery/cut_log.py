@@ -1,4 +1,4 @@
-"""Cutting a log at its end; what is cut and may be worth something is kept in the quarantine."""
+"""The cut of a log at its end; bytes that may be worth something are kept in the quarantine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The damaged, cut and lost parts of a log that one recovery knows of."""
+"""The damaged, cut and lost parts of a log, as one recovery found them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class DamageTable:
-    """Byte ranges that are skipped, and what is reported of them and of lost messages."""
+    """Byte ranges that are skipped, and the list of damage and of lost messages for the report."""
 
     def __init__(self, files: MappedFileQueue) -> None:
         self._files = files
         self.skipped: list[tuple[int, int]] = []
-        """Ranges [start, end) of physical offsets without a valid record, ascending and apart."""
+        """Ranges [start, end) of physical offsets without a valid record, ascending and disjoint."""
         self.listed: list[Quarantined] = []
 
     def skip(self, start: int, stop: int, why: str, *, unused: bool) -> None:
@@ -38,20 +38,20 @@ class DamageTable:
             self.listed.append(Quarantined(self._file_name(start), start, stop - start, f"damaged ({why})"))
 
     def lose_messages(self, phy_offset: int, why: str) -> None:
-        """List messages of which no record is valid; the damage begins at `phy_offset`."""
+        """List messages without a valid record; the damage begins at `phy_offset`."""
         self.listed.append(Quarantined(self._file_name(phy_offset), phy_offset, 0, f"lost: {why}", Loss.LOST))
 
     def lose_bytes(self, path: Path, start: int, stop: int, why: str) -> None:
-        """List bytes of the log that no file holds any more."""
+        """List bytes of the log that no file holds anymore."""
         self.listed.append(Quarantined(str(path), start, stop - start, f"lost: {why}", Loss.LOST))
 
     def cut(self, start: int, length: int, why: str, kept: Path) -> None:
-        """List bytes that are removed, and that the file `kept` has now."""
+        """List bytes that are removed; the file `kept` has a copy of them."""
         why = f"cut: {why}; kept in {kept}"
         self.listed.append(Quarantined(self._file_name(start), start, length, why, Loss.CUT))
 
     def keep_copies(self, paths: StorePaths) -> None:
-        """Copy what stays damaged to the quarantine."""
+        """Copy damaged bytes that stay to the quarantine."""
         quarantine = Quarantine(paths)
         for one in self.listed:
             mapped = self._files.find(one.offset)

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class Stop(Enum):
-    """How the last writer stopped."""
+    """Kind of the last writer's stop."""
 
     CLEAN = "clean"
     UNCLEAN = "unclean"
     """A RocketFlow writer stopped uncleanly, and its durable frontier is known."""
     UNCLEAN_UNKNOWN = "unclean, no frontier"
-    """Another writer stopped uncleanly, or the frontier cannot be believed."""
+    """Another writer stopped uncleanly, or the frontier is not credible."""
 
 
 class Step(Enum):
@@ -61,29 +61,29 @@ class Step(Enum):
 
 
 class Found(NamedTuple):
-    """What an observation of the files found, as the tables ask."""
+    """Inputs of the tables from an observation of the files."""
 
     stopped_rebuild: bool
     stop: Stop
     deletions: bool
-    """Whether topics are noted whose deletion was not finished."""
+    """True if topics are noted whose deletion was not completed."""
     misplaced: bool
-    """Whether a file is where a directory belongs, or a directory where a file does."""
+    """True if a file is in the place of a directory, or a directory in the place of a file."""
     rebuild: bool
-    """Whether queues or index have to be rebuilt from the log."""
+    """True if queues or index must be rebuilt from the log."""
     unfinished: bool
-    """Whether an open before was stopped while it rebuilt them."""
+    """True if an earlier open was stopped while it rebuilt them."""
 
 
 class LogFound(NamedTuple):
-    """What the walk of the log found, as the tables ask."""
+    """Inputs of the tables from the walk of the log."""
 
     tail: bool
-    """Whether there are records after the place where the walk began, or bytes after the log's end."""
+    """True if records exist after the place where the walk began, or bytes after the log's end."""
     shortened: bool
-    """Whether the log ends before the end that the last orderly stop recorded."""
+    """True if the log ends before the end that the last orderly stop recorded."""
     acknowledged_lost: bool
-    """Whether the log ends before the offset that the last writer had confirmed."""
+    """True if the log ends before the offset that the last writer had confirmed."""
 
 
 class PreparationRow(NamedTuple):

@@ -1,10 +1,10 @@
-"""Which queues and index files are not what they were, seen before they are opened for writing.
+"""The comparison of queues and index files with their recorded state, before they are opened for writing.
 
-What is compared is bounded, not proportional to the log: names and lengths of all files, the content of the newest
-(`stop_record`). Without a record that can be believed, the first records of every log file are asked for their units,
-and consumers' positions for the queues that they are in.
+The work is bounded, not proportional to the log: names and lengths of all files, the content of the newest ones
+(`stop_record`). Without a credible record, the first records of every log file must have their units, and queues in
+which consumers have positions must exist.
 
-What is wrong is moved to `quarantine/`; recovery then makes it again from the log.
+Wrong files are moved to `quarantine/`; recovery then rebuilds them from the log.
 """
 
 from __future__ import annotations
@@ -71,69 +71,69 @@ _UNITS_MISSING: Final = "units are missing of messages that the log has"
 
 @dataclass(slots=True)
 class LostState:
-    """What has to be made again (why, by queue and for the index), and what the last orderly stop told."""
+    """The queues and the index that must be rebuilt, with the reasons, and the record of the last orderly stop."""
 
     queues: dict[Queue, str] = field(default_factory=dict)
     batch_queues: dict[Queue, str] = field(default_factory=dict)
     index: str = ""
     record: StopRecord | None = None
     ends: dict[Queue, int] = field(default_factory=dict)
-    """Behind the last message of queues that was synced before an unclean stop, as far as that was told."""
+    """Synced ends of queues before an unclean stop, as far as the writer recorded them."""
     unfinished: Unfinished | None = None
-    """What an open before was making again when it was stopped; None where nothing was."""
+    """The rebuild during which an earlier open was stopped; None if there was none."""
     deleted_topics: frozenset[str] = frozenset()
-    """Topics that were listed at the last orderly stop, and are not now: their messages do not come back."""
+    """Topics that were listed at the last orderly stop and are not now: their messages are not restored."""
 
     def __bool__(self) -> bool:
         return bool(self.queues or self.batch_queues or self.index) or self.unfinished is not None
 
     @property
     def all_queues(self) -> frozenset[Queue]:
-        """The ConsumeQueues that are rebuilt, also by an open before."""
+        """The ConsumeQueues that are rebuilt, including those of an earlier open."""
         unfinished = self.unfinished.queues if self.unfinished is not None else frozenset()
         return frozenset(self.queues) | unfinished
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What is made again, for people."""
+        """Names of what is rebuilt, for people."""
         queues = [f"{topic}/{queue_id}" for topic, queue_id in sorted({**self.queues, **self.batch_queues})]
         return (*queues, *(["index"] if self.index else []))
 
     @property
-    def light_queues(self) -> list[Queue]:
-        """Those among the queues that are made again: only who knows of them puts their units."""
+    def lmqs(self) -> list[Queue]:
+        """The LMQs among the rebuilt queues: their units need the caller's knowledge of them."""
         return sorted(key for key in self.all_queues if key[0].startswith(LMQ_PREFIX))
 
     @property
     def all_batch_queues(self) -> list[Queue]:
-        """Batch queues that are made again."""
+        """Batch queues that are rebuilt."""
         unfinished = self.unfinished.batch_queues if self.unfinished is not None else frozenset()
         return sorted({*self.batch_queues, *unfinished})
 
-    def set_aside(self, paths: StorePaths) -> None:
-        """Move the files that are to be made again to `quarantine/`; doing it again changes nothing."""
+    def quarantine(self, paths: StorePaths) -> None:
+        """Move the files that are to be rebuilt to `quarantine/`; a second call changes nothing."""
         if self:
             begin_healing(paths, self.queues, self.batch_queues)
         quarantine = Quarantine(paths)
-        rooms = ((paths.consume_queue, self.queues), (paths.batch_consume_queue, self.batch_queues))
+        parents = ((paths.consume_queue, self.queues), (paths.batch_consume_queue, self.batch_queues))
         for one, why in misplaced(paths, self):
-            quarantine.note(SET_ASIDE, one, 0, 0, why, quarantine.set_aside(one))
-        for room, queues in rooms:
+            quarantine.note(SET_ASIDE, one, 0, 0, why, quarantine.move(one))
+        for parent, queues in parents:
             for (topic, queue_id), why in sorted(queues.items()):
-                directory = room / topic / str(queue_id)
-                kept = quarantine.set_aside(directory) if _is_there(directory) else None
-                quarantine.note(HEALED, directory, 0, 0, f"{why}; made again from the log", kept)
+                directory = parent / topic / str(queue_id)
+                kept = quarantine.move(directory) if _exists(directory) else None
+                quarantine.note(HEALED, directory, 0, 0, f"{why}; rebuilt from the log", kept)
         if self.index:
-            kept = quarantine.set_aside(paths.index) if _is_there(paths.index) else None
-            quarantine.note(HEALED, paths.index, 0, 0, f"{self.index}; made again from the log", kept)
+            kept = quarantine.move(paths.index) if _exists(paths.index) else None
+            quarantine.note(HEALED, paths.index, 0, 0, f"{self.index}; rebuilt from the log", kept)
 
 
 def misplaced(paths: StorePaths, lost: LostState) -> Iterator[tuple[Path, str]]:
-    """Yield files where a directory belongs, and directories where a file does, and why each is wrong."""
-    rooms = ((paths.consume_queue, lost.queues), (paths.batch_consume_queue, lost.batch_queues))
-    for directory in [one for room, queues in rooms for one in (room, *(room / topic for topic, _ in queues))]:
+    """Yield files in the place of a directory and directories in the place of a file, and why each is wrong."""
+    parents = ((paths.consume_queue, lost.queues), (paths.batch_consume_queue, lost.batch_queues))
+    for directory in [one for parent, queues in parents for one in (parent, *(parent / topic for topic, _ in queues))]:
         if directory.is_file():
-            yield directory, "is no directory"
+            yield directory, "is not a directory"
     for file in (paths.checkpoint, paths.confirm, paths.stop_record, paths.durable_ends):
         if file.is_dir():
             yield file, "is a directory"
@@ -141,26 +141,26 @@ def misplaced(paths: StorePaths, lost: LostState) -> Iterator[tuple[Path, str]]:
 
 @dataclass(frozen=True, slots=True)
 class StopMarks:
-    """What the last writer left in small files: read once, before anything is changed."""
+    """State that the last writer left in small files: read once, before anything is changed."""
 
     abort_found: bool
     record: StopRecord | None = None
     same_writer: bool = False
-    """Whether nobody has stopped in order since the record was made."""
+    """True if no writer has stopped in order since the record was written."""
     confirmed: Confirmed | None = None
-    """What the confirm file says, if the last writer was RocketFlow and stopped uncleanly."""
+    """Contents of the confirm file, if the last writer was RocketFlow and stopped uncleanly."""
     ends: DurableEnds | None = None
     deleted: DeletedTopics = field(default_factory=DeletedTopics)
     has_index: bool = False
-    """Whether the checkpoint says that there is an index."""
+    """True if the checkpoint shows that there was an index."""
 
 
 def look_at_derived(
     paths: StorePaths, config: StoreConfig, stop: StopMarks, files: ConfigFiles, topics: frozenset[str] | None
 ) -> LostState:
-    """Return what is wrong with the queues and the index of a store that no writer changes. Changes nothing.
+    """Return what is wrong with the queues and the index of a store without a writer. Changes nothing.
 
-    `topics` are those that the store lists, None if it does not tell.
+    `topics` are those that the store lists, None if they cannot be read.
     """
     return _Look(paths, config, stop, files, topics).lost()
 
@@ -185,10 +185,10 @@ class _Look:
         self._lost = LostState(record=self._record)
 
     def lost(self) -> LostState:
-        """Look at everything."""
+        """Compare everything."""
         lost = self._lost
         if self._min_phy_offset < 0:
-            return lost  # there is nothing to make it from
+            return lost  # there is no log to rebuild from
         if self._record is not None and self._topics is not None:
             known = {**self._record.queues, **self._record.batch_queues}
             listed = {key[0] for key, state in known.items() if state.listed}
@@ -197,7 +197,7 @@ class _Look:
         there, batches = _queues(paths.consume_queue), _queues(paths.batch_consume_queue)
         self._multi_dispatch |= any(topic.startswith(LMQ_PREFIX) for topic, _ in there)
         batch_size = config.mapper_file_size_batch_consume_queue
-        for room, unit_size, size, queues, states, found in (
+        for parent, unit_size, size, queues, states, found in (
             (
                 *(paths.consume_queue, UNIT_SIZE, config.mapped_file_size_consume_queue),
                 *(there, record.queues if record is not None else {}, lost.queues),
@@ -213,7 +213,7 @@ class _Look:
                     found[key] = why
             for key, state in states.items():
                 if key not in found:
-                    why = self._changed(room, key, queues.get(key), state, unit_size)
+                    why = self._changed(parent, key, queues.get(key), state, unit_size)
                     if why:
                         found[key] = why
         if self._ends is not None:
@@ -232,14 +232,14 @@ class _Look:
     # -- queues
 
     def _misfit(self, entries: list[DirectoryEntry], size: int) -> str:
-        """Why the files of a queue, of `size` bytes each, do not fit together; empty where they do."""
+        """Return why the files of a queue, of `size` bytes each, do not fit together; empty if they do."""
         named = sorted((one for one in entries if is_file_name(one, _NAME_DIGITS)), key=lambda one: int(one.name))
         for one in named:
             last = one is named[-1] and self._stop.abort_found
             if not one.is_file:
                 return f"{one.name} is not a file"
             if int(one.name) % size:
-                return f"{one.name} is no place where a file of {size} bytes begins"
+                return f"{one.name} is not a multiple of the file size, {size}"
             if one.size != size and not last:
                 return f"{one.name} has {one.size} bytes, not {size}"
         for one, following in pairwise(named):
@@ -248,15 +248,15 @@ class _Look:
         return ""
 
     def _changed(
-        self, room: Path, key: Queue, entries: list[DirectoryEntry] | None, state: QueueState, unit_size: int
+        self, parent: Path, key: Queue, entries: list[DirectoryEntry] | None, state: QueueState, unit_size: int
     ) -> str:
-        """Why a queue is not what it was at the last orderly stop; empty where it is, or was deleted since."""
+        """Return how a queue differs from the last orderly stop; empty if it does not, or was deleted since."""
         if key[0] in self._lost.deleted_topics or key[0] in self._deleted.unfinished:
             return ""
         if entries is None:
             return "its directory is missing" if state.end else ""
         names = {int(one.name): one for one in entries if is_file_name(one, _NAME_DIGITS)}
-        directory = room / key[0] / str(key[1])
+        directory = parent / key[0] / str(key[1])
         for file in state.files:
             entry = names.get(file.base)
             if entry is None:
@@ -270,10 +270,10 @@ class _Look:
                 ends = read_piece(path, 0, unit_size) + read_piece(path, file.length - unit_size, unit_size)
                 same = zlib.crc32(ends) == file.ends
             if not same:
-                return f"{entry.name} is not what it was"
+                return f"{entry.name} has changed"
         return ""
 
-    # -- behind an unclean stop
+    # -- after an unclean stop
 
     def _ask_ends(
         self,
@@ -282,7 +282,7 @@ class _Look:
         batches: dict[Queue, list[DirectoryEntry]],
         log: CommitLogView,
     ) -> None:
-        """Queues whose newest unit at the durable frontier is not there any more."""
+        """Find queues that lack the newest unit of the durable frontier."""
         lost = self._lost
         for key, end in ends.queues.items():
             if end == 0 or not self._may_be_lost(key[0]):
@@ -301,7 +301,7 @@ class _Look:
                 lost.queues[key] = _UNITS_MISSING
 
     def _has_units(self, key: Queue, entries: list[DirectoryEntry], end: int, log: CommitLogView) -> bool:
-        """Return whether a queue has every unit up to `end` in its last files: one that lacks some would end there."""
+        """Return True if the last files of a queue have every unit up to `end`: it would end at a missing one."""
         stop = end * UNIT_SIZE
         files = [one for one in self._last_files(entries) if int(one.name) < stop]
         directory = self._paths.consume_queue / key[0] / str(key[1])
@@ -309,7 +309,7 @@ class _Look:
         for one in files:
             base = int(one.name)
             length = min(self._config.mapped_file_size_consume_queue, stop - base)
-            found = read_piece(directory / one.name, 0, length)  # a file that was cut may end within a unit
+            found = read_piece(directory / one.name, 0, length)  # a truncated file may end within a unit
             units = np.frombuffer(found, UNIT_DTYPE, len(found) // UNIT_SIZE)
             if len(units) < length // UNIT_SIZE or not written(units).all():
                 return False
@@ -318,7 +318,7 @@ class _Look:
         return _are_of(log, key, units[-_SAMPLED_UNITS:], end)
 
     def _has_batches(self, key: Queue, entries: list[DirectoryEntry], end: int) -> bool:
-        """As `_has_units`, of a queue of a BatchCQ topic, in which a unit's place does not tell its queue offset."""
+        """Check a queue of a BatchCQ topic like `_has_units`; a unit's place does not show its queue offset there."""
         directory = self._paths.batch_consume_queue / key[0] / str(key[1])
         parts = []
         for one in self._last_files(entries):
@@ -332,13 +332,13 @@ class _Look:
 
     @staticmethod
     def _last_files(entries: list[DirectoryEntry]) -> list[DirectoryEntry]:
-        """Return the files at which the end of a queue is looked for."""
+        """Return the files in which the end of a queue is looked for."""
         return sorted((one for one in entries if is_file_name(one, _NAME_DIGITS)), key=lambda one: int(one.name))[-3:]
 
     # -- without a record
 
     def _ask_positions(self, there: set[Queue]) -> None:
-        """Consumers that are somewhere in a queue say that there is one."""
+        """Find queues that do not exist though a consumer has a position in them."""
         table: dict[tuple[str, str], dict[int, int]] = {}
         for file in self._files.positions:
             with suppress(StoreError):
@@ -350,7 +350,7 @@ class _Look:
                     lost[topic, queue_id] = f"its directory is missing, and {group} read it up to {offset}"
 
     def _ask_log(self) -> None:
-        """Records at the begin of log files name the units that have to be there."""
+        """Find queues that lack the units of records at the begin of log files."""
         config = self._config
         files = MappedFileQueue(self._paths.log_directories(), config.mapped_file_size_commit_log, write=False)
         log = CommitLogView(files)
@@ -380,13 +380,13 @@ class _Look:
                         self._ask_batch_units(key, rows.phy_offsets[mine], batch_queues)
                     else:
                         self._ask_units(key, rows.queue_offsets[mine], queues)
-                light: dict[str, list[int]] = {}
+                lmq_offsets: dict[str, list[int]] = {}
                 for row, name, offset in rows.lmq:
                     if int(rows.phy_offsets[row]) >= dispatched:
                         continue
                     if is_directory_name(name) or queues.find(name, LMQ_QUEUE_ID) is not None:
-                        light.setdefault(name, []).append(offset)
-                for name, offsets in light.items():
+                        lmq_offsets.setdefault(name, []).append(offset)
+                for name, offsets in lmq_offsets.items():
                     self._ask_units((name, LMQ_QUEUE_ID), np.array(offsets, np.int64), queues)
         finally:
             queues.close()
@@ -418,7 +418,7 @@ class _Look:
             self._lost.batch_queues[key] = _UNITS_MISSING
 
     def _may_be_lost(self, topic: str) -> bool:
-        """Whether a topic has queues that can be made again: it was not deleted."""
+        """Return True if a topic may have queues to rebuild: it was not deleted."""
         if topic in self._deleted.unfinished:
             return False
         if topic.startswith(LMQ_PREFIX):
@@ -428,7 +428,7 @@ class _Look:
     # -- index
 
     def _index(self) -> str:
-        """Why the index has to be made again; empty where it has not."""
+        """Return why the index must be rebuilt; empty if it need not."""
         size, record = self._config.index_file_size, self._record
         entries = {
             one.name: one for one in directory_entries(self._paths.index) if is_file_name(one, INDEX_NAME_DIGITS)
@@ -439,11 +439,11 @@ class _Look:
                     return f"{one.name} has {one.size} bytes, not {size}"
         if self._ends is not None:
             for name, end_phy_offset in self._ends.index.items():
-                others = not entries or not self._ends.index.keys().isdisjoint(entries)  # else all were made anew
+                others = not entries or not self._ends.index.keys().isdisjoint(entries)  # else all were rebuilt
                 if name not in entries and end_phy_offset >= self._min_phy_offset and others:
                     return f"{name} is missing"
         if record is None and not entries and self._stop.has_index:
-            return "no index file is there, and the checkpoint tells of one"
+            return "no index file exists, but the checkpoint names an index"
         if record is None or record.index is None:
             return ""
         for name, state in record.index.items():
@@ -451,7 +451,7 @@ class _Look:
                 if state.end_phy_offset >= self._min_phy_offset or not entries:
                     return f"{name} is missing"
             elif self._stop.same_writer and not self._stop.abort_found and not self._index_is_same(name, state):
-                return f"{name} is not what it was"
+                return f"{name} has changed"
         return ""
 
     def _index_is_same(self, name: str, state: IndexState) -> bool:
@@ -460,7 +460,7 @@ class _Look:
 
 
 def _are_of(log: CommitLogView, key: Queue, units: npt.NDArray[np.void], end: int) -> bool:
-    """Return whether one of the units before `end` points at its record, or none at one that should be there."""
+    """Return True if one of the units before `end` points at its record, or if none points at an existing place."""
     topic, queue_id = key
     there = ~(pre_blank(units) | lost_units(units)) & (units["phy_offset"] >= log.min_phy_offset)
     identity = QueueIdentity(topic, queue_id, "", exact=not topic.startswith(LMQ_PREFIX))
@@ -469,7 +469,7 @@ def _are_of(log: CommitLogView, key: Queue, units: npt.NDArray[np.void], end: in
 
 
 def believable(fields: CheckpointFields, newest_ms: int, log_end: int) -> None:
-    """Take out of a checkpoint what cannot be: times behind the newest record's, an offset behind the log's end."""
+    """Correct impossible values of a checkpoint: times after the newest record's, an offset after the log's end."""
     fields.physic_msg_timestamp = min(max(fields.physic_msg_timestamp, 0), newest_ms)
     fields.logics_msg_timestamp = min(max(fields.logics_msg_timestamp, 0), newest_ms)
     fields.index_msg_timestamp = min(max(fields.index_msg_timestamp, 0), newest_ms)
@@ -479,15 +479,15 @@ def believable(fields: CheckpointFields, newest_ms: int, log_end: int) -> None:
         fields.master_flushed_offset = 0
 
 
-def _queues(room: Path) -> dict[Queue, list[DirectoryEntry]]:
+def _queues(parent: Path) -> dict[Queue, list[DirectoryEntry]]:
     found = {}
-    for topic in directory_entries(room):
+    for topic in directory_entries(parent):
         if not topic.is_file:
-            for queue in directory_entries(room / topic.name):
+            for queue in directory_entries(parent / topic.name):
                 if queue.name.isdigit():
-                    found[topic.name, int(queue.name)] = directory_entries(room / topic.name / queue.name)
+                    found[topic.name, int(queue.name)] = directory_entries(parent / topic.name / queue.name)
     return found
 
 
-def _is_there(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     return os.path.lexists(path)

@@ -1,9 +1,9 @@
-"""Putting files that were made beside the store in the place of its own, so that a stop in between is gone on with.
+"""The swap of files that were made beside the store into their places; a stopped swap can be completed.
 
-What is to be done stands in a journal before the first rename: `rocketflow/rebuild/swap`, durable like every small
-file, and the new files are by then. A process that is killed in front of it has changed nothing; behind it, the next
-open for writing (or the next rebuild) goes on. A file takes the place of another by one rename, so that no reader ever
-finds none; the old ones keep a second name in the side directory until everything is durable.
+A journal, `rocketflow/rebuild/swap`, lists the work before the first rename; like every small file it is durable, and
+so are the new files by then. A process that is killed before the journal exists has changed nothing; after that, the
+next open for writing (or the next rebuild) completes the swap. A file replaces another by one rename, so that readers
+always find one; the old files keep a second name in the side directory until everything is durable.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _OLD: Final = "old"
 
 
 def side_directories(paths: StorePaths) -> tuple[Path, Path, Path]:
-    """Where new files of queues, batch queues and index are made, on the disks of the old ones."""
+    """Return where new files of queues, batch queues and index are made, on the disks of the old ones."""
     home = paths.rocketflow / "rebuild"
 
-    def beside(room: Path) -> Path:
-        return home if room.parent == paths.root else room.with_name(f"{room.name}.rebuild")
+    def beside(directory: Path) -> Path:
+        return home if directory.parent == paths.root else directory.with_name(f"{directory.name}.rebuild")
 
     return beside(paths.consume_queue), beside(paths.batch_consume_queue), beside(paths.index)
 
 
 @dataclass(frozen=True, slots=True)
 class DerivedSwap:
-    """Files and their new places, and files that go. `everything`: queues and index are then made anew as a whole."""
+    """Files with their new places, and files to remove. `everything`: all queues and the index are replaced."""
 
     moves: tuple[tuple[Path, Path], ...]
     removed: tuple[Path, ...] = ()
@@ -47,28 +47,30 @@ class DerivedSwap:
 
     @classmethod
     def left_over(cls, paths: StorePaths) -> Self | None:
-        """The swap that somebody began; None without one.
+        """Return the swap that an earlier process began; None without one.
 
-        StoreAccessError where it cannot be read, StoreVersionError where it cannot be understood.
+        Raises:
+            StoreAccessError: the journal cannot be read.
+            StoreVersionError: a later version wrote it.
         """
-        told = read_swap_journal(_journal(paths))
-        if told is None:
+        journal = read_swap_journal(_journal(paths))
+        if journal is None:
             return None
         root = paths.root
         return cls(
-            tuple((_within(root, new), _within(root, place)) for new, place in told.moves),
-            tuple(_within(root, one) for one in told.removed),
-            told.everything,
+            tuple((_within(root, new), _within(root, place)) for new, place in journal.moves),
+            tuple(_within(root, one) for one in journal.removed),
+            journal.everything,
         )
 
     def begin(self, paths: StorePaths) -> None:
-        """Note it, durably: from now on it is gone on with."""
-        moves = tuple((_told(paths, new), _told(paths, place)) for new, place in self.moves)
-        removed = tuple(_told(paths, one) for one in self.removed)
+        """Write the journal durably: from now on a stopped swap is completed."""
+        moves = tuple((_relative(paths, new), _relative(paths, place)) for new, place in self.moves)
+        removed = tuple(_relative(paths, one) for one in self.removed)
         write_swap_journal(_journal(paths), SwapJournal(moves, removed, self.everything))
 
     def apply(self, paths: StorePaths) -> None:
-        """Do what is not done yet, durably; doing it again changes nothing."""
+        """Do the remaining renames and removals durably; a second call changes nothing."""
         record = StopRecord.load(paths)
         if record is not None:
             record.without_files().write(paths)
@@ -95,7 +97,7 @@ class DerivedSwap:
             end_healing(paths)
 
     def end(self, paths: StorePaths) -> None:
-        """It is all done and durable."""
+        """Remove the journal after everything is done and durable."""
         os_files.remove_file(_journal(paths))
         os_files.sync_directory(_journal(paths).parent)
 
@@ -106,7 +108,7 @@ def is_unfinished(paths: StorePaths) -> bool:
 
 
 def finish_swap(paths: StorePaths) -> None:
-    """Under the writer's lock: go on with what a stopped rebuild began, and let go what one left behind."""
+    """Complete the swap of a stopped rebuild, and remove what it left. The caller holds the writer's lock."""
     swap = DerivedSwap.left_over(paths)
     if swap is not None:
         swap.apply(paths)
@@ -115,7 +117,7 @@ def finish_swap(paths: StorePaths) -> None:
 
 
 def sweep(paths: StorePaths) -> None:
-    """Remove the side directories of every rebuild; nobody may be at one."""
+    """Remove the side directories of every rebuild; none may be running."""
     for directory in dict.fromkeys(side_directories(paths)):
         if os.path.lexists(directory):
             os_files.remove_tree(directory)
@@ -134,16 +136,16 @@ def _journal(paths: StorePaths) -> Path:
     return paths.rocketflow / "rebuild" / _JOURNAL
 
 
-def _told(paths: StorePaths, path: Path) -> str:
+def _relative(paths: StorePaths, path: Path) -> str:
     return os.path.relpath(path, paths.root)
 
 
-def _within(root: Path, told: str) -> Path:
-    return Path(os.path.normpath(root / told))
+def _within(root: Path, relative: str) -> Path:
+    return Path(os.path.normpath(root / relative))
 
 
 def same_content(one: Path, other: Path, block: int = 1 << 22) -> bool:
-    """Whether two files hold the same bytes."""
+    """Return True if two files hold the same bytes."""
     if not other.is_file() or one.stat().st_size != other.stat().st_size:
         return False
     first, second = os_files.open_file(one, write=False), os_files.open_file(other, write=False)
@@ -159,7 +161,7 @@ def same_content(one: Path, other: Path, block: int = 1 << 22) -> bool:
 
 
 def files_below(directory: Path) -> Iterable[Path]:
-    """Every file of a directory tree, in order of names."""
+    """Yield every file of a directory tree, in order of names."""
     if directory.is_dir():
         for one in sorted(directory.iterdir()):
             if one.is_dir() and not one.is_symlink():

@@ -1,9 +1,9 @@
-"""What recovery found is made durable before it is trusted, whatever the stop before it left.
+"""Durability of recovered data: it is synced before it is trusted, whatever the stop left.
 
-A sync that failed leaves pages that memory shows as they were written and that no later sync writes: the system counts
-them as clean. So the log behind the last frontier is written again, byte for byte, before it is synced; units and index
-entries of these records are, since recovery dispatches them. A name that a killed process gave a file is as little
-durable as its bytes: every directory is synced too.
+After a failed sync, memory shows pages as they were written, but no later sync writes them: the system counts them as
+clean. So the log after the last frontier is written again, byte for byte, before it is synced; recovery writes the
+units and index entries of these records anyway, since it dispatches them. The name that a killed process gave a file
+is as little durable as its bytes: every directory is synced too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def make_log_durable(files: MappedFileQueue, rewrite_from: int, end: int) -> None:
-    """Write [rewrite_from, end) of the log, and the zeros behind it, once more; sync every file that may need it."""
+    """Write [rewrite_from, end) of the log, and the zeros after it, once more; sync every file that may need it."""
     for mapped in files.files:
         if mapped.end_offset > rewrite_from:
             start = max(rewrite_from, mapped.file_from_offset) - mapped.file_from_offset
@@ -35,7 +35,7 @@ def make_log_durable(files: MappedFileQueue, rewrite_from: int, end: int) -> Non
 def make_derived_durable(
     paths: StorePaths, queues: FileQueueTable, batch_queues: BatchQueueTable, index: IndexService, *, unclean: bool
 ) -> None:
-    """Sync queues and index; behind an unclean stop every directory of the store too."""
+    """Sync queues and index; after an unclean stop also every directory of the store."""
     queues.sync()
     for queue in queues.all():
         queue.created |= unclean

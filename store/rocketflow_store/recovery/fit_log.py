@@ -1,4 +1,4 @@
-"""Refusing a log whose files are missing, renamed or of another store."""
+"""Refusal of a log whose files are missing, renamed or of another store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from rocketflow_store.files.mapped.mapped_file import file_name
-from rocketflow_store.log.resync import is_whole, next_own_offset
+from rocketflow_store.log.resync import is_complete, next_own_offset
 from rocketflow_store.model.errors import StoreVersionError
 from rocketflow_store.recovery.take_stop_record import is_another
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 def refuse_unfit(paths: StorePaths, files: MappedFileQueue, record: StopRecord | None) -> None:
-    """StoreVersionError where a file of the log is missing, holds another part of it, or is of another store.
+    """Raise StoreVersionError if a file of the log is missing, holds another part of it, or is of another store.
 
-    `record` is what the last orderly stop left.
+    `record` is the record of the last orderly stop.
     """
     if not files.files and record is not None and record.end_phy_offset > record.min_phy_offset:
         raise StoreVersionError(
             paths.commit_log,
-            f"holds no file, and the log ended at {record.end_phy_offset} at the last orderly stop; restore the files, "
-            f"or remove {paths.stop_record} to begin anew",
+            f"holds no file, but the log ended at {record.end_phy_offset} at the last orderly stop; restore the files, "
+            f"or remove {paths.stop_record} to start an empty log",
         )
     for one, following in pairwise(files.files):
         if one.end_offset < following.file_from_offset:
@@ -35,16 +35,16 @@ def refuse_unfit(paths: StorePaths, files: MappedFileQueue, record: StopRecord |
             )
     for mapped in files.files:
         head = None if record is None else record.heads.get(mapped.file_from_offset)
-        if head is not None and is_another(mapped, head) and is_whole(mapped, 0, mapped.file_size):
+        if head is not None and is_another(mapped, head) and is_complete(mapped, 0, mapped.file_size):
             raise StoreVersionError(
                 mapped.path,
-                "is not the file that was here at the last orderly stop: it is of another store, or of an older "
+                "is not the file of the last orderly stop: it is of another store, or an older "
                 f"copy; restore the right one, or remove {paths.stop_record} if this one is right",
             )
-        told = next_own_offset(mapped)
-        if told is not None and told != mapped.file_from_offset:
+        claimed = next_own_offset(mapped)
+        if claimed is not None and claimed != mapped.file_from_offset:
             raise StoreVersionError(
                 mapped.path,
-                f"holds what the log has at offset {told}: it was renamed, or is of another store; "
-                "give it its name back, or restore the right one; the rest can be read without writing",
+                f"holds the part of the log at offset {claimed}: it was renamed, or is of another store; "
+                "rename it back, or restore the right one; the rest can be read without writing",
             )

@@ -1,7 +1,7 @@
 """Finding the end of the valid log, past damage.
 
-Damage is told from a torn tail by what was synced: below the offset up to which the log is known to be, and anywhere
-after a clean stop, bad bytes are damage. They stay, and what follows them is served.
+Sync distinguishes damage from a torn tail: bad bytes are damage if they lie before the offset up to which the log was
+synced, and everywhere after a clean stop. Damaged bytes stay, and the records after them are served.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.log.record_crc_range import FAR, writer_crc_from
-from rocketflow_store.log.resync import is_end_blank, is_whole, next_proven, next_sound, unknown_record_size
+from rocketflow_store.log.resync import is_complete, is_end_blank, next_proven, next_sound, unknown_record_size
 from rocketflow_store.recovery.result import LogEnd
 
 if TYPE_CHECKING:
@@ -30,16 +30,16 @@ _END: Final = "end of the log"
 
 @dataclass(frozen=True, slots=True)
 class KnownLog:
-    """What the stop left to know of the log."""
+    """Facts about the log that the stop left."""
 
     clean: bool
-    foreign: bool
-    """Whether a writer that keeps no frontier stopped uncleanly."""
+    no_frontier: bool
+    """True if a writer that keeps no frontier stopped uncleanly."""
     settled: int = 0
-    """The log below was synced, as far as there are files."""
+    """The log before this offset was synced, as far as there are files."""
     synced: int = 0
     known_end: int = 0
-    """Where the log ended at the last orderly stop, 0 where that is not known (or anybody wrote since)."""
+    """End of the log at the last orderly stop; 0 if that is unknown, or if another process wrote since."""
     record_crc_from: int = NO_OFFSET
 
 
@@ -51,7 +51,7 @@ def known_log(
     end = last.end_offset if last else 0
     settled = synced = known_end = 0
     if not abort_found and native:
-        settled = end  # we leave nothing behind the end when we close
+        settled = end  # a close leaves nothing after the end
     elif confirmed is not None:
         synced = confirmed.synced_offset
         settled = min(synced, end)
@@ -59,8 +59,8 @@ def known_log(
         settled = max(settled, min(record.end_phy_offset, end))
         if not abort_found:
             known_end = min(record.end_phy_offset, end)
-    foreign = abort_found and confirmed is None
-    return KnownLog(not abort_found, foreign, settled, synced, known_end, writer_crc_from(confirmed))
+    no_frontier = abort_found and confirmed is None
+    return KnownLog(not abort_found, no_frontier, settled, synced, known_end, writer_crc_from(confirmed))
 
 
 class LogEndSearch:
@@ -81,29 +81,29 @@ class LogEndSearch:
         self._written = written
 
     def find_end(self, start: int) -> LogEnd:
-        """The end of the valid log, looking from `start` (a record boundary) on; changes nothing.
+        """Return the end of the valid log, looking from `start` (a record boundary) on; changes nothing.
 
-        Damage is passed over and listed. After an unclean stop of a writer that kept no frontier it is told from a
-        torn tail by evidence: a queue unit behind it whose record is whole.
+        Damage is skipped and listed. After an unclean stop of a writer that keeps no frontier, bad bytes count as
+        damage only if a queue unit after them has a complete record; otherwise they are a torn tail.
         """
         offset: int | None = start
         while offset is not None:
-            seen, why, offset = self._go_on(offset)
+            seen, why, offset = self._walk_on(offset)
         if self._walk.open_envelope >= 0:
             return LogEnd(self._walk.open_envelope, seen, "a sink commit whose rows do not reach its end")
         return LogEnd(seen, seen, why)
 
-    def _go_on(self, offset: int) -> tuple[int, str, int | None]:
-        """Walk from `offset`, past records whose contents are damaged, to where nothing tells how it goes on.
+    def _walk_on(self, offset: int) -> tuple[int, str, int | None]:
+        """Walk from `offset`, past records with damaged contents, to a place after which the log may not continue.
 
-        That place, why, and where the log goes on behind it (None: it ends there).
+        Return that place, why, and where the log continues after it (None: it ends there).
         """
         for mapped, records, judged in self._walk.runs(offset):
             begins = mapped.file_from_offset + np.append(records.positions, records.positions[-1] + records.sizes[-1])
             row = 0
             for fault in sorted(records.faults):
                 if fault < row:
-                    continue  # in what was passed by
+                    continue  # inside skipped damage
                 self._walk.look_for_envelope(records, row, fault, mapped)
                 at, why = int(begins[fault]), records.faults[fault]
                 following = self._pass_by(at, why)
@@ -118,14 +118,14 @@ class LogEndSearch:
         return offset, _END, self._pass_by(offset, _END)
 
     def _pass_by(self, offset: int, why: str) -> int | None:
-        """Where the log goes on behind bad bytes at `offset`, which are listed; None where they are the torn tail."""
-        following = self._behind_damage(offset)
+        """List bad bytes at `offset` and return where the log continues; return None if they are the torn tail."""
+        following = self._after_damage(offset)
         if following is not None:
             self._damage.skip(offset, following, why, unused=self._is_unused_rest(offset, following))
         return following
 
-    def _behind_damage(self, offset: int) -> int | None:
-        """Where the log goes on behind bad bytes at `offset`; None where they are the torn tail."""
+    def _after_damage(self, offset: int) -> int | None:
+        """Return where the log continues after bad bytes at `offset`; None if they are the torn tail."""
         reached = max(self._written, offset)
         if offset < self._known.known_end:
             following = self._next_proven(offset, self._known.known_end)
@@ -139,25 +139,24 @@ class LogEndSearch:
             following = self._next_proven(offset, reached) if self.next_sound(offset, reached) is not None else None
             if following is not None:
                 return following
-            return self._claimed.end_at(offset) if self._known.clean else None  # nothing is left to be served behind it
-        evidence = self._claimed.complete_after(offset) if self._known.foreign or self._known.clean else None
+            return self._claimed.end_at(offset) if self._known.clean else None  # no record follows
+        evidence = self._claimed.complete_after(offset) if self._known.no_frontier or self._known.clean else None
         if evidence is None:
             return None
         following = self._next_proven(offset, reached)
         return evidence if following is None else min(following, evidence)
 
     def _unknown_form(self, offset: int) -> int | None:
-        """The end of a whole record of a kind that this version does not know: it is kept, and no torn tail."""
+        """Return the end of a complete record of an unknown kind: it is kept, and is not a torn tail."""
         mapped = self._files.find(offset)
         size = 0 if mapped is None else unknown_record_size(mapped, offset - mapped.file_from_offset)
         return offset + size if size else None
 
     def _next_proven(self, offset: int, reached: int) -> int | None:
-        """Return the next place after damage at `offset` where a record is proven to begin, None if none before
-        `reached`.
+        """Return the next place after damage at `offset` and before `reached` where a record is proven to begin.
 
-        Where nothing proves one before the end of a file, it is the next file's begin. In the last file it is where
-        the log was known to end, or the file's end: what comes next then goes to a new file.
+        Without proof before the end of a file, it is the next file's begin. In the last file it is the known end of the
+        log, or the file's end: new records then go to a new file. None if there is no such place.
         """
         mapped = self._files.find(offset)
         if mapped is None:
@@ -184,12 +183,12 @@ class LogEndSearch:
             mapped, position = self._files.find(mapped.end_offset), 0
             if mapped is None or mapped.file_from_offset >= reached:
                 return None
-            if is_end_blank(mapped, 0) or is_whole(mapped, 0, mapped.file_size):
+            if is_end_blank(mapped, 0) or is_complete(mapped, 0, mapped.file_size):
                 return mapped.file_from_offset
         return None
 
     def _is_unused_rest(self, start: int, stop: int) -> bool:
-        """Whether [start, stop) is the rest of a file that lacks its end mark, and nothing else."""
+        """Return True if [start, stop) is only the rest of a file that lacks its end mark."""
         mapped = self._files.find(start)
         if mapped is None or stop != mapped.end_offset:
             return False

@@ -1,4 +1,4 @@
-"""Observing a store that no writer changes: every small file and directory is read once, and nothing is changed."""
+"""Observation of a store without a writer: every small file and directory is read once, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What was found; `config` has the file sizes that the store has."""
+    """State of a store; `config` has the file sizes that the store has."""
 
     paths: StorePaths
     config: StoreConfig
@@ -42,7 +42,7 @@ class Observation:
 
     @property
     def found(self) -> Found:
-        """Return the inputs of the tables."""
+        """Inputs of the tables."""
         lost = self.lost
         return Found(
             self.stopped_rebuild,
@@ -55,13 +55,13 @@ class Observation:
 
     @property
     def how_stopped(self) -> Stop:
-        """How the last writer stopped."""
+        """Kind of the last writer's stop."""
         if not self.stop.abort_found:
             return Stop.CLEAN
         return Stop.UNCLEAN_UNKNOWN if self.stop.confirmed is None else Stop.UNCLEAN
 
     def checkpoint_fields(self) -> CheckpointFields:
-        """Return the checkpoint, zeros without one. Raises StoreError if it cannot be read."""
+        """Return the checkpoint, zeros without one; raise StoreError if it cannot be read."""
         if isinstance(self.checkpoint, bytes):
             return decode_checkpoint(self.checkpoint)
         if isinstance(self.checkpoint, (FileNotFoundError, IsADirectoryError)):  # a directory is quarantined
@@ -78,9 +78,9 @@ def observe(
     *,
     during_rebuild: bool = False,
 ) -> Observation:
-    """Observe a store that no writer changes. If a rebuild was stopped, only that is observed.
+    """Observe a store without a writer. If a rebuild was stopped, only that is observed.
 
-    With `during_rebuild`, files that a rebuild made beside the store count for nothing.
+    With `during_rebuild`, files that a rebuild made beside the store are ignored.
     """
     config_files = ConfigFiles(paths.config, config.clock)
     if not during_rebuild and is_unfinished(paths):
@@ -127,7 +127,7 @@ def fitted_config(
 ) -> StoreConfig:
     """Return `config` with the store's file sizes, also if a batch queue's only file was cut or is missing.
 
-    `record` is what the last orderly stop left.
+    `record` is the record of the last orderly stop.
     """
     config = fitted_to(config, paths, read)
     size = batch_file_size(paths, record.batch_file_size if record is not None and record.batch_file_size else None)

@@ -1,9 +1,9 @@
-"""Last files of odd length: what a stop between the steps of making a file leaves (E5). They are made whole.
+"""Completion of last files of wrong length, which a stop between the steps of creating a file leaves (E5).
 
-A short file is filled up with zeros; what stands behind the size of a long one goes to `quarantine/`, if it is not
-zeros; an empty file, of which a power loss kept the name alone, goes. Only the newest file of the log and of a queue is
-touched, and only after an unclean stop: an older one of another length is made again from the log. Where a power loss
-took all of the log there is nothing to make it from: then every empty file of a queue goes.
+A short file is filled up with zeros; bytes after the size of a long one go to `quarantine/`, unless they are zeros; an
+empty file, of which a power loss kept only the name, is removed. Only the newest file of the log and of a queue is
+changed, and only after an unclean stop: an older queue file of another length is rebuilt from the log. If a power loss
+removed the complete log, there is nothing to rebuild from: then every empty queue file is removed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from rocketflow_store.settings.store_config import StoreConfig
 
 
-def make_last_files_whole(paths: StorePaths, config: StoreConfig) -> list[Path]:
-    """Give the newest file of the log and of every queue its size; those that were changed."""
+def complete_last_files(paths: StorePaths, config: StoreConfig) -> list[Path]:
+    """Give the newest file of the log and of every queue its size; return the files that were changed."""
     changed: list[Path] = []
     has_log = False
     for directories, size in _places(paths, config):
@@ -35,7 +35,7 @@ def make_last_files_whole(paths: StorePaths, config: StoreConfig) -> list[Path]:
             changed += [one for one in files if one.stat().st_size == 0]
         last = files[-1] if files else None
         if last is not None and last.stat().st_size != size:
-            _make_whole(paths, last, size, sparse=directories != paths.commit_logs)
+            _complete(paths, last, size, sparse=directories != paths.commit_logs)
             changed.append(last)
     for one in changed:
         if one.stat().st_size == 0:
@@ -44,7 +44,7 @@ def make_last_files_whole(paths: StorePaths, config: StoreConfig) -> list[Path]:
 
 
 def _places(paths: StorePaths, config: StoreConfig) -> Iterator[tuple[tuple[Path, ...], int]]:
-    """(directories of the log or of a queue, size of the files)."""
+    """Yield (directories of the log or of a queue, size of their files)."""
     yield paths.commit_logs, config.mapped_file_size_commit_log
     for directory, size in (
         (paths.consume_queue, config.mapped_file_size_consume_queue),
@@ -56,13 +56,13 @@ def _places(paths: StorePaths, config: StoreConfig) -> Iterator[tuple[tuple[Path
 
 
 def _files(directories: tuple[Path, ...]) -> list[Path]:
-    """By their place."""
+    """Return the log or queue files in `directories`, in the order of their offsets."""
     there = [one for directory in directories if directory.is_dir() for one in directory.iterdir()]
     files = [one for one in there if one.name.isdigit() and len(one.name) >= 20 and one.is_file()]
     return sorted(files, key=lambda one: int(one.name))
 
 
-def _make_whole(paths: StorePaths, path: Path, size: int, *, sparse: bool) -> None:
+def _complete(paths: StorePaths, path: Path, size: int, *, sparse: bool) -> None:
     fd = os_files.open_file(path, write=True)
     try:
         actual = os_files.file_size(fd)
@@ -71,7 +71,7 @@ def _make_whole(paths: StorePaths, path: Path, size: int, *, sparse: bool) -> No
             if excess.strip(b"\0"):
                 quarantine = Quarantine(paths)
                 kept = quarantine.keep(f"{quarantine.name_of(path)}.behind-{size}", excess)
-                quarantine.note(CUT, path, size, len(excess), "behind the size of the file", kept)
+                quarantine.note(CUT, path, size, len(excess), "after the size of the file", kept)
             os_files.make_sparse(fd, path, size)
         elif sparse:
             os_files.make_sparse(fd, path, size)

@@ -1,7 +1,7 @@
-"""Stored positions (of consumers, of delay levels) never lie behind the end of their queue.
+"""Stored positions (of consumers, of delay levels), which must not be after the end of their queue.
 
-A position behind the end would make its owner skip what is stored there next. What recovery or a repair cut is gone;
-who had read it goes on at the queue's end.
+With a position after the end, its owner would skip the messages that are stored there next. An owner that had read
+messages which recovery or a repair cut continues at the queue's end.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _LOGGER: Final = logging.getLogger("rocketflow_store")
 def clamp_positions(
     paths: StorePaths, files: ConfigFiles, queues: FileQueueTable, batch_queues: BatchQueueTable
 ) -> int:
-    """Move positions behind their queue's end back to it, before anything is appended; how many were.
+    """Move positions after their queue's end back to it, before anything is appended; return how many were moved.
 
-    A file that cannot be read stays as it is: who asks for a position gets the error.
+    A file that cannot be read stays as it is: a later read of a position raises the error.
     """
     ends: dict[tuple[str, int], int] = {}
 
@@ -47,7 +47,7 @@ def clamp_positions(
 
 
 def clamp_to(paths: StorePaths, files: ConfigFiles, end_of: Callable[[str, int], int | None]) -> int:
-    """As `clamp_positions`, with the ends given (None where nothing is known of a queue)."""
+    """Move positions like `clamp_positions`, with the given ends (None: nothing is known of a queue)."""
     count = 0
     for file in files.positions:
         count += _clamp_consumers(paths, file, end_of)

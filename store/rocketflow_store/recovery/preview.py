@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class RecoveryPlan(NamedTuple):
-    """What an open would do: `steps` and its `result`; no result if it has to observe the store again first."""
+    """The steps and the result of an open; no result if it must observe the store again first."""
 
     found: Observation
     steps: tuple[Step, ...]
@@ -37,7 +37,7 @@ class RecoveryPlan(NamedTuple):
 def preview_recovery(path: str | os.PathLike[str], config: StoreConfig | None = None) -> RecoveryResult:
     """Return the result that opening the store for writing would have; `dispatched` counts the records of the walk.
 
-    A rebuild that was stopped, or is running, counts for nothing.
+    A stopped or running rebuild is ignored.
     """
     paths, config = _store(path, config)
     found = observe(paths, config, during_rebuild=True)
@@ -67,7 +67,7 @@ def _store(path: str | os.PathLike[str], config: StoreConfig | None) -> tuple[St
 
 
 def _walked(found: Observation, steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], RecoveryResult]:
-    """Walk the log as `steps` says; return the steps after it, and the result."""
+    """Walk the log as the last of `steps` says; return the steps after it, and the result."""
     paths, config = found.paths, found.config
     with ExitStack() as after:
         files = MappedFileQueue(paths.log_directories(), config.mapped_file_size_commit_log, write=False)

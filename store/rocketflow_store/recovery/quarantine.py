@@ -1,7 +1,7 @@
-"""`quarantine/` of a store: copies of what was cut, replaced or found damaged, and a report with a line for each.
+"""`quarantine/` of a store: copies of cut, replaced and damaged data, and a report with a line for each.
 
 `report.jsonl` has one JSON object a line: `code`, `file` (below the store), `offset`, `length`, `why`, `kept` (the
-copy, null where there was nothing to keep). The codes are those of `events`. Doing the same again adds nothing.
+copy, null if there was nothing to keep). The codes are those of `events`. Repeating an action adds nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _REPORT: Final = "report.jsonl"
 
 
 class Quarantine:
-    """The quarantine of one store; only who holds the store's lock may write to it."""
+    """The quarantine of one store; only the holder of the store's lock may write to it."""
 
     def __init__(self, paths: StorePaths) -> None:
         self._root, self._directory = paths.root, paths.quarantine
@@ -38,7 +38,7 @@ class Quarantine:
         ]
 
     def keep(self, name: str, data: bytes | pa.Buffer) -> Path:
-        """A durable copy of `data` as `name`, or as `name.1` ... where there is another of that name."""
+        """Write a durable copy of `data` as `name`, or as `name.1` ... if other content has that; return its path."""
         path = self._free(name, data)
         if not path.exists():
             self._make(path.parent)
@@ -46,11 +46,11 @@ class Quarantine:
         return path
 
     def keep_file(self, path: Path) -> Path:
-        """A durable copy of a file, under the name that it has in the store."""
+        """Write a durable copy of a file, under its name in the store; return its path."""
         return self.keep(self.name_of(path), os_files.read_file(path))
 
-    def set_aside(self, path: Path) -> Path:
-        """Move a file or a directory here, under the name that it has in the store."""
+    def move(self, path: Path) -> Path:
+        """Move a file or a directory here, under its name in the store; return its new path."""
         target = self._directory / self.name_of(path)
         number = 0
         while target.exists():
@@ -63,7 +63,7 @@ class Quarantine:
         return target
 
     def note(self, code: str, file: Path | str, offset: int, length: int, why: str, kept: Path | None = None) -> None:
-        """Add a line to the report and to the log, unless it is there."""
+        """Add a line to the report and report the event, unless the report has the line."""
         fields: dict[str, Any] = {
             "code": code,
             "file": self.name_of(Path(file)),
@@ -90,7 +90,7 @@ class Quarantine:
         return path
 
     def name_of(self, path: Path) -> str:
-        """The name that a file has in a store whose files are all beneath its root."""
+        """Return the name that a file has in a store with all files below its root."""
         for directory, name in self._names:
             if path.is_relative_to(directory):
                 return str(Path(name) / path.relative_to(directory))
@@ -107,7 +107,7 @@ class Quarantine:
 
 
 def _move(source: Path, target: Path) -> None:
-    """Rename, also to another disk: there the copy is durable before the first goes."""
+    """Rename, also to another disk: the copy is durable before the original is removed."""
     try:
         os_files.rename(source, target)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The ends of queues: no queue offset that was synced is given to a second message."""
+"""The ends of queues: no queue offset that was synced is assigned a second time."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _UNITS_AT_ONCE: Final = 1 << 12
 
 
 class QueueEnds:
-    """The ends that queues had, as far as they were synced."""
+    """The former ends of queues, as far as they were synced."""
 
     def __init__(self, queues: FileQueueTable, batch_queues: BatchQueueTable, damage: DamageTable, synced: int) -> None:
         self._queues, self._batch_queues, self._damage = queues, batch_queues, damage
         self._synced = synced
-        """The log below was synced."""
+        """The log before this offset was synced."""
         self._synced_ends: dict[tuple[str, int], int] = {}
 
     def cut(self, end: int) -> None:
-        """Forget units of records at or behind `end`, and zero what a crash left behind the queues' ends."""
+        """Remove units of records at or after `end`, and zero what a crash left after the queues' ends."""
         for queue in self._queues.all():
             if end < self._synced or self._damage.skipped:  # units at a queue's end may point into damage
                 self._synced_ends[queue.topic, queue.queue_id] = self._synced_end(queue)
@@ -40,7 +40,7 @@ class QueueEnds:
             self._queues.forget_queue(queue.topic, queue.queue_id)
 
     def _synced_end(self, queue: ConsumeQueue) -> int:
-        """Behind the last unit whose record was synced, whatever became of it."""
+        """Return the number after the last unit whose record was synced, even if the record is lost."""
         number = queue.scan_end()
         while number > queue.first_unit:
             start = max(number - _UNITS_AT_ONCE, queue.first_unit)
@@ -52,9 +52,9 @@ class QueueEnds:
         return number
 
     def keep(self, lost: LostState, log: LogExtent) -> list[tuple[str, int]]:
-        """Give no queue offset that was synced a second time: slots behind a queue's end name lost bytes.
+        """Fill the slots up to each queue's former end with units that name lost bytes, so that no offset is reused.
 
-        Return the queues that have fewer messages than they had.
+        Return the queues that have fewer messages than before.
         """
         record = lost.record
         of_batches = dict(lost.ends)

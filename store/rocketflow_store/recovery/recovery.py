@@ -1,15 +1,15 @@
-"""Bringing a store that stopped to a state that can be appended to, whatever stopped it.
+"""The recovery of a store after any stop, to a state that can be appended to.
 
-The walk reads, after a clean stop, only what follows the last queue unit; after an unclean stop of RocketFlow
+The walk reads, after a clean stop, only the log after the last queue unit; after an unclean stop of RocketFlow
 everything after the durable frontier; after an unclean stop of another writer the whole log. Wall-clock times decide
 nothing.
 
 The first bad record after the last good one is a torn tail: cut, zeroed, synced. A sink commit whose rows do not reach
-its end is cut at its envelope. Every valid record that was walked is dispatched again (its unit and index entries are a
-function of the record, so this changes nothing that is right). Queue units after the end are removed. Bytes that are
-cut and still hold valid records are kept in `quarantine/` first.
+its end is cut at its envelope. Every valid record of the walk is dispatched again (its unit and index entries are a
+function of the record, so valid ones do not change). Queue units after the end are removed. Cut bytes that hold valid
+records are first copied to `quarantine/`.
 
-Which of these steps run, `decide` says; each step is one function here.
+`decide` returns which of these steps run; each step is one method here.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ if TYPE_CHECKING:
     from rocketflow_store.views.queues.queue_table import FileQueueTable
 
 _FAR_AHEAD_MS: Final = 24 * 3_600_000
-"""A clock may have been set back by so much: a time after that is damage."""
+"""A clock may have been set back by this much (ms): a later time is damage."""
 
 
 class OpenedLog(NamedTuple):
-    """The files of a store, opened, that a recovery reads."""
+    """The opened files that a recovery reads."""
 
     files: MappedFileQueue
     log: CommitLogView
@@ -64,7 +64,7 @@ class OpenedLog(NamedTuple):
 
 
 class LogWalk:
-    """The walk of a log that was observed: it finds the end of the log, and the damage before it."""
+    """The walk of an observed log: it finds the end of the log, and the damage before it."""
 
     def __init__(self, found: Observation, opened: OpenedLog) -> None:
         self._found, self._opened = found, opened
@@ -88,7 +88,7 @@ class LogWalk:
         self.records = ValidRecords(files, self.damage, walk.known_scans)
 
     def run(self, step: Step) -> Walked:
-        """Walk the log from where `step` says."""
+        """Walk the log from the place that `step` names."""
         opened, confirmed = self._opened, self._found.stop.confirmed
         start, last = opened.log.min_phy_offset, opened.files.last
         log_end = last.end_offset if last else 0
@@ -100,7 +100,7 @@ class LogWalk:
         return Walked(start, end, max(self._written, end.offset))
 
     def found(self, walked: Walked) -> LogFound:
-        """Return the inputs of the tables that the walk found."""
+        """Return the inputs of the tables from the walk."""
         end, stop = walked.end.offset, self._found.stop
         return LogFound(
             tail=end > walked.start or walked.reached > end,
@@ -142,7 +142,7 @@ class Recovery:
             end,
             quarantined=walk.damage.listed,
             healed=found.lost.names,
-            told_timestamp=self._told_timestamp(),
+            recorded_timestamp=self._recorded_timestamp(),
         )
         self._shrunk = False
 
@@ -178,12 +178,12 @@ class Recovery:
         """Report bytes that were acknowledged and are not in the log."""
         paths, end, confirmed = self._found.paths, self._walked.end.offset, self._found.stop.confirmed
         if confirmed is not None:
-            why = "acknowledged, and not on the disk when the power went (ASYNC_FLUSH): bytes"
+            why = "acknowledged, but not on disk when the power failed (ASYNC_FLUSH): bytes"
             count = confirmed.confirm_offset - end
             events.report(events.LOST, paths.root, paths.commit_log, why, offset=end, count=count)
 
     def dispatch(self) -> None:
-        """Dispatch every valid record that was walked; copy damage to the quarantine and fill its slots."""
+        """Dispatch every valid record of the walk; copy damage to the quarantine and fill its slots."""
         start, end = self._walked.start, self._walked.end.offset
         self.result.indexed_from = max(start, self._index.next_phy_offset)
         self.result.dispatched, ends = self._redispatch.run(start, end, self._dispatcher)
@@ -191,12 +191,12 @@ class Recovery:
         self._redispatch.fill_slots(ends, self._extent)
 
     def keep_ends(self) -> None:
-        """Report what is gone since the last orderly stop; give no synced queue offset to a second message."""
-        self._report_gone()
+        """Report the bytes lost since the last orderly stop; keep synced queue offsets from being assigned again."""
+        self._report_missing()
         self._shrunk = bool(self._ends.keep(self._found.lost, self._extent))
 
     def sync(self) -> None:
-        """Make durable what is there, whatever the stop left in the system's cache."""
+        """Sync everything that exists, whatever the stop left in the system's cache."""
         opened, confirmed = self._opened, self._found.stop.confirmed
         opened.queues.forget()
         end = self._walked.end.offset
@@ -205,12 +205,12 @@ class Recovery:
         make_derived_durable(self._found.paths, opened.queues, opened.batch_queues, self._index, unclean=unclean)
 
     def sync_changes(self) -> None:
-        """Make durable what was changed."""
+        """Sync everything if something was changed."""
         if self.result.dispatched or self._shrunk:
             self.sync()
 
     def note_topics(self) -> None:
-        """Note topics that another writer deleted; drop notes that the log does not need any more."""
+        """Note topics that another writer deleted; drop notes that the log does not need anymore."""
         paths, end = self._found.paths, self._walked.end.offset
         note_vanished(paths, self._found.lost.deleted_topics, end)
         fit_floors(paths, self._opened.log.min_phy_offset, end)
@@ -227,7 +227,7 @@ class Recovery:
             self.record_stop()
 
     def end_rebuild(self) -> None:
-        """Queues and index are complete and durable."""
+        """Note that queues and index are complete and durable."""
         end_healing(self._found.paths)
 
     def clamp_positions(self) -> None:
@@ -236,7 +236,7 @@ class Recovery:
         clamp_positions(self._found.paths, self._found.config_files, opened.queues, opened.batch_queues)
 
     def fit_checkpoint(self) -> None:
-        """Correct what the checkpoint says; RocketMQ's recovery after a kill would begin where it says."""
+        """Correct the checkpoint, from whose times RocketMQ's recovery after a kill would begin."""
         found, result, fields, opened = self._found, self.result, self._checkpoint, self._opened
         end, known_end = self._walked.end.offset, 0
         if end > self._walked.start or found.stop.abort_found:
@@ -247,7 +247,7 @@ class Recovery:
             known_end = max(known_end, found.stop.confirmed.durable_offset)
         newest, offset = last_dispatched(opened.queues, opened.batch_queues, opened.log)
         if end >= known_end:
-            newest = max(newest, result.told_timestamp)
+            newest = max(newest, result.recorded_timestamp)
         result.store_timestamp = max(newest, self._redispatch.newest_timestamp)
         result.dispatched_phy_offset = offset
         believable(fields, result.store_timestamp, end)
@@ -256,30 +256,30 @@ class Recovery:
             fields.logics_physical_offset = wanted
             os_files.write_atomically(found.paths.checkpoint, fields.encode())
 
-    def _told_timestamp(self) -> int:
-        """Return the store time (ms) of the newest record as RocketFlow's last writer recorded it."""
+    def _recorded_timestamp(self) -> int:
+        """Return the store time (ms) of the newest record that RocketFlow's last writer recorded."""
         stop = self._found.stop
-        told = self._checkpoint.physic_msg_timestamp if stop.same_writer else 0
+        recorded = self._checkpoint.physic_msg_timestamp if stop.same_writer else 0
         latest = self._found.config.clock.now_ms() + _FAR_AHEAD_MS
         if stop.confirmed is not None and stop.confirmed.durable_timestamp <= latest:
-            told = max(told, stop.confirmed.durable_timestamp)
-        return told
+            recorded = max(recorded, stop.confirmed.durable_timestamp)
+        return recorded
 
     @property
     def _extent(self) -> LogExtent:
         log = self._opened.log
         return LogExtent(log.min_phy_offset, self._walked.end.offset, log.file_size)
 
-    def _report_gone(self) -> None:
-        """List the bytes that are gone and existed at the last orderly stop."""
+    def _report_missing(self) -> None:
+        """List the bytes that existed at the last orderly stop and are missing."""
         record, paths = self._found.stop.record, self._found.paths
         if record is None:
             return
         begin, end = self._opened.log.min_phy_offset, self._walked.end.offset
-        gone = [(end, record.end_phy_offset, "the end of the log is gone")]
+        missing = [(end, record.end_phy_offset, "the end of the log is missing")]
         if self._walk.known.clean and self._found.stop.same_writer:
-            gone.append((record.min_phy_offset, begin, "the begin of the log is gone, and retention did not take it"))
-        for start, stop, why in gone:
+            missing.append((record.min_phy_offset, begin, "the begin of the log is missing, not by retention"))
+        for start, stop, why in missing:
             if start < stop:
                 path = paths.commit_log / file_name(start)
                 Quarantine(paths).note(LOST, path, start, stop - start, why)
@@ -290,7 +290,7 @@ def last_dispatched(queues: FileQueueTable, batch_queues: BatchQueueTable, log: 
     """Return the store time (ms) and the physical offset of the newest message of any queue; zeros without any."""
     newest = newest_offset = 0
     for units in (queues.last_units(), batch_queues.last_units()):
-        times = log.store_timestamps(units)  # -1: there is no such record
+        times = log.store_timestamps(units)  # -1: no such record
         newest = max(newest, int(times.max(initial=0)))
         newest_offset = max(newest_offset, int(units["phy_offset"][times >= 0].max(initial=0)))
     return newest, newest_offset

@@ -1,4 +1,4 @@
-"""Dispatching the records of a log again: units and index entries are a function of the record.
+"""The second dispatch of a log's records: units and index entries are a function of the record.
 
 Records whose queue offset others refute lose their unit; slots of damaged and missing records get placeholders.
 """
@@ -50,7 +50,7 @@ Queue = tuple[str, int]
 
 
 class ValidRecords:
-    """The records of a log that are not skipped; where they begin is remembered from the walk before."""
+    """The records of a log that are not skipped; their begins are remembered from the walk."""
 
     def __init__(self, files: MappedFileQueue, damage: DamageTable, known_scans: dict[int, Scan]) -> None:
         self._files, self._damage, self._known_scans = files, damage, known_scans
@@ -66,13 +66,13 @@ class ValidRecords:
 
 @dataclass(frozen=True, slots=True)
 class KnownQueues:
-    """What is known of queues before their records are dispatched again."""
+    """Facts about queues before their records are dispatched again."""
 
     lost: frozenset[Queue] = frozenset()
     recorded: frozenset[Queue] = frozenset()
     """Queues that had messages at the last orderly stop."""
     floors: Mapping[str, int] = field(default_factory=dict)
-    """By topic, where the records of a deleted topic of that name end."""
+    """By topic, the physical offset at which the records of a deleted topic of that name end."""
     deleted_topics: frozenset[str] = frozenset()
 
 
@@ -92,19 +92,19 @@ class Redispatch:
         self.newest_timestamp = 0
         """Store time (ms) of the newest record that was dispatched."""
         self._holed: set[Queue] = set()
-        """Queues that lack messages of which no damage tells."""
+        """Queues that lack messages which no damage explains."""
         self._heads: dict[Queue, int] = {}
-        """Where queues begin that lack their first messages."""
+        """Begins of queues that lack their first messages."""
 
     def run(self, start: int, end: int, dispatcher: Dispatcher) -> tuple[int, dict[Queue, int]]:
-        """Dispatch every valid record of [start, end); return how many there were."""
+        """Dispatch every valid record of [start, end); return how many there were, and the ends of queues."""
         count = 0
         ends: dict[Queue, int] = {}
         waiting: list[DispatchRows] = []
         claims, known_before = ClaimedQueues(), frozenset(self._queues.names())
         for mapped, records in self._records.runs(start, end):
             rows = rows_of_records(records, mapped.file_from_offset, self._delay_levels_ms)
-            self._leave_out(rows)
+            self._exclude(rows)
             claims.add(rows)
             leave_out_strays(rows)
             waiting.append(rows)
@@ -118,15 +118,15 @@ class Redispatch:
                     mine = rows.queue_offsets[rows.queue_of == code]
                     ends[key] = max(ends.get(key, 0), int(mine.max()) + 1 if len(mine) else 0)
                 for _, name, queue_offset in rows.lmq:
-                    light = name, LMQ_QUEUE_ID
-                    ends[light] = max(ends.get(light, 0), queue_offset + 1)
+                    lmq = name, LMQ_QUEUE_ID
+                    ends[lmq] = max(ends.get(lmq, 0), queue_offset + 1)
         if waiting:
             dispatcher.dispatch_all(waiting)
         self._judge(claims, known_before, ends, start, end)
         return count, ends
 
-    def _leave_out(self, rows: DispatchRows) -> None:
-        """Take records of deleted topics out of the queues, and those that cannot be where they claim."""
+    def _exclude(self, rows: DispatchRows) -> None:
+        """Exclude records of deleted topics, and those whose claimed queue offset is impossible, from the queues."""
         leave_out_deleted(rows, self._known.floors)
         for code, (topic, _) in enumerate(rows.queues):
             if topic in self._known.deleted_topics:
@@ -141,7 +141,7 @@ class Redispatch:
         start: int,
         end: int,
     ) -> None:
-        """Take units back whose records claim what others refute; note them, and the messages that no record is.
+        """Remove units of records whose claims others refute; list them, and queue offsets that no record has.
 
         `ends` gets the ends of queues that lack messages.
         """
@@ -178,17 +178,17 @@ class Redispatch:
             self._take_back(refuted, start, end)
 
     def _take_back(self, refuted: dict[Queue, list[RefutedClaim]], start: int, end: int) -> None:
-        """Give slots that refuted claims took the units of the records that belong there, if any."""
+        """Give slots that refuted claims had taken the units of the records that belong there, if any."""
         found = {key: self._queues.find(*key) for key in refuted}
         queues = {key: queue for key, queue in found.items() if queue is not None}
         for key, queue in queues.items():
             for one in refuted[key]:
-                first, stop = max(one.first, queue.first_unit), min(one.stop, queue.behind_files)
+                first, stop = max(one.first, queue.first_unit), min(one.stop, queue.end_of_files)
                 if first < stop:
                     queue.put_bytes(first, bytes(UNIT_SIZE * (stop - first)))
         for mapped, records in self._records.runs(start, end):
             rows = rows_of_records(records, mapped.file_from_offset, self._delay_levels_ms)
-            self._leave_out(rows)
+            self._exclude(rows)
             for code, key in enumerate(rows.queues):
                 if key not in queues:
                     continue
@@ -204,7 +204,7 @@ class Redispatch:
                     queues[key].put(int(rows.queue_offsets[row]), unit)
 
     def fill_slots(self, ends: Mapping[Queue, int], log: LogExtent) -> None:
-        """Give the slots that damage left empty below `ends` units that point at it."""
+        """Fill the slots that damage left empty before `ends` with units that point at it."""
         skipped = self._damage.skipped
         for key, end in ends.items():
             queue = self._queues.find(*key)

@@ -1,4 +1,4 @@
-"""What a recovery found and did."""
+"""Results of a recovery."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 class Loss(Enum):
-    """What became of a byte range of the log, or of messages."""
+    """Kind of a loss of bytes or messages."""
 
     DAMAGED = auto()
-    """Bytes that hold no valid record and stay."""
+    """Bytes without a valid record that stay."""
     CUT = auto()
     """Bytes after the log's end, removed; a copy is in the quarantine."""
     LOST = auto()
-    """Messages or bytes that no file holds any more."""
+    """Messages or bytes that no file holds anymore."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Quarantined:
 
 @dataclass(slots=True)
 class RecoveryResult:
-    """What recovery found and did; offsets are physical."""
+    """Findings and work of a recovery; offsets are physical."""
 
     abort_found: bool
     scanned_from: int
@@ -44,9 +44,9 @@ class RecoveryResult:
     seconds: float = 0.0
     quarantined: list[Quarantined] = field(default_factory=list)
     healed: tuple[str, ...] = ()
-    """Queues and index that were made again from the log, and positions that were moved back."""
-    told_timestamp: int = 0
-    """As the last writer told, though the record may be gone: no later one may fall behind it."""
+    """Queues and index that were rebuilt from the log, and positions that were moved back."""
+    recorded_timestamp: int = 0
+    """Store time (ms) that the last writer recorded; later records must not be older, even if that record is lost."""
     store_timestamp: int = 0
     """Store time (ms) of the newest message."""
     dispatched_phy_offset: int = 0
@@ -59,7 +59,7 @@ class RecoveryResult:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """Where the valid log ends, and up to where bytes were seen that looked like records."""
+    """End of the valid log, and the end of the bytes that looked like records."""
 
     offset: int
     seen: int
@@ -67,7 +67,7 @@ class LogEnd:
 
 
 class Walked(NamedTuple):
-    """The walk of a log: where it began, where the log ends, and where its last byte is that is not zero."""
+    """The walk of a log: its begin, the log's end, and the offset after the last byte that is not zero."""
 
     start: int
     end: LogEnd

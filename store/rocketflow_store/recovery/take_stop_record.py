@@ -1,4 +1,4 @@
-"""Take the stop record of a store that no writer changes: see `metadata.native.stop_record`."""
+"""The stop record of a store without a writer: see `metadata.native.stop_record`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoppedFiles:
-    """The files of a store that nobody writes to."""
+    """The files of a store without a writer."""
 
     log: MappedFileQueue
     queues: FileQueueTable
@@ -61,10 +61,10 @@ def leave_stop_record(
     written: tuple[int, bool] | None = None,
     tag_entries: TagEntries | None = None,
 ) -> None:
-    """Record what there is, behind its sync, of a log that ends at `log_end`.
+    """Record the files of a log that ends at `log_end`; all of them are synced.
 
-    `written` is from where on the caller wrote it, and whether with a CRC in every record (None: it wrote nothing).
-    `tag_entries` is where the index names every record's TAGS; None: what is known of that stays.
+    `written` is the offset from which on the caller wrote it, and whether every record has a CRC (None: it wrote
+    nothing). `tag_entries` is where the index names every record's TAGS; None: the known range stays.
     """
     began, record_crc = written or (None, False)
     crc_from = crc_from_at_stop(paths, log_end, began, record_crc=record_crc)
@@ -76,7 +76,7 @@ def leave_stop_record(
 
 
 def _take_stop_record(paths: StorePaths, stopped: StoppedFiles, log_end: int, *, with_index: bool) -> StopRecord:
-    """Return the record of these files; `with_index` says whether the index is kept up."""
+    """Return the record of these files; `with_index` is True if the index is maintained."""
     queues, topics, files = stopped.queues, listed_topics(paths) or frozenset(), stopped.log.files
     plain, batches = queues.all(), stopped.batch_queues.all()
     of_files = _files_of(
@@ -106,7 +106,7 @@ def _take_stop_record(paths: StorePaths, stopped: StoppedFiles, log_end: int, *,
 
 
 def _files_of(queues: Sequence[tuple[AnyQueue, int]]) -> list[tuple[QueueFile, ...]]:
-    """The files of each queue, of which the end is given as a number of units; the newest are read as a whole."""
+    """Return the files of each queue, whose end is a number of units; the newest files are read completely."""
     newest_first = sorted(
         (len(queue.paths) - at, queue.topic, queue.queue_id, number, path)
         for number, (queue, _) in enumerate(queues)
@@ -125,7 +125,7 @@ def _files_of(queues: Sequence[tuple[AnyQueue, int]]) -> list[tuple[QueueFile, .
 
 
 def log_head(mapped: MappedFile, log_end: int) -> LogHead:
-    """What a log file begins with."""
+    """Return the sizes and CRCs of the first two records of a log file."""
     found, position = [], 0
     for _ in range(2):
         size = 0
@@ -141,7 +141,7 @@ def log_head(mapped: MappedFile, log_end: int) -> LogHead:
 
 
 def is_another(mapped: MappedFile, head: LogHead) -> bool:
-    """Whether a log file begins with other records than it did: with two, since one may be damaged."""
+    """Return True if a log file begins with two other records than `head`: one alone may be damaged."""
     if not head.first_size or not head.second_size or head.first_size + head.second_size > mapped.file_size:
         return False
     first = zlib.crc32(mapped.bytes_of(0, head.first_size))
@@ -150,9 +150,9 @@ def is_another(mapped: MappedFile, head: LogHead) -> bool:
 
 
 def _queue_file(queue: AnyQueue, base: int, length: int, *, whole: bool) -> QueueFile:
-    first, behind = base // queue.UNIT_SIZE, (base + length) // queue.UNIT_SIZE
-    head, tail = queue.units(first, first + 1).tobytes(), queue.units(behind - 1, behind)
-    crc = zlib.crc32(queue.units(first, behind).tobytes()) if whole else NO_CRC
+    first, end = base // queue.UNIT_SIZE, (base + length) // queue.UNIT_SIZE
+    head, tail = queue.units(first, first + 1).tobytes(), queue.units(end - 1, end)
+    crc = zlib.crc32(queue.units(first, end).tobytes()) if whole else NO_CRC
     return QueueFile(base, length, int(tail["phy_offset"][0]), zlib.crc32(head + tail.tobytes()), crc)
 
 
@@ -162,7 +162,7 @@ def _index_state(file: IndexFile) -> IndexState:
 
 
 def index_crcs(path: Path, content_end: int) -> tuple[int, int, int]:
-    """(bytes compared, CRC of the header, CRC of the content or NO_CRC) of an index file."""
+    """Return (bytes compared, CRC of the header, CRC of the content or NO_CRC) of an index file."""
     is_short = content_end <= CONTENT_BYTES
     content = read_piece(path, 0, max(content_end, HEADER_SIZE) if is_short else HEADER_SIZE)
     crc = zlib.crc32(content[:content_end]) if is_short else NO_CRC

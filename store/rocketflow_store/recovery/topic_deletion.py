@@ -1,6 +1,6 @@
-"""Deleting a topic: first it is noted (`layout.deleted_topics`), then its files go; a kill in between is finished.
+"""The deletion of a topic: it is noted (`layout.deleted_topics`), then its files are removed, even after a stop.
 
-The log keeps the records until retention takes them. What is noted keeps them out of every queue that is made again.
+The log keeps the records until retention removes them. The note keeps them out of every rebuilt queue.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def begin_deletion(paths: StorePaths, topic: str, floor: int) -> None:
-    """Note it: from now on no record below `floor`, up to which the log is durable, is of this topic."""
+    """Note the deletion: no record before `floor`, up to which the log is durable, is of this topic."""
     DeletedTopics.load(paths).deleted(topic, floor, unfinished=True).write(paths)
 
 
 def finish_deletions(paths: StorePaths, files: ConfigFiles) -> None:
-    """Let everything go that is left of topics whose deletion was begun; doing it again changes nothing."""
+    """Remove the remains of topics whose deletion was begun; a second call changes nothing."""
     noted = DeletedTopics.load(paths)
     for topic in sorted(noted.unfinished):
         record = StopRecord.load(paths)
@@ -34,25 +34,25 @@ def finish_deletions(paths: StorePaths, files: ConfigFiles) -> None:
         files.topics.remove(topic)
         for file in files.positions:
             file.remove_topic(topic)
-        for room in (paths.consume_queue, paths.consume_queue_ext, paths.batch_consume_queue):
-            _remove_directory(room / topic)
+        for parent in (paths.consume_queue, paths.consume_queue_ext, paths.batch_consume_queue):
+            _remove_directory(parent / topic)
         noted = noted.deleted(topic, 0, unfinished=False)
         noted.write(paths)
 
 
 def note_vanished(paths: StorePaths, topics: frozenset[str], log_end: int) -> None:
-    """Note topics that another writer deleted: neither listed nor with a queue any more."""
+    """Note topics that another writer deleted: they are not listed and have no queue anymore."""
     noted = DeletedTopics.load(paths)
-    rooms = (paths.consume_queue, paths.batch_consume_queue)
-    gone = sorted(topic for topic in topics if not any((room / topic).is_dir() for room in rooms))
-    for topic in gone:
+    parents = (paths.consume_queue, paths.batch_consume_queue)
+    vanished = sorted(topic for topic in topics if not any((parent / topic).is_dir() for parent in parents))
+    for topic in vanished:
         noted = noted.deleted(topic, log_end, unfinished=False)
-    if gone:
+    if vanished:
         noted.write(paths)
 
 
 def fit_floors(paths: StorePaths, min_phy_offset: int, log_end: int) -> None:
-    """Before the first append: no floor lies behind the log's end, where records of a new topic will be."""
+    """Drop floors outside the log before the first append: records of a new topic will be after the log's end."""
     noted = DeletedTopics.load(paths)
     fitting = noted.within(min_phy_offset, log_end)
     if fitting != noted:

@@ -1,4 +1,4 @@
-"""Delivery of delayed messages: what is due, each once, where a delivery goes on, what is left out."""
+"""Delivery of delayed messages: each due message once, where a delivery continues, which messages are skipped."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def bodies(store: MessageStore | StoreReader, topic: str = "orders") -> list[int
 
 
 def delivered_by_a_broker(store: MessageStore, level: int, count: int, *, start: int = 0) -> None:
-    """Do what a broker does: put the next messages of a level again, without any envelope."""
+    """Deliver as a broker does: store the next messages of a level again, without any envelope."""
     for one in all_waiting(store, level)[start : start + count]:
         fields = RecordFields(
             topic=one.properties["REAL_TOPIC"].encode(),
@@ -102,14 +102,14 @@ def all_waiting(store: MessageStore, level: int) -> list[MessageExt]:
 
 
 def claim(path: Path, offsets: dict[int, int] | None) -> None:
-    """Have delayOffset.json say this, or nothing."""
+    """Write these offsets to delayOffset.json, or remove it."""
     for name in ("delayOffset.json", "delayOffset.json.bak"):
         (path / "config" / name).unlink(missing_ok=True)
     if offsets is not None:
         DelayOffsetsFile(path / "config").commit(offsets)
 
 
-def test_due_at_its_time_and_once(store: MessageStore, clock: ManualClock) -> None:
+def test_message_is_delivered_once_when_it_is_due(store: MessageStore, clock: ManualClock) -> None:
     put(store, 3, level=1)
     put(store, 2, level=2, first=3)
     result = deliver_due(store)
@@ -134,7 +134,7 @@ def test_due_at_its_time_and_once(store: MessageStore, clock: ManualClock) -> No
     assert verify_store(store.path).findings == []
 
 
-def test_a_later_time_than_now_is_now(store: MessageStore, clock: ManualClock) -> None:
+def test_until_after_now_counts_as_now(store: MessageStore, clock: ManualClock) -> None:
     put(store, 1)
     result = deliver_due(store, until_ms=NOW + 3_600_000)
     assert (result.rows, result.until_ms) == (0, NOW)
@@ -143,7 +143,7 @@ def test_a_later_time_than_now_is_now(store: MessageStore, clock: ManualClock) -
     assert deliver_due(store, until_ms=NOW + 1000).rows == 1
 
 
-def test_a_dry_run_counts_and_changes_nothing(store: MessageStore, clock: ManualClock) -> None:
+def test_dry_run_counts_and_changes_nothing(store: MessageStore, clock: ManualClock) -> None:
     put(store, 3)
     put(store, 2, level=3, topic="%RETRY%g")
     before = {path: path.read_bytes() for path in store.path.rglob("*") if path.is_file()}
@@ -161,7 +161,7 @@ def test_a_dry_run_counts_and_changes_nothing(store: MessageStore, clock: Manual
 
 
 @pytest.mark.parametrize("jumps", [[-3_600_000, 0, 86_400_000], [86_400_000, -5_000, 86_400_000 + 30_000]])
-def test_never_early_whatever_the_clock_does(store: MessageStore, clock: ManualClock, jumps: list[int]) -> None:
+def test_no_message_is_early_whatever_the_clock_does(store: MessageStore, clock: ManualClock, jumps: list[int]) -> None:
     for number, jump in enumerate([0, *jumps]):
         clock.set(NOW + jump)
         put(store, 2, level=1 + number, first=10 * number)
@@ -177,8 +177,8 @@ def test_never_early_whatever_the_clock_does(store: MessageStore, clock: ManualC
         assert one.store_timestamp >= waited[number] + store.config.delay_levels_ms[level[number] - 1]
 
 
-def test_other_levels_in_the_configuration_change_nothing_for_what_waits(tmp_path: Path, clock: ManualClock) -> None:
-    """Neither earlier than promised nor left behind, although the level is shorter now, or is no more."""
+def test_changed_levels_do_not_affect_waiting_messages(tmp_path: Path, clock: ManualClock) -> None:
+    """They are neither early nor forgotten, although the level is shorter now, or removed."""
     with MessageStore.open(tmp_path / "s", StoreConfig(clock=clock, **SIZES)) as store:
         put(store, 2, level=2)
         put(store, 2, level=5, first=2)
@@ -192,19 +192,19 @@ def test_other_levels_in_the_configuration_change_nothing_for_what_waits(tmp_pat
         assert bodies(store) == [0, 1, 2, 3]
 
 
-def test_a_burst_goes_in_several_commits(store: MessageStore, clock: ManualClock) -> None:
+def test_burst_is_delivered_in_several_commits(store: MessageStore, clock: ManualClock) -> None:
     rows = {
         "body": [b"%d" % n for n in range(3000)],
         "delayTimeLevel": pa.array([1 + n % 2 for n in range(3000)], pa.int32()),
     }
     store.append_batch(pa.RecordBatch.from_pydict(rows), "orders")
     clock.set(NOW + 5000)
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     delivery = DelayDelivery(store, commit_bytes=150_000)
-    result = delivery.deliver(progress=lambda done, total: told.append((done, total)))
+    result = delivery.deliver(progress=lambda done, total: progress.append((done, total)))
     assert result.rows == 3000
-    assert result.commits == len(told) > 3
-    assert told[-1] == (3000, 3000)
+    assert result.commits == len(progress) > 3
+    assert progress[-1] == (3000, 3000)
     assert Counter(bodies(store)) == Counter(range(3000))
     for queue_id in store.queues("orders"):
         found = [int(one.body) for one in all_of(store) if one.queue_id == queue_id]
@@ -212,7 +212,7 @@ def test_a_burst_goes_in_several_commits(store: MessageStore, clock: ManualClock
         assert [n for n in found if n % 2] == sorted(n for n in found if n % 2)
 
 
-def test_rows_of_a_sink_commit_are_delivered(store: MessageStore, clock: ManualClock) -> None:
+def test_delayed_rows_of_a_sink_commit_are_delivered(store: MessageStore, clock: ManualClock) -> None:
     """delayTimeLevel as a column of staged rows: in one commit with rows that are not delayed."""
     encoder = BatchEncoder(store.config, store.queue_count, default_topic="orders", row_hashes=True)
     rows = pa.RecordBatch.from_pydict(
@@ -234,7 +234,7 @@ def test_rows_of_a_sink_commit_are_delivered(store: MessageStore, clock: ManualC
     assert all(len(queues) == 1 for queues in shards.values())
 
 
-# -- where a delivery goes on
+# -- where a delivery continues
 
 
 @pytest.mark.parametrize(
@@ -249,10 +249,10 @@ def test_rows_of_a_sink_commit_are_delivered(store: MessageStore, clock: ManualC
         ({1: 9}, False),
     ],
 )
-def test_the_envelope_tells_where_to_go_on(
+def test_delivery_continues_at_the_envelopes_position(
     tmp_path: Path, clock: ManualClock, file: dict[int, int] | None, index: bool
 ) -> None:
-    """Whatever delayOffset.json says. Without an index it can lead only so far as messages were due already."""
+    """The content of delayOffset.json does not matter. Without an index it counts only as far as messages were due."""
     config = StoreConfig(clock=clock, **SIZES, message_index_enable=index)
     with MessageStore.open(tmp_path / "s", config) as store:
         put(store, 3)
@@ -270,32 +270,34 @@ def test_the_envelope_tells_where_to_go_on(
 
 
 @pytest.mark.parametrize(
-    ("ours", "broker", "file"),
-    [(0, 2, "missing"), (0, 33, "ahead"), (4, 1, "right"), (4, 7, "missing"), (4, 33, "behind"), (4, 2, "ahead")],
+    ("native", "broker", "file"),
+    [(0, 2, "missing"), (0, 33, "ahead"), (4, 1, "right"), (4, 7, "missing"), (4, 33, "outdated"), (4, 2, "ahead")],
 )
-def test_what_a_broker_delivered_is_not_delivered_again(
-    tmp_path: Path, clock: ManualClock, ours: int, broker: int, file: str
+def test_messages_that_a_broker_delivered_are_not_delivered_again(
+    tmp_path: Path, clock: ManualClock, native: int, broker: int, file: str
 ) -> None:
-    """Also where it was killed before it wrote the file; and what the file claims beyond that is delivered."""
+    """Also after the broker was killed before it wrote the file; wrongly claimed messages are delivered."""
     path, config = tmp_path / "s", StoreConfig(clock=clock, **SIZES)
     with MessageStore.open(path, config) as store:
-        put(store, ours)
+        put(store, native)
         clock.set(NOW + 1000)
-        assert deliver_due(store).rows == ours
-        put(store, 40, first=ours)
+        assert deliver_due(store).rows == native
+        put(store, 40, first=native)
         clock.set(NOW + 2000)
-        delivered_by_a_broker(store, 1, broker, start=ours)
-    position = ours + broker
-    claim(path, {"right": {1: position}, "missing": None, "behind": {1: position - 1}, "ahead": {1: 40 + ours}}[file])
+        delivered_by_a_broker(store, 1, broker, start=native)
+    position = native + broker
+    claim(
+        path, {"right": {1: position}, "missing": None, "outdated": {1: position - 1}, "ahead": {1: 40 + native}}[file]
+    )
     with MessageStore.open(path, config) as store:
         assert deliver_due(store).rows == 40 - broker
-        assert bodies(store) == list(range(40 + ours))
-        assert DelayOffsetsFile(path / "config").offsets()[1] == 40 + ours
+        assert bodies(store) == list(range(40 + native))
+        assert DelayOffsetsFile(path / "config").offsets()[1] == 40 + native
     assert verify_store(path).findings == []
 
 
-def test_a_file_that_lags_is_known(store: MessageStore, clock: ManualClock) -> None:
-    """What a kill between a commit and the file leaves: a broker would deliver again."""
+def test_outdated_delay_offset_file_is_noticed(store: MessageStore, clock: ManualClock) -> None:
+    """A kill between a commit and the file leaves it: a broker would deliver again."""
     put(store, 3)
     clock.set(NOW + 1000)
     assert not file_lags(last_commit(store, SINK_ID), {})
@@ -306,8 +308,8 @@ def test_a_file_that_lags_is_known(store: MessageStore, clock: ManualClock) -> N
     assert file_lags(last_commit(store, SINK_ID), {})
 
 
-def test_a_reader_of_an_unclean_store_does_not_overlook_what_is_due(tmp_path: Path, clock: ManualClock) -> None:
-    """A job that looks before it opens the store would never open it."""
+def test_reader_of_an_unclean_store_sees_due_messages(tmp_path: Path, clock: ManualClock) -> None:
+    """A job that looks before it opens the store would otherwise never open it."""
     path, config = tmp_path / "s", StoreConfig(clock=clock, **SIZES)
     with MessageStore.open(path, config) as store:
         put(store, 4)
@@ -319,8 +321,8 @@ def test_a_reader_of_an_unclean_store_does_not_overlook_what_is_due(tmp_path: Pa
         assert (positions.by_level, lags) == ({1: 0}, False)
 
 
-def test_a_claim_that_nothing_speaks_against_is_believed(tmp_path: Path, clock: ManualClock) -> None:
-    """No index: a broker's position is all there is, and RocketMQ goes by it too."""
+def test_claim_without_counter_evidence_is_believed(tmp_path: Path, clock: ManualClock) -> None:
+    """Without an index, a broker's position is the only evidence, and RocketMQ relies on it too."""
     path, config = tmp_path / "s", StoreConfig(clock=clock, **SIZES, message_index_enable=False)
     with MessageStore.open(path, config) as store:
         put(store, 10)
@@ -332,7 +334,7 @@ def test_a_claim_that_nothing_speaks_against_is_believed(tmp_path: Path, clock: 
         assert bodies(store) == list(range(10))
 
 
-def test_a_message_that_was_sent_twice_is_delivered_twice(store: MessageStore, clock: ManualClock) -> None:
+def test_message_that_was_sent_twice_is_delivered_twice(store: MessageStore, clock: ManualClock) -> None:
     """Twins have one UNIQ_KEY: one copy in the log is the delivery of one of them."""
     for _ in range(3):
         twin = Message(
@@ -345,8 +347,8 @@ def test_a_message_that_was_sent_twice_is_delivered_twice(store: MessageStore, c
     assert bodies(store) == [7, 7, 7]
 
 
-def test_a_position_behind_the_end_of_the_queue_is_of_another_queue(tmp_path: Path, clock: ManualClock) -> None:
-    """The queue began anew (RocketMQ does that to one that was lost): what waits in it is delivered."""
+def test_position_after_the_end_of_the_queue_is_ignored(tmp_path: Path, clock: ManualClock) -> None:
+    """The queue was created again (RocketMQ does that to a lost one): the messages that wait in it are delivered."""
     path, config = tmp_path / "s", StoreConfig(clock=clock, **SIZES)
     with MessageStore.open(path, config) as store:
         put(store, 2)
@@ -359,11 +361,11 @@ def test_a_position_behind_the_end_of_the_queue_is_of_another_queue(tmp_path: Pa
         assert bodies(store) == [0, 1]
 
 
-def test_of_two_deliveries_the_second_plans_again(store: MessageStore, clock: ManualClock) -> None:
+def test_second_of_two_deliveries_plans_again(store: MessageStore, clock: ManualClock) -> None:
     put(store, 4)
     put(store, 4, level=2, first=4)
     one, other = DelayDelivery(store), DelayDelivery(store)
-    assert one.deliver().rows == other.deliver().rows == 0  # both know where they are
+    assert one.deliver().rows == other.deliver().rows == 0  # both have their positions
     clock.set(NOW + 1000)
     assert one.deliver().rows == 4
     assert other.deliver().rows == 0
@@ -373,7 +375,7 @@ def test_of_two_deliveries_the_second_plans_again(store: MessageStore, clock: Ma
     assert bodies(store) == list(range(8))
 
 
-def test_a_commit_that_fails_leaves_everything_for_the_next(
+def test_failed_commit_leaves_everything_for_the_next(
     store: MessageStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(store, 4)
@@ -388,7 +390,7 @@ def test_a_commit_that_fails_leaves_everything_for_the_next(
     assert bodies(store) == [0, 1, 2, 3]
 
 
-# -- what is left out
+# -- skipped messages
 
 
 def _forged(**properties: str) -> RecordFields:
@@ -412,7 +414,7 @@ def _forged(**properties: str) -> RecordFields:
         ({"REAL_QID": "½"}, "noTarget"),
     ],
 )
-def test_a_message_without_a_legal_place_is_left_out_and_told(
+def test_message_without_a_legal_target_is_skipped_and_reported(
     store: MessageStore, clock: ManualClock, properties: dict[str, str], kind: str
 ) -> None:
     put(store, 1)
@@ -428,9 +430,7 @@ def test_a_message_without_a_legal_place_is_left_out_and_told(
 
 
 @pytest.mark.parametrize("level", ["0", "", "x", "77"])
-def test_a_stored_level_that_is_none_does_not_block_its_queue(
-    store: MessageStore, clock: ManualClock, level: str
-) -> None:
+def test_invalid_stored_level_does_not_block_its_queue(store: MessageStore, clock: ManualClock, level: str) -> None:
     assert store.put_record(_forged(DELAY=level)).stored
     put(store, 1)
     clock.set(NOW + 7_200_000)
@@ -438,7 +438,7 @@ def test_a_stored_level_that_is_none_does_not_block_its_queue(
     assert bodies(store) == [99, 0]
 
 
-def test_a_damaged_record_costs_itself(tmp_path: Path, clock: ManualClock) -> None:
+def test_damaged_record_is_skipped_alone(tmp_path: Path, clock: ManualClock) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, StoreConfig(clock=clock, **SIZES)) as store:
         put(store, 5)
@@ -458,8 +458,8 @@ def test_a_damaged_record_costs_itself(tmp_path: Path, clock: ManualClock) -> No
         assert deliver_due(store).skipped == 0
 
 
-def test_a_unit_that_tells_no_time_does_not_make_a_message_early(tmp_path: Path, clock: ManualClock) -> None:
-    """An address of the queue's extension, or a damaged time: the record knows better."""
+def test_unit_without_a_valid_time_does_not_make_a_message_early(tmp_path: Path, clock: ManualClock) -> None:
+    """An address of the queue's extension, or a damaged time: the record's time counts."""
     path = tmp_path / "s"
     with MessageStore.open(path, StoreConfig(clock=clock, **SIZES)) as store:
         put(store, 3)
@@ -473,7 +473,7 @@ def test_a_unit_that_tells_no_time_does_not_make_a_message_early(tmp_path: Path,
         assert preview_due(reader, NOW + 1000).rows == 3
 
 
-def test_a_unit_of_a_lost_message_does_not_block_its_level(tmp_path: Path, clock: ManualClock) -> None:
+def test_unit_of_a_lost_message_does_not_block_its_level(tmp_path: Path, clock: ManualClock) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, StoreConfig(clock=clock, **SIZES)) as store:
         put(store, 3)
@@ -490,7 +490,7 @@ def test_a_unit_of_a_lost_message_does_not_block_its_level(tmp_path: Path, clock
 # -- the service
 
 
-def test_services_of_two_stores_know_nothing_of_each_other(tmp_path: Path) -> None:
+def test_services_of_two_stores_are_independent(tmp_path: Path) -> None:
     clocks = [ManualClock(NOW), ManualClock(NOW + 10)]
     stores = [
         MessageStore.open(tmp_path / f"s{n}", StoreConfig(clock=clock, **SIZES)) for n, clock in enumerate(clocks)
@@ -516,7 +516,7 @@ def test_services_of_two_stores_know_nothing_of_each_other(tmp_path: Path) -> No
     assert all(service.error is None for service in services)
 
 
-def test_a_service_that_cannot_deliver_says_so_and_goes_on(
+def test_service_that_cannot_deliver_reports_and_tries_again(
     store: MessageStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(store, 3)
@@ -546,7 +546,7 @@ def test_a_service_that_cannot_deliver_says_so_and_goes_on(
     assert service.error is None
 
 
-def test_a_stop_ends_a_service_that_backs_off(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_ends_a_service_that_backs_off(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
     failed = threading.Event()
 
     def failing(*_: object) -> object:
@@ -559,7 +559,7 @@ def test_a_stop_ends_a_service_that_backs_off(store: MessageStore, monkeypatch: 
     service.stop()
 
 
-def test_a_store_in_use_is_not_delivered_from(store: MessageStore) -> None:
+def test_delivery_from_a_locked_store_is_refused(store: MessageStore) -> None:
     with pytest.raises(StoreLockedError):
         MessageStore.open(store.path)
 
@@ -574,7 +574,7 @@ def _until(true: Callable[[], bool]) -> None:
     raise AssertionError("it did not come true")
 
 
-def test_sync_flush_delivers_too(tmp_path: Path, clock: ManualClock) -> None:
+def test_delivery_works_with_sync_flush(tmp_path: Path, clock: ManualClock) -> None:
     config = StoreConfig(clock=clock, **{**SIZES, "flush_disk_type": FlushDiskType.SYNC_FLUSH})
     with MessageStore.open(tmp_path / "s", config) as store:
         put(store, 3)
@@ -583,7 +583,7 @@ def test_sync_flush_delivers_too(tmp_path: Path, clock: ManualClock) -> None:
         assert bodies(store) == [0, 1, 2]
 
 
-def test_a_retry_topic_that_is_new_gets_one_queue(store: MessageStore, clock: ManualClock) -> None:
+def test_new_retry_topic_gets_one_queue(store: MessageStore, clock: ManualClock) -> None:
     assert store.put_record(_forged(REAL_TOPIC="%RETRY%h")).stored
     clock.set(NOW + 1000)
     assert deliver_due(store).retries == 1

@@ -1,4 +1,4 @@
-"""Pending delays that a real RocketMQ 5.3.3 broker left (golden store features-53), delivered by us."""
+"""Pending delays that a RocketMQ 5.3.3 broker left (golden store features-53), delivered by RocketFlow."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ Row = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def rows() -> list[Row]:
-    """Every message that RocketMQ's own store finds in it."""
+    """Return every message that RocketMQ's own store finds in the golden store."""
     lines = (GOLDEN / "features-53" / "messages.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
 
 
 def _identity(row: Row) -> tuple[object, ...]:
-    """What stays the same of a message, and tells its retries apart."""
+    """Return the fields that a delivery keeps, with those that distinguish retries."""
     properties = row["properties"]
     return row["uniqKey"], row["reconsumeTimes"], *(properties.get(n) for n in ("DELAY", "REAL_TOPIC", "REAL_QID"))
 
 
-def test_what_the_broker_put_again_is_what_we_put(golden_store: Callable[..., Path], rows: list[Row]) -> None:
-    """Byte for byte, at the place and time that it had there; 101 messages of 4 levels."""
+def test_delivered_records_equal_the_brokers(golden_store: Callable[..., Path], rows: list[Row]) -> None:
+    """Byte for byte, at the place and time of the broker's records; 101 messages of 4 levels."""
     golden = golden_store("features-53")
     delivered = DelayOffsetsFile(golden / "config").offsets()
     raw = {int.from_bytes(one[28:36], "big"): one for one in records_of(golden / "commitlog")}
@@ -128,10 +128,10 @@ def _message(store: MessageStore, topic: str, queue_id: int, offset: int) -> Row
 
 
 @pytest.mark.parametrize("file", [None, 0, 1 << 40])
-def test_the_log_tells_what_the_broker_delivered(
+def test_log_shows_what_the_broker_delivered(
     golden_store: Callable[..., Path], tmp_path: Path, file: int | None
 ) -> None:
-    """Its delayOffset.json lost, as old as can be, or absurd: the same messages are left."""
+    """With delayOffset.json lost, outdated or absurd, the same messages remain."""
     path = tmp_path / "s"
     shutil.copytree(golden_store("features-53"), path)
     rightly = DelayOffsetsFile(path / "config").offsets()

@@ -1,4 +1,4 @@
-"""Delay levels as they are put: which queue a message waits in, and settings that make no sense."""
+"""Delay levels of puts: the queue in which a message waits, and settings that are refused."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ NOW = 1_700_000_000_000
 
 
 @pytest.mark.parametrize("levels", ["", "  ", "1x", "s", "1", "-5s", "1s 5", "1.5s", "²s", "1s,5s", "9999999999d"])
-def test_levels_that_do_not_parse_are_refused(levels: str) -> None:
+def test_levels_that_cannot_be_parsed_are_refused(levels: str) -> None:
     with pytest.raises(StoreConfigError, match="messageDelayLevel"):
         StoreConfig(message_delay_level=levels)
 
 
-def test_levels_are_parsed() -> None:
+def test_delay_levels_are_parsed() -> None:
     assert StoreConfig(message_delay_level="0s  2m 1h 3d").delay_levels_ms == (0, 120_000, 3_600_000, 259_200_000)
 
 
 @pytest.mark.parametrize(("level", "queue"), [(-1, None), (0, None), (1, 0), (18, 17), (19, 17), (1 << 30, 17)])
 @pytest.mark.parametrize("arrow", [False, True])
-def test_a_level_beyond_the_last_is_the_last_and_none_below_one(
+def test_level_above_the_last_counts_as_the_last_and_below_one_as_none(
     tmp_path: Path, level: int, queue: int | None, arrow: bool
 ) -> None:
-    """As RocketMQ has it: 18 levels, 19 waits as long as 18; 0 and less are no delay."""
+    """RocketMQ has 18 levels: 19 waits as long as 18; 0 and less are no delay."""
     config = StoreConfig(clock=ManualClock(NOW))
     with MessageStore.open(tmp_path / "s", config) as store:
         if arrow:
@@ -53,7 +53,7 @@ def test_a_level_beyond_the_last_is_the_last_and_none_below_one(
         assert message.properties["DELAY"] == str(level)
 
 
-def test_fewer_levels_are_configured_than_a_message_asks_for(tmp_path: Path) -> None:
+def test_level_above_a_shortened_configuration_counts_as_the_last(tmp_path: Path) -> None:
     config = StoreConfig(clock=ManualClock(NOW), message_delay_level="3s 7s")
     with MessageStore.open(tmp_path / "s", config) as store:
         assert store.put_message(Message("orders", b"x", delay_time_level=5)).stored

@@ -1,4 +1,4 @@
-"""A run that requeues by hand: fixed rows, progress with each batch, records as they go to their topics."""
+"""A manual requeue: fixed rows, progress with each batch, records as they go to their topics."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def queues(store: MessageStore) -> dict[int, tuple[int, int]]:
 
 
 def move(store: MessageStore, path: Path, run: RequeueRun, places: list[tuple[int, int]], **more: Any) -> RequeueRun:
-    """One batch of these (queue id, queue offset)."""
+    """Requeue one batch of these (queue id, queue offset)."""
     rows = ChosenRows(
         run.request.run_id,
         run.request.from_topic,
@@ -95,7 +95,7 @@ def moved(store: MessageStore) -> list[MessageExt]:
     return sorted(found, key=lambda one: one.phy_offset)
 
 
-def test_a_run_goes_on_where_its_last_commit_left_it(tmp_path: Path) -> None:
+def test_run_continues_after_its_last_commit(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, SMALL) as store:
         dead_letters(store, 20)
@@ -126,7 +126,7 @@ def test_a_run_goes_on_where_its_last_commit_left_it(tmp_path: Path) -> None:
     assert verify_store(path).findings == []
 
 
-def test_a_requeued_record_is_a_new_message_with_its_origin(tmp_path: Path) -> None:
+def test_requeued_record_is_a_new_message_with_its_origin(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, SMALL) as store:
         dead_letters(store, 12)
@@ -169,7 +169,7 @@ def test_rows_that_cannot_be_requeued_are_named(tmp_path: Path) -> None:
     with MessageStore.open(path, SMALL) as store:
         dead_letters(store, 4)
         half = store.put_message(Message("%DLQ%g", b"half", queue_id=0, sys_flag=TRANSACTION_PREPARED))
-        assert half.stored  # in no queue: nothing to be chosen
+        assert half.stored  # in no queue: it cannot be chosen
         long = store.put_message(Message("%DLQ%g", b"long", queue_id=0, properties={"long": "x" * 32_600}))
         run = begin_run(store, REQUEST, queues(store))
         end = store.max_phy_offset
@@ -185,7 +185,7 @@ def test_rows_that_cannot_be_requeued_are_named(tmp_path: Path) -> None:
         move(store, path, run, [(1, 0), (1, 1)])
 
 
-def test_the_ledger_and_what_others_moved(tmp_path: Path) -> None:
+def test_ledger_lists_runs_and_rows_that_others_moved(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, SMALL) as store:
         dead_letters(store, 400)
@@ -213,7 +213,7 @@ def test_the_ledger_and_what_others_moved(tmp_path: Path) -> None:
         assert not requeued_by_others(reader, RequeueRequest("r3", "orders")).keys.size
 
 
-def test_damage_costs_the_ledger_its_own_records_alone(tmp_path: Path) -> None:
+def test_ledger_skips_only_damaged_records(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, SMALL) as store:
         dead_letters(store, 400)

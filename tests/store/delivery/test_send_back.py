@@ -1,4 +1,4 @@
-"""Retries and dead letters: what a real broker stored of a send-back, and what its clients rely on."""
+"""Retries and dead letters: records that equal a real broker's, and properties that its clients rely on."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SMALL = StoreConfig(
 
 
 def said(message: MessageExt) -> dict[str, Any]:
-    """What a record says, apart from its place and time."""
+    """Return the fields of a record, apart from its place and time."""
     return {
         "topic": message.topic,
         "queueId": message.queue_id,
@@ -64,7 +64,7 @@ def stored(store: MessageStore, result: Any) -> MessageExt:
     return message
 
 
-def test_a_send_back_stores_what_apaches_broker_stored(golden_store: Callable[..., Path], tmp_path: Path) -> None:
+def test_send_back_stores_the_records_of_apaches_broker(golden_store: Callable[..., Path], tmp_path: Path) -> None:
     """features-53: first retry, second retry and dead letter of each message, sent back again from the same record."""
     rows = [json.loads(line) for line in (GOLDEN / "features-53" / "messages.jsonl").read_text("utf-8").splitlines()]
     back = [row for row in rows if "ORIGIN_MESSAGE_ID" in row["properties"]]
@@ -81,7 +81,7 @@ def test_a_send_back_stores_what_apaches_broker_stored(golden_store: Callable[..
             waiting = row["topic"] == SCHEDULE_TOPIC
             dead = row["topic"].startswith("%DLQ%") and properties["DELAY"] == "0"
             if not waiting and not dead:
-                continue  # delivered copies, and what clients send themselves
+                continue  # delivered copies, and messages that clients sent themselves
             group = (properties["REAL_TOPIC"] if waiting else row["topic"]).split("%")[2]
             if times == 1:
                 source = decode_offset_msg_id(properties["ORIGIN_MESSAGE_ID"])[1]
@@ -89,9 +89,9 @@ def test_a_send_back_stores_what_apaches_broker_stored(golden_store: Callable[..
                 source = delivered[row["uniqKey"], f"%RETRY%{group}", times - 1]
             level = int(properties["DELAY"]) if waiting else -1
             result = consumer_send_msg_back(store, group, source, level, origin_properties=False)
-            theirs = store.look_message_by_offset(row["physicalOffset"])
-            assert theirs is not None
-            assert said(stored(store, result)) == said(theirs), row
+            expected = store.look_message_by_offset(row["physicalOffset"])
+            assert expected is not None
+            assert said(stored(store, result)) == said(expected), row
             compared["dead" if dead and times > 1 else "direct" if dead else "first" if times == 1 else "again"] += 1
     assert min(compared.values()) >= 10, compared
 
@@ -101,7 +101,7 @@ def put(store: MessageStore, count: int = 1, **more: Any) -> list[int]:
     return [result.physical_offset for result in store.put_messages([message] * count)]
 
 
-def test_levels_grow_until_the_message_is_a_dead_letter(tmp_path: Path) -> None:
+def test_retry_levels_grow_until_the_message_is_a_dead_letter(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", SMALL) as store:
         (at,) = put(store)
         first = store.look_message_by_offset(at)
@@ -126,7 +126,7 @@ def test_levels_grow_until_the_message_is_a_dead_letter(tmp_path: Path) -> None:
     assert verify_store(tmp_path / "s").findings == []
 
 
-def test_limits_of_group_and_client(tmp_path: Path) -> None:
+def test_limits_of_group_and_client_decide_when_a_message_is_dead(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", SMALL) as store:
         groups = store.config_files.subscription_groups
         groups.put(SubscriptionGroupConfig("few", retry_max_times=0))
@@ -145,7 +145,7 @@ def test_limits_of_group_and_client(tmp_path: Path) -> None:
         assert places == {"0", "1", "2", "3"}
 
 
-def test_nothing_is_stored_for_a_wrong_request(tmp_path: Path) -> None:
+def test_wrong_request_stores_nothing(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", SMALL) as store:
         offsets = put(store, 2)
         end = store.max_phy_offset
@@ -157,7 +157,7 @@ def test_nothing_is_stored_for_a_wrong_request(tmp_path: Path) -> None:
         assert store.max_phy_offset == end
 
 
-def test_compressed_bodies_flags_and_far_hosts_stay(tmp_path: Path) -> None:
+def test_send_back_keeps_compressed_bodies_flags_and_hosts(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", SMALL) as store:
         (at,) = put(store, sys_flag=1 | 0x300, flag=7, born_host="[2001:db8::1]:9", born_timestamp=5)
         message = stored(store, consumer_send_msg_back(store, "g", at, -1))
@@ -170,7 +170,7 @@ def resend(times: int, **properties: str) -> Message:
     return Message("%RETRY%g", b"body", properties={"DELAY": str(3 + times), **kept}, reconsume_times=times, queue_id=0)
 
 
-def test_what_clients_send_to_a_retry_topic_themselves(tmp_path: Path) -> None:
+def test_client_resend_is_stored_as_retry_or_dead_letter(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", SMALL) as store:
         later = stored(store, put_client_resend(store, resend(2, MAX_RECONSUME_TIMES="2")))
         assert (later.topic, later.queue_id, later.reconsume_times) == (SCHEDULE_TOPIC, 4, 2)
@@ -183,28 +183,28 @@ def test_what_clients_send_to_a_retry_topic_themselves(tmp_path: Path) -> None:
         assert (other.topic, other.properties["REAL_TOPIC"]) == (SCHEDULE_TOPIC, "orders")  # it has a DELAY too
 
 
-def test_an_ordered_consumers_dead_letters_are_as_apaches(golden_store: Callable[..., Path], tmp_path: Path) -> None:
-    """features-53 holds what its orderly client sent for the last time: given to us, the same record comes of it."""
+def test_dead_letters_of_an_ordered_consumer_equal_apaches(golden_store: Callable[..., Path], tmp_path: Path) -> None:
+    """features-53 has the last resend of its ordered client: the same request makes the same record here."""
     with StoreReader(golden_store("features-53")) as reader, MessageStore.open(tmp_path / "s", SMALL) as store:
         topic = "%DLQ%cg-orderly"
         low, high = reader.bounds(topic, 0)
         assert high > low
-        for theirs in reader.get_message(topic, 0, low).messages:
+        for expected in reader.get_message(topic, 0, low).messages:
             sent = Message(
                 "%RETRY%cg-orderly",
-                theirs.stored_body,
-                properties={**theirs.properties, "DELAY": str(3 + theirs.reconsume_times)},
-                born_timestamp=theirs.born_timestamp,
-                born_host=theirs.born_host,
-                reconsume_times=theirs.reconsume_times,
-                flag=theirs.flag,
+                expected.stored_body,
+                properties={**expected.properties, "DELAY": str(3 + expected.reconsume_times)},
+                born_timestamp=expected.born_timestamp,
+                born_host=expected.born_host,
+                reconsume_times=expected.reconsume_times,
+                flag=expected.flag,
             )
-            assert said(stored(store, put_client_resend(store, sent))) == said(theirs)
+            assert said(stored(store, put_client_resend(store, sent))) == said(expected)
 
 
 @pytest.mark.parametrize("level", [0, 5, -1])
-def test_many_at_once_are_the_same_records(golden_store: Callable[..., Path], tmp_path: Path, level: int) -> None:
-    """All that a real client sent and retried in features-53, and ours with far hosts and compressed bodies."""
+def test_bulk_send_back_makes_the_same_records(golden_store: Callable[..., Path], tmp_path: Path, level: int) -> None:
+    """All messages that a client sent and retried in features-53, and some with other hosts and compressed bodies."""
     shutil.copytree(golden_store("features-53"), tmp_path / "one")
     with MessageStore.open(tmp_path / "one") as store:
         put(store, 5, sys_flag=1 | 0x300, born_host="[2001:db8::1]:9", reconsume_times=15)
@@ -239,13 +239,13 @@ def test_many_at_once_are_the_same_records(golden_store: Callable[..., Path], tm
                 if message is not None
             ]
             hosts = {store.look_message_by_offset(int(offset)).store_host for offset in offsets}  # type: ignore[union-attr]
-            assert len(hosts) == 2, "those of the broker, and ours"
+            assert len(hosts) == 2, "the broker's, and RocketFlow's"
         assert verify_store(tmp_path / name).findings == []
     assert len(sent["one"]) == len(offsets) > 50
     assert sent["many"] == sent["one"]
 
 
-def test_many_at_once_or_none(tmp_path: Path) -> None:
+def test_bulk_send_back_stores_all_or_none(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", SMALL) as store:
         offsets = np.array(put(store, 9000))
         end = store.max_phy_offset

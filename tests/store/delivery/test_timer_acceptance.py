@@ -1,4 +1,4 @@
-"""What becomes of messages that ask for a delay or a time of delivery in their properties: refused, now, or later."""
+"""Messages that request a delay or a delivery time in their properties: refused, delivered now, or later."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def batch(properties: dict[str, str]) -> pa.RecordBatch:
 
 
 @pytest.mark.parametrize(("properties", "topic", "queue_id", "out_ms"), ACCEPTED)
-def test_a_request_in_the_properties_is_accepted_as_rocketmq_does(
+def test_request_in_the_properties_is_accepted_as_by_rocketmq(
     tmp_path: Path, properties: dict[str, str], topic: str, queue_id: int, out_ms: int | None
 ) -> None:
     with MessageStore.open(tmp_path, CONFIG) as store:
@@ -86,9 +86,9 @@ def test_a_request_in_the_properties_is_accepted_as_rocketmq_does(
         one, other = (store.look_message_by_offset(at) for at in (alone.physical_offset, together.first_phy_offset))
         assert one is not None
         assert other is not None
-        told = dict(one.properties)
-        if "UNIQ_KEY" not in properties:  # made anew for each
-            assert list(told)[-2:] == ["UNIQ_KEY", "__CRC32#"]
+        properties_of = dict(one.properties)
+        if "UNIQ_KEY" not in properties:  # new for each
+            assert list(properties_of)[-2:] == ["UNIQ_KEY", "__CRC32#"]
         same = [(k, v) for k, v in one.properties.items() if k != "__CRC32#" and (k != "UNIQ_KEY" or k in properties)]
         assert [(k, v) for k, v in other.properties.items() if (k, v) in same] == same
         assert list(one.properties) == list(other.properties)
@@ -98,16 +98,14 @@ def test_a_request_in_the_properties_is_accepted_as_rocketmq_does(
         delays = {2: 10_000, 17: 7_200_000}
         assert codes == ([NOW + delays[queue_id]] * 2 if topic == SCHEDULE_TOPIC else [0, 0])
     if topic != "t":
-        assert (told["REAL_TOPIC"], told["REAL_QID"]) == ("t", "1")
-    assert told.get("TIMER_OUT_MS") == (None if out_ms is None else str(out_ms))
+        assert (properties_of["REAL_TOPIC"], properties_of["REAL_QID"]) == ("t", "1")
+    assert properties_of.get("TIMER_OUT_MS") == (None if out_ms is None else str(out_ms))
     if topic == SCHEDULE_TOPIC:
-        assert not [name for name in told if name.startswith("TIMER_")]
+        assert not [name for name in properties_of if name.startswith("TIMER_")]
 
 
 @pytest.mark.parametrize(("properties", "status"), REFUSED)
-def test_a_request_that_makes_no_sense_is_refused(
-    tmp_path: Path, properties: dict[str, str], status: PutMessageStatus
-) -> None:
+def test_invalid_timer_request_is_refused(tmp_path: Path, properties: dict[str, str], status: PutMessageStatus) -> None:
     with MessageStore.open(tmp_path, CONFIG) as store:
         store.create_topic("t", 2)
         assert store.put_message(Message("t", b"b", properties=properties, queue_id=1)).status is status
@@ -117,7 +115,7 @@ def test_a_request_that_makes_no_sense_is_refused(
         assert store.topics() == []
 
 
-def test_without_a_wheel_nothing_can_be_timed(tmp_path: Path) -> None:
+def test_timer_request_without_a_wheel_is_refused(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, replace(CONFIG, timer_wheel_enable=False)) as store:
         for one in (
             Message("t", b"b", deliver_timestamp=NOW - 1),
@@ -133,7 +131,7 @@ def test_without_a_wheel_nothing_can_be_timed(tmp_path: Path) -> None:
         assert (caught.value.status, caught.value.row) == (DISABLED, 1)
 
 
-def test_named_fields_win_over_properties(tmp_path: Path) -> None:
+def test_message_fields_win_over_properties(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, CONFIG) as store:
         sent = Message("t", b"b", properties={"TIMER_DELAY_SEC": "9"}, deliver_timestamp=NOW + 60_000)
         found = store.look_message_by_offset(store.put_message(sent).physical_offset)
@@ -143,7 +141,7 @@ def test_named_fields_win_over_properties(tmp_path: Path) -> None:
         assert (delayed.topic, delayed.queue_id) == (SCHEDULE_TOPIC, 1)
 
 
-def test_half_a_transaction_is_timed_when_it_is_committed(tmp_path: Path) -> None:
+def test_half_of_a_transaction_is_timed_when_it_is_committed(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, CONFIG) as store:
         half = store.put_message(Message("t", b"b", properties={"TIMER_DELAY_SEC": "9"}, sys_flag=4))
         assert half.topic == "t"
@@ -151,18 +149,18 @@ def test_half_a_transaction_is_timed_when_it_is_committed(tmp_path: Path) -> Non
         assert whole.topic == TIMER_TOPIC
 
 
-def test_nobody_sends_to_the_timer_topic_itself(tmp_path: Path) -> None:
+def test_put_to_the_timer_topic_is_refused(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, CONFIG) as store:
         sent = store.put_message(Message(TIMER_TOPIC, b"b", properties={"TIMER_OUT_MS": "5"}))
         assert sent.status is PutMessageStatus.MESSAGE_ILLEGAL
 
 
-def test_a_wrong_precision_is_an_error_at_once() -> None:
+def test_wrong_timer_precision_is_refused() -> None:
     with pytest.raises(StoreConfigError, match="timerPrecisionMs"):
         StoreConfig(timer_precision_ms=300)
 
 
-def test_append_takes_the_properties_of_a_client(tmp_path: Path) -> None:
+def test_append_command_accepts_timer_properties(tmp_path: Path) -> None:
     requests = [{"TIMER_DELAY_SEC": "60"}, {"DELAY": "2"}, {"TIMER_DELAY_SEC": "never"}, {"TIMER_DELIVER_MS": "5"}]
     ended = subprocess.run(
         [sys.executable, "-c", COMMAND_LINE, "store", "append", str(tmp_path / "s"), "--topic", "t", "--create"],
@@ -174,8 +172,8 @@ def test_append_takes_the_properties_of_a_client(tmp_path: Path) -> None:
         check=False,
     )
     assert ended.returncode == 1, ended.stderr
-    told = [json.loads(line) for line in ended.stdout.splitlines()]
-    assert [one["status"] for one in told] == ["PUT_OK", "PUT_OK", "WHEEL_TIMER_MSG_ILLEGAL", "PUT_OK"]
-    assert [one.get("topic") for one in told] == [TIMER_TOPIC, SCHEDULE_TOPIC, None, "t"]
+    lines = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert [one["status"] for one in lines] == ["PUT_OK", "PUT_OK", "WHEEL_TIMER_MSG_ILLEGAL", "PUT_OK"]
+    assert [one.get("topic") for one in lines] == [TIMER_TOPIC, SCHEDULE_TOPIC, None, "t"]
     with StoreReader(tmp_path / "s") as reader:
         assert reader.bounds(TIMER_TOPIC, 0) == (0, 1)

@@ -1,4 +1,4 @@
-"""Timer messages are delivered once, at their time, whatever becomes of the timer's files and of the clock."""
+"""Timer messages are delivered once, at their time, whatever happens to the timer's files and to the clock."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.timer_worlds import DAY, HOUR, SECOND, START, World, keep, lo
 from tests.support.trials import LEVEL, seeds
 
 
-def test_each_is_delivered_in_its_tick_and_looks_as_a_brokers(tmp_path: Path) -> None:
+def test_message_is_delivered_in_its_tick_like_a_brokers(tmp_path: Path) -> None:
     world = World(tmp_path / "s")
     with world.open() as store:
         assert store.create_topic("t", 2) is None
@@ -55,7 +55,7 @@ def test_each_is_delivered_in_its_tick_and_looks_as_a_brokers(tmp_path: Path) ->
     assert not verify_store(world.path).findings
 
 
-def test_rolled_messages_are_copied_on_their_way(tmp_path: Path) -> None:
+def test_far_messages_are_rolled_until_they_are_due(tmp_path: Path) -> None:
     world = World(tmp_path / "s", roll_window=3_600)
     with world.open() as store:
         for after in (30 * 60 * SECOND, HOUR + 600 * SECOND, HOUR + 1_800 * SECOND, 5 * HOUR):
@@ -64,16 +64,16 @@ def test_rolled_messages_are_copied_on_their_way(tmp_path: Path) -> None:
     for minutes in (0, 31, 61, 70, 90, 120, 181, 241, 290, 301):
         world.now = START + minutes * 60 * SECOND
         rolled += world.run().rolled
-        if minutes in (61, 181):  # what was rolled is not rolled again by a wheel that is made anew
+        if minutes in (61, 181):  # a rebuilt wheel does not roll a message again
             (world.path / "rocketflow/timer").unlink()
         world.check()
-    assert rolled == 1 + 1 + 3  # after half the window, after all of it, and thrice: the last rest fits into it
+    assert rolled == 1 + 1 + 3  # after half the window, after all of it, and three times
     with StoreReader(world.path) as reader:
         times = [int(one.properties.get("TIMER_ROLL_TIMES", 0)) for one in reader.get_message("t", 1, 0).messages]
         assert max(times) == 3
 
 
-def test_a_recalled_message_never_comes(tmp_path: Path) -> None:
+def test_recalled_message_is_not_delivered(tmp_path: Path) -> None:
     world = World(tmp_path / "s", roll_window=3_600)
     with world.open() as store:
         numbers = [world.send(store, after) for after in (5_000, 5_000, 5_000, 3 * HOUR, 3 * HOUR)]
@@ -88,7 +88,7 @@ def test_a_recalled_message_never_comes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("taken_in", [False, True])
-def test_a_damaged_message_costs_itself_and_is_told(tmp_path: Path, taken_in: bool) -> None:
+def test_damaged_message_is_skipped_alone_and_reported(tmp_path: Path, taken_in: bool) -> None:
     world = World(tmp_path / "s")
     with world.open() as store:
         for after in (5_000, 5_000, 6_000):
@@ -113,7 +113,7 @@ def test_a_damaged_message_costs_itself_and_is_told(tmp_path: Path, taken_in: bo
     assert (again.delivered, again.skipped) == (0, 0)
 
 
-def test_what_waited_for_longer_than_a_wheel_turns_is_delivered(tmp_path: Path) -> None:
+def test_message_that_waited_longer_than_a_wheel_turn_is_delivered(tmp_path: Path) -> None:
     world = World(tmp_path / "s")
     with world.open() as store:
         for after in (5_000, DAY, 3 * DAY, 30 * DAY):
@@ -128,7 +128,7 @@ def test_what_waited_for_longer_than_a_wheel_turns_is_delivered(tmp_path: Path) 
     world.check()
 
 
-def test_a_clock_that_goes_back_neither_doubles_nor_hastens(tmp_path: Path) -> None:
+def test_clock_set_back_causes_no_duplicate_or_early_delivery(tmp_path: Path) -> None:
     world = World(tmp_path / "s")
     with world.open() as store:
         world.send(store, 5_000)
@@ -153,8 +153,8 @@ def test_a_clock_that_goes_back_neither_doubles_nor_hastens(tmp_path: Path) -> N
     world.check()
 
 
-def test_a_clock_that_was_far_ahead_once(tmp_path: Path) -> None:
-    """What is rolled on its way is rolled when its time has come, not because a tick far behind it was gone through."""
+def test_clock_that_was_far_ahead_once_rolls_messages_at_their_time(tmp_path: Path) -> None:
+    """A message is rolled when its time has come, not because a much earlier tick was passed."""
     world = World(tmp_path / "s")
     with world.open() as store:
         world.send(store, 5_000)
@@ -174,7 +174,7 @@ def test_a_clock_that_was_far_ahead_once(tmp_path: Path) -> None:
     assert rolled <= 2
 
 
-def test_until_never_runs_ahead_of_the_clock(tmp_path: Path) -> None:
+def test_until_after_the_clock_counts_as_now(tmp_path: Path) -> None:
     world = World(tmp_path / "s")
     with world.open() as store:
         world.send(store, 5_000)
@@ -186,7 +186,7 @@ def test_until_never_runs_ahead_of_the_clock(tmp_path: Path) -> None:
     assert world.run().delivered == 1
 
 
-def test_a_dry_run_tells_the_same_and_writes_nothing(tmp_path: Path) -> None:
+def test_dry_run_returns_the_same_and_writes_nothing(tmp_path: Path) -> None:
     world = World(tmp_path / "s")
     with world.open() as store:
         for after in (3_000, 5_000, 5_000, HOUR):
@@ -195,12 +195,13 @@ def test_a_dry_run_tells_the_same_and_writes_nothing(tmp_path: Path) -> None:
     world.now = START + 10_000
     before = {path: path.stat().st_mtime_ns for path in world.path.rglob("*")}
     with StoreReader(world.path, world.config()) as reader:
-        told = deliver_due_timers(reader, dry_run=True, sample=1)
+        preview = deliver_due_timers(reader, dry_run=True, sample=1)
         with pytest.raises(StoreConfigError, match="open for writing"):
             deliver_due_timers(reader)
     assert {path: path.stat().st_mtime_ns for path in world.path.rglob("*")} == before
-    assert (told.delivered, told.deleted, told.pending, told.next_due_ms) == (2, 1, 1, START + HOUR - SECOND)
-    assert [(one.topic, one.due_ms, one.uniq_key) for one in told.samples] == [("t", START + 2_000, "K0")]
+    assert (preview.delivered, preview.deleted, preview.pending) == (2, 1, 1)
+    assert preview.next_due_ms == START + HOUR - SECOND
+    assert [(one.topic, one.due_ms, one.uniq_key) for one in preview.samples] == [("t", START + 2_000, "K0")]
     seen = []
     with world.open() as store:
         run = deliver_due_timers(store, progress=seen.append)
@@ -208,8 +209,8 @@ def test_a_dry_run_tells_the_same_and_writes_nothing(tmp_path: Path) -> None:
     assert [one.delivered for one in seen] == [2]
 
 
-def test_a_tick_of_many_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped behind any of its commits, or going on from the same state twice: each message once, recalls too."""
+def test_tick_of_many_commits_is_delivered_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped after any of its commits, or planned twice from the same state: each message once, recalls too."""
     monkeypatch.setattr(timer_committer, "COMMIT_ROWS", 7)
     world = World(tmp_path / "s")
     with world.open() as store:
@@ -219,14 +220,14 @@ def test_a_tick_of_many_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             world.recall(store, number)
         deliver_due_timers(store)
     world.now = START + 60_000
-    for stop_behind in (1, 3, 2):
+    for stop_after in (1, 3, 2):
         with world.open() as store:
-            behind = 0
+            commits = 0
 
-            def stop(_: object, stop_behind: int = stop_behind) -> None:
-                nonlocal behind
-                behind += 1
-                if behind == stop_behind:
+            def stop(_: object, stop_after: int = stop_after) -> None:
+                nonlocal commits
+                commits += 1
+                if commits == stop_after:
                     raise KeyboardInterrupt
 
             with pytest.raises(KeyboardInterrupt):
@@ -237,13 +238,13 @@ def test_a_tick_of_many_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert one.step()
         with pytest.raises(ProgressMovedError):
             other.step()
-        assert not other.step()  # planned anew from what is there now
+        assert not other.step()  # planned again from the current state
         one.finish()
     world.check()
 
 
-def test_the_files_say_what_waits(tmp_path: Path) -> None:
-    """Whatever way they came about, wheel and log have the same messages in the same ticks."""
+def test_files_have_the_waiting_messages(tmp_path: Path) -> None:
+    """However they were written, wheel and log have the same messages in the same ticks."""
     world = World(tmp_path / "s")
     with world.open() as store:
         for number in range(300):
@@ -263,7 +264,7 @@ def test_the_files_say_what_waits(tmp_path: Path) -> None:
 
 
 def waiting(world: World) -> dict[int, list[int]]:
-    """Physical offsets of what waits, by tick, as the files tell."""
+    """Return the physical offsets of waiting messages by tick, from the files."""
     check = read_timer_checkpoint(world.path / "config/timercheck")
     log = TimerLog(world.path / "timerlog", 4096, world.path / "none")
     ticks, slots = TimerWheel.load(world.path / "timerwheel", 1000).find(check.last_read_time_ms, 1 << 42)
@@ -276,8 +277,8 @@ def waiting(world: World) -> dict[int, list[int]]:
         log.close()
 
 
-def test_a_log_that_was_cut_and_grew_again_is_noticed(tmp_path: Path) -> None:
-    """The timer's files name messages that the log has no more, and others stand at their places."""
+def test_log_that_was_cut_and_grew_again_is_noticed(tmp_path: Path) -> None:
+    """The timer's files name messages that the log lost, and others are at their places."""
     world = World(tmp_path / "s")
     with world.open() as store:
         world.send(store, 60_000)
@@ -298,7 +299,7 @@ def test_a_log_that_was_cut_and_grew_again_is_noticed(tmp_path: Path) -> None:
 
 
 def cut_log(world: World, end: int) -> None:
-    """As a power loss leaves it: the log ends there, what was written behind it is gone."""
+    """Cut the log at `end` as a power loss does."""
     log = next((world.path / "commitlog").iterdir())
     with log.open("r+b") as file:
         file.seek(end)
@@ -308,8 +309,8 @@ def cut_log(world: World, end: int) -> None:
         (world.path / name).unlink(missing_ok=True)
 
 
-def test_a_delivery_that_the_log_lost_is_made_again(tmp_path: Path) -> None:
-    """The timer's files say that it was made, the log does not."""
+def test_delivery_that_the_log_lost_is_repeated(tmp_path: Path) -> None:
+    """The timer's files have the delivery, the log does not."""
     world = World(tmp_path / "s")
     with world.open() as store:
         world.send(store, 5_000)
@@ -326,7 +327,7 @@ def test_a_delivery_that_the_log_lost_is_made_again(tmp_path: Path) -> None:
         world.check()
 
 
-def test_the_service_delivers_and_leaves_everything_in_order(tmp_path: Path) -> None:
+def test_service_delivers_and_leaves_trusted_files(tmp_path: Path) -> None:
     world = World(tmp_path / "s")
     clock = ManualClock(START)
     with MessageStore.open(world.path, replace(world.config(), clock=clock)) as store:
@@ -348,7 +349,7 @@ def test_the_service_delivers_and_leaves_everything_in_order(tmp_path: Path) -> 
     world.check()
 
 
-def test_a_tick_that_has_too_many_takes_no_more_while_the_service_counts(tmp_path: Path) -> None:
+def test_full_tick_refuses_messages_while_the_service_runs(tmp_path: Path) -> None:
     world = World(tmp_path / "s")
     clock = ManualClock(START)
     at = {"TIMER_DELIVER_MS": str(START + HOUR)}
@@ -374,21 +375,21 @@ def test_a_tick_that_has_too_many_takes_no_more_while_the_service_counts(tmp_pat
 
 
 @pytest.mark.parametrize(("waiting", "refused"), [(5, 0), (6, 80), (9, 320), (10, 400), (99, 400)])
-def test_between_enough_and_twice_as_many_some_are_refused(waiting: int, refused: int) -> None:
+def test_congested_tick_refuses_a_share_of_messages(waiting: int, refused: int) -> None:
     congestion = TimerCongestion({7000: waiting}.__getitem__, 5)
-    told = []
+    errors = []
     for _ in range(400):
         try:
             congestion.check({"TIMER_OUT_MS": "7000"})
         except MessageRejectedError as error:
-            told.append(str(error))
-    assert abs(len(told) - refused) <= 1
-    assert all("timerCongestNumEachSlot is 5" in one for one in told)
+            errors.append(str(error))
+    assert abs(len(errors) - refused) <= 1
+    assert all("timerCongestNumEachSlot is 5" in one for one in errors)
 
 
 @pytest.mark.parametrize("seed", seeds(3, 200))
-def test_whatever_becomes_of_clock_and_files(tmp_path: Path, seed: int) -> None:
-    """Messages, recalls, clocks that jump on, stops, lost and damaged files, in any order."""
+def test_random_stops_clocks_and_damage_keep_deliveries_exact(tmp_path: Path, seed: int) -> None:
+    """Messages, recalls, clocks that jump forward, stops, lost and damaged files, in any order."""
     rng = random.Random(seed)
     world = World(tmp_path / "s", roll_window=rng.choice([60, 3_600, 172_800]))
     story = [f"seed {seed}"]
@@ -415,7 +416,7 @@ def test_whatever_becomes_of_clock_and_files(tmp_path: Path, seed: int) -> None:
             raise AssertionError(story) from error
 
 
-def test_what_says_nothing_of_its_time_is_left_out(tmp_path: Path) -> None:
+def test_message_without_a_due_time_is_skipped(tmp_path: Path) -> None:
     from rocketflow_store.format.properties import encode_properties
     from rocketflow_store.format.record import RecordFields
 

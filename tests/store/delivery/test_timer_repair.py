@@ -1,4 +1,4 @@
-"""`verify` and `repair` of the timer's files: what cannot be true is found, and made again without delivering."""
+"""`verify` and `repair` of the timer's files: impossible contents are found, and rebuilt without delivering."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.timer_worlds import HOUR, SECOND, START, World
 
 
 def world_at(path: Path) -> World:
-    """Of 60 messages 20 are delivered; the rest waits, some of it longer than the wheel's window."""
+    """Return a store with 20 of 60 messages delivered; the others wait, some longer than the wheel's window."""
     world = World(path, roll_window=3_600)
     with world.open() as store:
         for number in range(60):
@@ -47,7 +47,7 @@ def empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
-def gone(path: Path) -> None:
+def missing(path: Path) -> None:
     path.unlink()
 
 
@@ -70,7 +70,7 @@ DAMAGE: list[tuple[str, Callable[[Path], None]]] = [
 
 
 @pytest.mark.parametrize(("name", "damage"), DAMAGE, ids=[f"{name}-{how.__name__}" for name, how in DAMAGE])
-def test_damage_is_found_and_made_again(tmp_path: Path, name: str, damage: Callable[[Path], None]) -> None:
+def test_damage_is_found_and_rebuilt(tmp_path: Path, name: str, damage: Callable[[Path], None]) -> None:
     world = world_at(tmp_path / "s")
     damage(log_file(world) if name == "timerlog" else world.path / name)
     before = world.delivered()
@@ -92,7 +92,7 @@ def test_damage_is_found_and_made_again(tmp_path: Path, name: str, damage: Calla
     assert verify_store(world.path).findings == []
 
 
-def test_a_log_that_lacks_what_timercheck_counts_on(tmp_path: Path) -> None:
+def test_timer_log_that_ends_before_timercheck_is_found(tmp_path: Path) -> None:
     world = world_at(tmp_path / "s")
     path = log_file(world)
     data = bytearray(path.read_bytes())
@@ -107,7 +107,7 @@ def test_a_log_that_lacks_what_timercheck_counts_on(tmp_path: Path) -> None:
     world.check()
 
 
-def test_positions_behind_what_there_is(tmp_path: Path) -> None:
+def test_positions_after_the_ends_are_found(tmp_path: Path) -> None:
     world = world_at(tmp_path / "s")
     path = world.path / "config/timercheck"
     check = read_timer_checkpoint(path)
@@ -117,8 +117,8 @@ def test_positions_behind_what_there_is(tmp_path: Path) -> None:
     assert repair_store(world.path, world.config()).left.findings == []
 
 
-def test_of_another_writer_whose_check_is_gone_too_the_rest_is_set_aside(tmp_path: Path) -> None:
-    """Nobody can tell how far it was: the next delivery makes the files, by what the log says was delivered."""
+def test_timer_files_without_known_progress_are_quarantined(tmp_path: Path) -> None:
+    """The progress of the delivery is unknown: the next one rebuilds the files, from the deliveries in the log."""
     world = World(tmp_path / "s")
     with world.open() as store:
         world.send(store, 3_000)
@@ -132,7 +132,7 @@ def test_of_another_writer_whose_check_is_gone_too_the_rest_is_set_aside(tmp_pat
     world.check()
 
 
-def test_missing_files_are_nothing_to_find(tmp_path: Path) -> None:
+def test_missing_timer_files_are_no_finding(tmp_path: Path) -> None:
     world = world_at(tmp_path / "s")
     for name in ("timerwheel", "config/timercheck", "rocketflow/timer"):
         (world.path / name).unlink()

@@ -1,4 +1,4 @@
-"""Calls that meet: queries, flushes, clean-ups and new topics beside puts and beside the end of a store."""
+"""Concurrent calls: queries, flushes, clean-ups and new topics during puts and during a close."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ SMALL = StoreConfig(
 
 
 @contextmanager
-def again_and_again(work: Callable[[], object]) -> Iterator[list[BaseException]]:
-    """A thread that works until the block ends, or something is raised."""
+def repeating(work: Callable[[], object]) -> Iterator[list[BaseException]]:
+    """Run `work` in a thread until the block ends, or it raises."""
     stop, raised = threading.Event(), list[BaseException]()
 
     def run() -> None:
@@ -64,7 +64,7 @@ def test_queries_by_key_beside_puts_lose_no_key(tmp_path: Path) -> None:
     try:
         with MessageStore.open(tmp_path / "s", SMALL) as store:
             store.put_message(Message("t", b"x", keys="k0", queue_id=0))
-            with again_and_again(lambda: store.query_message("t", "k0")) as raised:
+            with repeating(lambda: store.query_message("t", "k0")) as raised:
                 for number in range(1, 3_000):
                     store.put_message(Message("t", b"x", keys=f"k{number}", queue_id=0))
             assert raised == []
@@ -75,7 +75,7 @@ def test_queries_by_key_beside_puts_lose_no_key(tmp_path: Path) -> None:
     assert verify_store(tmp_path / "s").findings == []
 
 
-def test_the_header_of_who_writes_an_index_file_is_not_read_again(tmp_path: Path) -> None:
+def test_index_header_of_the_writer_is_not_read_again(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", SMALL) as store:
         store.put_message(Message("t", b"x", keys="k", queue_id=0))
         (file,) = store.index.files
@@ -85,20 +85,20 @@ def test_the_header_of_who_writes_an_index_file_is_not_read_again(tmp_path: Path
 
 
 @pytest.mark.parametrize("call", ["flush", "clean"])
-def test_close_waits_for_who_is_at_work(tmp_path: Path, call: str) -> None:
+def test_close_waits_for_running_calls(tmp_path: Path, call: str) -> None:
     for number in range(6):
         path = tmp_path / str(number)
         store = MessageStore.open(path, SMALL)
         for _ in range(60):
             store.put_message(Message("t", b"x" * 500, keys="k", queue_id=0))
-        with again_and_again(getattr(store, call)) as raised:
+        with repeating(getattr(store, call)) as raised:
             store.close()
         assert [type(one) for one in raised] == [StoreClosedError]
         assert not (path / "abort").exists()
         assert verify_store(path).findings == []
 
 
-def test_a_store_closes_while_somebody_waits_to_delete_a_topic(tmp_path: Path) -> None:
+def test_store_closes_while_a_topic_deletion_waits(tmp_path: Path) -> None:
     store = MessageStore.open(tmp_path / "s", SMALL)
     store.put_message(Message("t", b"x", queue_id=0))
     refused: list[type[BaseException]] = []
@@ -110,7 +110,7 @@ def test_a_store_closes_while_somebody_waits_to_delete_a_topic(tmp_path: Path) -
             refused.append(type(error))
 
     threads = [threading.Thread(target=work, daemon=True) for work in (delete, store.close)]
-    with Probe(store).clean_lock:  # a clean-up is at work
+    with Probe(store).clean_lock:  # a clean-up is running
         for thread in threads:
             thread.start()
             time.sleep(0.2)
@@ -121,7 +121,7 @@ def test_a_store_closes_while_somebody_waits_to_delete_a_topic(tmp_path: Path) -
     assert not (tmp_path / "s" / "abort").exists()
 
 
-def test_what_points_at_a_file_that_somebody_holds_stays(tmp_path: Path) -> None:
+def test_units_into_a_held_file_stay(tmp_path: Path) -> None:
     path = tmp_path / "s"
     store = MessageStore.open(path, SMALL)
     for number in range(60):
@@ -140,7 +140,7 @@ def test_what_points_at_a_file_that_somebody_holds_stays(tmp_path: Path) -> None
         assert reader.bounds("t", 0) == (begin, 60)
 
 
-def test_a_closed_store_makes_no_topics(tmp_path: Path) -> None:
+def test_closed_store_creates_no_topics(tmp_path: Path) -> None:
     store = MessageStore.open(tmp_path / "s", SMALL)
     store.close()
     for call in (lambda: store.create_topic("n"), lambda: store.ensure_topic("n"), lambda: store.queue_count("n")):
@@ -148,7 +148,7 @@ def test_a_closed_store_makes_no_topics(tmp_path: Path) -> None:
             call()
 
 
-def test_topics_that_are_made_beside_puts_keep_their_queues(tmp_path: Path) -> None:
+def test_topics_created_during_puts_keep_their_queues(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", SMALL) as store:
         for number in range(30):
             go = threading.Barrier(2)
@@ -165,14 +165,14 @@ def test_topics_that_are_made_beside_puts_keep_their_queues(tmp_path: Path) -> N
             assert store.queue_count(f"t{number}") == 20
 
 
-def test_a_type_of_queue_that_messages_do_not_have(tmp_path: Path) -> None:
+def test_queue_type_that_stored_messages_do_not_have_is_refused(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", SMALL) as store:
         store.put_message(Message("t", b"x", queue_id=3))
         with pytest.raises(StoreConfigError, match="messages of the other type"):
             store.create_topic("t", queue_type="BatchCQ")
 
 
-def test_a_batch_queue_whose_files_all_go(tmp_path: Path) -> None:
+def test_batch_queue_whose_files_are_all_deleted_keeps_its_offset(tmp_path: Path) -> None:
     queue = BatchConsumeQueue(tmp_path, "t", 0, SMALL.mapper_file_size_batch_consume_queue, write=True)
     units = np.zeros(5, BATCH_UNIT_DTYPE)
     units["phy_offset"], units["msg_size"] = 1000 * np.arange(5), 900
@@ -189,7 +189,7 @@ def test_a_batch_queue_whose_files_all_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("crc", [False, True])
-def test_a_commit_of_nothing_claims_no_other_crcs_than_it_has(tmp_path: Path, crc: bool) -> None:
+def test_empty_commit_records_the_crcs_that_it_has(tmp_path: Path, crc: bool) -> None:
     path = tmp_path / "s"
     config = StoreConfig(mapped_file_size_commit_log=1 << 16, enabled_append_prop_crc=crc)
     with MessageStore.open(path, config) as store:
@@ -205,7 +205,7 @@ def test_a_commit_of_nothing_claims_no_other_crcs_than_it_has(tmp_path: Path, cr
     assert verify_store(path).findings == []
 
 
-def test_a_timer_whose_newest_message_expired(tmp_path: Path) -> None:
+def test_timer_whose_newest_message_expired(tmp_path: Path) -> None:
     clock = ManualClock(NOW)
     config = StoreConfig(mapped_file_size_commit_log=1 << 14, mapped_file_size_consume_queue=2000, clock=clock)
     with MessageStore.open(tmp_path / "s", config) as store:
@@ -229,7 +229,7 @@ def test_a_timer_whose_newest_message_expired(tmp_path: Path) -> None:
     assert verify_store(tmp_path / "s").findings == []
 
 
-def test_a_delay_level_that_is_none(tmp_path: Path) -> None:
+def test_invalid_delay_level(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, SMALL) as store:
         store.put_message(Message("t", b"x", queue_id=0))

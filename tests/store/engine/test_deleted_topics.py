@@ -1,4 +1,4 @@
-"""B6: messages of a deleted topic do not come back, whatever is made again, nor under a new topic of the same name."""
+"""B6: messages of a deleted topic do not return, neither by a rebuild nor under a new topic of the same name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KINDS = ["t", "batches", "%LMQ%a"]
 
 
 def put(store: MessageStore, topic: str, word: str, count: int) -> None:
-    """Messages of any of the three kinds, each with a key of its own and the key `all`."""
+    """Put messages of any of the three kinds, each with its own key and the key `all`."""
     if topic == "batches":
         store.create_topic(topic, 1, queue_type="BatchCQ")
     for number in range(count):
@@ -43,7 +43,7 @@ def put(store: MessageStore, topic: str, word: str, count: int) -> None:
 
 
 def bodies(store: MessageStore | StoreReader, topic: str) -> list[bytes]:
-    """What the topic's queues serve."""
+    """Return the bodies that the topic's queues serve."""
     found = []
     for queue_id in (0, 1):
         offset, high = store.bounds(topic, queue_id)
@@ -55,7 +55,7 @@ def bodies(store: MessageStore | StoreReader, topic: str) -> list[bytes]:
 
 
 def made(path: Path, topic: str) -> None:
-    """A topic with old messages, another one with messages before, between and behind."""
+    """Create a topic with old messages, and another one with messages before, between and after them."""
     with MessageStore.open(path, SYNC) as store:
         put(store, "kept", "kept", 0)
         store.create_topic("kept", 1)
@@ -67,7 +67,7 @@ def made(path: Path, topic: str) -> None:
 
 
 def only_new(path: Path, topic: str, context: str = "") -> None:
-    """Nothing of the old topic is there, everything of the new one and of the others is."""
+    """Check that only messages of the new topic and of the others are served."""
     for opened in (StoreReader(path), MessageStore.open(path, SYNC)):
         with opened as store:
             found = bodies(store, topic)
@@ -81,30 +81,30 @@ def only_new(path: Path, topic: str, context: str = "") -> None:
 
 
 def rebuilt(path: Path, what: str) -> None:
-    """Make queues of `path` be made again."""
+    """Damage `path` so that queues are rebuilt."""
     match what:
         case "nothing":
             pass
-        case "queues gone":
+        case "queues lost":
             shutil.rmtree(path / "consumequeue")
             shutil.rmtree(path / "batchconsumequeue", ignore_errors=True)
-        case "queues gone, no record":
-            rebuilt(path, "queues gone")
+        case "queues lost, no record":
+            rebuilt(path, "queues lost")
             (path / "rocketflow" / "stop").unlink()
             (path / "abort").touch()
-        case "a foreign unclean stop":
+        case "unclean stop of another writer":
             (path / "abort").touch()
             (path / "checkpoint").unlink()
         case "repair":
-            rebuilt(path, "queues gone")
+            rebuilt(path, "queues lost")
             repair_store(path)
         case "the note's copy alone":
             (path / "rocketflow" / "deleted").write_bytes(b"0\nx")
-            rebuilt(path, "queues gone")
+            rebuilt(path, "queues lost")
 
 
 @pytest.mark.parametrize("topic", KINDS)
-def test_a_deleted_topic_does_not_come_back(tmp_path: Path, topic: str) -> None:
+def test_deleted_topic_does_not_return(tmp_path: Path, topic: str) -> None:
     path = tmp_path / "s"
     made(path, topic)
     with MessageStore.open(path, SYNC) as store:
@@ -117,7 +117,7 @@ def test_a_deleted_topic_does_not_come_back(tmp_path: Path, topic: str) -> None:
         assert {one for one, _ in store.config_files.consumer_offsets.table()} == {"kept"}
         assert not list(path.glob(f"*consumequeue*/{topic}"))
     assert verify_store(path).findings == []
-    for what in ("queues gone", "queues gone, no record", "a foreign unclean stop", "repair"):
+    for what in ("queues lost", "queues lost, no record", "unclean stop of another writer", "repair"):
         copy = tmp_path / "copy"
         shutil.copytree(path, copy)
         rebuilt(copy, what)
@@ -129,8 +129,8 @@ def test_a_deleted_topic_does_not_come_back(tmp_path: Path, topic: str) -> None:
 
 
 @pytest.mark.parametrize("topic", KINDS)
-@pytest.mark.parametrize("when", ["at once", "behind a stop"])
-def test_nor_under_a_new_topic_of_that_name(tmp_path: Path, topic: str, when: str) -> None:
+@pytest.mark.parametrize("when", ["at once", "after a stop"])
+def test_deleted_messages_do_not_return_under_a_new_topic_of_that_name(tmp_path: Path, topic: str, when: str) -> None:
     path = tmp_path / "s"
     made(path, topic)
     with MessageStore.open(path, SYNC) as store:
@@ -145,9 +145,9 @@ def test_nor_under_a_new_topic_of_that_name(tmp_path: Path, topic: str, when: st
     only_new(path, topic)
     assert verify_store(path).findings == []
     for what in (
-        "queues gone",
-        "queues gone, no record",
-        "a foreign unclean stop",
+        "queues lost",
+        "queues lost, no record",
+        "unclean stop of another writer",
         "repair",
         "the note's copy alone",
     ):
@@ -163,7 +163,7 @@ def test_nor_under_a_new_topic_of_that_name(tmp_path: Path, topic: str, when: st
 
 
 def _batches(path: Path, tmp_path: Path) -> None:
-    for what in ("nothing", "queues gone", "queues gone, no record", "repair"):
+    for what in ("nothing", "queues lost", "queues lost, no record", "repair"):
         copy = tmp_path / "copy"
         shutil.copytree(path, copy)
         rebuilt(copy, what)
@@ -175,8 +175,8 @@ def _batches(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("topic", "loss"), [*((kind, "kill") for kind in KINDS), ("t", "power")])
-def test_killed_at_every_step(tmp_path: Path, topic: str, loss: str) -> None:
-    """All of the topic is there, or none of it; where the note is durable, the next open finishes."""
+def test_deletion_killed_at_any_step_is_undone_or_completed(tmp_path: Path, topic: str, loss: str) -> None:
+    """The topic is complete or deleted; if the note is durable, the next open completes the deletion."""
     print(f"seed {SEED}")
     path = tmp_path / "s"
     made(path, topic)
@@ -221,8 +221,8 @@ def test_killed_at_every_step(tmp_path: Path, topic: str, loss: str) -> None:
     assert loss == "power" or seen == {True, False}
 
 
-def test_the_log_may_end_before_the_floor(tmp_path: Path) -> None:
-    """What is put where the lost end was is of the new topic."""
+def test_log_that_ends_before_the_floor(tmp_path: Path) -> None:
+    """Messages at the place of the lost end belong to the new topic."""
     path = tmp_path / "s"
     made(path, "t")
     with MessageStore.open(path, SYNC) as store:
@@ -238,8 +238,8 @@ def test_the_log_may_end_before_the_floor(tmp_path: Path) -> None:
         assert len(found) == NEW
 
 
-def test_a_topic_that_another_writer_deleted(tmp_path: Path) -> None:
-    """It is neither listed nor has it a queue: our next open notes it, so that a new one begins anew."""
+def test_topic_that_another_writer_deleted_starts_empty(tmp_path: Path) -> None:
+    """It is neither listed nor has a queue: the next open notes that, so that a new topic starts empty."""
     path = tmp_path / "s"
     made(path, "t")
     (path / "config" / "topics.json").write_text((path / "config" / "topics.json").read_text().replace('"t"', '"u"'))
@@ -248,11 +248,11 @@ def test_a_topic_that_another_writer_deleted(tmp_path: Path) -> None:
         pass
     with MessageStore.open(path, SYNC) as store:
         put(store, "t", "new", NEW)
-    rebuilt(path, "queues gone")
+    rebuilt(path, "queues lost")
     only_new(path, "t")
 
 
-def test_what_is_refused(tmp_path: Path) -> None:
+def test_deletion_of_system_topics_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "s"
     made(path, "t")
     with MessageStore.open(path, SYNC) as store:

@@ -1,4 +1,4 @@
-"""When the background flushes what, in which order, and what the checkpoint says then."""
+"""The background flushes: when, in which order, and the contents of the checkpoint after them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def clock() -> ManualClock:
 
 
 def opened(path: Path, clock: ManualClock, **changes: object) -> MessageStore:
-    """A store whose threads sleep: the test makes their steps."""
+    """Open a store whose threads sleep: the test runs their steps."""
     settings = {
         "mapped_file_size_commit_log": LOG_SIZE,
         "mapped_file_size_consume_queue": 400,
@@ -59,7 +59,7 @@ def checkpoint(store: MessageStore) -> CheckpointFields:
 # -- decisions
 
 
-def test_a_thorough_flush_comes_first_and_then_by_time() -> None:
+def test_thorough_flush_comes_first_and_then_by_time() -> None:
     schedule = ThoroughSchedule(4, 10_000)
     times = (START, START + 1, START + 9999, START + 10_000, START + 10_001, START + 20_000)
     assert [schedule.least_pages(now) for now in times] == [0, 4, 4, 0, 4, 0]
@@ -80,14 +80,14 @@ def test_a_thorough_flush_comes_first_and_then_by_time() -> None:
         (LOG_SIZE, LOG_SIZE - 10, 4, True),
     ],
 )
-def test_how_much_waits_before_it_is_flushed(wrote: int, flushed: int, least_pages: int, due: bool) -> None:
+def test_flush_is_due_by_waiting_pages(wrote: int, flushed: int, least_pages: int, due: bool) -> None:
     assert flush_due(wrote, flushed, least_pages, LOG_SIZE) is due
 
 
 # -- the log
 
 
-def test_all_of_the_log_is_synced_at_every_interval_by_default(tmp_path: Path, clock: ManualClock) -> None:
+def test_complete_log_is_synced_at_every_interval_by_default(tmp_path: Path, clock: ManualClock) -> None:
     with opened(tmp_path / "s", clock) as store:
         for _ in range(3):
             put(store)
@@ -96,7 +96,7 @@ def test_all_of_the_log_is_synced_at_every_interval_by_default(tmp_path: Path, c
             assert Probe(store).flushed_offset == store.max_phy_offset
 
 
-def test_least_pages_and_the_thorough_interval(tmp_path: Path, clock: ManualClock) -> None:
+def test_flush_waits_for_least_pages_until_the_thorough_interval(tmp_path: Path, clock: ManualClock) -> None:
     with opened(tmp_path / "s", clock, flush_commit_log_least_pages=4) as store:
         put(store)
         Probe(store).flush_log()
@@ -115,10 +115,10 @@ def test_least_pages_and_the_thorough_interval(tmp_path: Path, clock: ManualCloc
         assert Probe(store).flushed_offset == store.max_phy_offset, "flushCommitLogThoroughInterval"
 
 
-def test_a_flush_in_the_middle_of_a_batch_leaves_its_queues_to_the_batch(
+def test_flush_during_a_batch_leaves_its_queues_to_the_batch(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A write to each of many queues costs more than its bytes: a batch makes as few of them as it can."""
+    """A write to each of many queues costs more than its bytes: a batch needs as few of them as possible."""
     seen = []
 
     def publish_and_flush(*given: Any) -> None:
@@ -136,7 +136,7 @@ def test_a_flush_in_the_middle_of_a_batch_leaves_its_queues_to_the_batch(
         assert store.max_offset("t", 0) == 90
 
 
-def test_who_waits_for_a_sync_does_not_wait_for_pages(tmp_path: Path, clock: ManualClock) -> None:
+def test_waiting_sync_does_not_wait_for_pages(tmp_path: Path, clock: ManualClock) -> None:
     with opened(
         tmp_path / "s", clock, flush_commit_log_least_pages=4, flush_disk_type=FlushDiskType.SYNC_FLUSH
     ) as store:
@@ -148,7 +148,7 @@ def test_who_waits_for_a_sync_does_not_wait_for_pages(tmp_path: Path, clock: Man
 
 
 class Syncs:
-    """Which files are synced, in order, by the folder they are in."""
+    """Synced files in order, by their folder."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, paths: StorePaths) -> None:
         self.seen: list[str] = []
@@ -172,7 +172,7 @@ class Syncs:
         return seen
 
 
-def test_the_log_before_the_queues_before_the_index_before_the_checkpoint(
+def test_flush_syncs_log_then_queues_then_index_then_checkpoint(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(tmp_path / "s", clock) as store:
@@ -182,7 +182,7 @@ def test_the_log_before_the_queues_before_the_index_before_the_checkpoint(
         assert syncs.take() == ["commitlog", "consumequeue", "index", "checkpoint", "ends"]
 
 
-def test_queues_of_which_enough_waits_and_everything_when_time_is_up(
+def test_queues_are_synced_by_waiting_units_and_by_time(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = {"mapped_file_size_consume_queue": 20_000, "max_index_num": 5000, "max_hash_slot_num": 100}
@@ -203,7 +203,7 @@ def test_queues_of_which_enough_waits_and_everything_when_time_is_up(
         assert syncs.take() == ["commitlog", "consumequeue", "index", "checkpoint", "ends"]
 
 
-def test_a_shorter_thorough_interval_is_kept(tmp_path: Path, clock: ManualClock) -> None:
+def test_shorter_thorough_interval_is_kept(tmp_path: Path, clock: ManualClock) -> None:
     with opened(tmp_path / "s", clock, flush_consume_queue_thorough_interval=2000) as store:
         Probe(store).flush_queues()
         clock.set(START + 1999)
@@ -218,9 +218,7 @@ def test_a_shorter_thorough_interval_is_kept(tmp_path: Path, clock: ManualClock)
         assert before.durable_offset < after.durable_offset == store.max_phy_offset
 
 
-def test_every_file_of_a_queue_is_synced_not_only_the_newest(
-    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_flush_syncs_every_file_of_a_queue(tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(tmp_path / "s", clock) as store:
         put(store, 5)
         store.flush()
@@ -240,7 +238,7 @@ def test_every_file_of_a_queue_is_synced_not_only_the_newest(
         assert {str(path) for path in queue.paths} <= synced
 
 
-def test_the_checkpoint_never_tells_a_time_that_is_not_durable(tmp_path: Path, clock: ManualClock) -> None:
+def test_checkpoint_has_only_durable_times(tmp_path: Path, clock: ManualClock) -> None:
     with opened(tmp_path / "s", clock) as store:
         put(store)
         Probe(store).flush_log()
@@ -248,22 +246,20 @@ def test_the_checkpoint_never_tells_a_time_that_is_not_durable(tmp_path: Path, c
         clock.set(START + 5000)
         put(store)
         store.flush()
-        told = checkpoint(store)
-        assert (told.physic_msg_timestamp, told.logics_msg_timestamp) == (START + 5000, START + 5000)
+        fields = checkpoint(store)
+        assert (fields.physic_msg_timestamp, fields.logics_msg_timestamp) == (START + 5000, START + 5000)
         clock.set(START + 6000)
         put(store)
-        told = checkpoint(store)
-        assert (told.physic_msg_timestamp, told.logics_msg_timestamp) == (START + 5000, START + 5000)
+        fields = checkpoint(store)
+        assert (fields.physic_msg_timestamp, fields.logics_msg_timestamp) == (START + 5000, START + 5000)
         put(store, 60)  # fills an index file
         store.flush()
         assert checkpoint(store).index_msg_timestamp > 0
-    told = checkpoint(store)
-    assert told.physic_msg_timestamp == told.logics_msg_timestamp == START + 6000
+    fields = checkpoint(store)
+    assert fields.physic_msg_timestamp == fields.logics_msg_timestamp == START + 6000
 
 
-def test_a_queue_that_cannot_be_synced_fences(
-    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_sync_of_a_queue_fences(tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(tmp_path / "s", clock) as store:
         put(store)
         real = os_files.sync_file
@@ -289,7 +285,7 @@ def test_a_queue_that_cannot_be_synced_fences(
         assert store.max_offset("t", 0) == 1
 
 
-def test_the_key_of_the_put_lock_is_taken() -> None:
+def test_put_lock_key_selects_the_lock() -> None:
     for value in (True, False):
         config = StoreConfig.from_mapping({"useReentrantLockWhenPutMessage": value})
         assert config.use_reentrant_lock_when_put_message is value

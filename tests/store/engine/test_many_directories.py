@@ -1,4 +1,4 @@
-"""A store whose CommitLog is spread over several directories, and whose queues and index are elsewhere."""
+"""A store whose CommitLog is spread over several directories, with queues and index in others."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SMALL: dict[str, Any] = {
 
 @pytest.fixture
 def paths(tmp_path: Path) -> list[Path]:
-    """Two directories, on two disks as far as the store knows."""
+    """Return two directories, which the store takes for two disks."""
     return [tmp_path / "disk-a" / "commitlog", tmp_path / "disk-b" / "commitlog"]
 
 
@@ -70,7 +70,7 @@ def fill(store: MessageStore, count: int, first: int = 0) -> None:
 
 
 def check(subject: MessageStore | StoreReader, count: int) -> None:
-    """All messages are there, in both queues, and by key."""
+    """Check that all messages are served, in both queues, and by key."""
     for queue in (0, 1):
         found = []
         for batch in subject.read("t", queue, 0, count // 2, ["body"]):
@@ -84,16 +84,16 @@ def names(path: Path) -> list[int]:
     return sorted(int(one.name) // SIZE for one in path.iterdir())
 
 
-# -- where files go
+# -- directories of new files
 
 
-def test_files_go_to_the_directories_in_turn(root: Path, paths: list[Path]) -> None:
+def test_files_are_created_in_the_directories_in_turn(root: Path, paths: list[Path]) -> None:
     with MessageStore.open(root, spread(paths)) as store:
         fill(store, 200)
         check(store, 200)
         assert len(Probe(store).log_files) > 6
         Probe(store).wait_for_preallocation()
-        assert Probe(store).allocations[0] > 3, "files are made ahead on the disk that they are for"
+        assert Probe(store).allocations[0] > 3, "files are preallocated on their disk"
     files = len(names(paths[0])) + len(names(paths[1]))
     assert [names(one) for one in paths] == [list(range(0, files, 2)), list(range(1, files, 2))]
     assert not (root / "commitlog").exists()
@@ -105,7 +105,7 @@ def test_files_go_to_the_directories_in_turn(root: Path, paths: list[Path]) -> N
         check(reader, 300)
 
 
-def test_in_turn_over_the_writable_ones_that_have_room() -> None:
+def test_turn_skips_read_only_and_full_directories() -> None:
     a, b, c, fixed = (Path(one) for one in ("/x/a", "/x/b", "/x/c", "/x/fixed"))
     places = LogDirectories([c, a, b], [fixed])
     assert [places.home_of(at * 10, 10) for at in range(4)] == [a, b, c, a], "by name, as RocketMQ sorts them"
@@ -118,7 +118,7 @@ def test_in_turn_over_the_writable_ones_that_have_room() -> None:
     assert [places.home_of(at * 10, 10) for at in range(7, 10)] == [b, c, a], "where all are full they are used"
 
 
-def test_allocation_ahead_uses_the_disk_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preallocation_uses_the_disk_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rename from one disk to another is refused by the system: here by the top directory's name."""
     real = disk.rename
 
@@ -149,7 +149,7 @@ def test_allocation_ahead_uses_the_disk_of_the_file(tmp_path: Path, monkeypatch:
     files.close()
 
 
-def test_a_read_only_directory_is_read_and_gets_no_new_file(root: Path, paths: list[Path]) -> None:
+def test_read_only_directory_is_read_and_gets_no_new_file(root: Path, paths: list[Path]) -> None:
     with MessageStore.open(root, spread(paths)) as store:
         fill(store, 100)
     before = names(paths[0])
@@ -165,8 +165,8 @@ def test_a_read_only_directory_is_read_and_gets_no_new_file(root: Path, paths: l
         assert reader.paths.layout.read_only_commit_logs == (str(paths[0]),)
 
 
-def test_a_directory_may_be_added(root: Path, paths: list[Path], tmp_path: Path) -> None:
-    """Also to a store that had one; a reader that is open takes it up."""
+def test_directory_can_be_added(root: Path, paths: list[Path], tmp_path: Path) -> None:
+    """Also to a store that had one; an open reader finds it."""
     with MessageStore.open(root, StoreConfig(**SMALL)) as store:
         fill(store, 100)
     more = tmp_path / "more"
@@ -184,10 +184,10 @@ def test_a_directory_may_be_added(root: Path, paths: list[Path], tmp_path: Path)
     assert layout.layout.commit_logs == ("commitlog", str(more))
 
 
-# -- finding them again
+# -- finding the directories
 
 
-def test_paths_beneath_the_root_move_with_it(root: Path, tmp_path: Path) -> None:
+def test_paths_below_the_root_move_with_it(root: Path, tmp_path: Path) -> None:
     config = StoreConfig(**SMALL, store_path_commit_log="one,two", store_path_consume_queue="queues")
     with MessageStore.open(root, config) as store:
         fill(store, 100)
@@ -197,7 +197,7 @@ def test_paths_beneath_the_root_move_with_it(root: Path, tmp_path: Path) -> None
         check(store, 100)
 
 
-def test_queues_and_index_elsewhere(root: Path, tmp_path: Path, paths: list[Path]) -> None:
+def test_queues_and_index_in_other_directories(root: Path, tmp_path: Path, paths: list[Path]) -> None:
     queues, index = tmp_path / "fast" / "queues", tmp_path / "fast" / "index"
     config = replace(spread(paths), store_path_consume_queue=str(queues), store_path_index=str(index))
     with MessageStore.open(root, config) as store:
@@ -222,7 +222,7 @@ def test_queues_and_index_elsewhere(root: Path, tmp_path: Path, paths: list[Path
         MessageStore.open(root)
 
 
-def test_without_store_meta_its_copy_tells(root: Path, paths: list[Path]) -> None:
+def test_directories_are_read_from_the_copy_of_store_meta(root: Path, paths: list[Path]) -> None:
     with MessageStore.open(root, spread(paths)) as store:
         fill(store, 100)
     meta = StorePaths(root).meta
@@ -241,8 +241,8 @@ def test_without_store_meta_its_copy_tells(root: Path, paths: list[Path]) -> Non
         check(store, 100)
 
 
-def test_a_store_of_another_writer_needs_its_settings(root: Path, paths: list[Path], tmp_path: Path) -> None:
-    """A broker's directory says nowhere that there are more; its broker.conf does."""
+def test_store_of_another_writer_needs_its_settings(root: Path, paths: list[Path], tmp_path: Path) -> None:
+    """A broker's directory does not name the others; its broker.conf does."""
     with MessageStore.open(root, spread(paths)) as store:
         fill(store, 100)
     shutil.rmtree(root / "rocketflow")
@@ -262,10 +262,8 @@ def test_a_store_of_another_writer_needs_its_settings(root: Path, paths: list[Pa
 
 @pytest.mark.parametrize("messages", [10, 30, 60])
 @pytest.mark.parametrize("which", [0, 1])
-def test_an_empty_directory_of_a_store_of_another_writer(
-    root: Path, paths: list[Path], which: int, messages: int
-) -> None:
-    """It may be on a disk that is not mounted: refused, but where the log needs no more than its first file."""
+def test_empty_directory_of_a_store_of_another_writer(root: Path, paths: list[Path], which: int, messages: int) -> None:
+    """It may be on a disk that is not mounted: refused, unless the log needs no more than its first file."""
     with MessageStore.open(root, spread(paths)) as store:
         fill(store, messages)
     shutil.rmtree(root / "rocketflow")
@@ -285,7 +283,7 @@ def test_an_empty_directory_of_a_store_of_another_writer(
             open_it(root, spread(paths))  # type: ignore[operator]
 
 
-def test_without_settings_a_log_that_is_elsewhere_is_missed(root: Path, paths: list[Path]) -> None:
+def test_log_in_other_directories_without_settings_is_refused(root: Path, paths: list[Path]) -> None:
     with MessageStore.open(root, spread(paths)) as store:
         fill(store, 100)
     shutil.rmtree(root / "rocketflow")
@@ -295,8 +293,8 @@ def test_without_settings_a_log_that_is_elsewhere_is_missed(root: Path, paths: l
     assert not (root / "commitlog").exists()
 
 
-def test_settings_of_a_broker(tmp_path: Path) -> None:
-    """What lies beneath storePathRootDir does so in a copy of the store, too."""
+def test_paths_of_broker_settings(tmp_path: Path) -> None:
+    """Paths below storePathRootDir are below the root of a copied store, too."""
     conf = tmp_path / "broker.conf"
     conf.write_text(
         "storePathRootDir=/data/store\nstorePathCommitLog=/data/store/commitlog;/disk2/log\nmultiPathSplitter=;\n"
@@ -313,15 +311,15 @@ def test_settings_of_a_broker(tmp_path: Path) -> None:
         asked_layout(tmp_path, replace(config, read_only_commit_log_store_paths="commitlog;/disk2/log"))
 
 
-# -- what is not there is refused
+# -- missing directories are refused
 
 
-def gone(path: Path) -> None:
+def missing(path: Path) -> None:
     shutil.rmtree(path)
 
 
 def unmounted(path: Path) -> None:
-    """The directory is there, and nothing of what was in it or beside it: its disk is not mounted."""
+    """Empty the directory and those beside it, as if its disk was not mounted."""
     shutil.rmtree(path)
     shutil.rmtree(side_directory(path))
     path.mkdir()
@@ -332,14 +330,14 @@ def a_file(path: Path) -> None:
     path.write_bytes(b"")
 
 
-@pytest.mark.parametrize("damage", [gone, unmounted, a_file])
+@pytest.mark.parametrize("damage", [missing, unmounted, a_file])
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("messages", [10, 45, 200])
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_missing_directory_is_refused_by_name(
+def test_missing_directory_is_refused_by_name(
     root: Path, paths: list[Path], damage: Callable[[Path], None], which: int, messages: int, clean: bool
 ) -> None:
-    """Also where what is left of the log looks whole: its first file, or none at all."""
+    """Also if the rest of the log looks complete: its first file, or no file at all."""
     with MessageStore.open(root, spread(paths)) as store:
         fill(store, messages)
     if not clean:
@@ -354,7 +352,7 @@ def test_a_missing_directory_is_refused_by_name(
     assert not (root / "commitlog").exists()
 
 
-def test_a_directory_of_another_store_is_refused(root: Path, paths: list[Path], tmp_path: Path) -> None:
+def test_directory_of_another_store_is_refused(root: Path, paths: list[Path], tmp_path: Path) -> None:
     with MessageStore.open(root, spread(paths)) as store:
         fill(store, 50)
     mixed = [tmp_path / "other-a" / "commitlog", paths[1]]
@@ -363,7 +361,7 @@ def test_a_directory_of_another_store_is_refused(root: Path, paths: list[Path], 
         MessageStore.open(tmp_path / "other", spread(mixed))
 
 
-def test_a_directory_that_was_put_back_can_be_confirmed(root: Path, paths: list[Path]) -> None:
+def test_directory_that_was_restored_can_be_confirmed(root: Path, paths: list[Path]) -> None:
     with MessageStore.open(root, spread(paths)) as store:
         fill(store, 100)
     shutil.rmtree(side_directory(paths[1]))
@@ -378,13 +376,15 @@ def test_a_directory_that_was_put_back_can_be_confirmed(root: Path, paths: list[
         check(store, 100)
 
 
-def test_settings_that_leave_out_files_are_refused(root: Path, paths: list[Path], tmp_path: Path) -> None:
+def test_settings_without_a_directory_that_has_files_are_refused(root: Path, paths: list[Path], tmp_path: Path) -> None:
     with MessageStore.open(root, spread(paths)) as store:
         fill(store, 100)
     for config in (spread(paths[:1]), StoreConfig(store_path_commit_log="commitlog")):
         for open_it in (MessageStore.open, StoreReader):
-            with pytest.raises(StoreConfigError, match="leaves out"):
+            with pytest.raises(StoreConfigError) as caught:
                 open_it(root, config)  # type: ignore[operator]
+            assert caught.value.key == "storePathCommitLog"
+            assert any(str(path) in caught.value.why for path in paths)
     with pytest.raises(StoreConfigError, match="ConsumeQueues of this store are in"):
         MessageStore.open(
             root,
@@ -399,7 +399,7 @@ def test_settings_that_leave_out_files_are_refused(root: Path, paths: list[Path]
         check(store, 100)
 
 
-def test_a_directory_without_files_may_be_left_out(root: Path, paths: list[Path], tmp_path: Path) -> None:
+def test_directory_without_files_may_be_omitted(root: Path, paths: list[Path], tmp_path: Path) -> None:
     third = tmp_path / "disk-c"
     with MessageStore.open(root, spread([*paths, third])) as store:
         fill(store, 20)
@@ -412,7 +412,7 @@ def test_a_directory_without_files_may_be_left_out(root: Path, paths: list[Path]
         check(store, 120)
 
 
-def test_a_file_in_two_directories_is_refused(root: Path, paths: list[Path]) -> None:
+def test_file_in_two_directories_is_refused(root: Path, paths: list[Path]) -> None:
     with MessageStore.open(root, spread(paths)) as store:
         fill(store, 100)
     shutil.copy(paths[0] / f"{0:020d}", paths[1])
@@ -429,8 +429,8 @@ def end_of(path: Path) -> int:
     return len(data.rstrip(b"\0"))
 
 
-def test_recovery_cuts_a_torn_tail_wherever_it_is(root: Path, paths: list[Path]) -> None:
-    """And forgets files behind it, of either directory."""
+def test_recovery_cuts_a_torn_tail_in_any_directory(root: Path, paths: list[Path]) -> None:
+    """It also forgets the files after it, of either directory."""
     for count in (30, 60):
         with MessageStore.open(root, spread(paths)) as store:
             first = store.max_offset("t", 0) + store.max_offset("t", 1)
@@ -452,7 +452,7 @@ def test_recovery_cuts_a_torn_tail_wherever_it_is(root: Path, paths: list[Path])
         assert b"torn" not in home.read_bytes()
 
 
-def test_the_newest_file_of_all_directories_is_made_whole(root: Path, paths: list[Path]) -> None:
+def test_newest_file_of_all_directories_gets_its_full_size(root: Path, paths: list[Path]) -> None:
     with MessageStore.open(root, spread(paths)) as store:
         fill(store, 100)
         last = Probe(store).log_files[-1]
@@ -471,7 +471,7 @@ def test_the_newest_file_of_all_directories_is_made_whole(root: Path, paths: lis
         MessageStore.open(root)
 
 
-def test_a_missing_file_is_refused(root: Path, paths: list[Path]) -> None:
+def test_missing_log_file_is_refused(root: Path, paths: list[Path]) -> None:
     with MessageStore.open(root, spread(paths)) as store:
         fill(store, 100)
     middle = sorted(paths[1].iterdir())[0]
@@ -482,7 +482,7 @@ def test_a_missing_file_is_refused(root: Path, paths: list[Path]) -> None:
     assert any(one.kind == "missing-file" for one in found.findings)
 
 
-def test_verify_and_repair(root: Path, paths: list[Path], tmp_path: Path) -> None:
+def test_verify_and_repair_cover_all_directories(root: Path, paths: list[Path], tmp_path: Path) -> None:
     queues, index = tmp_path / "q", tmp_path / "i"
     config = replace(spread(paths), store_path_consume_queue=str(queues), store_path_index=str(index))
     with MessageStore.open(root, config) as store:
@@ -490,7 +490,7 @@ def test_verify_and_repair(root: Path, paths: list[Path], tmp_path: Path) -> Non
         place = store.get_message("t", 1, 40, 1).messages[0]
     assert verify_store(root).findings == []
     stray = paths[1] / "notes.txt"
-    stray.write_text("not ours")
+    stray.write_text("not a log file")
     shutil.rmtree(queues / "t" / "0")
     next(index.iterdir()).write_bytes(b"#" * 100)
     number = place.phy_offset // SIZE
@@ -522,7 +522,7 @@ def aging(store: MessageStore, files: int) -> None:
         os.utime(mapped.path, (NOON_MS / 1000 - 400 * 3600,) * 2)
 
 
-def test_retention_takes_the_oldest_wherever_they_are(root: Path, paths: list[Path]) -> None:
+def test_retention_deletes_the_oldest_files_of_any_directory(root: Path, paths: list[Path]) -> None:
     config = replace(spread(paths), clock=ManualClock(NOON_MS))
     with MessageStore.open(root, config) as store:
         fill(store, 200)
@@ -539,7 +539,7 @@ def test_retention_takes_the_oldest_wherever_they_are(root: Path, paths: list[Pa
         assert store.bounds("t", 0) == (low, high)
 
 
-def test_a_file_that_cannot_be_deleted_stays_and_is_tried_again(
+def test_file_that_cannot_be_deleted_stays_and_is_tried_again(
     root: Path, paths: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A directory on a disk that is mounted read-only."""
@@ -561,14 +561,14 @@ def test_a_file_that_cannot_be_deleted_stays_and_is_tried_again(
                 with pytest.raises(StoreAccessError, match=f"{0:020d}"):
                     store.clean()
         assert (paths[0] / f"{0:020d}").exists()
-        assert store.min_phy_offset == SIZE, "nobody is given what may go at any time"
+        assert store.min_phy_offset == SIZE, "readers do not get files that may be deleted at any time"
         fill(store, 20, 200)
         assert len(store.clean().log_files) == 5
         assert store.min_phy_offset == 5 * SIZE
 
 
-def test_a_disk_without_space_is_passed_over(root: Path, paths: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may be full long before its ratio is looked at again."""
+def test_disk_without_space_is_skipped(root: Path, paths: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may fill up long before its ratio is read again."""
     real, full = os_files.preallocate, {str(paths[0].parent)}
 
     def preallocate(fd: int, path: object, size: int) -> None:
@@ -592,7 +592,7 @@ def test_a_disk_without_space_is_passed_over(root: Path, paths: list[Path], monk
     assert verify_store(root).findings == []
 
 
-def test_a_full_disk_gets_no_new_file_and_the_emptiest_decides(root: Path, paths: list[Path]) -> None:
+def test_full_disk_gets_no_new_file_and_the_emptiest_decides(root: Path, paths: list[Path]) -> None:
     used = dict.fromkeys(paths, 20)
     with MessageStore.open(root, replace(spread(paths), clock=ManualClock(NOON_MS))) as store:
         Probe(store).use_disk_figures(lambda path: used.get(path, 20))
@@ -621,8 +621,8 @@ def test_a_full_disk_gets_no_new_file_and_the_emptiest_decides(root: Path, paths
 
 
 @pytest.mark.parametrize("seed", range(some(9)))
-def test_any_order_of_things(root: Path, tmp_path: Path, seed: int) -> None:
-    """Puts, stops of both kinds, disks that are full, directories added and fixed, retention: nothing else is lost."""
+def test_random_operations_lose_no_message(root: Path, tmp_path: Path, seed: int) -> None:
+    """Puts, stops of both kinds, full disks, directories added and fixed, retention."""
     chance = random.Random(seed)
     paths = [tmp_path / f"disk-{letter}" / "log" for letter in "cab"[: chance.randrange(1, 4)]]
     fixed: list[Path] = []

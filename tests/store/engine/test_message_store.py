@@ -68,7 +68,7 @@ def all_bodies(path: Path, topic: str) -> list[bytes]:
         ]
 
 
-def test_what_is_put_is_got_by_queue_key_place_and_time(tmp_path: Path) -> None:
+def test_stored_messages_are_found_by_queue_key_place_and_time(tmp_path: Path) -> None:
     clock = ManualClock(1_700_000_000_000)
     with MessageStore.open(tmp_path / "s", replace(SMALL, clock=clock)) as store:
         results = []
@@ -111,7 +111,7 @@ def test_what_is_put_is_got_by_queue_key_place_and_time(tmp_path: Path) -> None:
         (Message("t", b"", queue_id=-1), PutMessageStatus.MESSAGE_ILLEGAL),
     ],
 )
-def test_refused_messages_leave_nothing(tmp_path: Path, message: Message, status: PutMessageStatus) -> None:
+def test_refused_messages_store_nothing(tmp_path: Path, message: Message, status: PutMessageStatus) -> None:
     with MessageStore.open(tmp_path / "s") as store:
         result = store.put_message(message)
         assert result.status is status
@@ -127,7 +127,7 @@ def test_bodies_and_properties_at_their_limits_are_stored(tmp_path: Path) -> Non
         assert store.get_message("%RETRY%" + "x" * 200, 0, 0).messages[0].body == b"v2"
 
 
-def test_a_second_writer_is_refused_and_named_the_holder(tmp_path: Path) -> None:
+def test_second_writer_is_refused_with_the_name_of_the_holder(tmp_path: Path) -> None:
     path = tmp_path / "s"
     script = (
         "import sys; sys.path[:0] = sys.argv[2:]; from rocketflow_store import MessageStore\n"
@@ -145,13 +145,13 @@ def test_a_second_writer_is_refused_and_named_the_holder(tmp_path: Path) -> None
                 assert reader.state == "running"
         finally:
             child.kill()
-    with MessageStore.open(path) as store:  # a dead holder blocks nobody
+    with MessageStore.open(path) as store:  # a dead holder blocks no other writer
         assert store.recovery.abort_found
         with pytest.raises(StoreLockedError, match="this process"):
             MessageStore.open(path)
 
 
-def test_paths_that_are_no_stores(tmp_path: Path) -> None:
+def test_paths_that_are_not_stores_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("x")
     other = tmp_path / "other"
@@ -171,7 +171,7 @@ def test_paths_that_are_no_stores(tmp_path: Path) -> None:
     assert sorted(one.name for one in tmp_path.iterdir()) == ["empty", "file", "other"]
 
 
-def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
+def test_store_of_another_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, SMALL) as store:
         store.put_message(Message("t", b"x"))
@@ -187,7 +187,7 @@ def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
         assert reader.look_message_by_offset(0) is not None
 
 
-def test_an_open_that_fails_leaves_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_open_leaves_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path) as store:
         store.put_message(Message("t", b"x", keys="k"))
@@ -219,12 +219,12 @@ NONSENSE: list[Any] = [
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE)
-def test_what_makes_no_sense_is_refused_alone(tmp_path: Path, nonsense: Any) -> None:
+def test_invalid_message_is_refused_alone(tmp_path: Path, nonsense: Any) -> None:
     outcomes: list[PutMessageResult] = []
     asked = [Message("t", b"a", queue_id=0), nonsense, Message("t", b"b", queue_id=0)]
     with MessageStore.open(tmp_path / "s") as store:
         threads = [threading.Thread(target=lambda one=one: outcomes.append(store.put_message(one))) for one in asked]
-        with Probe(store).put_lock:  # they wait for each other, and go into the log together
+        with Probe(store).put_lock:  # they wait for each other, and are appended together
             for thread in threads:
                 thread.start()
                 time.sleep(0.05)
@@ -382,8 +382,8 @@ def as_message(row: dict[str, Any]) -> Message:
 
 @settings(max_examples=200 if FULL else 40)
 @given(st.lists(rows, min_size=1, max_size=12))
-def test_batches_give_the_bytes_of_single_puts(given_rows: list[dict[str, Any]]) -> None:
-    """Columnar = scalar: same rows, same CommitLog and queues but for the UNIQ_KEYs that are made anew."""
+def test_batches_store_the_bytes_of_single_puts(given_rows: list[dict[str, Any]]) -> None:
+    """Columnar equals scalar: same rows, same CommitLog and queues except for the UNIQ_KEYs, which are new."""
     import tempfile
 
     clock = ManualClock(1_700_000_000_000)
@@ -446,7 +446,7 @@ def fields_of(path: Path) -> list[Any]:
         ({"body": [b"a", b"b"], "keys": ["k", "y" * 40000]}, "row 1: properties of"),
     ],
 )
-def test_a_refused_row_refuses_the_batch_and_is_named(tmp_path: Path, columns: dict[str, Any], why: str) -> None:
+def test_refused_row_refuses_the_batch_and_is_named(tmp_path: Path, columns: dict[str, Any], why: str) -> None:
     with MessageStore.open(tmp_path / "s") as store:
         with pytest.raises(MessageRejectedError, match=why):
             store.append_batch(pa.RecordBatch.from_pydict(columns), topic="t")
@@ -473,20 +473,20 @@ def test_unknown_columns_are_named(tmp_path: Path) -> None:
         ({"body": [b"a"], "properties": [{"a": 1}]}, "column properties: is struct.*takes map<string, string>"),
     ],
 )
-def test_columns_that_cannot_be_taken_refuse_the_batch(tmp_path: Path, columns: dict[str, Any], why: str) -> None:
+def test_invalid_columns_refuse_the_batch(tmp_path: Path, columns: dict[str, Any], why: str) -> None:
     with MessageStore.open(tmp_path / "s") as store:
         with pytest.raises(BatchSchemaError, match=why):
             store.append_batch(pa.RecordBatch.from_pydict(columns), topic="t")
         assert store.max_phy_offset == 0
 
 
-def test_a_column_that_is_there_twice_refuses_the_batch(tmp_path: Path) -> None:
+def test_duplicate_column_refuses_the_batch(tmp_path: Path) -> None:
     body = pa.array([b"a"])
     with MessageStore.open(tmp_path / "s") as store, pytest.raises(BatchSchemaError, match="body: is there more than"):
         store.append_batch(pa.Table.from_arrays([body, body], ["body", "body"]), topic="t")
 
 
-def test_rows_without_keys_and_tags_stay_rows(tmp_path: Path) -> None:
+def test_rows_without_keys_and_tags_are_stored(tmp_path: Path) -> None:
     """Sliced, with empty and missing values side by side, and no other column that is always there."""
     batch = pa.RecordBatch.from_pydict(
         {
@@ -523,7 +523,7 @@ def test_row_digest_does_not_depend_on_partitioning() -> None:
     assert digest([batch]) != digest([batch.slice(1)])
 
 
-# -- who writes a CRC of the whole record
+# -- record CRCs
 
 
 def with_crc(path: Path) -> list[bool]:
@@ -543,7 +543,7 @@ def put_one_each_way(path: Path, config: StoreConfig) -> None:
         store.append_batch(rows, topic="t")
 
 
-def test_a_store_of_ours_has_a_crc_in_every_record(tmp_path: Path) -> None:
+def test_store_of_rocketflow_has_a_crc_in_every_record(tmp_path: Path) -> None:
     path = tmp_path / "s"
     put_one_each_way(path, SMALL)
     put_one_each_way(path, replace(SMALL, enabled_append_prop_crc=False))
@@ -551,12 +551,12 @@ def test_a_store_of_ours_has_a_crc_in_every_record(tmp_path: Path) -> None:
     assert with_crc(path) == [True, True, False, False, True, True], "the key that is set wins"
     assert verify_store(path).clean
     data = bytearray((path / "commitlog" / f"{0:020d}").read_bytes())
-    data[72] ^= 1  # reconsumeTimes: nothing but this CRC protects it
+    data[72] ^= 1  # reconsumeTimes: only this CRC protects it
     (path / "commitlog" / f"{0:020d}").write_bytes(data)
     assert not verify_store(path).clean
 
 
-def test_a_store_of_another_writer_keeps_its_way(tmp_path: Path) -> None:
+def test_store_of_another_writer_keeps_its_record_format(tmp_path: Path) -> None:
     path = tmp_path / "s"
     put_one_each_way(path, replace(SMALL, enabled_append_prop_crc=False))
     put_one_each_way(path, SMALL)
@@ -568,7 +568,7 @@ def test_a_store_of_another_writer_keeps_its_way(tmp_path: Path) -> None:
     assert with_crc(path) == [False] * 8 + [True] * 2
 
 
-def test_bodies_that_grow_come_in_batches_that_fit_the_memory(tmp_path: Path) -> None:
+def test_growing_bodies_come_in_batches_of_bounded_size(tmp_path: Path) -> None:
     sizes = [20 << 20, 1000, 20 << 20, 30 << 20, 10]
     with MessageStore.open(tmp_path / "s", SMALL) as store:
         for number, size in enumerate(sizes):
@@ -584,8 +584,8 @@ def test_bodies_that_grow_come_in_batches_that_fit_the_memory(tmp_path: Path) ->
         assert [row for batch in tagged for row in batch.column(0).to_pylist()] == [1, 3, 5]
 
 
-def test_a_body_that_holds_nothing_costs_its_message_alone(tmp_path: Path) -> None:
-    """Garbage that a client called compressed, a kind that nobody knows; an empty one is empty, as for RocketMQ."""
+def test_undecodable_body_affects_only_its_message(tmp_path: Path) -> None:
+    """Garbage that a client called compressed, an unknown compression; an empty one is empty, as in RocketMQ."""
     bodies = [(b"plain", 0), (b"garbage", 1), (compress_body(b"packed", 0), 1), (b"", 1), (b"x", 0x701), (b"last", 0)]
     with MessageStore.open(tmp_path / "s", SMALL) as store:
         for body, sys_flag in bodies:
@@ -600,7 +600,7 @@ def test_a_body_that_holds_nothing_costs_its_message_alone(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("base", [1 << 31, 1 << 32, 1 << 41, 1 << 55])
-def test_a_log_that_begins_far_out(tmp_path: Path, base: int) -> None:
+def test_log_that_begins_at_a_large_offset(tmp_path: Path, base: int) -> None:
     """B7: physical offsets are 64 bits wide everywhere."""
     path = tmp_path / "s"
     size = SMALL.mapped_file_size_commit_log

@@ -1,4 +1,4 @@
-"""Uses that nobody means to make of a store: each is refused, or does no harm."""
+"""Unintended uses of a store: each is refused, or does no harm."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def main_code(*words: object) -> int:
     return run([str(one) for one in words])
 
 
-def test_a_process_that_goes_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A relative path is what it was when the store was opened."""
+def test_process_that_changes_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative path is resolved when the store is opened."""
     for name in "ab":
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "a")
@@ -49,7 +49,7 @@ def test_a_process_that_goes_elsewhere(tmp_path: Path, monkeypatch: pytest.Monke
     assert verify_store(tmp_path / "a" / "store").findings == []
 
 
-def test_a_forked_process(tmp_path: Path) -> None:
+def test_forked_process_leaves_the_store_to_its_parent(tmp_path: Path) -> None:
     """It has the store neither open nor locked, and leaves it as it is."""
     path = tmp_path / "s"
     with MessageStore.open(path, CONFIG) as store:
@@ -84,14 +84,14 @@ def test_a_forked_process(tmp_path: Path) -> None:
         {"store_path_commit_log": "a,b", "multi_path_splitter": ""},
     ],
 )
-def test_directories_within_each_other(tmp_path: Path, paths: dict[str, str]) -> None:
-    """What is strange in a directory is set aside: the log would be, in that of the index."""
+def test_directories_inside_each_other_are_refused(tmp_path: Path, paths: dict[str, str]) -> None:
+    """Strange files in a directory are quarantined: the log would be, in the index directory."""
     with pytest.raises(StoreConfigError, match=r"directory|multiPathSplitter"):
         MessageStore.open(tmp_path / "s", replace(CONFIG, **paths))  # type: ignore[arg-type]
     assert not (tmp_path / "s").exists() or not any((tmp_path / "s").iterdir())
 
 
-def test_a_message_for_a_light_queue_itself(tmp_path: Path) -> None:
+def test_message_to_an_lmq_itself_is_refused(tmp_path: Path) -> None:
     """Its offsets are those that messages of other topics get in it."""
     with MessageStore.open(tmp_path / "s", CONFIG) as store:
         refused = store.put_message(Message("%LMQ%x", b"x"))
@@ -99,8 +99,8 @@ def test_a_message_for_a_light_queue_itself(tmp_path: Path) -> None:
         assert "INNER_MULTI_DISPATCH" in refused.why
 
 
-def test_a_unit_that_points_into_nowhere(tmp_path: Path) -> None:
-    """It costs its own message, and none behind it."""
+def test_unit_that_points_outside_of_the_log(tmp_path: Path) -> None:
+    """It loses its own message, and none after it."""
     path = tmp_path / "s"
     with MessageStore.open(path, CONFIG) as store:
         for number in range(15):
@@ -117,8 +117,8 @@ def test_a_unit_that_points_into_nowhere(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [bytes(20), b"\xff" * 8, bytes(12)])
 @pytest.mark.parametrize("numbers", [[2], [2, 3, 4, 30], [*range(20, 40)]], ids=str)
-def test_a_blank_unit_is_not_the_end_of_its_queue(tmp_path: Path, damage: bytes, numbers: list[int]) -> None:
-    """A store that was stopped in order: what is behind it is served, and what it was of is told to be lost."""
+def test_blank_unit_is_not_the_end_of_its_queue(tmp_path: Path, damage: bytes, numbers: list[int]) -> None:
+    """A store that was stopped in order: messages after it are served, and its own is reported lost."""
     path = tmp_path / "s"
     with MessageStore.open(path, CONFIG) as store:
         for number in range(90):
@@ -143,8 +143,8 @@ def test_a_blank_unit_is_not_the_end_of_its_queue(tmp_path: Path, damage: bytes,
     assert verify_store(path).findings == []
 
 
-def test_damage_among_batches(tmp_path: Path) -> None:
-    """A reader that looks for the end of the log begins behind the units of batches too."""
+def test_reader_finds_the_end_of_the_log_after_damaged_batches(tmp_path: Path) -> None:
+    """A reader that looks for the end of the log starts after the units of batches too."""
     path = tmp_path / "s"
     with MessageStore.open(path, CONFIG) as store:
         store.put_message(Message("plain", b"x", queue_id=0))
@@ -158,7 +158,7 @@ def test_damage_among_batches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [None, "notes.txt"])
-def test_repair_of_what_is_no_store(tmp_path: Path, name: str | None) -> None:
+def test_repair_of_another_directory_is_refused(tmp_path: Path, name: str | None) -> None:
     if name is not None:
         (tmp_path / name).touch()
     with pytest.raises(NotAStoreError):
@@ -166,8 +166,8 @@ def test_repair_of_what_is_no_store(tmp_path: Path, name: str | None) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ([] if name is None else [name])
 
 
-def test_an_index_file_has_blocks_before_it_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look into a hole of a full disk ends the process."""
+def test_index_file_has_blocks_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read in a hole of a full disk would end the process."""
     seen = []
     map_file = os_files.map_file
 
@@ -180,7 +180,7 @@ def test_an_index_file_has_blocks_before_it_is_looked_at(tmp_path: Path, monkeyp
     assert min(seen) > 0
 
 
-def test_a_directory_in_the_place_of_a_file(tmp_path: Path) -> None:
+def test_directory_in_the_place_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, CONFIG) as store:
         for number in range(30):
@@ -198,8 +198,8 @@ def test_a_directory_in_the_place_of_a_file(tmp_path: Path) -> None:
     assert verify_store(path).findings == []
 
 
-def test_a_disk_that_takes_nothing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not a loop without an end."""
+def test_disk_that_accepts_no_bytes_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It must not loop without an end."""
     with (tmp_path / "file").open("wb") as file:
         monkeypatch.setattr(disk, "pwrite", lambda fd, data, position: 0)
         with pytest.raises(StoreAccessError, match="nothing was written"):
@@ -209,9 +209,7 @@ def test_a_disk_that_takes_nothing_is_an_error(tmp_path: Path, monkeypatch: pyte
             os_files.append_bytes(file.fileno(), tmp_path / "file", memoryview(b"x"))
 
 
-def test_a_directory_whose_parent_another_process_makes_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_directory_whose_parent_another_process_creates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mkdir, wanted = disk.mkdir, tmp_path / "staging" / "sink" / "runs"
 
     def late(path: Path) -> None:
@@ -227,7 +225,7 @@ def test_a_directory_whose_parent_another_process_makes_meanwhile(
     os_files.make_directory(wanted)
 
 
-def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+def test_directory_that_cannot_be_created_raises(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/rocketflow")):
         with pytest.raises(StoreAccessError, match=path.name):

@@ -43,15 +43,15 @@ def content(root: Path) -> dict[str, tuple[int, bytes]]:
 
 @pytest.mark.parametrize("log", [True, False])
 @pytest.mark.parametrize("place", list(REFUSED))
-def test_a_part_of_another_engine_is_refused_by_name(tmp_path: Path, place: str, log: bool) -> None:
+def test_data_of_another_engine_is_refused_by_name(tmp_path: Path, place: str, log: bool) -> None:
     root = store_with(tmp_path / "s", log=log)
     (root / place).parent.mkdir(parents=True, exist_ok=True)
     (root / place).write_bytes(b"MANIFEST-000004\n")
     before = content(root)
     for use in (StoreReader, MessageStore.open, verify_store, repair_store, rebuild_store):
-        with pytest.raises(OtherEngineError, match=REFUSED[place]) as told:
+        with pytest.raises(OtherEngineError, match=REFUSED[place]) as caught:
             use(root, config=CONFIG)  # type: ignore[operator]
-        assert str(pickle.loads(pickle.dumps(told.value))) == str(told.value)
+        assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
     assert content(root) == before
 
 
@@ -72,9 +72,7 @@ def test_data_in_rocksdbstore_refuses_writers_and_warns_readers(
     assert content(root) == before
 
 
-def test_an_empty_rocksdbstore_is_that_of_every_store_of_rocketmq_5_5(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_empty_rocksdbstore_of_rocketmq_5_5_is_accepted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     root = store_with(tmp_path / "s")
     (root / "rocksdbstore").mkdir()
     (root / "rocksdbstore" / "000004.log").write_bytes(b"")

@@ -1,4 +1,4 @@
-"""Retention: which files go when, what follows them, and that nothing else changes."""
+"""Retention: which files are deleted when, which others follow, and that everything else stays unchanged."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def ages(*modified_ms: int) -> list[FileAge]:
     return [FileAge(at * 100, at * 100 + 100, modified) for at, modified in enumerate(modified_ms)]
 
 
-def test_the_hours_of_delete_when() -> None:
+def test_delete_when_names_hours() -> None:
     noon_in_utc = NOON_MS
     assert is_delete_hour(noon_in_utc, "12", UTC)
     assert is_delete_hour(noon_in_utc, "04;12", UTC)
@@ -125,11 +125,11 @@ def test_the_hours_of_delete_when() -> None:
         (11, {"disk_max_used_space_ratio": 0}, DiskPressure.OVER_MAX),
     ],
 )
-def test_how_full_is_too_full(used: int, changes: dict[str, int], wanted: DiskPressure) -> None:
+def test_disk_pressure_by_used_percent(used: int, changes: dict[str, int], wanted: DiskPressure) -> None:
     assert disk_pressure(used, config(**changes)) is wanted
 
 
-def test_why_files_go() -> None:
+def test_clean_reason_by_hour_pressure_and_request() -> None:
     plain = config(delete_when=";".join(str(hour) for hour in range(24)))
     assert clean_reason(NOON_MS, DiskPressure.NONE, plain) is CleanReason.HOUR
     assert clean_reason(NOON_MS, DiskPressure.NONE, config()) is None
@@ -143,7 +143,7 @@ def test_why_files_go() -> None:
         ((0, 0, 0), DiskPressure.NONE, {}, 300, 2),  # never the newest
         ((0,), DiskPressure.FULL, {}, 300, 0),
         ((), DiskPressure.FULL, {}, 0, 0),
-        ((0, NOON_MS, 0, 0), DiskPressure.NONE, {}, 400, 1),  # none behind one that is young
+        ((0, NOON_MS, 0, 0), DiskPressure.NONE, {}, 400, 1),  # none after a young one
         ((0, NOON_MS, 0, 0), DiskPressure.OVER_MAX, {}, 400, 1),
         ((0, NOON_MS, 0, 0), DiskPressure.CLEAN_FORCIBLY, {}, 400, 3),
         ((NOON_MS,) * 4, DiskPressure.FULL, {}, 400, 3),
@@ -156,16 +156,16 @@ def test_why_files_go() -> None:
         ((NOON_MS + HOUR_MS, NOON_MS), DiskPressure.NONE, {"file_reserved_time": 0}, 200, 0),
     ],
 )
-def test_which_log_files_go(
+def test_expired_log_files_are_counted_from_the_oldest(
     modified: tuple[int, ...], pressure: DiskPressure, changes: dict[str, object], removable_to: int, wanted: int
 ) -> None:
     files = ages(*modified)
     assert expired_log_files(files, NOON_MS, pressure, config(**changes), removable_to=removable_to) == wanted
 
 
-def test_queue_and_index_files_follow() -> None:
+def test_queue_and_index_files_follow_the_log() -> None:
     assert expired_queue_files([10, 99, 100, 5], 100) == 2
-    assert expired_queue_files([10, 20], 100) == 1, "the newest tells where the queue goes on"
+    assert expired_queue_files([10, 20], 100) == 1, "the newest has the queue's end"
     assert expired_queue_files([], 100) == expired_index_files([], 100) == 0
     assert expired_index_files([99, 100, 50], 100) == 1
     assert expired_index_files([10, 20], 100) == 1
@@ -174,7 +174,7 @@ def test_queue_and_index_files_follow() -> None:
 # -- the store
 
 
-def test_expired_files_go_and_what_stays_is_what_it_was(tmp_path: Path) -> None:
+def test_expired_files_are_deleted_and_the_rest_is_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, config()) as store:
         fill(store, 400)
@@ -182,7 +182,7 @@ def test_expired_files_go_and_what_stays_is_what_it_was(tmp_path: Path) -> None:
         assert files > 8
         bodies = {(q, o): store.get_message("t", q, o, 1).messages[0].body for q in (0, 1) for o in range(200)}
         age(store, hours=73, files=files - 3)
-        assert not Probe(store).clean().log_files, "no hour, no pressure, nobody asked"
+        assert not Probe(store).clean().log_files, "no hour, no pressure, no request"
         assert store.min_phy_offset == 0
         result = store.clean()
         assert len(result.log_files) == files - 3
@@ -203,7 +203,7 @@ def test_expired_files_go_and_what_stays_is_what_it_was(tmp_path: Path) -> None:
 
 
 def check_what_stays(store: MessageStore, bodies: dict[tuple[int, int], bytes]) -> list[int]:
-    """The minimum offsets; all behind them is as it was, all before is gone with a type."""
+    """Return the minimum offsets; all messages after them are unchanged, all before raise a typed error."""
     lows = []
     for queue in (0, 1):
         low, high = store.bounds("t", queue)
@@ -225,7 +225,7 @@ def check_what_stays(store: MessageStore, bodies: dict[tuple[int, int], bytes]) 
 
 
 def empty_by_retention(store: MessageStore) -> None:
-    """Queue 0 of topic `quiet` had 33 messages, and no file of the log that is left has one."""
+    """Delete the 33 messages of queue 0 of topic `quiet`: no remaining log file has one."""
     for number in range(33):
         store.put_message(Message("quiet", b"%d" % number, queue_id=0))
     fill(store, 300)
@@ -233,7 +233,7 @@ def empty_by_retention(store: MessageStore) -> None:
     store.clean()
 
 
-def test_a_queue_that_retention_emptied_goes_on_at_its_offset(tmp_path: Path) -> None:
+def test_emptied_queue_continues_at_its_offset(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, config()) as store:
         empty_by_retention(store)
@@ -257,10 +257,10 @@ def test_a_queue_that_retention_emptied_goes_on_at_its_offset(tmp_path: Path) ->
     ids=["open", "repair", "rebuild"],
 )
 @pytest.mark.parametrize("lost", ["consumequeue/quiet", "consumequeue"])
-def test_a_queue_that_retention_emptied_and_that_is_lost(
+def test_emptied_queue_that_is_lost_continues_at_its_offset(
     tmp_path: Path, lost: str, healed_by: Callable[[Path, StoreConfig], object] | None
 ) -> None:
-    """Its offsets are not given a second time, and no message is told to be lost that was removed."""
+    """Its offsets are not assigned a second time, and no removed message is reported lost."""
     path = tmp_path / "s"
     with MessageStore.open(path, config()) as store:
         empty_by_retention(store)
@@ -272,21 +272,21 @@ def test_a_queue_that_retention_emptied_and_that_is_lost(
         assert store.put_message(Message("quiet", b"on", queue_id=0)).queue_offset == 33
 
 
-def test_a_stop_record_that_says_less_of_an_emptied_queue(tmp_path: Path) -> None:
-    """Its queue files tell where the last message was."""
+def test_emptied_queue_with_an_older_stop_record(tmp_path: Path) -> None:
+    """Its queue files show where the last message was."""
     path = tmp_path / "s"
     with MessageStore.open(path, config()) as store:
         empty_by_retention(store)
     stop = StorePaths(path).stop_record
-    told = read_checked_json(stop)
-    assert told is not None
-    write_checked_json(stop, {**told, "queues": [one[:5] for one in told["queues"]]})
+    record = read_checked_json(stop)
+    assert record is not None
+    write_checked_json(stop, {**record, "queues": [one[:5] for one in record["queues"]]})
     shutil.rmtree(path / "consumequeue" / "quiet")
     with MessageStore.open(path, config()) as store:
         assert store.bounds("quiet", 0) == (33, 33)
 
 
-def test_files_go_by_the_hour_in_batches(tmp_path: Path) -> None:
+def test_files_are_deleted_in_batches_at_the_hour(tmp_path: Path) -> None:
     hours = ";".join(str(hour) for hour in range(24))
     with MessageStore.open(tmp_path / "s", config(delete_when=hours, delete_file_batch_max=2)) as store:
         Probe(store).use_disk_figures(lambda path: 10)
@@ -299,7 +299,7 @@ def test_files_go_by_the_hour_in_batches(tmp_path: Path) -> None:
         assert len(Probe(store).log_files) == 1
 
 
-def test_a_pause_that_is_a_stop_ends_the_round(tmp_path: Path) -> None:
+def test_stop_during_a_pause_ends_the_round(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", config()) as store:
         fill(store, 300)
         store.flush()
@@ -307,7 +307,7 @@ def test_a_pause_that_is_a_stop_ends_the_round(tmp_path: Path) -> None:
         assert len(Probe(store).clean(lambda seconds: True, manual=True).log_files) == 1
 
 
-def test_a_full_disk_takes_files_of_any_age_and_refuses_puts_until_there_is_room(tmp_path: Path) -> None:
+def test_full_disk_deletes_files_of_any_age_and_refuses_puts(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", config()) as store:
         fill(store, 300)
         store.flush()
@@ -331,7 +331,7 @@ def test_a_full_disk_takes_files_of_any_age_and_refuses_puts_until_there_is_room
         assert len(Probe(store).log_files) == before, "these files are young"
 
 
-def test_what_is_not_durable_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_are_not_durable_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with MessageStore.open(tmp_path / "s", config(flush_interval_commit_log=3_600_000)) as store:
         fill(store, 300)
         Probe(store).use_disk_figures(lambda path: 91)
@@ -341,7 +341,7 @@ def test_what_is_not_durable_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert Probe(store).clean().log_files
 
 
-def test_a_sink_that_was_silent_for_long_still_knows_its_last_batch(tmp_path: Path) -> None:
+def test_last_batch_of_an_idle_sink_survives_retention(tmp_path: Path) -> None:
     path = tmp_path / "s"
     rows = pa.RecordBatch.from_arrays([pa.array([b"row"] * 9, pa.binary())], names=["body"])
 
@@ -376,7 +376,7 @@ def test_a_sink_that_was_silent_for_long_still_knows_its_last_batch(tmp_path: Pa
 # -- readers
 
 
-def test_a_held_file_stays_until_it_is_let_go_or_time_is_up(tmp_path: Path) -> None:
+def test_held_file_stays_until_it_is_released_or_time_is_up(tmp_path: Path) -> None:
     clock = ManualClock(NOON_MS)
     whatever_the_disk = {"disk_max_used_space_ratio": 100, "disk_space_clean_forcibly_ratio": 100}
     with MessageStore.open(tmp_path / "s", config(clock=clock, **whatever_the_disk)) as store:
@@ -388,7 +388,7 @@ def test_a_held_file_stays_until_it_is_let_go_or_time_is_up(tmp_path: Path) -> N
         content = bytes(first.bytes_of(0, first.file_size))
         assert store.clean().log_files == []
         assert first.path.exists()
-        assert store.min_phy_offset == LOG_SIZE, "nobody new gets at it"
+        assert store.min_phy_offset == LOG_SIZE, "new readers do not get it"
         assert first.hold() is None
         held.release()
         held = second.hold()
@@ -403,7 +403,7 @@ def test_a_held_file_stays_until_it_is_let_go_or_time_is_up(tmp_path: Path) -> N
             _ = MappedFile(second.path, 0, write=False)
 
 
-def test_a_reader_beside_the_writer_sees_data_or_the_typed_error(tmp_path: Path) -> None:
+def test_reader_beside_the_writer_sees_data_or_the_typed_error(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, config()) as store, StoreReader(path) as reader, StoreReader(path) as late:
         fill(store, 400)
@@ -431,7 +431,7 @@ def test_a_reader_beside_the_writer_sees_data_or_the_typed_error(tmp_path: Path)
 # -- the command
 
 
-def test_store_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_clean_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROCKETFLOW_cleanFileForciblyEnable", "false")  # however full the disk of the tests is
     path = tmp_path / "s"
     with MessageStore.open(path, config()) as store:

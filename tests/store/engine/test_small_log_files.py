@@ -1,4 +1,4 @@
-"""CommitLog files of less than a page, as RocketMQ takes them: whatever fits is kept, what does not is refused.
+"""CommitLog files of less than a page, which RocketMQ accepts: messages that fit are kept, others are refused.
 
 RocketMQ 4.9.7, 5.3.3 and 5.5.0 run with files of any size; a message that does not fit is answered PUT_OK and lost.
 """

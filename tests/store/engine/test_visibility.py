@@ -1,4 +1,4 @@
-"""When readers see what: nothing before it was synced, a sink commit at one instant; no directory for an evil name."""
+"""Visibility: readers see synced records only, a sink commit at one instant; an unsafe name makes no directory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def config(**changes: object) -> StoreConfig:
 
 
 class SlowSync:
-    """A disk whose syncs wait to be let through, one by one; all of them once the block ends."""
+    """A disk whose syncs wait for permission, one by one; all of them are released when the block ends."""
 
     def __init__(self) -> None:
         self.began, self.let = threading.Semaphore(0), threading.Semaphore(0)
@@ -64,8 +64,8 @@ class SlowSync:
         self._real(fd)
 
 
-def test_with_sync_flush_nobody_sees_what_is_not_synced(tmp_path: Path) -> None:
-    """A second message is written while the first is being synced: that sync says nothing about the second."""
+def test_readers_with_sync_flush_see_only_synced_records(tmp_path: Path) -> None:
+    """A second message is written while the first is being synced: that sync does not cover it."""
     path = tmp_path / "s"
     with MessageStore.open(path, config(flush_disk_type=FlushDiskType.SYNC_FLUSH)) as store:
         assert store.put_message(Message("t", b"the log has a file", queue_id=0)).stored
@@ -93,8 +93,8 @@ def test_with_sync_flush_nobody_sees_what_is_not_synced(tmp_path: Path) -> None:
         assert store.max_offset("t", 0) == 3
 
 
-def test_a_batch_whose_sync_is_late_is_no_success(tmp_path: Path) -> None:
-    """Another thread's sync takes longer than `syncFlushTimeout`: what the batch was promised did not happen."""
+def test_batch_whose_sync_is_late_is_not_acknowledged(tmp_path: Path) -> None:
+    """Another thread's sync takes longer than `syncFlushTimeout`: the batch is not durable."""
     settings = config(flush_disk_type=FlushDiskType.SYNC_FLUSH, sync_flush_timeout=1)
     with MessageStore.open(tmp_path / "s", settings) as store:
         store.create_topic("t", 1)
@@ -113,8 +113,8 @@ def test_a_batch_whose_sync_is_late_is_no_success(tmp_path: Path) -> None:
         assert sum(store.max_offset("t", queue) for queue in store.queues("t")) == 3
 
 
-def test_a_late_sync_is_not_told_as_durable(tmp_path: Path) -> None:
-    """No flush, no deletion of a topic, no orderly stop before it is over."""
+def test_late_sync_is_not_reported_as_durable(tmp_path: Path) -> None:
+    """A flush, the deletion of a topic and an orderly stop wait until it is over, or fail."""
     settings = config(flush_disk_type=FlushDiskType.SYNC_FLUSH, sync_flush_timeout=1)
     path = tmp_path / "s"
     with MessageStore.open(path, settings) as store:
@@ -126,9 +126,9 @@ def test_a_late_sync_is_not_told_as_durable(tmp_path: Path) -> None:
             writer = threading.Thread(target=lambda: late.append(store.put_message(Message("t", b"late", queue_id=0))))
             writer.start()
             assert gate.began.acquire(timeout=WAIT_S)
-            for told in (store.flush, lambda: store.delete_topic("t")):
+            for call in (store.flush, lambda: store.delete_topic("t")):
                 with pytest.raises(FlushDiskTimeoutError, match="syncFlushTimeout"):
-                    told()
+                    call()
             assert ((path / "checkpoint").read_bytes(), store.paths.durable_ends.read_bytes()) == written
             closing = threading.Thread(target=store.close)
             closing.start()
@@ -146,7 +146,7 @@ def test_a_late_sync_is_not_told_as_durable(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flush", FlushDiskType)
-def test_a_sink_commit_is_seen_at_one_instant(
+def test_sink_commit_is_seen_at_one_instant(
     tmp_path: Path, flush: FlushDiskType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, seen = tmp_path / "s", []
@@ -174,8 +174,8 @@ def test_a_sink_commit_is_seen_at_one_instant(
 
 
 @pytest.mark.parametrize("name", EVIL)
-def test_a_stored_topic_never_becomes_a_path(tmp_path: Path, name: str) -> None:
-    """A record of another writer whose topic is no name: it stays in the log, its neighbours are served."""
+def test_unsafe_stored_topic_never_becomes_a_path(tmp_path: Path, name: str) -> None:
+    """A record of another writer with an invalid topic name stays in the log; its neighbours are served."""
     path = tmp_path / "a" / "b" / "s"
     log = b""
     offsets = {"t": 0, name: 0}
@@ -199,7 +199,7 @@ def test_a_stored_topic_never_becomes_a_path(tmp_path: Path, name: str) -> None:
     (path / "abort").touch()
     before = sorted(one for one in tmp_path.rglob("*") if path not in one.parents)
     with MessageStore.open(tmp_path / "warm", config()):
-        pass  # what is loaded only when it is needed is loaded
+        pass  # load everything that is loaded on demand
     with confined_to(path), MessageStore.open(path, config()) as store:
         assert store.max_phy_offset == len(log)
         assert store.topics() == ["t"]
@@ -213,7 +213,7 @@ def test_a_stored_topic_never_becomes_a_path(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EVIL)
-def test_nobody_puts_a_record_under_a_name_that_is_none(tmp_path: Path, name: str) -> None:
+def test_put_under_an_invalid_name_is_refused(tmp_path: Path, name: str) -> None:
     fields = RecordFields(name.encode(), 0, b"x", b"", 0, 0, 1, HOST, HOST)
     with MessageStore.open(tmp_path / "s", config()) as store:
         with pytest.raises(MessageRejectedError):
@@ -222,8 +222,8 @@ def test_nobody_puts_a_record_under_a_name_that_is_none(tmp_path: Path, name: st
         assert COMMIT_TOPIC not in store.topics()
 
 
-def test_recovery_believes_no_clock(tmp_path: Path) -> None:
-    """A checkpoint of a clock that was ahead, files that are older than it says: the whole log is dispatched again."""
+def test_recovery_does_not_use_clock_times(tmp_path: Path) -> None:
+    """A checkpoint of a clock that was ahead, with older files than it names: the complete log is dispatched again."""
     path, count = tmp_path / "s", 0
     with MessageStore.open(path, config(mapped_file_size_commit_log=1 << 14)) as store:
         while store.max_phy_offset < 5 << 14:

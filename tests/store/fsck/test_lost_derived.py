@@ -1,4 +1,4 @@
-"""Derived files that are gone as a whole, the store's own among them: reported, and made again."""
+"""Completely missing derived files, RocketFlow's own among them: they are reported, and rebuilt."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIZES = StoreConfig(
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with keys, a delayed message and a requeue run."""
+    """Return a store with keys, a delayed message and a requeue run."""
     path = tmp_path_factory.mktemp("lost") / "s"
     with MessageStore.open(path, SIZES) as store:
         for n in range(20):
@@ -37,7 +37,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("gone", "kind"),
+    ("missing", "kind"),
     [
         ("index", "missing-entry"),
         (f"consumequeue/{COMMIT_TOPIC}", "missing-unit"),
@@ -47,15 +47,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 @pytest.mark.parametrize("native", [True, False])
 def test_lost_derived_files_are_found_and_repaired(
-    made: Path, tmp_path: Path, gone: str, kind: str, native: bool
+    made: Path, tmp_path: Path, missing: str, kind: str, native: bool
 ) -> None:
     path = tmp_path / "s"
     shutil.copytree(made, path)
-    if not native:  # nothing of ours tells what there was
+    if not native:  # no file of RocketFlow shows what existed
         shutil.rmtree(path / "rocketflow")
     before = verify_store(path, SIZES)
     assert before.findings == []
-    shutil.rmtree(path / gone)
+    shutil.rmtree(path / missing)
     found = verify_store(path, SIZES)
     assert {one.kind for one in found.findings} == {kind}
     assert found.exit_code == 1
@@ -68,24 +68,24 @@ def test_lost_derived_files_are_found_and_repaired(
         assert reader.bounds(SCHEDULE_TOPIC, 0) == (0, 1)
 
 
-def test_store_that_keeps_no_index_lacks_none(tmp_path: Path) -> None:
+def test_missing_index_is_no_finding_in_a_store_without_one(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", StoreConfig(message_index_enable=False)) as store:
         store.put_message(Message("orders", b"x", keys="k"))
     assert verify_store(tmp_path / "s").findings == []
-    shutil.rmtree(tmp_path / "s" / "rocketflow")  # of another writer nothing tells whether it keeps one
+    shutil.rmtree(tmp_path / "s" / "rocketflow")  # nothing shows whether another writer keeps one
     (found,) = verify_store(tmp_path / "s").findings
     assert "messageIndexEnable=false" in found.detail
     assert verify_store(tmp_path / "s", StoreConfig(message_index_enable=False)).findings == []
 
 
-def test_queue_of_a_deleted_topic_is_not_missed(made: Path, tmp_path: Path) -> None:
+def test_queue_of_a_deleted_topic_is_no_finding(made: Path, tmp_path: Path) -> None:
     shutil.copytree(made, tmp_path / "s")
     with MessageStore.open(tmp_path / "s", SIZES) as store:
         store.delete_topic("orders")
     assert verify_store(tmp_path / "s").findings == []
 
 
-def test_ledger_without_its_queue_says_so(capsys: pytest.CaptureFixture[str], made: Path, tmp_path: Path) -> None:
+def test_ledger_without_its_queue_reports_that(capsys: pytest.CaptureFixture[str], made: Path, tmp_path: Path) -> None:
     path = tmp_path / "s"
     shutil.copytree(made, path)
     shutil.rmtree(path / "consumequeue" / COMMIT_TOPIC)
@@ -100,8 +100,8 @@ def test_info_and_verify_of_a_store_without_queues_name_the_next_command(
     capsys: pytest.CaptureFixture[str], made: Path, golden_store: Callable[..., Path], tmp_path: Path
 ) -> None:
     shutil.copytree(made, tmp_path / "s")
-    shutil.copytree(golden_store("basic-53"), tmp_path / "foreign")
-    for path in (tmp_path / "s", tmp_path / "foreign"):
+    shutil.copytree(golden_store("basic-53"), tmp_path / "other")
+    for path in (tmp_path / "s", tmp_path / "other"):
         shutil.rmtree(path / "consumequeue")
         assert run(["store", "info", str(path)]) == 0
         assert f"store verify {path} --repair" in capsys.readouterr().out

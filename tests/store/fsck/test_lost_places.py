@@ -52,12 +52,12 @@ def damaged(tmp_path: Path, store: tuple[Path, list[int]], number: int, kind: st
 
 
 LOST = {"lost-message", "record"}
-"""Findings: `record` where the queue that a record claims cannot be."""
+"""Findings: `record` if the queue that a record claims cannot exist."""
 OF_INDEX = {"index-entry", "missing-entry"}
 
 
 def check(path: Path, number: int) -> None:
-    """The loss is reported, each time; all other messages are served, and their queue has its bounds."""
+    """Check that the loss is reported each time, all other messages are served, and their queue has its bounds."""
     for _ in range(2):
         found = verify_store(path)
         assert found.exit_code == 3

@@ -1,4 +1,4 @@
-"""`verify --repair`: derived files come back byte for byte, damage costs only itself, doing it again is nothing."""
+"""`verify --repair`: derived files are rebuilt byte for byte, damage costs only itself, a repeat changes nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def planted(whole: Planted, tmp_path: Path) -> Planted:
 
 
 def healed(planted: Planted, whole: Planted) -> None:
-    """Repair; nothing is lost, verify is clean, and a second repair changes no byte."""
+    """Repair; no message is lost, verify is clean, and a second repair changes no byte."""
     first = repair_store(planted.path)
     assert first.exit_code == 1
     assert first.steps
@@ -71,7 +71,7 @@ def quarantined(planted: Planted, lost: set[tuple[str, int, int]]) -> None:
 
 
 def used(planted: Planted, lost: set[tuple[str, int, int]]) -> None:
-    """The store opens, takes messages behind the old ones, and serves what it served."""
+    """Check that the store opens, takes messages after the old ones, and serves what it served."""
     with MessageStore.open(planted.path, CONFIG) as store:
         result = store.put_message(Message("orders", b"after", queue_id=0))
         assert result.queue_offset == 75
@@ -80,14 +80,14 @@ def used(planted: Planted, lost: set[tuple[str, int, int]]) -> None:
     assert served == {place: body for place, body in planted.bodies.items() if place not in lost}
 
 
-def test_nothing_to_repair(planted: Planted) -> None:
+def test_repair_of_an_undamaged_store_does_nothing(planted: Planted) -> None:
     before = digests(planted.path)
     result = repair_store(planted.path)
     assert (result.exit_code, result.steps) == (0, [])
     assert digests(planted.path) == before
 
 
-def test_a_store_in_use_is_refused(planted: Planted) -> None:
+def test_repair_of_a_locked_store_is_refused(planted: Planted) -> None:
     with MessageStore.open(planted.path, CONFIG), pytest.raises(StoreLockedError) as caught:
         repair_store(planted.path)
     assert caught.value.exit_code == 75
@@ -105,7 +105,7 @@ DERIVED = [
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut", "noise", "longer"])
 @pytest.mark.parametrize("name", [*DERIVED, "index"])
-def test_derived_files_are_made_again(planted: Planted, whole: Planted, name: str, damage: str) -> None:
+def test_damaged_derived_files_are_rebuilt(planted: Planted, whole: Planted, name: str, damage: str) -> None:
     file = planted.path / name if name != "index" else sorted((planted.path / "index").iterdir())[1]
     if damage == "missing" and name == "rocketflow/store.meta":
         pytest.skip("a store without it is one that we have not written to")
@@ -118,7 +118,7 @@ def test_derived_files_are_made_again(planted: Planted, whole: Planted, name: st
     healed(planted, whole)
 
 
-def test_every_derived_file_at_once(planted: Planted, whole: Planted) -> None:
+def test_all_derived_files_are_rebuilt_at_once(planted: Planted, whole: Planted) -> None:
     shutil.rmtree(planted.path / "consumequeue")
     shutil.rmtree(planted.path / "index")
     (planted.path / "checkpoint").unlink()
@@ -126,7 +126,7 @@ def test_every_derived_file_at_once(planted: Planted, whole: Planted) -> None:
     healed(planted, whole)
 
 
-def test_swapped_queues_and_foreign_files(planted: Planted, whole: Planted) -> None:
+def test_swapped_queues_are_repaired_and_strange_files_quarantined(planted: Planted, whole: Planted) -> None:
     queues = planted.path / "consumequeue" / "bills"
     (queues / "0").rename(queues / "tmp")
     (queues / "1").rename(queues / "0")
@@ -138,8 +138,10 @@ def test_swapped_queues_and_foreign_files(planted: Planted, whole: Planted) -> N
 
 
 @pytest.mark.parametrize(("one", "other"), [(0, 3), (1, 3), (2, 3), (0, 1)])
-def test_swapped_files_of_a_queue_and_an_empty_index(planted: Planted, whole: Planted, one: int, other: int) -> None:
-    """Units of the first file in slots behind the end say nothing against their records, which follow each other."""
+def test_swapped_files_of_a_queue_and_an_empty_index_are_repaired(
+    planted: Planted, whole: Planted, one: int, other: int
+) -> None:
+    """Units of the first file in slots after the end do not refute their records, which follow each other."""
     files = sorted((planted.path / "consumequeue" / "bills" / "0").iterdir())
     contents = files[one].read_bytes(), files[other].read_bytes()
     files[other].write_bytes(contents[0])
@@ -149,7 +151,7 @@ def test_swapped_files_of_a_queue_and_an_empty_index(planted: Planted, whole: Pl
     healed(planted, whole)
 
 
-def test_units_behind_the_end(planted: Planted, whole: Planted) -> None:
+def test_units_after_the_end_are_removed(planted: Planted, whole: Planted) -> None:
     file, position = planted.queue_file("orders", 0, 75)
     unit = planted.queue_file("orders", 0, 10)[0].read_bytes()[200:220]
     with file.open("r+b") as opened:
@@ -158,7 +160,7 @@ def test_units_behind_the_end(planted: Planted, whole: Planted) -> None:
     healed(planted, whole)
 
 
-def test_random_bytes_of_derived_files(whole: Planted, tmp_path: Path) -> None:
+def test_random_bytes_of_derived_files_are_repaired(whole: Planted, tmp_path: Path) -> None:
     rng = random.Random(SEED)
     for trial in range(20):
         planted = copied(whole, tmp_path / str(trial))
@@ -176,7 +178,7 @@ def test_random_bytes_of_derived_files(whole: Planted, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("position", [0, 3, 4, 12, 15, 20, 27, 35, 84, 87, 90])
-def test_a_damaged_record_costs_itself(planted: Planted, position: int) -> None:
+def test_damaged_record_is_lost_alone(planted: Planted, position: int) -> None:
     place = ("orders", 1, 40)
     file, start = planted.log_file(planted.places[place][0])
     flip(file, start + position)
@@ -186,7 +188,7 @@ def test_a_damaged_record_costs_itself(planted: Planted, position: int) -> None:
 
 
 @pytest.mark.parametrize("position", [3, 4, 12, 27, 90])
-def test_a_damaged_record_whose_queue_is_lost_too(planted: Planted, position: int) -> None:
+def test_damaged_record_in_a_lost_queue_is_lost_alone(planted: Planted, position: int) -> None:
     place = ("orders", 1, 40)
     file, start = planted.log_file(planted.places[place][0])
     flip(file, start + position, 0x40)
@@ -194,7 +196,7 @@ def test_a_damaged_record_whose_queue_is_lost_too(planted: Planted, position: in
     repair_store(planted.path)
     served = planted.served()
     others = {one: body for one, body in planted.bodies.items() if one != place}
-    # a head that names another queue cannot be told from a right one any more: what it says is then all there is
+    # a head that names another queue cannot be distinguished from a right one: it is the only evidence
     assert {one: body for one, body in served.items() if one in others} == others
     assert place not in served
     after = digests(planted.path)
@@ -202,8 +204,8 @@ def test_a_damaged_record_whose_queue_is_lost_too(planted: Planted, position: in
     assert digests(planted.path) == after
 
 
-def test_a_queue_file_is_lost_and_every_record_of_it_damaged(planted: Planted) -> None:
-    """Nothing is left to refill the file with; the units behind it stay what they are."""
+def test_lost_queue_file_whose_records_are_all_damaged(planted: Planted) -> None:
+    """There is nothing to refill the file from; the units after it stay unchanged."""
     lost = {place for place in planted.places if place[:2] == ("orders", 1) and 20 <= place[2] < 40}
     for place in lost:
         file, start = planted.log_file(planted.places[place][0])
@@ -212,7 +214,7 @@ def test_a_queue_file_is_lost_and_every_record_of_it_damaged(planted: Planted) -
     quarantined(planted, lost)
 
 
-def test_a_block_of_zeros_and_every_queue_lost(planted: Planted) -> None:
+def test_zeroed_block_with_every_queue_lost(planted: Planted) -> None:
     file = min((planted.path / "commitlog").iterdir())
     with file.open("r+b") as opened:
         opened.seek(4096)
@@ -222,7 +224,7 @@ def test_a_block_of_zeros_and_every_queue_lost(planted: Planted) -> None:
     quarantined(planted, lost)
 
 
-def test_the_end_mark_and_the_length_of_log_files(planted: Planted, whole: Planted) -> None:
+def test_end_mark_and_length_of_log_files_are_repaired(planted: Planted, whole: Planted) -> None:
     files = sorted((planted.path / "commitlog").iterdir())
     end = max(offset + size for offset, size in planted.places.values() if offset < 1 << 14)
     flip(files[0], end + 6)
@@ -232,7 +234,7 @@ def test_the_end_mark_and_the_length_of_log_files(planted: Planted, whole: Plant
     assert (planted.path / "quarantine" / "commitlog" / f"{files[1].name}.rest").read_bytes() == b"not mine"
 
 
-def test_a_log_file_that_was_cut(planted: Planted) -> None:
+def test_log_file_that_was_cut_is_repaired(planted: Planted) -> None:
     file = sorted((planted.path / "commitlog").iterdir())[1]
     base = int(file.name)
     cut = min(at for at, _ in planted.places.values() if at > base + 9000) + 100  # within a body
@@ -241,7 +243,7 @@ def test_a_log_file_that_was_cut(planted: Planted) -> None:
     quarantined(planted, lost)
 
 
-def test_a_missing_log_file_is_refused_to_writers_and_read_around(planted: Planted) -> None:
+def test_missing_log_file_is_refused_to_writers_and_skipped_by_readers(planted: Planted) -> None:
     file = sorted((planted.path / "commitlog").iterdir())[1]
     file.unlink()
     base = int(file.name)
@@ -256,7 +258,7 @@ def test_a_missing_log_file_is_refused_to_writers_and_read_around(planted: Plant
         MessageStore.open(planted.path, CONFIG)
 
 
-def test_bytes_behind_the_end_are_cut(planted: Planted, whole: Planted) -> None:
+def test_bytes_after_the_end_are_cut(planted: Planted, whole: Planted) -> None:
     end = max(offset + size for offset, size in planted.places.values())
     file, start = planted.log_file(end)
     with file.open("r+b") as opened:
@@ -265,7 +267,7 @@ def test_bytes_behind_the_end_are_cut(planted: Planted, whole: Planted) -> None:
     healed(planted, whole)
 
 
-def test_positions_behind_their_queues_are_clamped(planted: Planted) -> None:
+def test_positions_after_their_queues_are_clamped(planted: Planted) -> None:
     files = ConfigFiles(planted.path / "config")
     files.consumer_offsets.commit("readers", "orders", {0: 99999, 1: 30})
     shutil.rmtree(planted.path / "consumequeue" / "orders" / "1")
@@ -279,7 +281,7 @@ def test_positions_behind_their_queues_are_clamped(planted: Planted) -> None:
     assert '"RF-CLAMP"' in report
 
 
-def test_a_config_file_comes_back_from_its_backup_and_never_starts_empty(planted: Planted) -> None:
+def test_config_file_is_restored_from_its_backup_and_never_empty(planted: Planted) -> None:
     config = planted.path / "config"
     for name in ("consumerOffset.json", "topics.json"):
         (config / name).write_bytes(b"{noise")
@@ -298,8 +300,10 @@ def test_a_config_file_comes_back_from_its_backup_and_never_starts_empty(planted
     }
 
 
-def test_killed_at_every_write_and_run_again(whole: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each disk call that makes something durable, in turn, is the last one of a first repair."""
+def test_repair_killed_at_any_write_completes_when_repeated(
+    whole: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each disk call that makes something durable is, in turn, the last one of a first repair."""
 
     def damaged(name: str) -> Planted:
         planted = copied(whole, tmp_path / name)
@@ -355,8 +359,10 @@ def test_killed_at_every_write_and_run_again(whole: Planted, tmp_path: Path, mon
         "expired-53",
     ],
 )
-def test_what_apache_wrote(name: str, golden_store: Callable[..., Path], tmp_path: Path) -> None:
-    """Queues and index of Apache's stores, lost and made again, are its very bytes."""
+def test_rebuilt_files_equal_those_that_apache_wrote(
+    name: str, golden_store: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Queues and index of Apache's stores, lost and rebuilt, are Apache's bytes."""
     golden, path = golden_store(name), tmp_path / "s"
     shutil.copytree(golden, path)
     if name.startswith("basic-"):
@@ -370,8 +376,8 @@ def test_what_apache_wrote(name: str, golden_store: Callable[..., Path], tmp_pat
         for one in sorted((golden / "consumequeue").rglob("*")):
             if one.is_file():
                 assert (path / one.relative_to(golden)).read_bytes() == one.read_bytes(), one
-        ours, theirs = (sorted((root / "index").iterdir()) for root in (path, golden))
-        assert [one.read_bytes() for one in ours] == [one.read_bytes() for one in theirs]
+        rebuilt, expected = (sorted((root / "index").iterdir()) for root in (path, golden))
+        assert [one.read_bytes() for one in rebuilt] == [one.read_bytes() for one in expected]
     after = digests(path)
     assert repair_store(path, config_of(name)).steps == []
     assert digests(path) == after
@@ -380,8 +386,8 @@ def test_what_apache_wrote(name: str, golden_store: Callable[..., Path], tmp_pat
 KINDS = ["flip", "zero", "noise", "cut", "longer", "missing", "empty"]
 
 
-def test_several_kinds_of_damage_at_once(whole: Planted, tmp_path: Path) -> None:
-    """Row S20: whatever one to three files suffer, no wrong body is served, and only the log costs messages."""
+def test_several_kinds_of_damage_lose_only_what_the_log_lost(whole: Planted, tmp_path: Path) -> None:
+    """Row S20: whatever happens to one to three files, no wrong body is served, and only log damage loses messages."""
     for trial in range(25):
         seed = SEED + trial
         rng = random.Random(seed)

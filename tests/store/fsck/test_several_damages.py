@@ -1,4 +1,4 @@
-"""Many damaged records near each other: none hides another, whatever the kinds of damage."""
+"""Many damaged records close to each other: none hides another, whatever the kinds of damage."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def harmed(whole: Path, path: Path, seed: int, kinds: tuple[str, ...]) -> set[int]:
-    """A copy with one record in ten harmed; their queue offsets. Not the last: nothing tells it from a torn tail."""
+    """Copy a store and damage one record in ten; return their queue offsets.
+
+    The last record is not damaged: it could not be distinguished from a torn tail.
+    """
     shutil.copytree(whole, path)
     rng = random.Random(seed)
     with StoreReader(whole, CONFIG) as reader:
@@ -43,7 +46,7 @@ def harmed(whole: Path, path: Path, seed: int, kinds: tuple[str, ...]) -> set[in
 
 
 def left(path: Path) -> list[int]:
-    """Numbers of the messages that are served."""
+    """Return the numbers of the messages that are served."""
     with StoreReader(path, CONFIG) as reader:
         batches = reader.read("t", 0, 0, COUNT, ["body"], faults=SkipFaults())
         return [int(body.removeprefix(b"message ")) for batch in batches for body in batch["body"].to_pylist()]

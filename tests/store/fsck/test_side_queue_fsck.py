@@ -1,4 +1,4 @@
-"""`verify` compares batch queues and light queues with the log, byte for byte; `repair` makes them again."""
+"""`verify` compares batch queues and LMQs with the log, byte for byte; `repair` rebuilds them."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SideStore]:
     return path, make(path, count=113)
 
 
-def test_a_sound_store_has_no_findings(whole: tuple[Path, SideStore]) -> None:
+def test_undamaged_store_has_no_findings(whole: tuple[Path, SideStore]) -> None:
     assert verify_store(whole[0]).findings == []
 
 
 @pytest.mark.parametrize("record", [True, False], ids=["stop record", "none"])
 @pytest.mark.parametrize("queue", [BATCH, LIGHT])
 @pytest.mark.parametrize("harm", HARM)
-def test_what_is_wrong_is_found_and_made_again(
+def test_damaged_side_queue_is_found_and_rebuilt(
     whole: tuple[Path, SideStore], tmp_path: Path, queue: str, harm: Callable[[Path], None], record: bool
 ) -> None:
     path = tmp_path / "s"
@@ -50,7 +50,7 @@ def test_what_is_wrong_is_found_and_made_again(
     assert not found.lost_records
     assert any(one.file.startswith(str((path / queue).parent)) for one in found.findings), found.findings
     if harm is put_a_file:
-        return  # `repair` leaves a file in a directory's place to the open
+        return  # a file in a directory's place is repaired by the next open
     done = repair_store(path)
     assert done.left.findings == []
     assert done.exit_code == 1
@@ -86,7 +86,7 @@ def test_every_byte_of_a_batch_unit_is_compared(whole: tuple[Path, SideStore], t
     assert verify_store(path).findings == []
 
 
-def test_a_flipped_unit_of_a_light_queue_is_named(whole: tuple[Path, SideStore], tmp_path: Path) -> None:
+def test_flipped_unit_of_an_lmq_is_found(whole: tuple[Path, SideStore], tmp_path: Path) -> None:
     path = tmp_path / "s"
     shutil.copytree(whole[0], path)
     file = files_of(path / LIGHT)[0]
@@ -97,8 +97,8 @@ def test_a_flipped_unit_of_a_light_queue_is_named(whole: tuple[Path, SideStore],
         flip(file, position, 1)
 
 
-def test_units_behind_the_end_and_twice(whole: tuple[Path, SideStore], tmp_path: Path) -> None:
-    """Units that no record asks for are found."""
+def test_units_after_the_end_and_duplicates_are_found(whole: tuple[Path, SideStore], tmp_path: Path) -> None:
+    """Units without a record are found."""
     path = tmp_path / "s"
     shutil.copytree(whole[0], path)
     for queue, size in ((BATCH, BATCH_UNIT_SIZE), (LIGHT, UNIT_SIZE)):
@@ -113,8 +113,8 @@ def test_units_behind_the_end_and_twice(whole: tuple[Path, SideStore], tmp_path:
     assert verify_store(path).findings == []
 
 
-def test_a_damaged_record_costs_itself_alone(whole: tuple[Path, SideStore], tmp_path: Path) -> None:
-    """Its units still name it; the rest of both kinds of queues agrees."""
+def test_damaged_record_of_side_queues_is_lost_alone(whole: tuple[Path, SideStore], tmp_path: Path) -> None:
+    """Its units still point at it; the rest of both kinds of queues agrees."""
     path, made = tmp_path / "s", whole[1]
     shutil.copytree(whole[0], path)
     log = files_of(path / "commitlog")[0]
@@ -133,8 +133,8 @@ def test_a_damaged_record_costs_itself_alone(whole: tuple[Path, SideStore], tmp_
             assert store.max_offset(topic, queue_id) == end
 
 
-def test_messages_from_before_units_were_asked_for(tmp_path: Path) -> None:
-    """Where enableMultiDispatch came later, records of before name offsets that others have now."""
+def test_messages_from_before_multi_dispatch_are_no_finding(tmp_path: Path) -> None:
+    """If enableMultiDispatch was enabled later, earlier records name offsets that others have now."""
     from dataclasses import replace
 
     from rocketflow_store import Message
@@ -151,12 +151,12 @@ def test_messages_from_before_units_were_asked_for(tmp_path: Path) -> None:
     assert verify_store(path).findings == []
 
 
-def test_units_of_another_light_queue_serve_nothing(whole: tuple[Path, SideStore], tmp_path: Path) -> None:
-    """D1: a light queue's records are another topic's; each has to name the queue, and the place in it."""
+def test_units_of_another_lmq_serve_no_message(whole: tuple[Path, SideStore], tmp_path: Path) -> None:
+    """D1: an LMQ's records belong to another topic; each must name the queue, and the offset in it."""
     path, made = tmp_path / "s", whole[1]
     shutil.copytree(whole[0], path)
-    theirs = files_of(path / LIGHT.replace("%b", "%a"))[1]
-    files_of(path / LIGHT)[0].write_bytes(theirs.read_bytes())
+    other = files_of(path / LIGHT.replace("%b", "%a"))[1]
+    files_of(path / LIGHT)[0].write_bytes(other.read_bytes())
     with StoreReader(path) as reader:
         there = served(reader, anyhow=True)
         assert {place: made.bodies.get(place) for place in there} == there
@@ -171,8 +171,8 @@ def test_units_of_another_light_queue_serve_nothing(whole: tuple[Path, SideStore
         assert served(reader) == made.bodies
 
 
-def test_light_queues_of_names_that_only_rocketmq_makes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are queues as others where they are there: no damage, and made again from the log."""
+def test_lmqs_with_names_that_only_rocketmq_accepts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Existing ones are queues like others: they are no damage, and are rebuilt from the log."""
     path, name = tmp_path / "s", "%LMQ%sensors.temp@+$#"
     for module in (queue_table, side_queues):
         monkeypatch.setattr(module, "is_directory_name", lambda _: True)

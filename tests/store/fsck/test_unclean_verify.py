@@ -1,4 +1,4 @@
-"""What `verify` says of a killed store that lost what is derived; what a rebuild says of a strange head."""
+"""Verification of a killed store without derived files; a rebuild with an implausible head."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.support.damage import CONFIG, make
     ],
     ids="+".join,
 )
-def test_a_killed_broker_whose_files_are_gone(tmp_path: Path, lost: list[str], kinds: list[str]) -> None:
-    """RocketMQ leaves neither a frontier nor a record of its stop."""
+def test_killed_broker_with_missing_files_is_reported(tmp_path: Path, lost: list[str], kinds: list[str]) -> None:
+    """RocketMQ leaves neither a frontier nor a stop record."""
     path = make(tmp_path / "s").path
     shutil.rmtree(path / "rocketflow")
     (path / "abort").touch()
@@ -33,12 +33,12 @@ def test_a_killed_broker_whose_files_are_gone(tmp_path: Path, lost: list[str], k
     for one in lost:
         shutil.rmtree(path / one)
     found = {one.kind for one in verify_store(path, CONFIG).findings}
-    assert sorted(found - {"offset"}) == kinds  # positions are behind the ends of queues that are gone
+    assert sorted(found - {"offset"}) == kinds  # positions are after the ends of missing queues
     MessageStore.open(path, CONFIG).close()
     assert verify_store(path, CONFIG).findings == []
 
 
-def test_a_rebuild_tells_of_a_record_that_claims_a_place_far_away(tmp_path: Path) -> None:
+def test_rebuild_reports_a_record_with_a_distant_claim(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, replace(CONFIG, enabled_append_prop_crc=False)) as store:
         places = [store.put_message(Message("t", b"%d" % n, queue_id=0)).physical_offset for n in range(50)]

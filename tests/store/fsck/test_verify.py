@@ -1,4 +1,4 @@
-"""Every kind of damage is found, with its file and place; looking changes nothing. Rows S09-S14 of the fault matrix."""
+"""Every kind of damage is found, with its file and place; verify changes nothing. Rows S09-S14 of the fault matrix."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def places_found(path: Path) -> list[tuple[str, str, int, int]]:
 
 
 @pytest.mark.parametrize("name", CLOSED)
-def test_what_apache_wrote_is_clean(name: str, golden_store: Callable[..., Path]) -> None:
+def test_stores_that_apache_wrote_are_clean(name: str, golden_store: Callable[..., Path]) -> None:
     found = verify_store(golden_store(name), config_of(name))
     assert found.findings == []
     assert found.records > 0
@@ -45,10 +45,10 @@ def test_what_apache_wrote_is_clean(name: str, golden_store: Callable[..., Path]
 
 
 @pytest.mark.parametrize("with_config", [True, False])
-def test_a_queue_of_apache_s_store_that_is_missing(
+def test_missing_queue_of_an_apache_store_is_found(
     golden_store: Callable[..., Path], tmp_path: Path, with_config: bool
 ) -> None:
-    """Nothing but topics.json tells that a topic was deleted."""
+    """Only topics.json shows that a topic was deleted."""
     path = tmp_path / "s"
     shutil.copytree(golden_store("basic-53"), path)
     with StoreReader(path, config_of("basic-53")) as reader:
@@ -59,28 +59,28 @@ def test_a_queue_of_apache_s_store_that_is_missing(
             if reader.bounds(topic, queue)[1]
         )
         count = reader.bounds(topic, queue)[1]
-    gone = path / "consumequeue" / topic / str(queue)
-    shutil.rmtree(gone)
+    missing = path / "consumequeue" / topic / str(queue)
+    shutil.rmtree(missing)
     if not with_config:
         shutil.rmtree(path / "config")
     findings = verify_store(path, config_of("basic-53")).findings
-    assert [(one.kind, Path(one.file).parent) for one in findings] == [("missing-unit", gone)]
+    assert [(one.kind, Path(one.file).parent) for one in findings] == [("missing-unit", missing)]
     assert findings[0].detail == f"queue offset 0 to {count - 1}"
 
 
-def test_a_whole_store_is_clean_and_looking_changes_nothing(whole: Planted) -> None:
+def test_undamaged_store_is_clean_and_verify_changes_nothing(whole: Planted) -> None:
     before = digests(whole.path)
-    told: list[tuple[int, int]] = []
-    found = verify_store(whole.path, progress=lambda done, total: told.append((done, total)))
+    progress: list[tuple[int, int]] = []
+    found = verify_store(whole.path, progress=lambda done, total: progress.append((done, total)))
     assert (found.findings, found.records, found.exit_code) == ([], len(whole.places), 0)
     assert digests(whole.path) == before
-    assert told
-    assert told[-1][0] <= told[-1][1]
+    assert progress
+    assert progress[-1][0] <= progress[-1][1]
 
 
 @pytest.mark.parametrize("position", [*range(4), *range(4, 12), *range(12, 16), 20, 27, 28, 35, 84, 87, 88, 95])
-def test_a_flipped_byte_of_a_record(planted: Planted, position: int) -> None:
-    """Every field that tells which record this is, its lengths, and the body."""
+def test_flipped_byte_of_a_record_is_found(planted: Planted, position: int) -> None:
+    """Every field that identifies the record, its lengths, and the body."""
     place = ("orders", 1, 40)
     phy_offset, size = planted.places[place]
     file, start = planted.log_file(phy_offset)
@@ -93,7 +93,7 @@ def test_a_flipped_byte_of_a_record(planted: Planted, position: int) -> None:
     assert planted.served().items() <= planted.bodies.items()
 
 
-def test_a_flipped_byte_anywhere_in_a_record_with_a_crc_of_its_own(tmp_path: Path) -> None:
+def test_flipped_byte_anywhere_in_a_record_with_crc_is_found(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", replace(CONFIG, enabled_append_prop_crc=True)) as store:
         offsets = [store.put_message(Message("t", b"b" * 20, keys=["k"], queue_id=0)).physical_offset for _ in range(9)]
     file = tmp_path / "s" / "commitlog" / f"{0:020d}"
@@ -107,7 +107,7 @@ def test_a_flipped_byte_anywhere_in_a_record_with_a_crc_of_its_own(tmp_path: Pat
         file.write_bytes(raw)
 
 
-def test_random_bytes_of_records(whole: Planted, tmp_path: Path) -> None:
+def test_random_bytes_of_records_are_found(whole: Planted, tmp_path: Path) -> None:
     rng = random.Random(SEED)
     for trial in range(25):
         planted = copied(whole, tmp_path / str(trial))
@@ -123,7 +123,7 @@ def test_random_bytes_of_records(whole: Planted, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["zeroed", "another block", "noise"])
-def test_a_block_of_the_log(planted: Planted, kind: str) -> None:
+def test_damaged_block_of_the_log_is_found(planted: Planted, kind: str) -> None:
     first, second = sorted((planted.path / "commitlog").iterdir())[:2]
     data = {
         "zeroed": bytes(4096),
@@ -143,7 +143,7 @@ def test_a_block_of_the_log(planted: Planted, kind: str) -> None:
     assert served == {place: body for place, body in planted.bodies.items() if place not in touched}
 
 
-def test_random_bytes_of_queues_and_index(whole: Planted, tmp_path: Path) -> None:
+def test_random_bytes_of_queues_and_index_are_found(whole: Planted, tmp_path: Path) -> None:
     rng = random.Random(SEED)
     for trial in range(40):
         planted = copied(whole, tmp_path / str(trial))
@@ -153,7 +153,7 @@ def test_random_bytes_of_queues_and_index(whole: Planted, tmp_path: Path) -> Non
             position = start + rng.randrange(20)
             where = start
         else:
-            file = rng.choice(sorted((planted.path / "index").iterdir())[:-1])  # full ones: all of it is used
+            file = rng.choice(sorted((planted.path / "index").iterdir())[:-1])  # full ones: all their bytes are used
             entry = rng.randrange(1, CONFIG.max_index_num)
             where = 40 + 4 * CONFIG.max_hash_slot_num + 20 * entry
             position = where + rng.randrange(20)
@@ -166,7 +166,7 @@ def test_random_bytes_of_queues_and_index(whole: Planted, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("position", [7, 15, 23, 31, 35, 39, 41, 80])
-def test_the_head_and_the_slots_of_an_index_file(planted: Planted, position: int) -> None:
+def test_damaged_head_and_slots_of_an_index_file_are_found(planted: Planted, position: int) -> None:
     file = min((planted.path / "index").iterdir())
     flip(file, position)
     found = verify_store(planted.path)
@@ -175,10 +175,10 @@ def test_the_head_and_the_slots_of_an_index_file(planted: Planted, position: int
 
 
 @pytest.mark.parametrize("position", [0, 7, 8, 15, 16, 24, 39, 40, 4095])
-def test_bytes_of_the_checkpoint(planted: Planted, position: int) -> None:
+def test_damaged_bytes_of_the_checkpoint_are_found(planted: Planted, position: int) -> None:
     flip(planted.path / "checkpoint", position, 0x40)
     kinds = {one.kind for one in verify_store(planted.path).findings}
-    # a time that is earlier than the truth is what a checkpoint may hold
+    # a checkpoint may have a time before the newest one
     assert kinds == {"checkpoint"} or position in (7, 15, 39)
 
 
@@ -205,7 +205,7 @@ def test_bytes_of_the_checkpoint(planted: Planted, position: int) -> None:
         ("commitlog/00000000000000016384", "noise", "record"),
     ],
 )
-def test_whole_files(planted: Planted, name: str, damage: str, kind: str) -> None:
+def test_missing_and_truncated_files_are_found(planted: Planted, name: str, damage: str, kind: str) -> None:
     file = planted.path / name
     raw = file.read_bytes()
     if damage == "missing":
@@ -219,7 +219,7 @@ def test_whole_files(planted: Planted, name: str, damage: str, kind: str) -> Non
     assert found.exit_code == (3 if "commitlog" in name else 1)
 
 
-def test_files_that_do_not_belong(planted: Planted) -> None:
+def test_files_that_do_not_belong_are_found(planted: Planted) -> None:
     strange = [
         planted.path / "commitlog" / "00000000000000000007",
         planted.path / "commitlog" / "notes.txt",
@@ -232,7 +232,7 @@ def test_files_that_do_not_belong(planted: Planted) -> None:
     assert {one.file for one in found.findings if one.kind == "foreign-file"} == {str(one) for one in strange}
 
 
-def test_a_queue_that_is_not_there_and_two_that_were_swapped(planted: Planted) -> None:
+def test_missing_queue_and_swapped_queues_are_found(planted: Planted) -> None:
     queues = planted.path / "consumequeue"
     shutil.rmtree(queues / "orders" / "0")
     (queues / "bills" / "0").rename(queues / "bills" / "tmp")
@@ -245,20 +245,20 @@ def test_a_queue_that_is_not_there_and_two_that_were_swapped(planted: Planted) -
     assert planted.served().items() <= planted.bodies.items()
 
 
-def test_a_queue_file_that_is_missing_between_others(planted: Planted) -> None:
+def test_missing_queue_file_between_others_is_found(planted: Planted) -> None:
     file = planted.queue_file("orders", 1, 20)[0]
     file.unlink()
     found = verify_store(planted.path)
     assert [(one.kind, one.file, one.length) for one in found.findings] == [("missing-unit", str(file), 400)]
     with StoreReader(planted.path) as reader:
-        within, behind = reader.get_message("orders", 1, 25), reader.get_message("orders", 1, 40)
+        within, after = reader.get_message("orders", 1, 25), reader.get_message("orders", 1, 40)
     assert (within.status, within.next_begin_offset) == (GetMessageStatus.OFFSET_FOUND_NULL, 40)
-    assert behind.status is GetMessageStatus.FOUND
+    assert after.status is GetMessageStatus.FOUND
     left = {place for place in planted.bodies if place[:2] != ("orders", 1) or not 20 <= place[2] < 40}
     assert set(planted.served()) == left
 
 
-def test_an_index_file_that_is_missing(planted: Planted) -> None:
+def test_missing_index_file_is_found(planted: Planted) -> None:
     files = sorted((planted.path / "index").iterdir())
     files[1].unlink()
     kinds = {one.kind for one in verify_store(planted.path).findings}
@@ -269,7 +269,7 @@ def test_an_index_file_that_is_missing(planted: Planted) -> None:
     assert (one.kind, one.file) == ("missing-entry", str(planted.path / "index"))
 
 
-def test_a_position_behind_its_queue(planted: Planted) -> None:
+def test_position_after_its_queue_is_found(planted: Planted) -> None:
     from rocketflow_store.metadata.config_files import ConfigFiles
 
     ConfigFiles(planted.path / "config").consumer_offsets.commit("readers", "orders", {0: 99999})
@@ -278,7 +278,7 @@ def test_a_position_behind_its_queue(planted: Planted) -> None:
     assert "orders@readers queue 0 is at 99999, its end is 75" in one.detail
 
 
-def test_the_end_mark_of_a_file(planted: Planted) -> None:
+def test_damaged_end_mark_of_a_file_is_found(planted: Planted) -> None:
     first = min((planted.path / "commitlog").iterdir())
     end = max(offset + size for offset, size in planted.places.values() if offset < 1 << 14)
     flip(first, end + 5)
@@ -286,7 +286,7 @@ def test_the_end_mark_of_a_file(planted: Planted) -> None:
     assert [(f.kind, f.file, f.offset) for f in found.findings] == [("blank", str(first), end)]
 
 
-def test_the_last_record_of_a_store_that_was_closed(planted: Planted) -> None:
+def test_damaged_last_record_of_a_closed_store_is_found(planted: Planted) -> None:
     place, (phy_offset, size) = max(planted.places.items(), key=lambda one: one[1])
     file, start = planted.log_file(phy_offset)
     flip(file, start + 4)
@@ -296,7 +296,7 @@ def test_the_last_record_of_a_store_that_was_closed(planted: Planted) -> None:
     assert place not in planted.served()
 
 
-def test_bytes_behind_the_end(planted: Planted) -> None:
+def test_bytes_after_the_end_are_found(planted: Planted) -> None:
     end = max(offset + size for offset, size in planted.places.values())
     file, start = planted.log_file(end)
     with file.open("r+b") as opened:
@@ -307,7 +307,7 @@ def test_bytes_behind_the_end(planted: Planted) -> None:
     assert found.exit_code == 1
 
 
-def test_beside_a_live_writer(tmp_path: Path) -> None:
+def test_verify_beside_a_live_writer_is_clean(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", CONFIG) as store:
         for number in range(200):
             store.put_message(Message("t", b"x" * number, keys=[f"k{number}"], queue_id=0))
@@ -320,7 +320,7 @@ def test_beside_a_live_writer(tmp_path: Path) -> None:
         flip(file, place + 100)
 
 
-def test_ranges_are_merged_and_bounded() -> None:
+def test_range_set_is_merged_and_bounded() -> None:
     ranges = RangeSet()
     ranges.add_numbers(np.array([1, 2, 3, 7, 9, 10]))
     ranges.add(4, 7)
@@ -334,8 +334,8 @@ def test_ranges_are_merged_and_bounded() -> None:
 
 
 @pytest.mark.parametrize("left", range(1, 9))
-def test_a_log_file_cut_where_no_blank_fits(planted: Planted, left: int) -> None:
-    """A blank record takes 8 bytes: what a cut leaves behind the last whole record may be fewer."""
+def test_log_file_cut_where_no_blank_fits_is_repaired(planted: Planted, left: int) -> None:
+    """A blank record takes 8 bytes: a cut may leave fewer after the last complete record."""
     log = min((planted.path / "commitlog").iterdir())
     size = log.stat().st_size
     end = max(place + length for place, length in planted.places.values() if place + length <= size)
@@ -344,7 +344,7 @@ def test_a_log_file_cut_where_no_blank_fits(planted: Planted, left: int) -> None
 
 
 @pytest.mark.parametrize("name", ["lost-derived-53", "crash-53-kill9"])
-def test_a_crashed_store_without_queues_is_not_clean(
+def test_crashed_store_without_queues_is_not_clean(
     name: str, golden_store: Callable[..., Path], tmp_path: Path
 ) -> None:
     path = Path(shutil.copytree(golden_store(name), tmp_path / "s"))
@@ -358,7 +358,7 @@ def test_a_crashed_store_without_queues_is_not_clean(
     assert verify_store(path).exit_code == 0
 
 
-def test_an_index_that_went_from_a_store_of_apache(golden_store: Callable[..., Path], tmp_path: Path) -> None:
+def test_missing_index_of_an_apache_store_is_found(golden_store: Callable[..., Path], tmp_path: Path) -> None:
     path = Path(shutil.copytree(golden_store("basic-53"), tmp_path / "s"))
     with StoreReader(path) as reader:
         message = reader.get_message("orders", 0, 0).messages[0]

@@ -124,7 +124,7 @@ def test_dump_shows_them(used: Path) -> None:
     (timer,) = dump_file(path)
     assert timer["content"]["check_crc"] == 10
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(CorruptRecordError, match="are not what their CRC is of"):
+    with pytest.raises(CorruptRecordError, match="the CRC of its"):
         list(dump_file(path))
 
 

@@ -1,4 +1,4 @@
-"""Where a log is cut for a rebuild: everything once, no task alone at the end."""
+"""Cuts of a log for a rebuild: they cover everything once, and no task runs alone at the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FILE = 1 << 30
 
 
 @given(st.integers(1, 20 * _FILE), st.integers(1, 16))
-def test_cuts_ascend_and_leave_nothing_out(log_bytes: int, workers: int) -> None:
+def test_cuts_ascend_and_cover_the_file(log_bytes: int, workers: int) -> None:
     plan = CutPlan.of(log_bytes, log_bytes, workers)
     for file_from_offset in range(0, log_bytes, _FILE):
         limit = min(_FILE, log_bytes - file_from_offset)
@@ -22,7 +22,7 @@ def test_cuts_ascend_and_leave_nothing_out(log_bytes: int, workers: int) -> None
 
 
 @pytest.mark.parametrize("workers", [2, 4])
-def test_the_last_ranges_are_the_smallest(workers: int) -> None:
+def test_last_ranges_are_the_smallest(workers: int) -> None:
     plan = CutPlan.of(2 * _FILE, 2 * _FILE, workers)
     ends = [start + cut for start in (0, _FILE) for cut in plan.cuts(start, _FILE)]
     sizes = [end - start for start, end in zip([0, *ends], ends, strict=False)]
@@ -30,7 +30,7 @@ def test_the_last_ranges_are_the_smallest(workers: int) -> None:
     assert sum(sizes) == 2 * _FILE
 
 
-def test_one_worker_waits_for_nobody() -> None:
+def test_one_worker_gets_ranges_of_equal_size() -> None:
     plan = CutPlan.of(_FILE, _FILE, 1)
     cuts = plan.cuts(0, _FILE)
     sizes = [end - start for start, end in zip([0, *cuts], cuts, strict=False)]

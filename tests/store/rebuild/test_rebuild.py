@@ -1,4 +1,4 @@
-"""`rebuild`: queues and index made anew from the log, byte for byte what dispatch writes one record after another."""
+"""`rebuild`: queues and index rebuilt from the log, byte for byte what dispatch writes one record after another."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ from tests.support.simulated_disk import SimulatedDisk, State
 
 @pytest.fixture(autouse=True)
 def short_ranges(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Several ranges in every file of a small log."""
+    """Cut every file of a small log into several ranges."""
     size = 200_000 if "golden_store" in request.fixturenames else 5000
     monkeypatch.setattr(log_ranges, "LEAST_RANGE", size)
     monkeypatch.setattr(log_ranges, "MOST_RANGE", size)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_as_incremental_dispatch(tmp_path: Path, seed: int) -> None:
+def test_rebuild_equals_incremental_dispatch(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "s"
     make(path, seed)
     wanted = derived(path)
@@ -77,11 +77,11 @@ def test_as_incremental_dispatch(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", CLOSED)
-def test_what_apache_wrote(name: str, golden_store: Callable[..., Path], tmp_path: Path) -> None:
+def test_rebuild_equals_files_that_apache_wrote(name: str, golden_store: Callable[..., Path], tmp_path: Path) -> None:
     path = tmp_path / "store"
     shutil.copytree(golden_store(name), path)
     result = rebuild_store(path, config=config_of(name))
-    if name != "expired-53":  # of which the index began with entries of records that are gone
+    if name != "expired-53":  # its index began with entries of records that were removed
         assert not result.swapped, result
     assert [one for one in derived(path) if not one.startswith("index")] == [
         one for one in derived(golden_store(name)) if not one.startswith("index")
@@ -98,7 +98,7 @@ def test_what_apache_wrote(name: str, golden_store: Callable[..., Path], tmp_pat
         assert_same(derived(path), wanted)
 
 
-def test_what_apache_rebuilds(golden_store: Callable[..., Path], tmp_path: Path) -> None:
+def test_rebuild_equals_files_that_apache_rebuilt(golden_store: Callable[..., Path], tmp_path: Path) -> None:
     path, apache = tmp_path / "store", golden_store("lost-derived-53", "rebuilt")
     shutil.copytree(golden_store("lost-derived-53"), path)
     rebuild_store(path, config=config_of("lost-derived-53"))
@@ -106,7 +106,7 @@ def test_what_apache_rebuilds(golden_store: Callable[..., Path], tmp_path: Path)
 
 
 def healed(path: Path, tmp_path: Path, config: StoreConfig = SIZES) -> dict[str, bytes]:
-    """What an open for writing makes of a copy whose queues and index are lost."""
+    """Return the files that an open for writing makes in a copy whose queues and index are lost."""
     copy = tmp_path / "healed"
     shutil.copytree(path, copy)
     lose(copy)
@@ -114,21 +114,21 @@ def healed(path: Path, tmp_path: Path, config: StoreConfig = SIZES) -> dict[str,
     return derived(copy)
 
 
-def test_with_processes(tmp_path: Path) -> None:
+def test_rebuild_in_processes_reports_progress(tmp_path: Path) -> None:
     path = tmp_path / "s"
     make(path, 6)
     wanted = derived(path)
     lose(path)
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     with LocalEngine(2) as engine:
-        result = rebuild_store(path, config=SIZES, engine=engine, progress=lambda *one: told.append(one))
+        result = rebuild_store(path, config=SIZES, engine=engine, progress=lambda *one: progress.append(one))
     assert_same(derived(path), wanted)
-    assert told[-1][0] == told[-1][1] > 0
+    assert progress[-1][0] == progress[-1][1] > 0
     assert result.units > 400
 
 
-def test_a_range_that_begins_in_a_body(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bytes of a body that look like a record are none: the range in front of them does not end there."""
+def test_range_that_begins_in_a_body_is_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes of a body that look like a record: the range before them does not end there."""
     path = tmp_path / "s"
     make(path, 7)
     wanted = derived(path)
@@ -152,7 +152,7 @@ def test_a_range_that_begins_in_a_body(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_damage_costs_the_damaged_records(tmp_path: Path, seed: int) -> None:
+def test_damage_loses_only_the_damaged_records(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "s"
     make(path, 20 + seed)
     rng = random.Random(seed)
@@ -172,8 +172,8 @@ def test_damage_costs_the_damaged_records(tmp_path: Path, seed: int) -> None:
 
 @pytest.mark.parametrize("properties", [b"", b"a\x01b\x02" + bytes(20)], ids=["none", "zeros"])
 @pytest.mark.parametrize("unclean", [False, True])
-def test_a_last_record_that_ends_with_zeros(tmp_path: Path, properties: bytes, unclean: bool) -> None:
-    """Without properties it ends with their length; 5.2 leaves 20 bytes behind those of a light queue's message."""
+def test_last_record_that_ends_with_zeros_is_kept(tmp_path: Path, properties: bytes, unclean: bool) -> None:
+    """Without properties it ends with their length; 5.2 leaves 20 bytes after those of a message in LMQs."""
     path, host = tmp_path / "s", encode_host("127.0.0.1:10911")
     with MessageStore.open(path, replace(SIZES, enabled_append_prop_crc=False)) as store:
         for body in (b"first", b"last"):
@@ -191,8 +191,8 @@ def test_a_last_record_that_ends_with_zeros(tmp_path: Path, properties: bytes, u
 
 
 @pytest.mark.parametrize("lost_bytes", [100, 3000, 40_000])
-def test_the_end_of_the_log_is_gone(tmp_path: Path, lost_bytes: int) -> None:
-    """No queue offset is given a second time: the slots of what was lost say so."""
+def test_lost_end_of_the_log_leaves_placeholders(tmp_path: Path, lost_bytes: int) -> None:
+    """Queue offsets are not assigned a second time: their slots have units that name the lost bytes."""
     path = tmp_path / "s"
     make(path, 30)
     left = lost_bytes
@@ -212,8 +212,8 @@ def test_the_end_of_the_log_is_gone(tmp_path: Path, lost_bytes: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_after_an_unclean_stop(tmp_path: Path, seed: int) -> None:
-    """What recovery would cut is left to it; it finds the rest as it needs it."""
+def test_rebuild_after_unclean_stop_omits_what_recovery_cuts(tmp_path: Path, seed: int) -> None:
+    """Recovery cuts the torn tail afterwards, and finds the rebuilt files as it needs them."""
     path, image = tmp_path / "s", tmp_path / "image"
     make(path, 40 + seed)
     store = MessageStore.open(path, SIZES)
@@ -236,7 +236,7 @@ def test_after_an_unclean_stop(tmp_path: Path, seed: int) -> None:
     assert_same(derived(image), derived(whole))
 
 
-def test_only_what_is_asked_for(tmp_path: Path) -> None:
+def test_only_requested_files_are_rebuilt(tmp_path: Path) -> None:
     path = tmp_path / "s"
     make(path, 50)
     wanted = derived(path)
@@ -252,8 +252,8 @@ def test_only_what_is_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lost", ["%LMQ%a", "%LMQ%c"])
-def test_a_lost_light_queue_of_another_writers_store(tmp_path: Path, lost: str) -> None:
-    """No record of a stop tells of it: that there are light queues does."""
+def test_lost_lmq_of_another_writers_store_is_rebuilt(tmp_path: Path, lost: str) -> None:
+    """No stop record names it; that other LMQs exist shows that it existed."""
     path = tmp_path / "s"
     make(path, 52)
     shutil.rmtree(path / "rocketflow")
@@ -265,7 +265,7 @@ def test_a_lost_light_queue_of_another_writers_store(tmp_path: Path, lost: str) 
     assert verify_store(path, SIZES).findings == []
 
 
-def test_only_files_that_differ_are_touched(tmp_path: Path) -> None:
+def test_only_files_that_differ_are_replaced(tmp_path: Path) -> None:
     path = tmp_path / "s"
     make(path, 51)
     wanted, inodes = derived(path), {one: one.stat().st_ino for one in path.rglob("*") if one.is_file()}
@@ -285,7 +285,7 @@ def test_only_files_that_differ_are_touched(tmp_path: Path) -> None:
     assert everything(path) == before
 
 
-def test_the_begin_of_the_log_went_with_retention(tmp_path: Path) -> None:
+def test_rebuild_after_retention_keeps_queue_begins(tmp_path: Path) -> None:
     path = tmp_path / "s"
     make(path, 52, 600)
     rebuild_store(path, config=SIZES)
@@ -307,7 +307,7 @@ def test_the_begin_of_the_log_went_with_retention(tmp_path: Path) -> None:
             assert reader.bounds(*key) == (low, high), key
 
 
-def test_deleted_topics_do_not_come_back(tmp_path: Path) -> None:
+def test_deleted_topics_are_not_rebuilt(tmp_path: Path) -> None:
     path = tmp_path / "s"
     make(path, 53)
     with MessageStore.open(path, SIZES) as store:
@@ -321,8 +321,8 @@ def test_deleted_topics_do_not_come_back(tmp_path: Path) -> None:
     assert not (path / "batchconsumequeue").exists()
 
 
-def test_a_topic_that_another_writer_deleted(tmp_path: Path) -> None:
-    """Neither listed nor with a queue: it is not made again, unless somebody asks for it."""
+def test_topic_that_another_writer_deleted_is_rebuilt_only_on_request(tmp_path: Path) -> None:
+    """The topic is neither listed nor has a queue."""
     path = tmp_path / "s"
     make(path, 63)
     shutil.rmtree(path / "rocketflow")
@@ -339,8 +339,8 @@ def test_a_topic_that_another_writer_deleted(tmp_path: Path) -> None:
     assert (path / "consumequeue" / "t1").is_dir()
 
 
-def test_queues_and_index_that_are_elsewhere(tmp_path: Path) -> None:
-    """What is made for them is made beside them: on their disks."""
+def test_queues_and_index_on_other_disks_are_written_there(tmp_path: Path) -> None:
+    """The side directories are beside them, on their disks."""
     path, config = (
         tmp_path / "s",
         replace(
@@ -352,8 +352,8 @@ def test_queues_and_index_that_are_elsewhere(tmp_path: Path) -> None:
     make(path, 64, config=config)
     wanted = everything(tmp_path / "a") | everything(tmp_path / "b")
     lose(tmp_path, "a/queues", "b/keys")
-    for room in ("a/queues", "b/keys"):  # a directory that somebody named has to be there
-        (tmp_path / room).mkdir()
+    for directory in ("a/queues", "b/keys"):  # a configured directory must exist
+        (tmp_path / directory).mkdir()
     with Recording() as seen:
         assert rebuild_store(path, config=SIZES).swapped
     for new, place in [one.args for one in seen.calls if one.kind == "rename"]:
@@ -367,21 +367,21 @@ def test_queues_and_index_that_are_elsewhere(tmp_path: Path) -> None:
         assert store.recovery.healed == ()
 
 
-def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
+def test_dry_run_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "s"
     make(path, 54)
     wanted = rebuild_store(path, config=SIZES)
     lose(path)
     before = everything(path)
-    told = rebuild_store(path, RebuildRequest(dry_run=True), SIZES)
+    preview = rebuild_store(path, RebuildRequest(dry_run=True), SIZES)
     assert everything(path) == before
     for name in ("records", "bytes", "units", "index_entries", "queues", "files", "needed_bytes"):
-        assert getattr(told, name) == getattr(wanted, name), name
+        assert getattr(preview, name) == getattr(wanted, name), name
     with MessageStore.open(tmp_path / "s", SIZES):
-        assert rebuild_store(path, RebuildRequest(dry_run=True), SIZES).records == told.records
+        assert rebuild_store(path, RebuildRequest(dry_run=True), SIZES).records == preview.records
 
 
-def test_a_store_in_use_is_refused(tmp_path: Path) -> None:
+def test_locked_store_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "s"
     make(path, 55, 20)
     before = derived(path)
@@ -392,9 +392,7 @@ def test_a_store_in_use_is_refused(tmp_path: Path) -> None:
     assert derived(path) == before
 
 
-def test_a_disk_without_room_is_noticed_before_anything_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk_is_refused_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "s"
     make(path, 56)
     lose(path)
@@ -409,21 +407,22 @@ def test_a_disk_without_room_is_noticed_before_anything_is_made(
     assert everything(path) == before
 
 
-def test_a_dry_run_tells_of_a_disk_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dry_run_reports_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "s"
     make(path, 56)
     lose(path)
-    told = rebuild_store(path, RebuildRequest(dry_run=True), SIZES)
-    assert (told.no_room, told.exit_code) == (None, 0)
+    preview = rebuild_store(path, RebuildRequest(dry_run=True), SIZES)
+    assert (preview.no_room, preview.exit_code) == (None, 0)
 
     class Full:
         f_bavail, f_frsize = 10, 4096
 
     monkeypatch.setattr(disk, "statvfs", lambda _: Full)
     short = rebuild_store(path, RebuildRequest(dry_run=True), SIZES)
-    assert (short.units, short.exit_code) == (told.units, 1)
+    assert (short.units, short.exit_code) == (preview.units, 1)
     assert short.no_room is not None
-    assert re.search(rf"needs about {told.needed_bytes} bytes .* 40960 are free.*, then rebuild again", short.no_room)
+    wanted = rf"needs about {preview.needed_bytes} bytes .* 40960 are free.*, then rebuild again"
+    assert re.search(wanted, short.no_room)
 
 
 @pytest.mark.parametrize(
@@ -431,7 +430,7 @@ def test_a_dry_run_tells_of_a_disk_without_room(tmp_path: Path, monkeypatch: pyt
     [({"t0", "t9"}, None, "topic 't9'"), ({"t0"}, 99, "queue 99 of topic 't0'"), ({"t9"}, 0, "topic 't9'")],
     ids=["one-of-two", "queue", "both"],
 )
-def test_what_is_named_has_to_be_there(tmp_path: Path, topics: set[str], queue: int | None, unknown: str) -> None:
+def test_unknown_topic_or_queue_is_refused(tmp_path: Path, topics: set[str], queue: int | None, unknown: str) -> None:
     path = tmp_path / "s"
     make(path, 57)
     lose(path)
@@ -443,7 +442,7 @@ def test_what_is_named_has_to_be_there(tmp_path: Path, topics: set[str], queue: 
     assert rebuild_store(path, RebuildRequest(topics=frozenset({"t0"}), queue_id=0), SIZES).queues == 1
 
 
-def test_a_gap_in_the_log(tmp_path: Path) -> None:
+def test_gap_in_the_log_is_refused_without_force(tmp_path: Path) -> None:
     path = tmp_path / "s"
     make(path, 57)
     files = sorted((path / "commitlog").iterdir())
@@ -464,7 +463,7 @@ def test_a_gap_in_the_log(tmp_path: Path) -> None:
     assert 0 < found <= with_lost.records
 
 
-def test_what_dead_jobs_left_is_swept(tmp_path: Path) -> None:
+def test_leftovers_of_killed_rebuilds_are_removed(tmp_path: Path) -> None:
     path = tmp_path / "s"
     make(path, 58, 50)
     for sweeper in (lambda: rebuild_store(path, config=SIZES), lambda: MessageStore.open(path, SIZES).close()):
@@ -475,7 +474,7 @@ def test_what_dead_jobs_left_is_swept(tmp_path: Path) -> None:
         assert not (path / "rocketflow" / "rebuild").exists()
 
 
-def test_what_does_not_agree_with_the_log_is_not_swapped_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queue_that_contradicts_the_log_is_not_swapped_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "s"
     make(path, 59, 100)
     lose(path)
@@ -503,7 +502,7 @@ def test_what_does_not_agree_with_the_log_is_not_swapped_in(tmp_path: Path, monk
         (lambda before, first: before * 0, "counts other slots than it uses"),
     ],
 )
-def test_an_index_with_wrong_chains_is_not_swapped_in(
+def test_index_with_wrong_chains_is_not_swapped_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: Callable[..., np.ndarray], why: str
 ) -> None:
     path = tmp_path / "s"
@@ -522,11 +521,11 @@ def test_an_index_with_wrong_chains_is_not_swapped_in(
 
 
 class KilledError(BaseException):
-    """The process is gone."""
+    """Stands for a kill of the process."""
 
 
-def test_killed_at_every_step(tmp_path: Path) -> None:
-    """The store is as it was; or the next open makes it what it was to be. Some queues were right, some were not."""
+def test_kill_at_any_step_keeps_or_completes(tmp_path: Path) -> None:
+    """The store is unchanged, or the next open completes the swap. Some queues were right before, some were not."""
     path = tmp_path / "s"
     make(path, 60, 60)
     wanted = derived(path)
@@ -549,7 +548,7 @@ def test_killed_at_every_step(tmp_path: Path) -> None:
         shutil.copytree(path, copy)
         with pytest.raises(KilledError), Failing(CHANGES, nth + 1, KilledError(), on=True):
             rebuild_store(copy, config=SIZES)
-        context = f"killed in front of call {nth} of {calls}: {seen.calls[nth].kind}"
+        context = f"killed before call {nth} of {calls}: {seen.calls[nth].kind}"
         begun = (copy / "rocketflow" / "rebuild" / "swap").exists()
         if nth <= journal:
             assert not begun, context
@@ -565,8 +564,8 @@ def test_killed_at_every_step(tmp_path: Path) -> None:
         assert not (copy / "rocketflow" / "rebuild").exists(), context
 
 
-def test_stopped_or_refused_at_every_step_of_the_swap(tmp_path: Path) -> None:
-    """A stop comes once, and what was begun is ended; an error leaves the journal, and the next open goes on."""
+def test_swap_is_completed_after_stop_or_disk_error(tmp_path: Path) -> None:
+    """A stop comes once, and the swap is completed; an error leaves the journal, and the next open completes it."""
     path, copy = tmp_path / "s", tmp_path / "copy"
     make(path, 62, 60)
     wanted = derived(path)
@@ -591,7 +590,7 @@ def test_stopped_or_refused_at_every_step_of_the_swap(tmp_path: Path) -> None:
         assert not (copy / "rocketflow" / "rebuild").exists(), context
 
 
-def test_a_power_loss_at_any_step(tmp_path: Path) -> None:
+def test_power_loss_at_any_step_is_repaired_by_another_rebuild(tmp_path: Path) -> None:
     path = tmp_path / "s"
     make(path, 61, 60)
     wanted = derived(path)
@@ -607,7 +606,7 @@ def test_a_power_loss_at_any_step(tmp_path: Path) -> None:
     for trial, at in enumerate([*rng.sample(late, 16), len(states) - 1]):
         image = tmp_path / f"image{trial}"
         states[at].crash(image, trial, rng.choice((0.1, 0.5, 0.9)))
-        context = f"power lost in front of call {at} of {len(states)}"
+        context = f"power lost before call {at} of {len(states)}"
         if at == len(states) - 1:
             assert_same(derived(image), wanted, context)
         finish_swap(StorePaths.of(image))
@@ -616,7 +615,7 @@ def test_a_power_loss_at_any_step(tmp_path: Path) -> None:
         shutil.rmtree(image)
 
 
-def test_tasks_are_given_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_get_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     MessageStore.open(tmp_path / "s", StoreConfig()).close()
     monkeypatch.chdir(tmp_path)
     with find_places("s", RebuildRequest(target="t"), None) as places:

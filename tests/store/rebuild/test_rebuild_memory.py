@@ -1,4 +1,4 @@
-"""What a rebuild takes of memory: a task no more than a range of the log asks for, the driver nothing for a message."""
+"""Memory of a rebuild: a task no more than its range needs, the driver nothing for a single message."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUEUES = 8
 
 
 def fill(path: Path, count: int) -> None:
-    """Small messages with two index entries each: as many units a byte of log as there may be."""
+    """Store small messages with two index entries each: the most units for each byte of log."""
     batch = pa.table({"body": [b"x" * 8] * 50_000, "keys": [f"k{number}" for number in range(50_000)]})
     with MessageStore.open(path, StoreConfig(mapped_file_size_commit_log=256 << 20)) as store:
         for _ in range(max(count // 50_000, 1)):
@@ -34,7 +34,7 @@ def fill(path: Path, count: int) -> None:
 
 
 class Watched(LocalEngine):
-    """Runs tasks here, and keeps what they answered and how much memory the largest of them took."""
+    """Runs tasks in this process, and keeps their reports and the memory that the largest of them took."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -64,8 +64,8 @@ class Watched(LocalEngine):
 
 
 @pytest.mark.slow
-def test_a_task_takes_what_its_range_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A range is no larger than it is in a file of any size; the densest one takes this much."""
+def test_memory_of_a_task_is_bounded_by_its_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges have a maximum size in files of any size; this is the densest one."""
     fill(tmp_path / "s", 700_000)
     monkeypatch.setattr(log_ranges, "LEAST_RANGE", log_ranges.MOST_RANGE)  # as of a log of any size
     engine = Watched()
@@ -75,8 +75,8 @@ def test_a_task_takes_what_its_range_asks_for(tmp_path: Path, monkeypatch: pytes
     assert 0 < engine.most_mib < TASK_MIB, engine.most_mib
 
 
-def test_the_driver_knows_counts_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten times the messages in as many ranges and queues: what comes back from the tasks is no larger."""
+def test_reports_do_not_grow_with_the_number_of_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten times the messages in as many ranges and queues."""
     sizes = []
     for count in (5000, 50_000):
         path, engine = tmp_path / str(count), Watched()
@@ -96,7 +96,7 @@ NOTHING_KNOWN = KnownPlaces(DamagedBytes(), {}, lambda queue, first: None, lambd
 
 
 def of_a_tebibyte(ranges: int, queues: int) -> list[ScanReport]:
-    """The reports of a log of 1 KiB records whose queues are all in every range."""
+    """Return the reports of a log of 1 KiB records whose queues all occur in every range."""
     each = (log_ranges.MOST_RANGE // 1100) // queues
     found = []
     for number in range(ranges):
@@ -114,8 +114,8 @@ def of_a_tebibyte(ranges: int, queues: int) -> list[ScanReport]:
     return found
 
 
-def test_a_tebibyte_is_planned_in_memory_of_a_driver(growth: Callable[[], float]) -> None:
-    """100 queues, all of which every range has: reports as they come from tasks, and the plan of all files."""
+def test_plan_of_a_tebibyte_fits_into_driver_memory(growth: Callable[[], float]) -> None:
+    """100 queues that all occur in every range: unpickled reports, and the plan of all files."""
     ranges = (1 << 40) // log_ranges.MOST_RANGE
     reports = [pickle.loads(pickle.dumps(one)) for one in of_a_tebibyte(ranges, 100)]
     plans = plan_queues(reports, PartKind.UNITS, 300_000, PlaceJudge(NOTHING_KNOWN), {})

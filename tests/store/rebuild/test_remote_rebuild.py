@@ -35,13 +35,13 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 @pytest.fixture(autouse=True)
 def short_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several ranges in every file of a small log."""
+    """Cut every file of a small log into several ranges."""
     monkeypatch.setattr(log_ranges, "LEAST_RANGE", 5000)
     monkeypatch.setattr(log_ranges, "MOST_RANGE", 5000)
 
 
 def put(uri: str, path: Path) -> None:
-    """A backup of a store, as its owner makes one."""
+    """Upload a backup of a store."""
     there = RemoteDirectory(uri)
     for one in sorted(path.rglob("*")):
         if one.is_file():
@@ -56,15 +56,15 @@ def get(uri: str, path: Path) -> Path:
     return path
 
 
-def test_from_a_backup_in_s3(s3: S3Server, tmp_path: Path) -> None:
+def test_rebuild_from_a_backup_in_s3(s3: S3Server, tmp_path: Path) -> None:
     path, target = tmp_path / "s", tmp_path / "target"
     make(path, 70)
     wanted = derived(path)
     put(s3.uri("one"), path)
-    told = rebuild_store(s3.uri("one"), RebuildRequest(target=str(target), dry_run=True))
+    preview = rebuild_store(s3.uri("one"), RebuildRequest(target=str(target), dry_run=True))
     assert not target.exists()
     made = rebuild_store(s3.uri("one"), RebuildRequest(target=str(target)))
-    assert (made.records, made.units, made.swapped) == (told.records, told.units, True)
+    assert (made.records, made.units, made.swapped) == (preview.records, preview.units, True)
     assert SECRET not in str(made.as_dict())
     assert_same(derived(target), wanted)
     assert sorted(one.name for one in target.iterdir()) == [*("batchconsumequeue", "consumequeue", "index", "lock")]
@@ -77,8 +77,8 @@ def test_from_a_backup_in_s3(s3: S3Server, tmp_path: Path) -> None:
     assert SECRET not in str(caught.value)
 
 
-def test_the_log_alone_is_elsewhere(s3: S3Server, tmp_path: Path) -> None:
-    """Read from the backup, swapped into the store that it is of; a store with another log is left alone."""
+def test_rebuild_from_a_remote_log_swaps_into_its_store_only(s3: S3Server, tmp_path: Path) -> None:
+    """Read from the backup, swapped into its store; a store with another log is refused."""
     path, other = tmp_path / "s", tmp_path / "other"
     make(path, 71)
     make(other, 72, 900)
@@ -91,7 +91,7 @@ def test_the_log_alone_is_elsewhere(s3: S3Server, tmp_path: Path) -> None:
     with MessageStore.open(path, SIZES) as store:
         assert store.recovery.healed == ()
     before = everything(other)
-    with pytest.raises(StoreVersionError, match=r"has not the same files as s3://.*: give a --target"):
+    with pytest.raises(StoreVersionError, match=r"does not have the same files as s3://.*; give a --target"):
         rebuild_store(other, request, SIZES)
     assert everything(other) == before
     lose(path)
@@ -101,7 +101,7 @@ def test_the_log_alone_is_elsewhere(s3: S3Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file URI", "directory"])
-def test_another_file_system(kind: str, tmp_path: Path) -> None:
+def test_log_and_target_by_file_uri_or_directory(kind: str, tmp_path: Path) -> None:
     path, backup, target = tmp_path / "s", tmp_path / "backup", tmp_path / "target"
     make(path, 73)
     flip(sorted((path / "commitlog").iterdir())[1], 9000)
@@ -117,7 +117,7 @@ def test_another_file_system(kind: str, tmp_path: Path) -> None:
     assert derived(path) == {}
 
 
-def test_a_storage_that_refuses_or_goes_away(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_that_refuses_or_fails_raises(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, target = tmp_path / "s", tmp_path / "target"
     make(path, 74, 100)
     put(s3.uri("three"), path)
@@ -151,8 +151,8 @@ def test_a_storage_that_refuses_or_goes_away(s3: S3Server, tmp_path: Path, monke
     assert everything(target).keys() <= {"lock"}
 
 
-def test_an_upload_that_was_stopped(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error takes back what was written; behind a kill the mark says that it is not whole, and the next sweeps."""
+def test_stopped_upload_is_removed(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an error at once; after a kill, the next rebuild removes the incomplete files, which the mark shows."""
     path = tmp_path / "s"
     make(path, 75, 150)
     wanted, target = derived(path), RemoteDirectory(s3.uri("four"))
@@ -178,8 +178,8 @@ def test_an_upload_that_was_stopped(s3: S3Server, tmp_path: Path, monkeypatch: p
     assert_same(derived(get(target.uri, tmp_path / "got")), wanted)
 
 
-def test_the_command(s3: S3Server, tmp_path: Path) -> None:
-    """Credentials from the environment; an endpoint that does not answer is told in one line."""
+def test_command_reads_credentials_from_the_environment(s3: S3Server, tmp_path: Path) -> None:
+    """An endpoint that does not answer is reported in one line."""
     path, target = tmp_path / "s", tmp_path / "target"
     make(path, 76, 100)
     put(s3.uri("five"), path)
@@ -194,9 +194,9 @@ def test_the_command(s3: S3Server, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert f"s3://{BUCKET}/five" in done.stdout
     assert_same(derived(target), derived(path))
-    gone = command(s3.uri("five").replace(str(s3.port), "1"), "--target", str(tmp_path / "none"))
-    assert gone.returncode == 1
-    assert gone.stderr.startswith("error: s3://")
-    assert gone.stderr.count("\n") == 1
-    assert SECRET not in gone.stderr
+    refused = command(s3.uri("five").replace(str(s3.port), "1"), "--target", str(tmp_path / "none"))
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("error: s3://")
+    assert refused.stderr.count("\n") == 1
+    assert SECRET not in refused.stderr
     assert not (tmp_path / "none").exists()

@@ -1,4 +1,4 @@
-"""Processes that work for a rebuild: what they answer, and what becomes of them when they or others are stopped."""
+"""Worker processes of a rebuild: their answers, and their end when they or their parent are stopped."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ def test_answers_come_in_the_order_of_the_tasks() -> None:
     assert multiprocessing.active_children() == []
 
 
-def test_the_error_of_a_task_is_raised_and_nobody_goes_on() -> None:
+def test_error_of_a_task_is_raised_and_ends_all_workers() -> None:
     with pytest.raises(StoreError, match="negative"), LocalEngine(2) as engine:
         engine.run(doubled, [1, 2, -1, 3], "", lambda _: None)
     assert multiprocessing.active_children() == []
 
 
-def test_an_error_comes_as_what_it_was() -> None:
+def test_error_of_a_task_keeps_its_type_and_fields() -> None:
     with pytest.raises(CorruptRecordError, match="no record") as raised, LocalEngine(2) as engine:
         engine.run(not_there, [5], "", lambda _: None)
     here = CorruptRecordError("/data/commitlog/0", 5, "no record")
@@ -88,21 +88,21 @@ def test_every_error_of_a_store_can_go_to_another_process() -> None:
     kinds = [StoreError]
     for kind in kinds:
         kinds += kind.__subclasses__()
-        error = kind.__new__(kind, "told")
+        error = kind.__new__(kind, "text")
         error.path = "carried"  # type: ignore[attr-defined]
         copy = pickle.loads(pickle.dumps(error))
-        assert (type(copy), copy.args, vars(copy)) == (kind, ("told",), {"path": "carried"})
+        assert (type(copy), copy.args, vars(copy)) == (kind, ("text",), {"path": "carried"})
     assert len(kinds) > 20
 
 
-def test_a_worker_that_is_killed_is_told() -> None:
+def test_killed_worker_raises_worker_lost() -> None:
     with pytest.raises(WorkerLostError, match="SIGKILL"), LocalEngine(2) as engine:
         engine.run(ends_itself, range(20), "", lambda _: None)
     assert multiprocessing.active_children() == []
 
 
-def test_a_stop_at_any_moment_ends_it() -> None:
-    """Pools with threads of their own were left locked by some."""
+def test_stop_at_any_moment_leaves_no_lock_held() -> None:
+    """Pools of the standard library were left locked by some stops."""
     command = [sys.executable, "-c", STOPPED, str(SEED)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=200, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -1,4 +1,4 @@
-"""Queues and index files that go behind a kill: nobody's offset is given a second time, and nothing is lost."""
+"""Queues and index files that are lost after a kill: no queue offset is assigned twice, no message is lost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COUNT = 60
 
 
 def write_and_be_killed(path: str) -> None:
-    """In a process of its own: 60 messages a queue, durable; then the end."""
+    """Write 60 messages to each queue, durably, and kill this process."""
     store = MessageStore.open(path, CONFIG)
     begin = store.max_offset("a", 0)
     for number in range(begin, begin + COUNT):
@@ -86,7 +86,7 @@ CASES = [(damage, before) for damage in [*OF_QUEUES, *OF_INDEX] for before in LI
 
 
 @pytest.mark.parametrize(("damage", "before"), CASES if LEVEL != "sample" else CASES[SEED % 2 :: 2])
-def test_what_goes_behind_a_kill_is_made_again(tmp_path: Path, before: str, damage: Callable[[Path], None]) -> None:
+def test_files_lost_after_a_kill_are_rebuilt(tmp_path: Path, before: str, damage: Callable[[Path], None]) -> None:
     path, lives = tmp_path / "s", 1
     if before == "closed before":
         with MessageStore.open(path, CONFIG) as store:
@@ -110,7 +110,7 @@ def test_what_goes_behind_a_kill_is_made_again(tmp_path: Path, before: str, dama
     assert verify_store(path).findings == []
 
 
-def test_a_topic_that_was_deleted_is_not_missed(tmp_path: Path) -> None:
+def test_deleted_topic_is_not_rebuilt_after_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "s"
     code = (
         "import os; from rocketflow_store import *; from tests.support.damage import CONFIG\n"
@@ -128,9 +128,7 @@ def test_a_topic_that_was_deleted_is_not_missed(tmp_path: Path) -> None:
     assert verify_store(path).findings == []
 
 
-def test_a_flush_tells_nothing_of_a_topic_that_is_being_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_flush_during_a_deletion_omits_the_topics_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begin, flushes = topic_admin.begin_deletion, list[threading.Thread]()
 
     def flushed_meanwhile(*arguments: Any) -> None:
@@ -144,37 +142,37 @@ def test_a_flush_tells_nothing_of_a_topic_that_is_being_deleted(
         store.put_messages([Message(topic, b"x", queue_id=0) for topic in "ab"])
         store.delete_topic("a")
         flushes[0].join()
-        told = DurableEnds.load(store.paths)
-        assert told is not None
-        assert told.queues == {("b", 0): 1}
+        ends = DurableEnds.load(store.paths)
+        assert ends is not None
+        assert ends.queues == {("b", 0): 1}
 
 
-def test_ends_are_believed_of_the_last_writer_alone(tmp_path: Path) -> None:
+def test_only_the_last_writers_ends_are_believed(tmp_path: Path) -> None:
     path = tmp_path / "s"
     killed(path)
     paths = StorePaths(path)
-    told = DurableEnds.load(paths)
-    assert told is not None
-    assert told.queues == {("a", 0): COUNT, ("a", 1): COUNT, ("b", 0): COUNT}
+    ends = DurableEnds.load(paths)
+    assert ends is not None
+    assert ends.queues == {("a", 0): COUNT, ("a", 1): COUNT, ("b", 0): COUNT}
     raw = paths.durable_ends.read_bytes()
     for odd in (b"", b"x", raw[:-1], raw.replace(b"queues", b"quenes"), b"00000000\n{}"):
         paths.durable_ends.write_bytes(odd)
         assert DurableEnds.load(paths) is None
     paths.durable_ends.write_bytes(raw)
-    assert DurableEnds.load(paths) == told
+    assert DurableEnds.load(paths) == ends
     os.utime(paths.abort, ns=(1, 1))
     assert DurableEnds.load(paths) is None
     with StoreReader(path) as reader:
         assert reader.bounds("a", 0) == (0, COUNT)
 
 
-def test_a_broker_of_4_9_that_took_over_is_noticed(tmp_path: Path) -> None:
-    """It leaves the `abort` that it finds as it is, and writes to `lock`: what it stored is neither hidden nor cut."""
+def test_records_of_a_4_9_broker_that_took_over_are_kept(tmp_path: Path) -> None:
+    """It leaves the existing `abort` unchanged, and writes to `lock`: its records are neither hidden nor cut."""
     path, before = tmp_path / "s", tmp_path / "before"
     killed(path)
     shutil.copytree(path / "rocketflow", before)
     stamp = (path / "abort").stat()
-    killed(path)  # stands in for the broker
+    killed(path)  # plays the broker
     shutil.rmtree(path / "rocketflow")
     shutil.copytree(before, path / "rocketflow")
     os.utime(path / "abort", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))

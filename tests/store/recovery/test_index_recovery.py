@@ -1,4 +1,4 @@
-"""What an unclean stop leaves of the newest index file, and what recovery makes of it."""
+"""Recovery of the newest index file after an unclean stop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def service(path: Path) -> IndexService:
 
 
 def filled(path: Path, count: int) -> IndexService:
-    """`count` entries of records 100 bytes and 777 ms apart."""
+    """Put `count` entries of records 100 bytes and 777 ms apart."""
     made = service(path)
     for number in range(count):
         made.put_run([HASHES[number]], [100 * number], START + 777 * number)
@@ -38,7 +38,7 @@ def time_of(phy_offset: int) -> int | None:
     return START + 777 * (phy_offset // 100)
 
 
-def test_the_end_time_is_that_of_the_last_record_that_stays(tmp_path: Path) -> None:
+def test_end_time_is_that_of_the_last_kept_record(tmp_path: Path) -> None:
     index = filled(tmp_path, 30)
     index.recover(2000, time_of)
     header = index.files[0].header
@@ -47,16 +47,16 @@ def test_the_end_time_is_that_of_the_last_record_that_stays(tmp_path: Path) -> N
     assert [index.offsets("t", f"k{number}", 9, 0, 1 << 60) for number in (0, 19, 20)] == [[0], [1900], []]
 
 
-def test_without_the_record_the_end_time_is_known_to_the_second(tmp_path: Path) -> None:
+def test_end_time_without_the_record_is_known_to_the_second(tmp_path: Path) -> None:
     index = filled(tmp_path, 30)
     index.recover(2000, lambda phy_offset: None)
     assert index.files[0].header.end_timestamp == START + 777 * 19 // 1000 * 1000
     index = filled(tmp_path / "whole", 30)
     index.recover(9000, lambda phy_offset: None)
-    assert index.files[0].header.end_timestamp == START + 777 * 29, "nothing went: the header knows it"
+    assert index.files[0].header.end_timestamp == START + 777 * 29, "nothing was cut: the header has it"
 
 
-def test_a_file_of_which_nothing_stays_goes_and_the_next_begins_where_the_one_before_ends(tmp_path: Path) -> None:
+def test_emptied_file_is_removed_and_the_next_one_continues(tmp_path: Path) -> None:
     index = filled(tmp_path, 60)  # 49 fit into a file
     first = index.files[0].header
     index.recover(4900, time_of)
@@ -68,10 +68,10 @@ def test_a_file_of_which_nothing_stays_goes_and_the_next_begins_where_the_one_be
         (START + 777 * 49 - first.end_timestamp) // 1000,
     )
     index.close()
-    assert [one.header.index_count for one in service(tmp_path).files] == [50, 2], "the file that went stays away"
+    assert [one.header.index_count for one in service(tmp_path).files] == [50, 2], "the removed file does not return"
 
 
-def test_an_index_of_which_nothing_stays_is_empty(tmp_path: Path) -> None:
+def test_index_without_kept_entries_is_empty(tmp_path: Path) -> None:
     index = filled(tmp_path, 10)
     index.recover(0, time_of)
     assert index.files == []
@@ -79,7 +79,7 @@ def test_an_index_of_which_nothing_stays_is_empty(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lost_from", [1, 2, 15])
-def test_entries_that_the_header_counts_but_the_disk_does_not_have(tmp_path: Path, lost_from: int) -> None:
+def test_counted_entries_that_are_not_on_disk_are_cut(tmp_path: Path, lost_from: int) -> None:
     index = filled(tmp_path, 30)
     index.files[0].entry_table()[lost_from:] = 0
     index.recover(3000, time_of)
@@ -90,7 +90,7 @@ def test_entries_that_the_header_counts_but_the_disk_does_not_have(tmp_path: Pat
     assert index.files[0].header.end_timestamp == START + 777 * 29
 
 
-def test_entries_of_a_page_that_is_older_than_the_header(tmp_path: Path) -> None:
+def test_entries_on_a_page_older_than_the_header_are_cut(tmp_path: Path) -> None:
     index = filled(tmp_path, 30)
     index.files[0].entry_table()["phy_offset"][20:] = 300
     index.recover(3000, time_of)
@@ -98,7 +98,7 @@ def test_entries_of_a_page_that_is_older_than_the_header(tmp_path: Path) -> None
     assert index.files[0].header.end_phy_offset == 1800
 
 
-def test_slots_that_did_not_reach_the_disk_are_made_again(tmp_path: Path) -> None:
+def test_slots_that_did_not_reach_the_disk_are_rebuilt(tmp_path: Path) -> None:
     index = filled(tmp_path, 30)
     used = index.files[0].header.hash_slot_count
     index.files[0].slots()[:] = 0
@@ -107,7 +107,7 @@ def test_slots_that_did_not_reach_the_disk_are_made_again(tmp_path: Path) -> Non
     assert all(index.offsets("t", f"k{number}", 9, 0, 1 << 60) == [100 * number] for number in range(30))
 
 
-def test_many_blocks_of_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recovery_over_many_blocks_keeps_the_right_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rocketflow_store.views.index.index_file.BLOCK_ENTRIES", 7)
     for keep in (6, 7, 8, 29, 30):
         index = filled(tmp_path / str(keep), 30)
@@ -119,8 +119,8 @@ def test_many_blocks_of_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert index.files[0].written_below(1 << 40) == 7
 
 
-def test_a_store_that_was_killed_between_seconds_is_clean(tmp_path: Path) -> None:
-    """The durable frontier lies in the midst of the newest index file, and its last record between two seconds."""
+def test_store_killed_between_seconds_verifies_clean(tmp_path: Path) -> None:
+    """The durable frontier is in the middle of the newest index file, its last record between two seconds."""
     clock = ManualClock(START)
     config = StoreConfig(
         mapped_file_size_commit_log=1 << 16,
@@ -149,8 +149,8 @@ def test_a_store_that_was_killed_between_seconds_is_clean(tmp_path: Path) -> Non
     assert list(verify_store(tmp_path / "killed", config).findings) == []
 
 
-def test_the_newest_record_is_indexed_once_however_often_the_log_is_dispatched_again(tmp_path: Path) -> None:
-    """A queue that is made again from the log has every record dispatched again, and the index kept."""
+def test_redispatch_does_not_index_the_newest_record_again(tmp_path: Path) -> None:
+    """To rebuild one queue, every record is dispatched again, and the index is kept."""
     path, config = tmp_path / "s", StoreConfig(max_hash_slot_num=SLOTS, max_index_num=ENTRIES)
     with MessageStore.open(path, config) as store:
         for number in range(7):
@@ -163,8 +163,8 @@ def test_the_newest_record_is_indexed_once_however_often_the_log_is_dispatched_a
             assert [one.entries for one in store.index.files] == entries
 
 
-def test_a_file_that_cannot_be_read_for_a_moment_leaves_no_guess(tmp_path: Path) -> None:
-    """What a record has to be is told by another file too: without it the recovery ends, and guesses nothing."""
+def test_unreadable_confirm_file_ends_the_recovery_without_a_guess(tmp_path: Path) -> None:
+    """Another file decides what a record must contain: without it recovery fails instead of guessing."""
     path, clock = tmp_path / "s", ManualClock(START)
     config = StoreConfig(clock=clock, mapped_file_size_commit_log=1 << 14, max_hash_slot_num=50, max_index_num=400)
     with MessageStore.open(path, config) as store:
@@ -176,7 +176,7 @@ def test_a_file_that_cannot_be_read_for_a_moment_leaves_no_guess(tmp_path: Path)
                 end = store.max_phy_offset
         shutil.copytree(path, tmp_path / "image")
     (log,) = (tmp_path / "image" / "commitlog").iterdir()
-    log.write_bytes(log.read_bytes()[:end].ljust(1 << 14, b"\0"))  # the power took what was not flushed
+    log.write_bytes(log.read_bytes()[:end].ljust(1 << 14, b"\0"))  # the power loss removed unflushed records
     failed = 0
     for nth in range(1, 60):
         shutil.rmtree(path)
@@ -193,11 +193,11 @@ def test_a_file_that_cannot_be_read_for_a_moment_leaves_no_guess(tmp_path: Path)
         MessageStore.open(path, config).close()
         assert verify_store(path).findings == [], f"read {nth}"
     else:
-        pytest.fail("the file was read more often than this looks at")
+        pytest.fail("the file was read more often than this test tries")
     assert failed
 
 
-def test_names_rise_in_the_hour_that_comes_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_index_names_rise_in_the_repeated_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     """RocketMQ names index files by the local time; they are read in the order of their names."""
     monkeypatch.setenv("TZ", "Europe/Berlin")
     time.tzset()

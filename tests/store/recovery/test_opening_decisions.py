@@ -1,4 +1,4 @@
-"""The tables of an open: one row for every combination of their inputs, and the steps that an open really runs."""
+"""The tables of an open: one row for every combination of their inputs; `explain` prints the steps that run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening a store whose log is damaged in the middle: everything before and behind is served, nothing acked is cut."""
+"""Opening a store with damage inside its log: records before and after it are served, acknowledged ones are not cut."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NEVER = {"flush_interval_commit_log": 3_600_000, "flush_interval_consume_queue":
 
 
 def killed(directory: Path, kind: FlushDiskType, *, flushed: int = 0) -> Planted:
-    """The image of a store that was killed with 120 acked messages, the first `flushed` of them made durable."""
+    """Return the image of a store killed with 120 acknowledged messages, the first `flushed` of them durable."""
     config = StoreConfig(
         flush_disk_type=kind,
         flush_interval_commit_log=3_600_000,
@@ -51,7 +51,7 @@ def killed(directory: Path, kind: FlushDiskType, *, flushed: int = 0) -> Planted
 
 
 def opened(planted: Planted) -> int:
-    """Open, put one message, close; its queue offset. A second open changes nothing of the log."""
+    """Open, put one message, close; return its queue offset. A second open does not change the log."""
     with MessageStore.open(planted.path, CONFIG) as store:
         offset = store.put_message(Message("orders", b"after", queue_id=0)).queue_offset
     log = digests(planted.path / "commitlog")
@@ -66,7 +66,7 @@ def report_of(path: Path) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("position", [0, 3, 4, 28, 35, 84, 87, 90])
 @pytest.mark.parametrize("queues", ["whole", "lost"])
-def test_damage_among_synced_records(tmp_path: Path, position: int, queues: str) -> None:
+def test_damaged_synced_record_is_skipped_and_quarantined(tmp_path: Path, position: int, queues: str) -> None:
     planted = killed(tmp_path, FlushDiskType.SYNC_FLUSH)
     place = "orders", 0, 30
     phy_offset, size = planted.places[place]
@@ -76,15 +76,15 @@ def test_damage_among_synced_records(tmp_path: Path, position: int, queues: str)
         shutil.rmtree(planted.path / "consumequeue")
     damaged = file.read_bytes()[start : start + size]
     before = digests(planted.path)
-    (told,) = preview_recovery(planted.path, CONFIG).quarantined
+    (found,) = preview_recovery(planted.path, CONFIG).quarantined
     assert digests(planted.path) == before
-    assert (told.offset, told.length) == (phy_offset, size)
+    assert (found.offset, found.length) == (phy_offset, size)
     assert opened(planted) == COUNT // 2
     assert file.read_bytes()[start : start + size] == damaged
     served = planted.served()
     assert served.pop(("orders", 0, COUNT // 2)) == b"after"
     assert served == {one: body for one, body in planted.bodies.items() if one != place}
-    lines = report_of(planted.path)  # with the queues lost behind a flush, these are made again too
+    lines = report_of(planted.path)  # queues lost after a flush are rebuilt too
     (line,) = [one for one in lines if one["code"] == "RF-QUAR"]
     assert {one["code"] for one in lines} <= ({"RF-QUAR", "RF-HEAL"} if queues == "lost" else {"RF-QUAR"})
     assert (line["offset"], line["length"]) == (start, size)
@@ -93,21 +93,21 @@ def test_damage_among_synced_records(tmp_path: Path, position: int, queues: str)
     assert [(f.kind, f.file, f.offset, f.length) for f in found.findings] == [("record", str(file), start, size)]
 
 
-def test_the_last_synced_record(tmp_path: Path) -> None:
+def test_damaged_last_synced_record_is_cut_and_kept(tmp_path: Path) -> None:
     planted = killed(tmp_path, FlushDiskType.SYNC_FLUSH)
     place, (phy_offset, size) = max(planted.places.items(), key=lambda one: one[1])
     file, start = planted.log_file(phy_offset)
     flip(file, start + 90)
     damaged = file.read_bytes()[start : start + size]
     with MessageStore.open(planted.path, CONFIG) as store:
-        assert store.recovery.truncated_to == phy_offset  # nothing is left to be served behind it
+        assert store.recovery.truncated_to == phy_offset  # no record follows
         assert [one.offset for one in store.recovery.quarantined] == [phy_offset]
     (copy,) = (planted.path / "quarantine").glob("*.cut")
     assert copy.read_bytes() == damaged
     assert planted.served() == {one: body for one, body in planted.bodies.items() if one != place}
 
 
-def test_a_block_of_zeros_among_synced_records(tmp_path: Path) -> None:
+def test_zeroed_block_loses_only_its_records(tmp_path: Path) -> None:
     planted = killed(tmp_path, FlushDiskType.SYNC_FLUSH)
     with min((planted.path / "commitlog").iterdir()).open("r+b") as file:
         file.seek(8192)
@@ -120,8 +120,8 @@ def test_a_block_of_zeros_among_synced_records(tmp_path: Path) -> None:
     assert served == {place: body for place, body in planted.bodies.items() if place not in touched}
 
 
-def test_a_tail_that_was_never_synced_is_cut_and_kept(tmp_path: Path) -> None:
-    """Only a suffix goes, and what of it was whole can be had from the copy."""
+def test_unsynced_tail_after_damage_is_cut_and_kept(tmp_path: Path) -> None:
+    """Only a suffix is cut, and the copy has its complete records."""
     planted = killed(tmp_path, FlushDiskType.ASYNC_FLUSH, flushed=40)
     place = "orders", 0, 30
     phy_offset, _ = planted.places[place]
@@ -139,7 +139,7 @@ def test_a_tail_that_was_never_synced_is_cut_and_kept(tmp_path: Path) -> None:
     assert {line["code"] for line in report_of(planted.path)} == {"RF-CUT"}
 
 
-def test_damage_below_the_frontier_is_not_even_looked_at(tmp_path: Path) -> None:
+def test_damage_before_the_frontier_is_not_read(tmp_path: Path) -> None:
     planted = killed(tmp_path, FlushDiskType.ASYNC_FLUSH, flushed=80)
     place = "orders", 0, 10
     file, start = planted.log_file(planted.places[place][0])
@@ -150,7 +150,7 @@ def test_damage_below_the_frontier_is_not_even_looked_at(tmp_path: Path) -> None
     assert served == {one: body for one, body in planted.bodies.items() if one != place}
 
 
-def test_damage_in_a_store_that_was_closed_and_lost_its_queues(tmp_path: Path) -> None:
+def test_damage_in_a_closed_store_without_queues_loses_one_message(tmp_path: Path) -> None:
     planted = copied(make(tmp_path / "whole"), tmp_path / "s")
     place = "orders", 1, 40
     file, start = planted.log_file(planted.places[place][0])
@@ -163,8 +163,8 @@ def test_damage_in_a_store_that_was_closed_and_lost_its_queues(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("position", [0, 4, 28, 90])
-def test_the_last_record_of_a_store_that_was_closed(tmp_path: Path, position: int) -> None:
-    """It was acked and synced: it is damaged, not torn, and stays."""
+def test_damaged_last_record_of_a_closed_store_stays(tmp_path: Path, position: int) -> None:
+    """It was acknowledged and synced: it is damaged, not torn."""
     planted = copied(make(tmp_path / "whole"), tmp_path / "s")
     place, (phy_offset, size) = max(planted.places.items(), key=lambda one: one[1])
     file, start = planted.log_file(phy_offset)
@@ -178,7 +178,7 @@ def test_the_last_record_of_a_store_that_was_closed(tmp_path: Path, position: in
     assert served == {one: body for one, body in planted.bodies.items() if one != place}
 
 
-def test_a_confirm_file_that_names_places_behind_the_log(tmp_path: Path) -> None:
+def test_confirm_file_with_offsets_after_the_log_is_ignored(tmp_path: Path) -> None:
     planted = killed(tmp_path, FlushDiskType.SYNC_FLUSH)
     with (planted.path / "rocketflow" / "confirm").open("r+b") as file:
         file.seek(8)
@@ -190,8 +190,8 @@ def test_a_confirm_file_that_names_places_behind_the_log(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("own_offset", [-2692272248847124483, -1, 1, 5000])
-def test_a_first_record_that_was_torn_is_no_file_of_another_store(tmp_path: Path, own_offset: int) -> None:
-    """It names a place where no file begins: noise, and so the torn tail of a log that has nothing else."""
+def test_torn_first_record_is_not_taken_for_another_store(tmp_path: Path, own_offset: int) -> None:
+    """It claims a place where no file begins: noise, and so the torn tail of a log without other records."""
     planted = make(tmp_path / "s")
     shutil.rmtree(planted.path / "rocketflow")
     (planted.path / "abort").touch()
@@ -231,8 +231,8 @@ LOST = {
 
 
 @pytest.mark.parametrize("names", LOST.values(), ids=LOST)
-def test_what_an_orderly_stop_left_and_is_missing(tmp_path: Path, names: list[str]) -> None:
-    """The queue goes on where it was (B1), its messages are served, keys lead to them; and consumers stay."""
+def test_derived_files_missing_after_an_orderly_stop_are_rebuilt(tmp_path: Path, names: list[str]) -> None:
+    """The queue continues at its end (B1), its messages are served, keys find them, consumers keep their positions."""
     planted = copied(make(tmp_path / "whole"), tmp_path / "s")
     for name in names:
         lost(planted, name)
@@ -250,7 +250,7 @@ def test_what_an_orderly_stop_left_and_is_missing(tmp_path: Path, names: list[st
 
 
 @pytest.mark.parametrize("what", ["commitlog", "every file"])
-def test_a_log_that_is_gone_does_not_begin_anew(tmp_path: Path, what: str) -> None:
+def test_missing_log_is_refused(tmp_path: Path, what: str) -> None:
     planted = copied(make(tmp_path / "whole"), tmp_path / "s")
     shutil.rmtree(planted.path / "commitlog")
     if what == "every file":
@@ -261,8 +261,8 @@ def test_a_log_that_is_gone_does_not_begin_anew(tmp_path: Path, what: str) -> No
     assert digests(planted.path / "consumequeue") == before
 
 
-def test_a_clean_store_is_not_looked_through(tmp_path: Path) -> None:
-    """Nothing is dispatched again where nothing is wrong, and nothing is written to the log, queues and index."""
+def test_open_of_a_clean_store_reads_no_records(tmp_path: Path) -> None:
+    """No record is dispatched again, and log, queues and index are not written."""
     planted = copied(make(tmp_path / "whole"), tmp_path / "s")
     before = digests(planted.path)
     with MessageStore.open(planted.path, CONFIG) as store:
@@ -273,20 +273,20 @@ def test_a_clean_store_is_not_looked_through(tmp_path: Path) -> None:
     assert not (planted.path / "quarantine").exists()
 
 
-def test_a_deleted_topic_does_not_come_back(tmp_path: Path) -> None:
-    """B6: it is gone from topics.json, as RocketMQ deletes it, and so are its queues."""
+def test_topic_deleted_by_rocketmq_is_not_rebuilt(tmp_path: Path) -> None:
+    """B6: RocketMQ removed it from topics.json, and its queues."""
     planted = copied(make(tmp_path / "whole"), tmp_path / "s")
     topics = planted.path / "config" / "topics.json"
-    told = json.loads(topics.read_text())
-    del told["topicConfigTable"]["bills"]
-    topics.write_text(json.dumps(told))
+    table = json.loads(topics.read_text())
+    del table["topicConfigTable"]["bills"]
+    topics.write_text(json.dumps(table))
     shutil.rmtree(planted.path / "consumequeue" / "bills")
     assert opened(planted) == 75
     assert not (planted.path / "consumequeue" / "bills").exists()
 
 
 @pytest.mark.parametrize("name", ["consumerOffset.json", "delayOffset.json"])
-def test_positions_behind_their_queues(tmp_path: Path, name: str) -> None:
+def test_positions_after_the_end_are_moved_back(tmp_path: Path, name: str) -> None:
     """C2: at every open, before anything is appended."""
     planted = copied(make(tmp_path / "whole"), tmp_path / "s")
     files = ConfigFiles(planted.path / "config")
@@ -302,8 +302,8 @@ def test_positions_behind_their_queues(tmp_path: Path, name: str) -> None:
     assert name in {Path(str(line["file"])).name for line in clamped}
 
 
-def test_a_cut_end_moves_positions_back(tmp_path: Path) -> None:
-    """C2 where recovery cut what a consumer had read: it goes on at the new end."""
+def test_cut_of_read_messages_moves_positions_back(tmp_path: Path) -> None:
+    """C2: recovery cut messages that a consumer had read; it continues at the new end."""
     planted = killed(tmp_path, FlushDiskType.ASYNC_FLUSH, flushed=40)
     ConfigFiles(planted.path / "config").consumer_offsets.commit("readers", "orders", {0: 58, 1: 12})
     file, start = planted.log_file(planted.places["orders", 0, 30][0])
@@ -321,10 +321,10 @@ def test_a_cut_end_moves_positions_back(tmp_path: Path) -> None:
 UNKNOWN = {"a magic code": (4, (0xDAA320AF).to_bytes(4, "big")), "an address form": (36, (0x4000).to_bytes(4, "big"))}
 
 
-@pytest.mark.parametrize("stop", ["killed", "foreign"])
+@pytest.mark.parametrize("stop", ["killed", "other writer"])
 @pytest.mark.parametrize(("kind", "last"), [("a magic code", True), ("a magic code", False), ("an address form", True)])
-def test_a_record_of_a_later_version(tmp_path: Path, kind: str, stop: str, last: bool) -> None:
-    """D7: it is whole, and of a kind that is not known here: it is no torn tail, and stays byte for byte."""
+def test_record_of_a_later_version_is_kept(tmp_path: Path, kind: str, stop: str, last: bool) -> None:
+    """D7: it is complete, and of an unknown kind: it is not a torn tail, and stays byte for byte."""
     planted = killed(tmp_path, FlushDiskType.ASYNC_FLUSH)
     place = max(planted.places, key=lambda one: planted.places[one]) if last else ("orders", 0, 30)
     phy_offset, size = planted.places[place]
@@ -340,7 +340,7 @@ def test_a_record_of_a_later_version(tmp_path: Path, kind: str, stop: str, last:
         digits = f"{zlib.crc32(record) & 0x7FFFFFFF:010d}"[::-1]
         record += f"__CRC32#\x01{digits}\x02".encode()
     file.write_bytes(raw[:start] + bytes(record) + raw[start + len(record) :])
-    if stop == "foreign":
+    if stop == "other writer":
         (planted.path / "rocketflow" / "confirm").unlink()
     with MessageStore.open(planted.path, CONFIG) as store:
         assert store.recovery.truncated_to >= phy_offset + size
@@ -356,10 +356,10 @@ CRC_SIZE = 20
 
 
 @pytest.mark.parametrize("flush", FlushDiskType)
-def test_a_log_whose_first_file_got_no_durable_name(tmp_path: Path, flush: FlushDiskType) -> None:
-    """Nothing was synced before the power went: the queues may be there, the log is not. Acknowledged means: refuse."""
+def test_log_without_a_durable_first_file_is_refused_if_acknowledged(tmp_path: Path, flush: FlushDiskType) -> None:
+    """The power failed before the first sync: the queues may exist, the log does not."""
     with MessageStore.open(tmp_path / "s", replace(CONFIG, flush_disk_type=flush, **NEVER)) as store:
-        assert store.put_message(Message("orders", b"gone", queue_id=0)).stored
+        assert store.put_message(Message("orders", b"lost", queue_id=0)).stored
         shutil.copytree(store.path, tmp_path / "image")
     for one in (tmp_path / "image" / "commitlog").iterdir():
         one.unlink()
@@ -374,8 +374,8 @@ def test_a_log_whose_first_file_got_no_durable_name(tmp_path: Path, flush: Flush
 
 
 @pytest.mark.parametrize("emptied", [(0,), (1,), (0, 1)])
-def test_the_power_took_all_of_the_log_and_the_size_of_queue_files(tmp_path: Path, emptied: tuple[int, ...]) -> None:
-    """Of files that were never synced all have their names, some their sizes."""
+def test_power_loss_of_the_log_and_of_queue_file_sizes(tmp_path: Path, emptied: tuple[int, ...]) -> None:
+    """Files that were never synced all keep their names, and some their sizes."""
     path = tmp_path / "s"
     config = StoreConfig(mapped_file_size_commit_log=1 << 14, mapped_file_size_consume_queue=400)
     with MessageStore.open(path, config) as store:
@@ -398,7 +398,7 @@ def test_the_power_took_all_of_the_log_and_the_size_of_queue_files(tmp_path: Pat
 
 
 @pytest.mark.parametrize("begin", [0, 1 << 40, 1 << 62, (1 << 63) - (1 << 15)])
-def test_a_log_that_begins_far_out_is_handled_as_one_at_0(tmp_path: Path, begin: int) -> None:
+def test_log_that_begins_at_a_large_offset_behaves_like_one_at_0(tmp_path: Path, begin: int) -> None:
     host, log, starts = encode_host("127.0.0.1:10911"), b"", []
     for number in range(10):
         starts.append(len(log))

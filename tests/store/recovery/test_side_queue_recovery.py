@@ -1,4 +1,4 @@
-"""Batch queues and light queues that are lost or damaged are noticed at the open and made again from the log."""
+"""Batch queues and LMQs that are lost or damaged: an open notices them, and rebuilds them from the log."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SideStore]:
 def contents(path: Path) -> dict[str, bytes]:
     return {
         str(one.relative_to(path)): one.read_bytes()
-        for room in ("consumequeue", "batchconsumequeue")
-        for one in sorted((path / room).rglob("*"))
+        for directory in ("consumequeue", "batchconsumequeue")
+        for one in sorted((path / directory).rglob("*"))
         if one.is_file()
     }
 
@@ -44,7 +44,7 @@ def contents(path: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("harm", HARM)
 @pytest.mark.parametrize("queue", [BATCH, LIGHT])
 @pytest.mark.parametrize("abort", [False, True], ids=["orderly", "abort"])
-def test_a_damaged_side_queue_is_made_again(
+def test_damaged_side_queue_is_rebuilt(
     whole: tuple[Path, SideStore],
     tmp_path: Path,
     queue: str,
@@ -58,7 +58,7 @@ def test_a_damaged_side_queue_is_made_again(
     if abort:
         (path / "abort").touch()
     with MessageStore.open(path, SIZES if abort else CONFIG) as store:  # also without enableMultiDispatch
-        if not (abort and harm is lengthen):  # what is behind the newest file's size was never part of it
+        if not (abort and harm is lengthen):  # bytes after the newest file's size never belonged to it
             assert "/".join(queue.split("/")[1:]) in store.recovery.healed
         assert served(store) == made.bodies
     assert contents(path) == before, "byte for byte"
@@ -71,7 +71,7 @@ def test_a_damaged_side_queue_is_made_again(
         assert served(reader) == made.bodies
 
 
-def test_a_topic_without_its_attribute_stays_a_batch_topic(whole: tuple[Path, SideStore], tmp_path: Path) -> None:
+def test_topic_without_its_attribute_stays_a_batch_topic(whole: tuple[Path, SideStore], tmp_path: Path) -> None:
     path, made = tmp_path / "s", whole[1]
     shutil.copytree(whole[0], path)
     lose(path / BATCH)
@@ -85,10 +85,10 @@ def test_a_topic_without_its_attribute_stays_a_batch_topic(whole: tuple[Path, Si
 @pytest.mark.parametrize("queue", [BATCH, LIGHT])
 @pytest.mark.parametrize("abort", [False, True], ids=["orderly", "abort"])
 @pytest.mark.parametrize("harm", [lose, lose_first, lose_last, zero_middle])
-def test_without_a_record_the_log_is_asked(
+def test_lost_side_queue_without_a_stop_record_is_rebuilt(
     whole: tuple[Path, SideStore], tmp_path: Path, queue: str, harm: Callable[[Path], None], abort: bool
 ) -> None:
-    """A store of another writer: what is gone is told by the records at the begin of each log file."""
+    """A store of another writer: the records at the begin of each log file show what is missing."""
     path, made = tmp_path / "s", whole[1]
     shutil.copytree(whole[0], path)
     shutil.rmtree(path / "rocketflow")
@@ -104,8 +104,10 @@ def test_without_a_record_the_log_is_asked(
 
 
 @pytest.mark.parametrize("queue", [BATCH, LIGHT])
-def test_the_end_of_the_log_is_gone(whole: tuple[Path, SideStore], tmp_path: Path, queue: str) -> None:
-    """No queue offset is given twice, though messages of both kinds are gone."""
+def test_lost_end_of_the_log_keeps_the_ends_of_side_queues(
+    whole: tuple[Path, SideStore], tmp_path: Path, queue: str
+) -> None:
+    """No queue offset is assigned twice, though messages of both kinds are lost."""
     path, made = tmp_path / "s", SideStore(dict(whole[1].bodies), dict(whole[1].ends))
     shutil.copytree(whole[0], path)
     files_of(path / "commitlog")[-1].unlink()
@@ -125,8 +127,8 @@ def test_the_end_of_the_log_is_gone(whole: tuple[Path, SideStore], tmp_path: Pat
         assert served(store) == made.bodies
 
 
-def test_a_store_of_batches_alone_knows_its_newest_time(tmp_path: Path) -> None:
-    """B4: a clock that was put back does not make later messages older."""
+def test_store_with_only_batches_knows_its_newest_time(tmp_path: Path) -> None:
+    """B4: later messages are not older, though the clock was set back."""
     clock = ManualClock(1_000_000)
     path, config = tmp_path / "s", replace(SIZES, clock=clock)
     with MessageStore.open(path, config) as store:
@@ -134,15 +136,15 @@ def test_a_store_of_batches_alone_knows_its_newest_time(tmp_path: Path) -> None:
         SideStore({}, {}).put(store, 1, 2)
     clock.set(5)
     with MessageStore.open(path, config) as store:
-        assert store.recovery.scanned_from == store.max_phy_offset, "nothing is left to look at"
+        assert store.recovery.scanned_from == store.max_phy_offset, "nothing is left to read"
         made = SideStore({}, {})
         made.put(store, 1, 2)
         newest = store.get_message("batches", 0, store.max_offset("batches", 0) - 1).messages[-1]
         assert newest.store_timestamp >= 1_000_000
 
 
-def test_positions_behind_the_end_of_a_batch_queue(whole: tuple[Path, SideStore], tmp_path: Path) -> None:
-    """C2, for queues of this kind: a position behind the end is moved back, others stay."""
+def test_positions_after_the_end_of_a_batch_queue_are_moved_back(whole: tuple[Path, SideStore], tmp_path: Path) -> None:
+    """C2, for queues of this kind: other positions stay."""
     path, ends = tmp_path / "s", whole[1].ends
     shutil.copytree(whole[0], path)
     with MessageStore.open(path, CONFIG) as store:
@@ -153,15 +155,15 @@ def test_positions_behind_the_end_of_a_batch_queue(whole: tuple[Path, SideStore]
         assert table == {0: 3, 1: ends["batches", 1]}
 
 
-def test_healing_asks_no_crc_of_another_writers_records(tmp_path: Path) -> None:
-    """Somebody else, who gives records no CRC of themselves, wrote behind our stop; then a queue was lost."""
+def test_healing_accepts_another_writers_records_without_crc(tmp_path: Path) -> None:
+    """Another writer, whose records have no CRC, wrote after RocketFlow's stop; then a queue was lost."""
     path = tmp_path / "s"
     made = make(path, count=40)
     stop = path / "rocketflow" / "stop"
-    ours = stop.read_bytes()
+    saved = stop.read_bytes()
     with MessageStore.open(path, replace(CONFIG, enabled_append_prop_crc=False)) as store:
         made.put(store, 40, 60)
-    stop.write_bytes(ours)
+    stop.write_bytes(saved)
     lose(path / BATCH)
     for _ in range(2):
         with MessageStore.open(path, CONFIG) as store:

@@ -1,1 +1,1 @@
-"""Delay levels: what is due goes from SCHEDULE_TOPIC_XXXX to its own topic, once."""
+"""Delay levels: due messages move from SCHEDULE_TOPIC_XXXX to their topics, each exactly once."""

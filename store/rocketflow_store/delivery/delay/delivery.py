@@ -1,12 +1,12 @@
-"""Delivery of delayed messages: what is due goes into its topics, together with how far every level is, in one commit.
+"""Delivery of delayed messages: due messages are stored in their topics, in one commit with the level positions.
 
     with MessageStore.open(path) as store:
         result = deliver_due(store)                   # everything that is due now
     result = preview_due(reader, until_ms)            # a dry run: takes no lock, writes nothing
 
-Each commit has at most COMMIT_BYTES, so that a burst takes bounded memory; a kill between two leaves the first one, and
-the next run goes on behind it. `config/delayOffset.json` is written behind each commit, in RocketMQ's format, for the
-broker that may serve the store next (`positions` tells what it is worth to us).
+Each commit has at most COMMIT_BYTES, so that a burst takes bounded memory. After a kill between two commits the next
+run continues after the first one. `config/delayOffset.json` is written after each commit, in RocketMQ's format, for the
+broker that may serve the store next (`positions` says how far RocketFlow trusts it).
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
     from rocketflow_store.records.encoding.encode import EncodedChunk
 
     Progress = Callable[[int, int], None]
-    """Called with (messages delivered, messages that were due when it began)."""
+    """Called with (messages delivered, messages that were due at the begin)."""
 
 SINK_ID: Final = "rmq_sys_schedule"
-"""Whose commits these are."""
+"""Sink id of these commits."""
 COMMIT_BYTES: Final = 64 << 20
 _RETRY_QUEUES: Final = 1
 _SKIPPED_BYTES: Final = 512
-"""Memory that a message takes that is left out."""
+"""Memory of a skipped message."""
 
 
 @dataclass(slots=True)
 class LevelCounts:
-    """What was (or, in a dry run, would be) delivered of one level; `skipped` by kind."""
+    """Counts of one level's messages that were (or, in a dry run, would be) delivered; `skipped` by kind."""
 
     delivered: int = 0
     retries: int = 0
@@ -59,7 +59,7 @@ class LevelCounts:
 
 @dataclass(slots=True)
 class DeliveryResult:
-    """What a delivery did. `next_due_ms` is when the first of the messages that still wait is due, None without one."""
+    """Counts of a delivery. `next_due_ms` is when the first of the waiting messages is due, None without one."""
 
     until_ms: int
     dry_run: bool = False
@@ -74,7 +74,7 @@ class DeliveryResult:
 
     @property
     def retries(self) -> int:
-        """Those of the rows that went to %RETRY% topics."""
+        """Rows that went to %RETRY% topics."""
         return sum(level.retries for level in self.levels.values())
 
     @property
@@ -91,7 +91,7 @@ class DeliveryResult:
             self.bytes += one.bytes
 
     def wait_for(self, due_ms: int | None) -> None:
-        """A message that waits is due then."""
+        """Note that a waiting message is due at `due_ms`."""
         if due_ms is not None and (self.next_due_ms is None or due_ms < self.next_due_ms):
             self.next_due_ms = due_ms
 
@@ -111,7 +111,7 @@ class DeliveryResult:
 
 @dataclass(frozen=True, slots=True)
 class DueDelays:
-    """How many delayed messages are due, when the next one is, and whether delayOffset.json lags behind."""
+    """Number of due delayed messages, when the next one is due, and whether delayOffset.json is outdated."""
 
     messages: int = 0
     next_due_ms: int | None = None
@@ -119,16 +119,16 @@ class DueDelays:
 
 
 class DelayDelivery:
-    """Delivers from one open store; keeps in memory where every level is. Not for several threads at once.
+    """Delivers from one open store; keeps the position of every level in memory. Not thread-safe.
 
-    Another delivery from the same store may run beside it: whoever commits second plans again.
+    Another delivery from the same store may run beside it: the one that commits second plans again.
     """
 
     def __init__(self, store: MessageStore, run_id: str | None = None, commit_bytes: int = COMMIT_BYTES) -> None:
         self._store, self._commit_bytes = store, commit_bytes
         self.run_id = run_id or uuid.uuid4().hex
         self.delivered = self.skipped = 0
-        """Messages, since it was made."""
+        """Messages since this object was created."""
         self._positions: Positions | None = None
 
     def deliver(self, until_ms: int | None = None, progress: Progress | None = None) -> DeliveryResult:
@@ -139,17 +139,17 @@ class DelayDelivery:
             try:
                 self._round(result, progress)
             except ProgressMovedError:
-                self.look_again()
+                self.forget_positions()
                 continue
             return result
 
-    def look_again(self) -> None:
-        """Somebody else delivered: forget where every level is."""
+    def forget_positions(self) -> None:
+        """Forget the position of every level: another process delivered."""
         self._positions = None
 
     @property
     def positions(self) -> Positions:
-        """Where every level goes on."""
+        """Positions from which every level continues."""
         if self._positions is None:
             store = self._store
             self._positions = find_positions(
@@ -163,18 +163,19 @@ class DelayDelivery:
         return self._positions
 
     def due(self, result: DeliveryResult) -> dict[int, tuple[int, int]]:
-        """Return [start, end) of what is due of each level at `result.until_ms`; the result learns when the next is."""
+        """Return [start, end) of each level's due messages at `result.until_ms`; set the result's `next_due_ms`."""
         return due_by_level(self._store, self.positions, result)
 
     def staging(self) -> tuple[StagingArea, int]:
-        """Return where the next commit's parts are staged, and the number of its batch."""
+        """Return the staging area of the next commit's parts, and the number of its batch."""
         after = self.positions.after
         return StagingArea(self._store.path, SINK_ID), 0 if after is None else after.batch_id + 1
 
     def commit(self, found: Sequence[Redelivery], chunks: Sequence[EncodedChunk]) -> bool:
-        """Commit these messages, the next ones of their levels; `chunks` are their bytes. False where nothing moved.
+        """Commit these messages, the next ones of their levels, encoded as `chunks`. Return False if nothing moved.
 
-        ProgressMovedError, and nothing written, where somebody else delivered since: see `look_again`.
+        Raises:
+            ProgressMovedError: another delivery committed since, and nothing was written; call `forget_positions`.
         """
         before = self.positions
         moved = {one.level: one.next_offset for one in found if one.next_offset > before.by_level.get(one.level, 0)}
@@ -188,7 +189,7 @@ class DelayDelivery:
         self.delivered += rows
         self.skipped += sum(len(one.skipped) for one in found)
         self._positions = Positions(last_commit(self._store, SINK_ID), {**before.by_level, **moved})
-        tell_skipped(self._store, (skipped for one in found for skipped in one.skipped))
+        _report_skipped(self._store, (skipped for one in found for skipped in one.skipped))
         self._write_file(self._positions)
         return True
 
@@ -224,13 +225,13 @@ def deliver_due(
 ) -> DeliveryResult:
     """Deliver once what is due at `until_ms`, by default and at the latest now; a repeated call delivers the rest only.
 
-    Raises what a commit of the store raises; everything in front of that is delivered and is not delivered again.
+    Raises what a commit of the store raises; messages of earlier commits are delivered and are not delivered again.
     """
     return DelayDelivery(store, run_id).deliver(until_ms, progress)
 
 
 def preview_due(reader: StoreReader, until_ms: int) -> DeliveryResult:
-    """What `deliver_due` would do at `until_ms`, any time: counts by level. Nothing is written, no lock is taken."""
+    """Return the counts that `deliver_due` would have at `until_ms`, any time; write nothing and take no lock."""
     result = DeliveryResult(until_ms, dry_run=True)
     positions, _ = positions_seen(reader, until_ms)
     for level, (start, end) in due_by_level(reader, positions, result).items():
@@ -241,10 +242,10 @@ def preview_due(reader: StoreReader, until_ms: int) -> DeliveryResult:
 
 
 def positions_seen(reader: StoreReader, now_ms: int) -> tuple[Positions, bool]:
-    """(where every level goes on, whether delayOffset.json lags behind that): as far as a reader can tell.
+    """Return (positions of all levels, whether delayOffset.json is outdated), as far as a reader can see.
 
-    Of a store that was not stopped in order its index is taken as it is: what is missing in it makes more look due than
-    is, never less. A delivery, which repairs the index first, looks again.
+    After an unclean stop the index may lack entries: then more messages look due than are, never fewer. A delivery,
+    which repairs the index first, decides again.
     """
 
     def coverage() -> IndexCoverage:
@@ -256,7 +257,7 @@ def positions_seen(reader: StoreReader, now_ms: int) -> tuple[Positions, bool]:
 
 
 def look_for_due(reader: StoreReader, until_ms: int) -> DueDelays:
-    """Return what a delivery at `until_ms`, at the latest now, would find; no lock is taken, nothing is written."""
+    """Return what a delivery at `until_ms`, at the latest now, would find; take no lock and write nothing."""
     now_ms = reader.config.clock.now_ms()
     result = DeliveryResult(min(until_ms, now_ms))
     positions, lags = positions_seen(reader, now_ms)
@@ -267,7 +268,7 @@ def look_for_due(reader: StoreReader, until_ms: int) -> DueDelays:
 def due_by_level(
     reads: MessageStore | StoreReader, positions: Positions, result: DeliveryResult
 ) -> dict[int, tuple[int, int]]:
-    """[start, end) of what is due of each level at `result.until_ms`; the result learns what it has to wait for."""
+    """Return [start, end) of the due messages of each level at `result.until_ms`; set the result's `next_due_ms`."""
     found = {}
     for level in levels_of(reads):
         low, _ = reads.bounds(SCHEDULE_TOPIC, level - 1)
@@ -279,17 +280,17 @@ def due_by_level(
     return found
 
 
-def tell_skipped(store: MessageStore, skipped: Iterable[Skipped]) -> None:
-    """Tell of messages that stay undelivered for good (halves of transactions apart), once for each cause and place."""
-    told = [one for one in skipped if one.kind != HALF]
-    for (place, why), some in groupby(told, lambda one: (one.place, one.why)):
+def _report_skipped(store: MessageStore, skipped: Iterable[Skipped]) -> None:
+    """Report messages that are never delivered (except halves of transactions), once for each cause and place."""
+    reported = [one for one in skipped if one.kind != HALF]
+    for (place, why), some in groupby(reported, lambda one: (one.place, one.why)):
         offsets = [one.queue_offset for one in some]
         text = f"delayed messages from queue offset {offsets[0]} on are not delivered: {why}"
         events.report(events.SKIPPED, store.path, place, text, offset=offsets[0], count=len(offsets))
 
 
 def _together(found: Iterable[Redelivery], most_bytes: int) -> Iterator[list[Redelivery]]:
-    """Consecutive ones of at most so many bytes; a single one may have more."""
+    """Yield groups of consecutive redeliveries of at most `most_bytes`; a single one may have more."""
     some: list[Redelivery] = []
     size = 0
     for one in found:

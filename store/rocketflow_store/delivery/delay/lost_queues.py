@@ -1,4 +1,4 @@
-"""Whether queues are gone in which messages wait for their time: by its units alone a store then has nothing due."""
+"""Loss of the queues in which messages wait for their time: units alone would show nothing due in such a store."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _WAITING = (SCHEDULE_TOPIC, TIMER_TOPIC)
 
 
 def waiting_queues_are_lost(reader: StoreReader) -> bool:
-    """Tell whether queue files have fewer units than the reader expects; opening the store for writing rebuilds them.
+    """Return True if queue files have fewer units than the reader expects; opening the store for writing rebuilds them.
 
-    Delivery positions behind a queue's end tell it as well. A store whose log has messages and that has no queue at all
+    Delivery positions after a queue's end are evidence too. A store whose log has messages and that has no queue at all
     has lost them.
     """
     if reader.max_phy_offset <= reader.min_phy_offset:
@@ -37,18 +37,18 @@ def _lacks_units(reader: StoreReader, queue: tuple[str, int], end: int) -> bool:
 
 def _known_ends(reader: StoreReader) -> dict[tuple[str, int], int]:
     """Return the ends that the reader expects and those that delivery positions claim."""
-    told = [
+    ends = [
         ((topic, queue_id), reader.bounds(topic, queue_id)[1])
         for topic in _WAITING
         for queue_id in reader.queues(topic)
     ]
     with suppress(StoreError):
         claimed = DelayOffsetsFile(reader.paths.config).offsets()
-        told += [((SCHEDULE_TOPIC, level - 1), end) for level, end in claimed.items()]
+        ends += [((SCHEDULE_TOPIC, level - 1), end) for level, end in claimed.items()]
     with suppress(StoreError):
         timer = read_timer_checkpoint(reader.paths.timer_check)
-        told.append(((TIMER_TOPIC, TIMER_QUEUE_ID), timer.last_timer_queue_offset))
+        ends.append(((TIMER_TOPIC, TIMER_QUEUE_ID), timer.last_timer_queue_offset))
     found: dict[tuple[str, int], int] = {}
-    for queue, end in told:
+    for queue, end in ends:
         found[queue] = max(found.get(queue, 0), end)
     return found

@@ -1,21 +1,21 @@
-"""From where on each delay level is still to be delivered.
+"""The positions from which each delay level is still to be delivered.
 
-The envelope of our last delivery says it, and the log has both or neither. `delayOffset.json`, which RocketMQ's broker
-reads and writes, is a cache beside that: it may be missing, behind (a kill, a backup) or ahead. It is ahead rightly
-where a broker delivered after us; wrongly where it was damaged or belongs to another log. So what the file claims, or
-omits, is held against the log: a delivered message stands there a second time, under its own topic.
+The envelope of RocketFlow's last delivery has them, and the log has both or neither. `delayOffset.json`, which
+RocketMQ's broker reads and writes, is a cache beside that: it may be missing, outdated (a kill, a backup) or ahead. It
+is rightly ahead if a broker delivered after RocketFlow; wrongly if it was damaged or belongs to another log. So its
+claims and omissions are checked against the log: a delivered message exists there a second time, under its own topic.
 
-    file      log shows                               begin at
-    missing   nothing delivered behind the envelope   the envelope's position (the queue's begin without one)
-    behind    the same                                the same
-    ahead     the last one that it claims, delivered  the file's position
-    ahead     not that one                            behind the last one that was delivered (told: RF-CLAMP)
-    any       more delivered (a broker was killed     behind the last one that was delivered
+    file      evidence of the log                     start
+    missing   nothing delivered after the envelope    the envelope's position (the queue's begin without one)
+    outdated  the same                                the same
+    ahead     its last message was delivered          the file's position
+    ahead     its last message was not delivered      after the last delivered message (reported: RF-CLAMP)
+    any       more delivered (a broker was killed     after the last delivered message
               before it wrote the file)
 
-Delivery of a level follows its queue, so a binary search finds the last one. Where nothing can be told (no UNIQ_KEY,
-no index for that part of the log) the file is believed as far as messages were due. Positions in front of the queue's
-begin (retention) move there; one behind its end is of another queue, and the search begins anew.
+Delivery of a level follows its queue, so a binary search finds the last one. Without evidence (no UNIQ_KEY, no index
+for that part of the log) the file is trusted as far as messages were due. Positions before the queue's begin
+(retention) move there; one after its end belongs to another queue, and the search starts at the begin.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from rocketflow_store.views.index.index_coverage import IndexCoverage
 
 _PROBES: Final = 16
-"""So many messages beside one that tells nothing are asked instead."""
+"""The most messages that are tried beside one without evidence."""
 _MANY: Final = 64
-"""An answer of so many messages may have been cut off."""
+"""An answer with this many messages may be incomplete."""
 
 
 class PositionReads(ScheduleReads, Protocol):
-    """What is needed to look for delivered messages."""
+    """Reads that the search for delivered messages needs."""
 
     @property
     def path(self) -> Path: ...
@@ -60,19 +60,19 @@ class PositionReads(ScheduleReads, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Next queue offset by level, and the commit that it follows on."""
+    """Next queue offset by level, and the commit that has them."""
 
     after: CommitEnvelope | None
     by_level: Mapping[int, int]
 
     def progress(self, moved: Mapping[int, int]) -> dict[str, Any]:
-        """What the next envelope says: these positions, with those that `moved`."""
+        """Return the progress of the next envelope: these positions, with those that `moved`."""
         merged = {**self.by_level, **moved}
         return {str(level): merged[level] for level in sorted(merged)}
 
 
 def delivered_of(after: CommitEnvelope | None) -> dict[int, int]:
-    """Positions by level in an envelope; CorruptRecordError where they are none."""
+    """Return the positions by level in an envelope; raise CorruptRecordError if it has none."""
     if after is None:
         return {}
     try:
@@ -84,7 +84,7 @@ def delivered_of(after: CommitEnvelope | None) -> dict[int, int]:
 
 
 def file_lags(after: CommitEnvelope | None, claimed: Mapping[int, int]) -> bool:
-    """Whether delayOffset.json says less than was delivered: a delivery was killed before it wrote the file.
+    """Return True if delayOffset.json has less than was delivered: a delivery was killed before it wrote the file.
 
     A broker that starts now would deliver again; any delivery, also of nothing, writes the file.
     """
@@ -98,28 +98,28 @@ def find_positions(
     now_ms: int,
     coverage: Callable[[], IndexCoverage],
 ) -> Positions:
-    """Where every level goes on: see the table above. `claimed` is what delayOffset.json says.
+    """Return the start of every level: see the table above. `claimed` is the content of delayOffset.json.
 
-    `coverage` tells for which part of the log the index speaks; it is asked only where a message has to be looked for.
+    `coverage` returns the part of the log that the index covers; it is called only if a message must be looked for.
     """
-    ours, found = delivered_of(after), {}
+    committed, found = delivered_of(after), {}
     evidence = _Evidence(reads, coverage)
     for level in levels_of(reads):
         low, high = reads.bounds(SCHEDULE_TOPIC, level - 1)
-        known = ours.get(level, 0)
+        known = committed.get(level, 0)
         start = low if known > high else max(known, low)
         claim = claimed.get(level, 0)
         if claim > start:
             start = _believed(reads, evidence, level, start, min(claim, high), claim, now_ms)
-        found[level] = evidence.behind_delivered(level, start, high)
-    # a level whose queue is gone for now keeps its position
-    return Positions(after, {**ours, **found})
+        found[level] = evidence.after_delivered(level, start, high)
+    # a level whose queue is missing for now keeps its position
+    return Positions(after, {**committed, **found})
 
 
 def _believed(
     reads: PositionReads, evidence: _Evidence, level: int, start: int, end: int, claim: int, now_ms: int
 ) -> int:
-    """How far the file's claim that [start, end) is delivered agrees with the log."""
+    """Return how far the log confirms the file's claim that [start, end) is delivered."""
     shown = evidence.nearest(level, range(end - 1, max(start, end - _PROBES) - 1, -1))
     if shown is None:
         believed = min(end, due_units(reads, level, start, now_ms)[0])
@@ -134,15 +134,15 @@ def _believed(
 
 
 class _Evidence:
-    """Whether a message of a level stands in the log a second time, as a delivery leaves it."""
+    """Evidence whether a message of a level exists in the log a second time, as a delivery leaves it."""
 
     def __init__(self, reads: PositionReads, coverage: Callable[[], IndexCoverage]) -> None:
         self._reads, self._ask = reads, coverage
         self._end = reads.max_phy_offset
         self._coverage: IndexCoverage | None = None
 
-    def behind_delivered(self, level: int, start: int, high: int) -> int:
-        """Behind the last delivered message of [start, high), `start` where none is."""
+    def after_delivered(self, level: int, start: int, high: int) -> int:
+        """Return the offset after the last delivered message of [start, high), `start` without one."""
         step, low = 1, start
         while low < high:
             shown = self.nearest(level, range(min(low + step, high) - 1, min(low + step + _PROBES, high)))
@@ -154,7 +154,7 @@ class _Evidence:
         return self.search(level, low, min(low + step, high))
 
     def search(self, level: int, low: int, high: int) -> int:
-        """Behind the last delivered message of [low, high); everything in front of `low` is delivered."""
+        """Return the offset after the last delivered message of [low, high); all before `low` are delivered."""
         while low < high:
             middle = (low + high) // 2
             shown = self.nearest(level, range(middle, high))
@@ -165,7 +165,7 @@ class _Evidence:
         return low
 
     def nearest(self, level: int, offsets: range) -> tuple[int, bool] | None:
-        """(queue offset, delivered?) of the first of these that tells; None where a few in a row do not."""
+        """Return (queue offset, delivered?) of the first of these with evidence; None if the first few have none."""
         for offset in offsets[:_PROBES]:
             shown = self._delivered(level, offset)
             if shown is not None:
@@ -186,21 +186,21 @@ class _Evidence:
         copies = self._reads.query_message(topic, key, _MANY)
         made = sum(_same(one, waiting, topic) for one in copies)
         if made == 0:
-            return False if self._speaks_for(waiting.phy_offset) and len(copies) < _MANY else None
-        # who sent the same message twice has it waiting twice: each needs its own copy
+            return False if self._is_indexed_from(waiting.phy_offset) and len(copies) < _MANY else None
+        # a message that was sent twice waits twice: each needs its own copy
         twins = self._reads.query_message(SCHEDULE_TOPIC, key, _MANY)
         rank = sum(one.phy_offset <= waiting.phy_offset and _same(one, waiting, SCHEDULE_TOPIC) for one in twins)
         return made >= max(rank, 1)
 
-    def _speaks_for(self, phy_offset: int) -> bool:
-        """Whether the index names everything from there on."""
+    def _is_indexed_from(self, phy_offset: int) -> bool:
+        """Return True if the index covers the log from `phy_offset` to its end."""
         if self._coverage is None:
             self._coverage = self._ask()
         return self._coverage.begin_phy_offset <= phy_offset and self._coverage.end_phy_offset >= self._end
 
 
 def _same(one: MessageExt, waiting: MessageExt, topic: str) -> bool:
-    """Whether `one` is `waiting` stored under `topic`: a retry of it differs in level or in reconsumeTimes."""
+    """Return True if `one` is `waiting` stored under `topic`: a retry of it differs in level or in reconsumeTimes."""
     names = (PROPERTY_DELAY, PROPERTY_REAL_TOPIC, PROPERTY_REAL_QUEUE_ID)
     queue = waiting.queue_id if topic == SCHEDULE_TOPIC else waiting.properties.get(PROPERTY_REAL_QUEUE_ID)
     return (

@@ -1,14 +1,14 @@
-"""What is due at a time, and which records does that put: delayed messages, level by level. No clock, no writing.
+"""Selection of due delayed messages, level by level, and the records that they become. No clock, no writing.
 
 A message of delay level n waits in queue n - 1 of SCHEDULE_TOPIC_XXXX; its unit's tagsCode is the time (ms) from which
-it is due. It is due at t where that time is <= t, whatever a clock did meanwhile: that time comes from storeTimestamp,
+it is due. It is due at t if that time is <= t, whatever a clock did meanwhile: that time comes from storeTimestamp,
 which never falls. (RocketMQ delivers at once what is due later than now + the level's delay, to make up for a clock
-that went back, and so delivers early after that, or after a level was made shorter. Here nothing is early; a message
-that was stored while the clock ran ahead waits until the clock is there again.)
+that went back, and so delivers early after that, or after a level was shortened. Here no message is early; one that
+was stored while the clock ran ahead waits until the clock has caught up.)
 
-Messages of a level go out in the order of its queue, each into REAL_TOPIC and REAL_QID with its properties unchanged.
-Left out, counted by why: what cannot be read; what names no legal topic and queue (or one that only the store itself
-writes to); halves of transactions, which RocketMQ leaves to its transaction service.
+Messages of a level are delivered in the order of its queue, each into REAL_TOPIC and REAL_QID with its properties
+unchanged. Skipped, and counted by reason: records that cannot be read; that name no legal topic and queue (or one that
+only the store itself writes to); halves of transactions, which RocketMQ leaves to its transaction service.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 MAX_QUEUE_ID: Final = (1 << 16) - 1
-"""A queue id beyond this is nobody's: making a topic of so many queues would be the sender's joke."""
+"""Larger queue ids are refused: they would create a topic with too many queues."""
 ABSURD_MS: Final = 100 * 365 * 86_400_000
-"""What is due so much later has a damaged unit, or one that stands for a lost message: it must not block its level."""
+"""A message due this much later has a damaged or placeholder unit, which must not block its level."""
 _BLOCK_UNITS: Final = 1 << 14
 
 UNREADABLE: Final = "unreadable"
@@ -53,7 +53,7 @@ HALF: Final = "half"
 
 
 class ScheduleReads(Protocol):
-    """What the engine needs of a store or a reader."""
+    """Reads that the engine needs of a store or a reader."""
 
     @property
     def log(self) -> CommitLogView: ...
@@ -67,7 +67,7 @@ class ScheduleReads(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A message that is left out, and why: `kind` is UNREADABLE, NO_TARGET or HALF."""
+    """A skipped message, and why: `kind` is UNREADABLE, NO_TARGET or HALF."""
 
     queue_offset: int
     kind: str
@@ -77,9 +77,9 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Redelivery:
-    """The next messages of a level that are due: up to `next_offset` of its queue all are in `chunk`, or in `skipped`.
+    """The next due messages of a level: up to `next_offset` of its queue all are in `chunk`, or in `skipped`.
 
-    `next_due_ms` is set where the message at `next_offset` is not due yet; `retries` of the rows go to %RETRY% topics.
+    `next_due_ms` is set if the message at `next_offset` is not due yet; `retries` of the rows go to %RETRY% topics.
     """
 
     level: int
@@ -93,12 +93,12 @@ class Redelivery:
 
 
 def levels_of(reads: ScheduleReads) -> list[int]:
-    """Delay levels that ever had a message, whatever levels the configuration has now."""
+    """List the delay levels that ever had a message, whatever levels the configuration has now."""
     return [queue_id + 1 for queue_id in reads.queues(SCHEDULE_TOPIC)]
 
 
 def due_units(reads: ScheduleReads, level: int, start: int, until_ms: int) -> tuple[int, int | None]:
-    """(offset behind the units from `start` on that are due at `until_ms`, when the one there is due or None)."""
+    """Return (offset after the due units from `start` on, when the unit there is due or None)."""
     _, high = reads.bounds(SCHEDULE_TOPIC, level - 1)
     for block in range(start, high, _BLOCK_UNITS):
         units = reads.read_units(SCHEDULE_TOPIC, level - 1, block, min(block + _BLOCK_UNITS, high))
@@ -119,10 +119,10 @@ def redeliveries(
     *,
     encode: bool = True,
 ) -> Iterator[Redelivery]:
-    """The messages [start, end) of a level's queue as far as they are due, a few MB at a time.
+    """Yield the due messages of [start, end) of a level's queue, a few MB at a time.
 
-    Without `encode` they are only counted. Where a unit does not tell when its message is due (an address of the
-    queue's extension, a time before the message was stored) the record does; the last one then has `next_due_ms`.
+    Without `encode` they are only counted. If a unit does not say when its message is due (an address of the queue's
+    extension, a time before the message was stored), the record does; the last one then has `next_due_ms`.
     """
     for block in range(start, end, _BLOCK_UNITS):
         units = reads.read_units(SCHEDULE_TOPIC, level - 1, block, min(block + _BLOCK_UNITS, end))
@@ -134,7 +134,7 @@ def redeliveries(
 
 
 def redelivery(found: QueueRecords, config: StoreConfig, level: int, until_ms: int, *, encode: bool) -> Redelivery:
-    """What these messages of a level's queue become, up to the first that is not due."""
+    """Return the redelivery of these messages of a level's queue, up to the first that is not due."""
     records, next_offset, next_due_ms = found.records, found.next_offset, None
     bad, count = found.bad, records.count
     dues = due_times(found, config, level)
@@ -153,7 +153,7 @@ def redelivery(found: QueueRecords, config: StoreConfig, level: int, until_ms: i
     faults = kinds[topic_of]
     faults[(faults == "") & ((queue_ids < 0) | ~reputtable(records))] = NO_TARGET
     rows = np.flatnonzero(faults == "")
-    skipped += [_left_out(int(found.queue_offsets[row]), str(faults[row])) for row in np.flatnonzero(faults != "")]
+    skipped += [_skipped(int(found.queue_offsets[row]), str(faults[row])) for row in np.flatnonzero(faults != "")]
     skipped.sort(key=lambda one: one.queue_offset)
     if len(rows) == 0:
         return Redelivery(level, next_offset, 0, skipped=skipped, next_due_ms=next_due_ms)
@@ -179,7 +179,7 @@ def redelivery(found: QueueRecords, config: StoreConfig, level: int, until_ms: i
 
 
 def due_times(found: QueueRecords, config: StoreConfig, level: int) -> Ints:
-    """When messages are due (ms): as their units say, or, where a unit cannot be right, as the record says."""
+    """Return when messages are due (ms): by their units, or by the record if the unit cannot be right."""
     stored = found.records.after_born_host(">i8", 56).astype(np.int64)
     dues = found.tags_codes.copy()
     odd = np.flatnonzero((dues <= MAX_EXT_ADDRESS) | (dues < stored) | (dues > stored + ABSURD_MS))
@@ -193,14 +193,14 @@ def due_times(found: QueueRecords, config: StoreConfig, level: int) -> Ints:
 
 
 def _targets(real_topics: pa.Array) -> tuple[list[str], npt.NDArray[np.int32], npt.NDArray[np.str_]]:
-    """(different topics, each row's, why messages of each are left out: "" where they are not)."""
+    """Return (distinct topics, index of each row's topic, reason to skip messages of each topic or "")."""
     encoded = pc.dictionary_encode(real_topics.fill_null(""))
     topics: list[str] = encoded.dictionary.to_pylist()
     return topics, np.asarray(encoded.indices).astype(np.int32), np.array([why_not(one) for one in topics], "U16")
 
 
 def why_not(topic: str) -> str:
-    """Why messages for this topic are left out: NO_TARGET or HALF, or "" where they are not."""
+    """Return why messages for this topic are skipped: NO_TARGET or HALF, or "" if they are not."""
     if topic == HALF_TOPIC:
         return HALF
     if topic == COMMIT_TOPIC or is_send_refused(topic):
@@ -213,15 +213,15 @@ def why_not(topic: str) -> str:
 
 
 def _queue_ids(texts: pa.Array) -> Ints:
-    """Queue ids of the rows, -1 where a text is none."""
-    found, told = integers(texts)
-    found[~told | (found > MAX_QUEUE_ID)] = -1
+    """Return the queue ids of the rows, -1 if a text is not one."""
+    found, valid = integers(texts)
+    found[~valid | (found > MAX_QUEUE_ID)] = -1
     return found
 
 
-def _left_out(queue_offset: int, kind: str) -> Skipped:
+def _skipped(queue_offset: int, kind: str) -> Skipped:
     why = {
-        HALF: "half of a transaction: the transaction service has it",
-        NO_TARGET: "REAL_TOPIC and REAL_QID name no topic and queue that it may be put into",
+        HALF: "half of a transaction: it is left to the transaction service",
+        NO_TARGET: "REAL_TOPIC and REAL_QID name no topic and queue that may receive it",
     }[kind]
     return Skipped(queue_offset, kind, SCHEDULE_TOPIC, why)

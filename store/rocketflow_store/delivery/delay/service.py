@@ -4,9 +4,9 @@
     ...
     service.stop()                                    # before store.close()
 
-Every POLL_S it delivers what is due. Where that fails (a full disk, a failed sync) the failure is told as RF-DELAY-HELD
-and delivery tried again BACK_OFF_S later; nothing is delivered twice for it. Each store has a service of its own; a
-one-shot delivery (`delivery.deliver_due`) may run beside it in the same process.
+It delivers due messages every POLL_S. If that fails (a full disk, a failed sync), it reports RF-DELAY-HELD and tries
+again BACK_OFF_S later; no message is delivered twice for that. Each store has its own service; a one-shot delivery
+(`delivery.deliver_due`) may run beside it in the same process.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 POLL_S: Final = 0.1
 BACK_OFF_S: Final = 10.0
 FIRST_S: Final = 1.0
-"""RocketMQ's times."""
+"""RocketMQ's times, in seconds."""
 
 
 class ScheduleMessageService:
-    """Delivers until it is stopped. `delivered` and `skipped` count messages, `error` is what the last try raised."""
+    """Delivers until it is stopped. `delivered` and `skipped` count messages, `error` is the last attempt's error."""
 
     def __init__(
         self,
@@ -53,22 +53,22 @@ class ScheduleMessageService:
         return self._delivery.skipped
 
     def wake(self) -> None:
-        """Look now for what is due; returns at once."""
+        """Look for due messages now; returns at once."""
         self._thread.wake()
 
     def stop(self) -> None:
-        """End the thread and wait for it; a commit that it is in is finished first."""
+        """End the thread and wait for it; a commit in progress is completed first."""
         self._thread.stop()
 
     def _step(self) -> None:
         try:
             self._delivery.deliver()
             self.error = None
-        except StoreClosedError as error:  # whoever stops the store first hears nothing of it
+        except StoreClosedError as error:  # the store was closed first: nothing to report
             self.error = error
         except Exception as error:
             self.error = error
-            self._delivery.look_again()
-            why = f"delayed messages are not delivered ({error}); tried again in {self._back_off_s:g} s"
+            self._delivery.forget_positions()
+            why = f"delayed messages are not delivered ({error}); next attempt in {self._back_off_s:g} s"
             events.report(events.DELAY_HELD, self._store.path, SCHEDULE_TOPIC, why)
             self._thread.pause(self._back_off_s)

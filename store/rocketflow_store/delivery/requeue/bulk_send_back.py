@@ -1,7 +1,7 @@
-"""Many messages sent back at once: the records that `send_back` makes, encoded by columns, appended as one commit.
+"""Bulk send-back: the records that `send_back` makes, encoded by columns and appended as one commit.
 
-The commit has an envelope (kind "send-back" in the ledger): all of them are there, or none. Where the store's host and
-a record's are not both IPv4, or both IPv6, the record keeps the host of its first store.
+The commit has an envelope (kind "send-back" in the ledger): all records exist, or none. If the store's host and a
+record's are not both IPv4, or both IPv6, the record keeps the host of its first store.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ SINK_ID: Final = "rmq_sys_send_back"
 
 @dataclass(frozen=True, slots=True)
 class SentBack:
-    """How many messages will be retried, how many are dead letters, and where they lie in the log."""
+    """Numbers of messages to retry and of dead letters, and their place in the log."""
 
     retried: int
     dead: int
@@ -72,8 +72,12 @@ class SentBack:
 def send_back_many(store: MessageStore, request: SendBack, phy_offsets: npt.NDArray[np.int64]) -> SentBack:
     """Send messages back in the order of the log; durable on return, all or none.
 
-    Nothing is stored for a group without retry queues. StoreConfigError for a name that is no group's,
-    MessageNotFoundError or CorruptRecordError where one is no message.
+    Stores nothing for a group without retry queues.
+
+    Raises:
+        StoreConfigError: the group's name is not valid.
+        MessageNotFoundError: no record begins at an offset.
+        CorruptRecordError: a record is damaged.
     """
     back, dead = retry_topic(request.group), dlq_topic(request.group)
     config = store.config_files.subscription_groups.of(request.group)
@@ -100,7 +104,7 @@ def send_back_many(store: MessageStore, request: SendBack, phy_offsets: npt.NDAr
 
 
 def _records(store: MessageStore, phy_offsets: Ints) -> Iterator[tuple[RecordColumns, Ints]]:
-    """Sound records and their places, a bounded part at a time."""
+    """Yield valid records and their places, a bounded part at a time."""
     log, found = store.log, 0
     outside = (phy_offsets < store.min_phy_offset) | (phy_offsets + MIN_RECORD_SIZE > store.max_phy_offset)
     if outside.any():
@@ -131,7 +135,7 @@ def _sound(store: MessageStore, mapped: MappedFile, places: Ints, sizes: npt.NDA
 def _sent_back(
     store: MessageStore, request: SendBack, group: SubscriptionGroupConfig, records: RecordColumns, places: Ints
 ) -> Iterator[tuple[str, EncodedChunk]]:
-    """(topic that they are for, records to append) of those to be retried and of the dead."""
+    """Yield (target topic, records to append) of the messages to retry and of the dead letters."""
     times = records.after_hosts(">i4", 72)
     most = group.retry_max_times if request.max_reconsume_times is None else request.max_reconsume_times
     is_dead = (times >= most) | (request.delay_level < 0)
@@ -187,7 +191,7 @@ def _encoded(
 
 
 def _of_this_store(store: MessageStore, records: RecordColumns, chunk: EncodedChunk) -> EncodedChunk:
-    """The records with this store's host, where it has the width of theirs."""
+    """Return the records with this store's host if it has the same width."""
     host = np.frombuffer(encode_host(store.config.store_host), np.uint8)
     rows = np.flatnonzero(records.store_v6 == (len(host) == 20))
     if len(rows) == 0:

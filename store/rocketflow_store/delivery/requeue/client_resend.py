@@ -1,6 +1,6 @@
-"""Retries that a client sends itself, as an ordinary message to `%RETRY%group`: what a broker makes of them.
+"""Retries that a client sends itself, as an ordinary message to `%RETRY%group`, converted as by a broker.
 
-Ordered consumers do so, and others where a send-back failed. The client names how often the message was consumed
+Ordered consumers do so, and others after a failed send-back. The client names how often the message was consumed
 (reconsumeTimes, RECONSUME_TIME), its own limit (MAX_RECONSUME_TIMES) and the level (DELAY). Beyond the limit the
 message goes to queue 0 of `%DLQ%group` with DELAY = -1.
 """
@@ -32,7 +32,7 @@ _INT32: Final = re.compile("-?[0-9]{1,9}")
 
 
 def put_client_resend(store: MessageStore, message: Message, *, consumed_in_order: bool = False) -> PutMessageResult:
-    """Store a message that a client sends: as it is, or as a dead letter. StoreConfigError for a wrong group name."""
+    """Store a client's message, unchanged or as a dead letter; raise StoreConfigError for a wrong group name."""
     group = group_of_retry_topic(message.topic)
     if group is None:
         return store.put_message(message)
@@ -45,9 +45,9 @@ def put_client_resend(store: MessageStore, message: Message, *, consumed_in_orde
 def converted_resend(
     message: Message, group: str, config: SubscriptionGroupConfig, *, consumed_in_order: bool = False
 ) -> Message:
-    """The message that is stored for one that a client sends to a group's retry topic.
+    """Return the message to store for one that a client sends to a group's retry topic.
 
-    `consumed_in_order`: a consumer of the group holds queues locked just now; then its retries are dead letters.
+    `consumed_in_order`: a consumer of the group holds queue locks now; then its retries are dead letters.
     """
     times = message.reconsume_times or _number(message.properties, PROPERTY_RECONSUME_TIME, 0)
     most = _number(message.properties, PROPERTY_MAX_RECONSUME_TIMES, config.retry_max_times)

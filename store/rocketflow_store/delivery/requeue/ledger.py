@@ -1,7 +1,7 @@
-"""Who moved which messages, and when: read from the commit topic's envelopes alone.
+"""The requeue ledger: which commits moved which messages, and when, read from the commit topic's envelopes alone.
 
-Every commit that moved messages together with its progress is there: deliveries of what was due (delay levels, timers),
-requeues by hand, bridges; a sink's commits too. What retention took from the log is not in the ledger any more.
+It has every commit that moved messages together with its progress: deliveries of due messages (delay levels, timers),
+manual requeues, bridges; a sink's commits too. Commits that retention removed from the log are no longer in it.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ if TYPE_CHECKING:
 
 SINK_KIND: Final = "sink"
 _DELIVERIES: Final = {"rmq_sys_schedule": ("delay", SCHEDULE_TOPIC), "rmq_sys_timer": ("timer", TIMER_TOPIC)}
-"""Kind and source of what is delivered when it is due, by sink id."""
+"""Kind and source of due deliveries, by sink id."""
 KINDS: Final = (KIND, "delay", "timer", "send-back", "quality", "kafka-bridge", SINK_KIND)
-"""Kinds of commits that RocketFlow writes. An application's own sinks may have others."""
+"""Kinds of commits that RocketFlow writes. An application's sinks may have others."""
 _OFFSET_BITS: Final = 44
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """One commit: `commit` as it stands in the log, `time` ms."""
+    """One commit as it is in the log; `time` in ms."""
 
     commit: CommitEnvelope
     time: int
 
     @property
     def kind(self) -> str:
-        """What made it: "requeue", "delay" (and retries), "timer", what its sink id begins with, or "sink"."""
+        """Kind of the writer: "requeue", "delay" (and retries), "timer", the begin of the sink id, or "sink"."""
         sink_id, progress = self.commit.sink_id, self.commit.progress
         if sink_id in _DELIVERIES:
             return _DELIVERIES[sink_id][0]
@@ -65,7 +65,7 @@ class LedgerEntry:
         return kind if isinstance(kind, str) else SINK_KIND
 
     def as_dict(self) -> dict[str, Any]:
-        """One line of the ledger."""
+        """Return one line of the ledger."""
         commit, progress = self.commit, self.commit.progress
         return {
             "time": self.time,
@@ -95,7 +95,7 @@ def ledger(reader: StoreReader, faults: ReadFaults | None = None) -> Iterator[Le
 
 
 def requeued_by_others(reader: StoreReader, request: RequeueRequest) -> RequeuedRows:
-    """Rows of the request's source that runs other than its own have moved, as far as the log still tells."""
+    """Return rows of the request's source that other runs moved, as far as the log still has their commits."""
     found = [np.zeros(0, np.int64)]
     for entry in ledger(reader):
         commit = entry.commit
@@ -107,12 +107,12 @@ def requeued_by_others(reader: StoreReader, request: RequeueRequest) -> Requeued
 
 @dataclass(frozen=True, slots=True)
 class RequeuedRows:
-    """Rows by place."""
+    """Rows by queue id and queue offset."""
 
     keys: Ints
 
     def among(self, queue_ids: npt.NDArray[np.int32], queue_offsets: Ints) -> npt.NDArray[np.bool_]:
-        """Which of these rows are among them."""
+        """Return the mask of the given rows that are among these."""
         found: npt.NDArray[np.bool_] = np.isin(_keys(queue_ids, queue_offsets), self.keys)
         return found
 
@@ -122,7 +122,7 @@ def _keys(queue_ids: npt.NDArray[np.int32], queue_offsets: Ints) -> Ints:
 
 
 def _origins(reader: StoreReader, commit: CommitEnvelope) -> Ints:
-    """Places of the rows that a commit moved."""
+    """Return the original places of the rows that a commit moved."""
     found = [np.zeros(0, np.int64)]
     offset = max(commit.begin_offset, reader.min_phy_offset)
     files = {mapped.file_from_offset: mapped for mapped in reader.log_files}

@@ -1,4 +1,4 @@
-"""Rows of a requeue as they were chosen, and how far a run is through its queues when some of them are moved."""
+"""Chosen rows of a requeue, and the progress of a run through its queues after some of them are moved."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from rocketflow_store.delivery.requeue.requeue_run import Queues
 
 WINDOW_OFFSETS: Final = 1 << 20
-"""Source offsets that are looked at at a time: what is kept of them is bounded."""
+"""Source offsets of one window: the memory for its rows is bounded."""
 
 
 class NoOriginError(StoreError):
-    """A message does not say where it came from."""
+    """A message without the topic that it came from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,41 +39,41 @@ class Choice:
 
     @classmethod
     def nothing(cls) -> Choice:
-        """No rows."""
+        """Return a choice without rows."""
         none = np.zeros(0, np.int32)
         return cls(none, none.astype(np.int64), none.astype(np.int64), (), none)
 
     def keep(self, rows: npt.NDArray[Any]) -> Choice:
-        """Some of the rows, in order."""
+        """Return some of the rows, in order."""
         return Choice(
             self.queue_ids[rows], self.queue_offsets[rows], self.sizes[rows], self.topics, self.topic_of[rows]
         )
 
     def by_topic(self) -> dict[str, int]:
-        """How many rows go to which topic, those that get some."""
+        """Return the number of rows by topic, for topics that get any."""
         counts = np.bincount(self.topic_of, minlength=len(self.topics)).tolist()
         return {topic: count for topic, count in sorted(zip(self.topics, counts, strict=True)) if count}
 
-    def gone_through(self, window: Queues, rows: int) -> Queues:
-        """What of the window that the rows are from is done once the first `rows` of them are moved."""
+    def processed(self, window: Queues, rows: int) -> Queues:
+        """Return the part of the rows' window that is done after the first `rows` of them are moved."""
         queue_id, offset = int(self.queue_ids[rows - 1]), int(self.queue_offsets[rows - 1])
         before = {one: bounds for one, bounds in window.items() if one < queue_id}
         return {**before, queue_id: (window[queue_id][0], offset + 1)}
 
 
 def windows(left: Queues) -> Iterator[Queues]:
-    """Consecutive parts of queues, of at most WINDOW_OFFSETS offsets together."""
+    """Yield consecutive parts of queues, of at most WINDOW_OFFSETS offsets together."""
     window: Queues = {}
-    room = WINDOW_OFFSETS
+    capacity = WINDOW_OFFSETS
     for queue_id, (begin, end) in sorted(left.items()):
         at = begin
         while at < end:
-            stop = min(end, at + room)
+            stop = min(end, at + capacity)
             window[queue_id] = (at, stop)
-            room -= stop - at
+            capacity -= stop - at
             at = stop
-            if room == 0:
+            if capacity == 0:
                 yield window
-                window, room = {}, WINDOW_OFFSETS
+                window, capacity = {}, WINDOW_OFFSETS
     if window:
         yield window

@@ -1,4 +1,4 @@
-"""Rows of a requeue, chosen by place, as records of their target topics: from the log to encoded chunks."""
+"""Rows of a requeue, chosen by place and encoded as records of their target topics."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 _CHUNK_SPAN: Final = 1 << 20
-"""Queue offsets from a chunk's first row to its last at most: their units are read."""
+"""The most queue offsets from a chunk's first row to its last: the units between them are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenRows:
     """Rows of one topic by (queue id, queue offset), ascending; row i goes to `topics[topic_of[i]]`.
 
-    `queue_counts` are the queues of `topics`. Rows without a sharding key take turns over them; `first_turn` is how
-    many rows of the run came before.
+    `queue_counts` are the queues of `topics`. Rows without a sharding key are distributed over them in turn;
+    `first_turn` is the number of earlier rows of the run.
     """
 
     run_id: str
@@ -61,7 +61,7 @@ class ChosenRows:
         return len(self.queue_offsets)
 
     def part(self, start: int, stop: int) -> ChosenRows:
-        """Some of the rows."""
+        """Return rows [start, stop)."""
         return ChosenRows(
             self.run_id,
             self.from_topic,
@@ -75,9 +75,11 @@ class ChosenRows:
 
 
 def requeued_chunks(reader: StoreReader, rows: ChosenRows, config: StoreConfig) -> Iterator[EncodedChunk]:
-    """The records to append, in order.
+    """Yield the records to append, in order.
 
-    CorruptRecordError for a damaged source record, StoreError for one that cannot be stored again; both name it.
+    Raises:
+        CorruptRecordError: a source record is damaged.
+        StoreError: a record cannot be stored again. Both errors name the record.
     """
     cuts = [0, *(np.flatnonzero(np.diff(rows.queue_ids)) + 1).tolist(), len(rows)]
     for begin, end in pairwise(cuts):
@@ -108,12 +110,12 @@ def _of_one_queue(reader: StoreReader, rows: ChosenRows, config: StoreConfig) ->
                 raise CorruptRecordError(
                     mapped.path,
                     int(phy_offsets[start + row]),
-                    f"{faults[row]} ({_place(rows, start + row)}); leave it out with --where",
+                    f"{faults[row]} ({_place(rows, start + row)}); exclude it with --where",
                 )
             yield _requeued(records, rows.part(start, stop), identity, phy_offsets[start:stop], config)
             found += stop - start
     if found < len(rows):
-        raise StoreError(f"{_place(rows, found)}: its CommitLog file is not there any more")
+        raise StoreError(f"{_place(rows, found)}: its CommitLog file no longer exists")
 
 
 def _requeued(
@@ -139,11 +141,11 @@ def _requeued(
             reconsume_times=np.zeros(count, np.int32),
         )
     except MessageRejectedError as error:
-        raise StoreError(f"{_place(rows, error.row or 0)}: {error.why}; leave it out with --where") from error
+        raise StoreError(f"{_place(rows, error.row or 0)}: {error.why}; exclude it with --where") from error
 
 
 def _target_queues(sharding_keys: pa.Array, rows: ChosenRows) -> npt.NDArray[np.int32]:
-    """The same sharding key, the same queue, as for any sender; the others take turns."""
+    """Return queues by sharding key, the same as for any sender; rows without a key take turns."""
     counts = np.array(rows.queue_counts, np.int64)[rows.topic_of]
     turns = (rows.first_turn + np.arange(len(rows))) % counts
     if sharding_keys.null_count == len(rows):

@@ -1,10 +1,10 @@
-"""A run that requeues messages of a topic by hand: what it was asked, which rows it is about, how far it came.
+"""A manual requeue of a topic's messages: its request, the rows that it is about, and its progress.
 
 All of it is in the envelopes of the run's commits (`sink.progress_commit`), under the sink id `requeue:RUN`. The first
-commit of a run has no rows: it fixes the source's queues [begin, end) for good, so that a run that is repeated sees the
-rows that it saw first, however the topic grew. Each later one holds rows and the positions behind them.
+commit of a run has no rows: it fixes the source's queues [begin, end) for good, so that a repeated run sees the same
+rows, however the topic grew. Each later one has rows and the positions after them.
 
-A run goes through the queues in the order of their ids, through each by offset.
+A run reads the queues in the order of their ids, each by offset.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ Queues = dict[int, tuple[int, int]]
 
 
 class RequeueMismatchError(StoreError):
-    """A run id came again with another request."""
+    """A run id was used again with another request."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)
 class RequeueRequest:
-    """What a run moves: rows of `from_topic` for which `where` holds, the first `max_rows` of them at most.
+    """A request to move rows of `from_topic` that satisfy `where`, the first `max_rows` of them at most.
 
     `to_topic` None: each to the topic that it came from. `skip_requeued`: without rows that other runs moved already.
     """
@@ -60,7 +60,7 @@ class RequeueRequest:
         return f"{KIND}:{self.run_id}"
 
     def as_json(self) -> dict[str, Any]:
-        """What every envelope of the run says."""
+        """Return the fields that every envelope of the run has."""
         return {
             "kind": KIND,
             "from": self.from_topic,
@@ -73,7 +73,7 @@ class RequeueRequest:
 
 @dataclass(frozen=True, slots=True)
 class RequeueRun:
-    """A run as its last commit left it: `positions` are the next queue offsets, `rows` is how many were moved."""
+    """A run after its last commit: `positions` are the next queue offsets, `rows` is the number of moved rows."""
 
     request: RequeueRequest
     queues: Queues
@@ -84,39 +84,40 @@ class RequeueRun:
 
     @property
     def left(self) -> Queues:
-        """What was not looked at yet."""
+        """Ranges that are not processed yet."""
         found = {queue_id: (self.positions[queue_id], end) for queue_id, (_, end) in sorted(self.queues.items())}
         return {queue_id: (begin, end) for queue_id, (begin, end) in found.items() if begin < end}
 
     @property
     def most_rows(self) -> int | None:
-        """How many rows may still be moved; None where there is no limit."""
+        """Number of rows that may still be moved; None without a limit."""
         return None if self.request.max_rows is None else max(self.request.max_rows - self.rows, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class RequeuedBatch:
-    """Rows to append, and where the run is behind them."""
+    """Rows to append, and the state of the run after them."""
 
     positions: Mapping[int, int]
     finished: bool
     rows: int = 0
     chunks: Sequence[EncodedChunk] = field(default=())
     topics: Mapping[str, int] = field(default_factory=dict)
-    """How many rows go to which topic."""
+    """Number of rows by target topic."""
 
 
 def check_run_id(run_id: str) -> str:
-    """Refuse an id that cannot be a tag and a key."""
+    """Return the id; raise StoreConfigError if it cannot be a tag and a key."""
     if not _RUN_ID.match(run_id):
         raise StoreConfigError("runId", run_id, "must be 1 to 100 of letters, digits and _.@-")
     return run_id
 
 
 def find_run(reads: CommitLogReads, request: RequeueRequest) -> RequeueRun | None:
-    """The run of this id as its last commit left it, None where it never began.
+    """Return the run of this id after its last commit, None if it never began.
 
-    RequeueMismatchError where it was asked for something else.
+    Raises:
+        RequeueMismatchError: the run began with another request.
     """
     commit = last_commit(reads, request.sink_id)
     if commit is None:
@@ -126,7 +127,7 @@ def find_run(reads: CommitLogReads, request: RequeueRequest) -> RequeueRun | Non
         if progress.get(name) != value:
             raise RequeueMismatchError(
                 f"run id {request.run_id} began with {name} {progress.get(name)!r}, not {value!r}: "
-                "repeat it as it was, or give another run id"
+                "repeat the original request, or give another run id"
             )
     queues = {int(queue_id): (int(begin), int(end)) for queue_id, (begin, end) in progress["queues"].items()}
     positions = {int(queue_id): int(at) for queue_id, at in progress["positions"].items()}
@@ -134,7 +135,7 @@ def find_run(reads: CommitLogReads, request: RequeueRequest) -> RequeueRun | Non
 
 
 def begin_run(store: MessageStore, request: RequeueRequest, queues: Queues) -> RequeueRun:
-    """Fix which rows a run is about; the run itself where it began before."""
+    """Fix the rows of a run and return it; return the existing run if it began before."""
     known = find_run(store, request)
     if known is not None:
         return known
@@ -146,7 +147,7 @@ def begin_run(store: MessageStore, request: RequeueRequest, queues: Queues) -> R
 
 
 def advance_run(store: MessageStore, run: RequeueRun, batch: RequeuedBatch) -> RequeueRun:
-    """Append the rows of a batch and move the run on, at once. ProgressMovedError where the run went on meanwhile."""
+    """Append the rows of a batch and advance the run in one commit; raise ProgressMovedError if it moved meanwhile."""
     positions = {**run.positions, **batch.positions}
     progress = _progress(run.request, run.queues, positions, run.rows + batch.rows, finished=batch.finished)
     moved = {str(one): [run.positions[one], at] for one, at in sorted(positions.items()) if at > run.positions[one]}
@@ -159,12 +160,12 @@ def advance_run(store: MessageStore, run: RequeueRun, batch: RequeuedBatch) -> R
 
 
 def queues_of_a_new(topic: str) -> int:
-    """How many queues a topic is made with."""
+    """Return the number of queues that a topic is created with."""
     return 1 if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) else _NEW_TOPIC_QUEUES
 
 
 def queue_count(topics: TopicsFile, topic: str) -> int:
-    """Write queues that a topic has, or will be made with."""
+    """Return the number of write queues that a topic has, or will be created with."""
     known = topics.get(topic)
     return known.queues_to_write() if known is not None else queues_of_a_new(topic)
 

@@ -1,13 +1,13 @@
-"""Messages that a consumer failed to process come back: later, or to the dead letters, as a broker does it.
+"""Send-back of messages that a consumer failed to process: they return later, or become dead letters, as in a broker.
 
 A message that is sent back is stored again with reconsumeTimes + 1. It waits in the schedule topic (delay level
-3 + reconsumeTimes unless another is asked for) and is delivered to `%RETRY%group`. After the group's `retryMaxTimes`,
-or with a level below 0, it goes to `%DLQ%group` instead. RETRY_TOPIC and ORIGIN_MESSAGE_ID name where it came from and
-stay through all retries.
+3 + reconsumeTimes unless another is requested) and is delivered to `%RETRY%group`. After the group's `retryMaxTimes`,
+or with a level below 0, it goes to `%DLQ%group` instead. RETRY_TOPIC and ORIGIN_MESSAGE_ID name its origin and stay
+through all retries.
 
-Unlike a broker's, our dead letters also carry DLQ_ORIGIN_TOPIC and DLQ_ORIGIN_MESSAGE_ID, copies of those two: RocketMQ
-defines both names, its clients carry them along unseen, and a replay finds the origin under the name that says so.
-`origin_properties=False` leaves them out; then a record differs from a broker's by nothing but its place and time.
+Unlike a broker's, RocketFlow's dead letters also have DLQ_ORIGIN_TOPIC and DLQ_ORIGIN_MESSAGE_ID, copies of those two:
+RocketMQ defines both names, its clients keep them unread, and a replay finds the origin under a fitting name.
+`origin_properties=False` omits them; then a record differs from a broker's only by its place and time.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ OF_AN_EARLIER_DELAY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SendBack:
-    """How messages of a group are sent back.
+    """Parameters of a send-back of a group's messages.
 
     `delay_level` 0 is the level that follows from reconsumeTimes, below 0 means dead letters at once.
-    `max_reconsume_times` is the client's own limit (clients since 3.4.9 send one), None the group's `retryMaxTimes`.
+    `max_reconsume_times` is the client's limit (clients since 3.4.9 send one), None the group's `retryMaxTimes`.
     """
 
     group: str
@@ -79,9 +79,11 @@ def consumer_send_msg_back(
     *,
     origin_properties: bool = True,
 ) -> PutMessageResult | None:
-    """Send one message back; None where the group has no retry queues: then nothing is stored, as in a broker.
+    """Send one message back; return None if the group has no retry queues: then nothing is stored, as in a broker.
 
-    StoreConfigError for a name that is no group's, MessageNotFoundError where no record begins at `phy_offset`.
+    Raises:
+        StoreConfigError: the group's name is not valid.
+        MessageNotFoundError: no record begins at `phy_offset`.
     """
     request = SendBack(group, delay_level, max_reconsume_times, origin_properties)
     results = consumer_send_msgs_back(store, request, [phy_offset])
@@ -91,9 +93,9 @@ def consumer_send_msg_back(
 def consumer_send_msgs_back(
     store: MessageStore, request: SendBack, phy_offsets: Sequence[int]
 ) -> list[PutMessageResult]:
-    """Send messages back in this order with one flush for all; none is stored where one of them cannot be found.
+    """Send messages back in this order with one flush for all; store none if one of them cannot be found.
 
-    The list is empty where the group has no retry queues. `bulk_send_back` is for very many of them.
+    The list is empty if the group has no retry queues. `bulk_send_back` is for very many messages.
     """
     back, dead = retry_topic(request.group), dlq_topic(request.group)
     config = store.config_files.subscription_groups.of(request.group)
@@ -117,12 +119,12 @@ def consumer_send_msgs_back(
 
 
 def retry_queues(phy_offsets: npt.NDArray[np.int64], queues: int) -> npt.NDArray[np.int64]:
-    """Which queue of the retry topic messages go to: a broker throws dice, here a message's place decides."""
+    """Return the queue of the retry topic for each message: a broker chooses at random, here the place decides."""
     return (splitmix64(phy_offsets.astype(np.uint64)) % np.uint64(queues)).astype(np.int64)
 
 
 def delay_levels_of(reconsume_times: npt.NDArray[Any], asked: int, most: int) -> npt.NDArray[np.int64]:
-    """How long messages wait that were consumed so often, as delay levels; `asked` is another level, or 0."""
+    """Return the delay levels of messages by how often they were consumed; `asked` overrides the level unless 0."""
     levels = np.full(len(reconsume_times), asked) if asked else FIRST_RETRY_LEVEL + reconsume_times.astype(np.int64)
     return np.minimum(levels, most)
 
@@ -135,13 +137,13 @@ def _message_at(store: MessageStore, phy_offset: int) -> MessageExt:
 
 
 def _sent_back(message: MessageExt, topic: str, queue_id: int, level: int, *, dead_letter: bool = False) -> Message:
-    """The message that is stored; a `dead_letter` is told where it came from once more."""
+    """Return the message to store; a `dead_letter` also gets its origin under the DLQ names."""
     properties = dict(message.properties)
     origin = properties.setdefault(PROPERTY_RETRY_TOPIC, message.topic)
     origin_id = properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, message.msg_id)
     properties[PROPERTY_WAIT] = "false"
     properties[PROPERTY_DELAY] = str(level)
-    if level > 0:  # the delay is another one now, and wins over a delivery time
+    if level > 0:  # the new delay replaces the old one, and a delivery time
         for name in OF_AN_EARLIER_DELAY:
             properties.pop(name, None)
     if dead_letter:

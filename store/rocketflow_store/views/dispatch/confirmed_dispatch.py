@@ -117,7 +117,7 @@ class ConfirmedDispatch:
     def _forget_keys(self, first: Dispatched) -> None:
         """Take back the index entries that a failed dispatch left, which is made again from `first` on."""
         phy_offset = first.first_phy_offset if isinstance(first, RunRows) else int(first.phy_offsets[0])
-        if self._index.end_phy_offset >= phy_offset or not self._index.is_whole:
+        if self._index.end_phy_offset >= phy_offset or not self._index.is_complete:
             self._index.recover(phy_offset, self._log.store_timestamp_at)
 
     def _dispatch_all(self, ready: list[Dispatched]) -> None:

@@ -37,7 +37,7 @@ class IndexService:
         self._directory, self._clock, self._write = directory, clock, write
         self._hash_slot_num, self._index_num = hash_slot_num, index_num
         self._files: dict[str, IndexFile] = {}
-        self.is_whole = True
+        self.is_complete = True
         """Whether the newest put came to its end: else slots and entries may disagree until `recover`."""
         try:
             self._look()
@@ -101,7 +101,7 @@ class IndexService:
     @property
     def next_phy_offset(self) -> int:
         """From where on records are not indexed yet; that of the newest entry again where a put of it failed."""
-        return self.end_phy_offset + self.is_whole
+        return self.end_phy_offset + self.is_complete
 
     def put(
         self,
@@ -110,17 +110,17 @@ class IndexService:
         store_timestamps: npt.NDArray[np.int64],
     ) -> None:
         """Append entries in order, rolling to new files as they fill up."""
-        done, self.is_whole = 0, False
+        done, self.is_complete = 0, False
         while done < len(key_hashes):
             done += self._writable().put(key_hashes[done:], phy_offsets[done:], store_timestamps[done:])
-        self.is_whole = True
+        self.is_complete = True
 
     def put_run(self, key_hashes: Sequence[int], phy_offsets: Sequence[int], store_timestamp: int) -> None:
         """As `put`, for a few that have one store time (ms)."""
-        self.is_whole, done = False, 0
+        self.is_complete, done = False, 0
         while done < len(key_hashes):
             done += self._writable().put_run(key_hashes[done:], phy_offsets[done:], store_timestamp)
-        self.is_whole = True
+        self.is_complete = True
 
     def _writable(self) -> IndexFile:
         """The newest file, or a new one where that is full (which is then synced)."""
@@ -229,7 +229,7 @@ class IndexService:
                 os_files.remove_file(self._directory / name)
                 del self._files[name]
                 dropped = True
-        self.is_whole = True
+        self.is_complete = True
         if dropped:
             os_files.sync_directory(self._directory)
 

@@ -34,8 +34,8 @@ def first_kept(queue: ConsumeQueue, end: int, floor: int) -> int:
 
 def first_place(queue: ConsumeQueue) -> int:
     """Return the physical offset that the first unit of a queue points at, -1 if it has none that points anywhere."""
-    at, unit = _next_real(queue, queue.first_unit, queue.behind_files)
-    return int(unit["phy_offset"]) if at < queue.behind_files else -1
+    at, unit = _next_real(queue, queue.first_unit, queue.end_of_files)
+    return int(unit["phy_offset"]) if at < queue.end_of_files else -1
 
 
 def _behind_fill(queue: ConsumeQueue, end: int) -> int:

@@ -53,7 +53,7 @@ class UnitFiles:
         return first.file_from_offset // self.UNIT_SIZE if first else 0
 
     @property
-    def behind_files(self) -> int:
+    def end_of_files(self) -> int:
         """Number behind the last unit that the files have room for; 0 without files."""
         last = self._queue.last
         return last.end_offset // self.UNIT_SIZE if last else 0
