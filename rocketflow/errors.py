@@ -21,3 +21,9 @@ class JavaNotFoundError(RocketFlowError):
     """Spark needs Java 17 or newer and none was found."""
 
     exit_code = 2
+
+
+class AddressInUseError(RocketFlowError):
+    """A server cannot listen at its address, because another process does."""
+
+    exit_code = 75

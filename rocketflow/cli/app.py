@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rocketflow.cli import network
 from rocketflow.cli.bridge import bridge_app
 from rocketflow.cli.quality_commands import quality_app
 from rocketflow.cli.shared import failures
@@ -41,6 +42,7 @@ app = typer.Typer(
 app.add_typer(store_app, name="store")
 app.add_typer(bridge_app, name="bridge")
 app.add_typer(quality_app, name="quality")
+app.command()(network.namesrv)
 
 
 def _print_version(asked: bool) -> None:

@@ -23,8 +23,10 @@ CLIENT_SECONDS = 120.0
 class RealBroker:
     """A broker that runs within a `with` block; `port` serves the remoting protocol. Its end waits for a clean stop."""
 
-    def __init__(self, version: str, store: Path, config: StoreConfig, work: Path, conf: str = "") -> None:
-        """Fetch the jars; `conf` holds lines that are added to broker.conf."""
+    def __init__(
+        self, version: str, store: Path, config: StoreConfig, work: Path, conf: str = "", names_port: int = 0
+    ) -> None:
+        """Fetch the jars; `conf` holds lines that are added to broker.conf, `names_port` is a name server that runs."""
         try:
             self._java = java_and_javac()[0]
             self._lib = fetch_jars(
@@ -36,14 +38,18 @@ class RealBroker:
         self._classes = compiled("Client", version, self._lib)
         self._store, self._config, self._work, self._conf = store, config, work, conf
         self._running: list[subprocess.Popen[bytes]] = []
-        self.port = self.names_port = 0
+        self._own_names = names_port == 0
+        self.port, self.names_port = 0, names_port
 
     def __enter__(self) -> RealBroker:
-        self._work.mkdir(parents=True, exist_ok=True)
-        self.names_port = names = free_port()
+        (self._work / "conf").mkdir(parents=True, exist_ok=True)
+        (self._work / "conf" / "logback_broker.xml").write_text("<configuration/>")  # RocketMQ 4 asks for it
+        self.names_port = names = self.names_port or free_port()
         self.port = free_port((-2, 1))
         try:
-            self._start("namesrv.NamesrvStartup", "namesrv.conf", f"listenPort={names}\nbindAddress=127.0.0.1\n", names)
+            if self._own_names:
+                conf = f"listenPort={names}\nbindAddress=127.0.0.1\n"
+                self._start("namesrv.NamesrvStartup", "namesrv.conf", conf, names)
             self._start("broker.BrokerStartup", "broker.conf", self._broker_conf(names), self.port)
         except BaseException:
             self._stop()

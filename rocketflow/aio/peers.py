@@ -1,0 +1,92 @@
+"""Connections to other servers by address, and requests to them.
+
+RocketMQ's source: remoting/netty/NettyRemotingClient.java.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from rocketflow.aio.channel import Channel, ChannelClosedError
+from rocketflow.remoting.codes import ResponseCode
+from rocketflow.remoting.command import Command, answer
+
+if TYPE_CHECKING:
+    from rocketflow.remoting.headers.header import Header
+
+CONNECT_SECONDS: Final = 3.0
+
+
+class Peers:
+    """Holds one connection to each address that requests were sent to.
+
+    `processors` handle the requests that a server sends on such a connection, by code.
+    """
+
+    def __init__(self, processors: Mapping[int, Callable[[Channel, Command], None]] | None = None) -> None:
+        self._processors = dict(processors or {})
+        self._channels: dict[str, Channel] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def request(
+        self, address: str, code: int, header: Header | None = None, *, body: bytes = b"", timeout_s: float = 3.0
+    ) -> Command:
+        """Send a request to `host:port` and return the answer.
+
+        Raises OSError if the address cannot be reached, ChannelClosedError, and TimeoutError after `timeout_s` seconds.
+        """
+        channel = await self.channel(address)
+        return await channel.request(code, header, body=body, timeout_s=timeout_s)
+
+    async def channel(self, address: str) -> Channel:
+        """Return the connection to an address, opened if there is none. Raises OSError."""
+        async with self._locks.setdefault(address, asyncio.Lock()):
+            channel = self._channels.get(address)
+            if channel is None or not channel.is_open:
+                channel = await self._connected(address)
+                self._channels[address] = channel
+            return channel
+
+    async def _connected(self, address: str) -> Channel:
+        host, _, port = address.rpartition(":")
+        if not port.isdecimal():
+            raise OSError(f"{address!r} is no address; host:port is expected")
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                _, channel = await loop.create_connection(lambda: Channel(self), host.strip("[]"), int(port))
+        except TimeoutError:
+            raise OSError(f"{address}: no connection within {CONNECT_SECONDS:g} s") from None
+        return channel
+
+    async def close(self) -> None:
+        """End all connections."""
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+        await asyncio.sleep(0)
+
+    # --- what channels call
+
+    def opened(self, channel: Channel) -> None:
+        """Take note of a new connection."""
+
+    def closed(self, channel: Channel) -> None:
+        """Forget a connection that has ended."""
+        for address, one in list(self._channels.items()):
+            if one is channel:
+                del self._channels[address]
+
+    def received(self, channel: Channel, command: Command) -> None:
+        """Hand a server's request to the processor of its code; unknown codes are answered with 3."""
+        processor = self._processors.get(command.code)
+        if processor is not None:
+            processor(channel, command)
+        elif not command.is_one_way:
+            unknown = f"request code {command.code} is not supported"
+            channel.send(answer(command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=unknown))
+
+
+__all__ = ["ChannelClosedError", "Peers"]

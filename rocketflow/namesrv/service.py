@@ -1,0 +1,61 @@
+"""Start and stop of a NameServer.
+
+RocketMQ's source: namesrv/NamesrvController.java, NamesrvStartup.java.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rocketflow.aio.channel import Channel
+from rocketflow.aio.server import Server
+from rocketflow.namesrv.kv_config import KvConfig
+from rocketflow.namesrv.processors import Processors
+from rocketflow.namesrv.route_table import RouteTable
+
+if TYPE_CHECKING:
+    from rocketflow.namesrv.settings import NamesrvSettings
+
+LOG: Final = logging.getLogger("rocketflow.namesrv")
+
+
+class NameServer:
+    """One NameServer. `port` is the one it listens at, once it has started."""
+
+    def __init__(self, settings: NamesrvSettings) -> None:
+        """Load the texts by key. Raises OSError and BodyError if their file cannot be used."""
+        self._settings = settings
+        self._routes = RouteTable(
+            acting_master=settings.support_acting_master, delete_topics=settings.delete_topic_with_broker_registration
+        )
+        processors = Processors(self._routes, KvConfig(Path(settings.kv_config_path)), settings)
+        self._server = Server(processors.by_code(), on_closed=self._channel_closed)
+        self._expiry: asyncio.Task[None] | None = None
+        self.port = 0
+
+    async def start(self) -> None:
+        """Listen. Raises OSError if the address cannot be used."""
+        self.port = await self._server.listen(self._settings.bind_address, self._settings.listen_port)
+        self._expiry = asyncio.get_running_loop().create_task(self._expire())
+
+    async def stop(self) -> None:
+        """End all connections."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        await self._server.close()
+
+    def _channel_closed(self, channel: Channel) -> None:
+        if self._routes.channel_closed(channel):
+            LOG.warning("%s: the broker's connection ended; its routes are removed", channel.address)
+
+    async def _expire(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.scan_not_active_broker_interval / 1000)
+            for channel in self._routes.expired(int(time.monotonic() * 1000)):
+                assert isinstance(channel, Channel)
+                LOG.warning("%s: the broker was silent for too long; its routes are removed", channel.address)
+                channel.abort()

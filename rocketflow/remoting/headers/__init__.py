@@ -1,0 +1,1 @@
+"""Headers of requests and answers, by subject; `header` has what they share."""

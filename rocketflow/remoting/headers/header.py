@@ -1,0 +1,121 @@
+"""Headers of RocketMQ's requests and answers: one class for each of RocketMQ's `CommandCustomHeader` classes.
+
+A class declares the fields of a header once; server, client and tests use the same class. Attributes are RocketMQ's
+names in snake case (`producerGroup` is `producer_group`). A field without a default is one that RocketMQ demands
+(`@CFNotNull`). Where Java has a primitive, the field has Java's zero as its default and is always written; `None` is
+never written. On the wire every value is a string.
+
+RocketMQ's source: remoting/protocol/header/**, remoting/protocol/RemotingCommand.java (decodeCommandCustomHeader).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, TypeVar, cast
+
+import msgspec
+
+from rocketflow.remoting.errors import HeaderError
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class Header(msgspec.Struct, kw_only=True, rename="camel"):
+    """The fields of a request or of an answer."""
+
+
+class RpcRequestHeader(Header, kw_only=True):
+    """Fields that RocketMQ 5 may add to a request; RocketFlow reads none of them."""
+
+    ns: str | None = None
+    nsd: bool | None = None
+    bname: str | None = None
+    oway: bool | None = None
+
+
+class TopicRequestHeader(RpcRequestHeader, kw_only=True):
+    """Fields that RocketMQ 5 may add to a request about a topic."""
+
+    lo: bool | None = None
+
+
+H = TypeVar("H", bound=Header)
+
+
+def with_short_names(header: type[H], names: Mapping[str, str]) -> type[H]:
+    """Return a header class with the same attributes whose fields have other names on the wire.
+
+    `names` maps attributes to names on the wire; attributes that it does not name are left out.
+    """
+    fields = []
+    for field in msgspec.structs.fields(header):
+        if field.name in names:
+            described = msgspec.field(name=names[field.name], default=field.default)
+            fields.append((field.name, field.type, described))
+    return cast("type[H]", msgspec.defstruct(f"{header.__name__}V2", fields, bases=(Header,), kw_only=True))
+
+
+def decode_json_fields(header: type[H], data: bytes | msgspec.Raw) -> H:
+    """Decode `extFields` as JSON into a header. Raises HeaderError where a field is missing or has the wrong type."""
+    try:
+        return cast("H", _json_decoder(header).decode(data))
+    except msgspec.DecodeError as error:
+        return _decode_unusual(header, data, error)
+
+
+def decode_fields(header: type[H], fields: Mapping[str, str]) -> H:
+    """Convert `extFields` to a header. Raises HeaderError where a field is missing or has the wrong type."""
+    try:
+        return msgspec.convert(dict(fields), header, strict=False)
+    except msgspec.ValidationError as error:
+        raise HeaderError(f"{header.__name__}: {error}") from None
+
+
+def encode_fields(header: Header) -> dict[str, str]:
+    """Return `extFields` of a header, without the fields that are None."""
+    return {
+        name: value if type(value) is str else _text(value)
+        for attribute, name in _names(type(header))
+        if (value := getattr(header, attribute)) is not None
+    }
+
+
+def text_fields(data: bytes | msgspec.Raw) -> dict[str, str]:
+    """Decode `extFields` as a dictionary; numbers and booleans become texts as in fastjson, nulls are left out.
+
+    Raises HeaderError if it is not a JSON object of plain values.
+    """
+    try:
+        fields = _PLAIN.decode(data)
+    except msgspec.DecodeError as error:
+        raise HeaderError(f"extFields: {error}") from None
+    return {name: value if type(value) is str else _text(value) for name, value in fields.items() if value is not None}
+
+
+_PLAIN = msgspec.json.Decoder(dict[str, str | bool | int | float | None])
+
+
+def _decode_unusual(header: type[H], data: bytes | msgspec.Raw, error: msgspec.DecodeError) -> H:
+    """Decode fields whose values are numbers, booleans or nulls, which fastjson accepts."""
+    if not isinstance(error, msgspec.ValidationError):
+        raise HeaderError(f"{header.__name__}: {error}") from None
+    return decode_fields(header, text_fields(data))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+@cache
+def _json_decoder(header: type[Header]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(header, strict=False)
+
+
+@cache
+def _names(header: type[Header]) -> tuple[tuple[str, str], ...]:
+    """Return attributes with their names on the wire."""
+    return tuple((field.name, field.encode_name) for field in msgspec.structs.fields(header))

@@ -1,0 +1,72 @@
+"""Frames: divided anywhere, and bytes that are none."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketflow.remoting.errors import FrameError
+from rocketflow.remoting.frame import MAX_FRAME_SIZE, Frame, FrameReceiver, HeaderType, frame_bytes
+
+FRAMES = st.lists(
+    st.builds(Frame, st.sampled_from(HeaderType), st.binary(max_size=40), st.binary(max_size=40)),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(FRAMES, st.data())
+def test_frames_do_not_depend_on_where_their_bytes_are_divided(frames: list[Frame], data: st.DataObject) -> None:
+    stream = b"".join(frame_bytes(*one) for one in frames)
+    receiver = FrameReceiver()
+    found: list[Frame] = []
+    position = 0
+    while position < len(stream):
+        size = data.draw(st.integers(1, len(stream) - position))
+        found += receiver.feed(stream[position : position + size])
+        position += size
+    assert found == frames
+    assert receiver.pending_size == 0
+
+
+def test_frames_arrive_byte_by_byte() -> None:
+    frame = Frame(HeaderType.JSON, b'{"code":1}', b"body")
+    receiver = FrameReceiver()
+    found = [one for byte in frame_bytes(*frame) for one in receiver.feed(bytes([byte]))]
+    assert found == [frame]
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_give_frames_or_a_frame_error(data: bytes) -> None:
+    receiver = FrameReceiver()
+    try:
+        frames = list(receiver.feed(data))
+    except FrameError:
+        return
+    written = b"".join(frame_bytes(*one) for one in frames)
+    assert data.startswith(written)
+    assert receiver.pending_size == len(data) - len(written)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"\xff\xff\xff\xff\0\0\0\0", id="negative size"),
+        pytest.param(b"\0\0\0\3\0\0\0\0", id="no room for the header's size"),
+        pytest.param((MAX_FRAME_SIZE - 3).to_bytes(4, "big"), id="too large"),
+        pytest.param(b"\0\0\0\5\0\0\0\2\0", id="header larger than the frame"),
+        pytest.param(b"\0\0\0\4\2\0\0\0", id="unknown header type"),
+        pytest.param(b"\x16\x03\x01\x02\0\1\0\1", id="TLS"),
+        pytest.param(b"GET / HTTP/1.1\r\n\r\n", id="HTTP"),
+    ],
+)
+def test_bytes_that_cannot_be_a_frame_are_refused(data: bytes) -> None:
+    with pytest.raises(FrameError):
+        list(FrameReceiver().feed(data))
+
+
+def test_the_largest_frame_is_taken() -> None:
+    body = bytes(MAX_FRAME_SIZE - 8)
+    [frame] = FrameReceiver().feed(frame_bytes(HeaderType.JSON, b"", body))
+    assert len(frame.body) == MAX_FRAME_SIZE - 8

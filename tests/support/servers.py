@@ -1,0 +1,73 @@
+"""RocketFlow's own servers as processes, on free ports of 127.0.0.1, stopped by SIGTERM."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.ports import free_port
+
+START_SECONDS = 60.0
+STOP_SECONDS = 15.0
+
+
+class RunningServer:
+    """A server process; `port` is the one it listens at, `log` what it printed."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+        self.process = process
+        self.port = port
+        self.log = log
+
+    @property
+    def address(self) -> str:
+        """Return `host:port`."""
+        return f"127.0.0.1:{self.port}"
+
+    def stop(self) -> int:
+        """Stop it by SIGTERM and return its exit code."""
+        self.process.terminate()
+        return self.process.wait(STOP_SECONDS)
+
+    def kill(self) -> None:
+        """Stop it by SIGKILL."""
+        self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def running(command: str, home: Path, *arguments: str, port: int = 0) -> Iterator[RunningServer]:
+    """Run `rocketflow COMMAND` until the end of the block; yield once it says that it listens."""
+    home.mkdir(parents=True, exist_ok=True)
+    port = port or free_port((-2, 1))
+    log = home / f"{command}.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-c", "from rocketflow.cli import main; main()", command),
+                *("--set", f"listenPort={port}", *arguments),
+            ],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+        )
+    server = RunningServer(process, port, log)
+    try:
+        end = time.monotonic() + START_SECONDS
+        while b"listens at" not in log.read_bytes():
+            assert process.poll() is None, f"{command} ended with {process.returncode}: {log.read_text()[-3000:]}"
+            assert time.monotonic() < end, f"{command} is not up after {START_SECONDS} s: {log.read_text()[-3000:]}"
+            time.sleep(0.02)
+        yield server
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
