@@ -1,0 +1,48 @@
+"""Write the golden files of the remoting protocol with RocketMQ's classes: `python -m tests.apache.remoting_golden`."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from tests.apache.judge import FLAGS, HERE
+from tests.support.golden_remoting import HOME, VERSIONS, write
+from tests.support.maven import compile_java, fetch_jars, java_and_javac
+
+PROGRAMS: Final = ("RemotingHeaders",)
+SECONDS: Final = 300
+
+
+def generated(version: str) -> dict[str, str]:
+    """Return the text by name of every golden file of the version; raise JarsNotFetchedError."""
+    java = java_and_javac()[0]
+    modules = [f"org.apache.rocketmq:rocketmq-{part}:{version}" for part in ("store", "broker", "namesrv")]
+    lib = fetch_jars(f"apache/{version}-broker", modules)
+    package = "org.apache.rocketmq." + ("common" if version.startswith("4.") else "remoting") + ".protocol"
+    with tempfile.TemporaryDirectory() as work:
+        target = Path(work, "golden")
+        target.mkdir()
+        for program in PROGRAMS:
+            source = HERE / "java" / f"{program}.java"
+            classes = compile_java(source, source.read_text("utf-8"), lib)
+            command = [
+                *(java, *FLAGS, f"-Duser.home={work}", "-Duser.timezone=UTC", "-cp", f"{classes}:{lib}/*"),
+                *(program, str(target), package),
+            ]
+            done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=SECONDS, check=False)
+            assert done.returncode == 0, (done.stdout[-2000:], done.stderr[-2000:])
+        return {path.stem: path.read_text("utf-8") for path in sorted(target.glob("*.jsonl"))}
+
+
+def main() -> None:
+    """Replace the golden files of all versions."""
+    for version in VERSIONS:
+        for name, text in generated(version).items():
+            write(version, name, text)
+            print(HOME / version / name, len(text))
+
+
+if __name__ == "__main__":
+    main()
