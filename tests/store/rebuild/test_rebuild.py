@@ -538,7 +538,7 @@ def test_kill_at_any_step_keeps_or_completes(tmp_path: Path) -> None:
     shutil.copytree(path, copy)
     with Recording() as seen:
         rebuild_store(copy, config=SIZES)
-    journal = next(at for at, one in enumerate(seen.calls) if one.kind == "rename" and "swap" in str(one.args[1]))
+    journal = next(at for at, one in enumerate(seen.calls) if one.kind == "rename" and Path(one.args[1]).name == "swap")
     calls = len(seen.calls)
     rng = random.Random(60)
     late = range(journal + 1, calls)
@@ -574,7 +574,7 @@ def test_swap_is_completed_after_stop_or_disk_error(tmp_path: Path) -> None:
     shutil.copytree(path, copy)
     with Recording() as seen:
         rebuild_store(copy, config=SIZES)
-    journal = next(at for at, one in enumerate(seen.calls) if one.kind == "rename" and "swap" in str(one.args[1]))
+    journal = next(at for at, one in enumerate(seen.calls) if one.kind == "rename" and Path(one.args[1]).name == "swap")
     late = range(journal + 1, len(seen.calls))
     for nth in sorted(random.Random(62).sample(late, min(24, len(late)))):
         shutil.rmtree(copy)
