@@ -68,6 +68,10 @@ class Acknowledgement:
         """
         return self._flush.flush_to(end, self.timeout_s)
 
+    def flush_to(self, end: int, timeout_s: float) -> bool:
+        """Sync the log up to `end`; return False after `timeout_s`. StoreFencedError if the sync fails."""
+        return self._flush.flush_to(end, timeout_s)
+
     def make_durable(self, end: int, timeout_s: float | None = None) -> None:
         """Sync the log up to `end`; FlushDiskTimeoutError after `timeout_s` (None: syncFlushTimeout).
 
@@ -87,6 +91,10 @@ class Acknowledgement:
     def make_visible(self) -> None:
         """Dispatch what the flush mode confirms, so that readers see it; StoreError if dispatch fails."""
         self._dispatch.follow()
+
+    def make_visible_to(self, end: int) -> None:
+        """Dispatch as `make_visible`, unless readers see all records before `end` already."""
+        self._dispatch.follow(end)
 
     def mark_late(self, outcomes: Outcomes, why: str) -> Outcomes:
         """Return `outcomes` with FLUSH_DISK_TIMEOUT and `why` for each stored message.

@@ -21,6 +21,7 @@ from rocketflow_store.format.batch_body import entry_positions
 from rocketflow_store.format.light_queue_properties import LMQ_QUEUE_ID
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.format.record import RecordFields
+from rocketflow_store.model.broker_requests import RawMessage
 from rocketflow_store.model.errors import (
     FileAllocationTimeoutError,
     MessageRejectedError,
@@ -41,6 +42,7 @@ from rocketflow_store.records.encoding.batch_records import encode_batches
 from rocketflow_store.records.encoding.delayed_placement import TimerCongestion
 from rocketflow_store.records.encoding.message_encoder import MessageEncoder, number_out_of_range
 from rocketflow_store.records.encoding.message_ids import offset_msg_ids
+from rocketflow_store.records.encoding.raw_encoder import RawEncoder, as_message
 from rocketflow_store.records.encoding.relocate import relocate
 from rocketflow_store.records.encoding.unplaced_record import unplaced_record
 from rocketflow_store.telemetry import events
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from rocketflow_store.append.queue_choice import QueueChoice
     from rocketflow_store.append.write_gate import WriteGate
     from rocketflow_store.records.encoding.batch_records import CheckedBatch
+    from rocketflow_store.records.encoding.unplaced_record import UnplacedRecord
     from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.telemetry.statistics import StoreStatistics
     from rocketflow_store.views.dispatch.side_queues import SideQueues
@@ -88,6 +91,7 @@ class PutPath:
         self._log_append, self._queue_choice, self._gate = log_append, queue_choice, gate
         self._acknowledgement = acknowledgement
         self._encoder = MessageEncoder(config)
+        self._raw = RawEncoder(config, self._encoder.rules, self._encoder.next_uniq_key)
         self._delay_levels_ms, self._property_crc = config.delay_levels_ms, config.append_prop_crc
         self._side = side
         self._store_host = encode_host(config.store_host)
@@ -133,6 +137,15 @@ class PutPath:
             return self._refuse_all(requests, PutMessageStatus.OS_PAGE_CACHE_BUSY, _BUSY)
         with self.lock:
             return self._append(requests)
+
+    def append_locked(self, requests: Sequence[PutRequest]) -> Outcomes:
+        """Append requests as `append` does; the caller holds the lock."""
+        return self._append(requests)
+
+    @property
+    def wrote_offset(self) -> int:
+        """End (exclusive) of the log."""
+        return self._log_append.commit_log.wrote_offset
 
     def close(self) -> None:
         """Refuse every later put with StoreClosedError."""
@@ -252,6 +265,9 @@ class PutPath:
                     continue
                 if batches:
                     self._take_batches(run, batches, outcomes, now_ms)
+                if isinstance(request, RawMessage):
+                    outcomes.append(self._take_raw(run, request, now_ms))
+                    continue
                 if isinstance(request, RecordFields):
                     fields, properties, given = request, decode_properties(request.properties), True
                 else:
@@ -265,7 +281,8 @@ class PutPath:
             except (StoreError, MemoryError):
                 raise
             except struct.error as error:
-                why = number_out_of_range(request) or f"a number is out of range of its field: {error}"
+                given_one = as_message(request) if isinstance(request, RawMessage) else request
+                why = number_out_of_range(given_one) or f"a number is out of range of its field: {error}"
                 outcomes.append(self.refuse(request, PutMessageStatus.MESSAGE_ILLEGAL, why))
             except Exception as error:  # invalid input: a body that is a str, a topic that is None
                 why = f"the request is not a valid message: {error!r}"
@@ -353,26 +370,38 @@ class PutPath:
         if self._config.enable_lmq or fields.sys_flag & INNER_BATCH_FLAG or PROPERTY_INNER_NUM in properties:
             assigned = self._log_append.assigned.assign(run, fields, properties, given=given)
         one = unplaced_record(fields, properties, now_ms, self._encoder.rules, assigned.batch_num, assigned.lmq)
+        self._check_size(one)
+        places = run.add(one)
+        for name, _ in assigned.lmq:
+            run.take_offsets(name, LMQ_QUEUE_ID, 1)
+        return self._stored(one, fields.queue_id, places, now_ms)
+
+    def _take_raw(self, run: RecordRun, raw: RawMessage, now_ms: int) -> PutMessageResult:
+        """Add a message of the wire; one that is not of the usual kind is decoded first."""
+        one = self._raw.encode(raw, now_ms)
+        if one is None:
+            message = as_message(raw)
+            queue_id = self._queue_choice.choose(message)
+            fields, properties = self._encoder.encode(message, queue_id, now_ms, is_internal=raw.is_internal)
+            return self._take_fields(run, fields, properties, now_ms, given=False)
+        self._queue_choice.check(raw.topic, raw.queue_id)
+        self._check_size(one)
+        return self._stored(one, raw.queue_id, run.add(one), now_ms)
+
+    def _check_size(self, one: UnplacedRecord) -> None:
         size = one.size
-        limit = self._config.max_message_size + (0 if assigned.lmq else 65_536)
+        limit = self._config.max_message_size + (0 if one.lmq else 65_536)
         if size > limit or size + 8 > self._config.mapped_file_size_commit_log:
             raise MessageRejectedError(
                 PutMessageStatus.MESSAGE_ILLEGAL,
                 f"record of {size} bytes is larger than maxMessageSize or mappedFileSizeCommitLog allow",
             )
-        queue_offset, phy_offset = run.add(one)
-        for name, _ in assigned.lmq:
-            run.take_offsets(name, LMQ_QUEUE_ID, 1)
+
+    def _stored(self, one: UnplacedRecord, queue_id: int, places: tuple[int, int], now_ms: int) -> PutMessageResult:
+        """Return the result of a record at `places` (queue offset, physical offset)."""
+        msg_id = offset_msg_id(self._config.store_host, places[1])
         return PutMessageResult(
-            PutMessageStatus.PUT_OK,
-            one.topic,
-            fields.queue_id,
-            queue_offset,
-            phy_offset,
-            offset_msg_id(self._config.store_host, phy_offset),
-            now_ms,
-            "",
-            assigned.batch_num,
+            PutMessageStatus.PUT_OK, one.topic, queue_id, *places, msg_id, now_ms, "", one.batch_num
         )
 
 

@@ -29,10 +29,7 @@ class QueueChoice:
         queue_id = message.queue_id
         if queue_id is not None:
             if queue_id >= 0:
-                if queue_id >= MAX_QUEUE_NUMS:
-                    why = f"queue id {queue_id} is out of range: a topic has at most {MAX_QUEUE_NUMS} queues"
-                    raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, why)
-                self._topics.have_queue(message.topic, queue_id)
+                self.check(message.topic, queue_id)
             return queue_id
         queues = self._topics.queue_count(message.topic)
         if isinstance(message, Message) and message.sharding_key is not None:
@@ -40,6 +37,16 @@ class QueueChoice:
         chosen = self.turns[message.topic] % queues
         self.turns[message.topic] = chosen + 1
         return chosen
+
+    def check(self, topic: str, queue_id: int) -> None:
+        """Create the topic, or raise its number of queues, if it has no queue `queue_id` (>= 0) yet.
+
+        MessageRejectedError if no topic can have that queue.
+        """
+        if queue_id >= MAX_QUEUE_NUMS:
+            why = f"queue id {queue_id} is out of range: a topic has at most {MAX_QUEUE_NUMS} queues"
+            raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, why)
+        self._topics.have_queue(topic, queue_id)
 
     def _messages_of(self, topic: str) -> int:
         """Return the number of messages that the topic had at the open, where its round-robin starts."""

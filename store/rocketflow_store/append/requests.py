@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rocketflow_store.format.record import RecordFields
+from rocketflow_store.model.broker_requests import RawMessage
 from rocketflow_store.model.message import Message, MessageBatch
 from rocketflow_store.model.results import PutMessageResult
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 Positions: TypeAlias = "Sequence[int] | npt.NDArray[np.int64]"
 """Positions (bytes) at which the entries of a batch body begin."""
 
-PutRequest: TypeAlias = Message | MessageBatch | RecordFields
-"""A message, a client's batch, or a record whose fields are given byte for byte."""
+PutRequest: TypeAlias = Message | MessageBatch | RecordFields | RawMessage
+"""A message, a client's batch, a record whose fields are given byte for byte, or a single message of the wire."""
 
 Outcomes: TypeAlias = list[PutMessageResult | Exception]
 """Outcomes of requests: a result, or the exception that the append raised."""

@@ -38,6 +38,31 @@ class WriteGate:
         self._closed = True
 
     @property
+    def is_closed(self) -> bool:
+        """True after `close`."""
+        return self._closed
+
+    @property
+    def is_fenced(self) -> bool:
+        """True after a failed sync: the store takes no write until it is opened again."""
+        return self._fence.error is not None
+
+    @property
+    def is_full(self) -> bool:
+        """True while the disk is too full, or a failed commit or dispatch has to be retried."""
+        return self._is_disk_full() or self._commit_log.commit_error is not None or self._dispatch.failure is not None
+
+    @property
+    def refusal(self) -> str:
+        """The reason for which writes are refused now; empty if they are not."""
+        if self._closed:
+            return str(StoreClosedError(self._path))
+        for error in (self._fence.error, self._dispatch.failure, self._commit_log.commit_error):
+            if error is not None:
+                return str(error) or repr(error)
+        return str(self._full_error()) if self._is_disk_full() else ""
+
+    @property
     def is_shut(self) -> bool:
         """True if `check` may raise."""
         return (
@@ -58,5 +83,8 @@ class WriteGate:
         if self._commit_log.commit_error is not None:
             raise self._commit_log.commit_error
         if self._is_disk_full():
-            limit = self._config.disk_space_warning_level_ratio
-            raise StoreFullError(self._path, f"disk usage is above diskSpaceWarningLevelRatio ({limit} %)")
+            raise self._full_error()
+
+    def _full_error(self) -> StoreFullError:
+        limit = self._config.disk_space_warning_level_ratio
+        return StoreFullError(self._path, f"disk usage is above diskSpaceWarningLevelRatio ({limit} %)")

@@ -12,6 +12,7 @@ from rocketflow_store.append.bulk_append import BulkAppend
 from rocketflow_store.append.log_append import LogAppend
 from rocketflow_store.append.put_path import PutPath
 from rocketflow_store.append.queue_choice import QueueChoice
+from rocketflow_store.append.raw_append import RawAppend
 from rocketflow_store.append.write_gate import WriteGate
 from rocketflow_store.metadata.native.confirm import ConfirmFile
 from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch
@@ -31,6 +32,7 @@ class Writing:
     puts: PutPath
     later: AsyncPut
     bulk: BulkAppend
+    raw: RawAppend
 
     @classmethod
     def of(
@@ -56,7 +58,7 @@ class Writing:
         most = config.max_async_put_message_requests
         later = AsyncPut(path, puts, acknowledgement, log_append, statistics, most)
         bulk = BulkAppend(config, parts.topics, puts, log_append, choice, gate, acknowledgement)
-        return cls(puts, later, bulk)
+        return cls(puts, later, bulk, RawAppend(puts, gate, acknowledgement, statistics))
 
     def close(self) -> None:
         """Store the waiting puts, and accept no more."""

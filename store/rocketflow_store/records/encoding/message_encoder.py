@@ -56,6 +56,7 @@ from rocketflow_store.model.system_flags import (
 from rocketflow_store.model.topic_names import (
     TIMER_TOPIC,
     check_send_topic,
+    check_topic,
 )
 from rocketflow_store.records.encoding.batch_records import UNIQ_KEY_PATTERN, CheckedBatch
 from rocketflow_store.records.encoding.delayed_placement import LATER, place_for_later
@@ -121,16 +122,22 @@ class MessageEncoder:
             self._uniq_prefix, self._uniq_tick = UNIQ_KEYS.reserve(reserved)
             self._uniq_end, self._uniq_ms = self._uniq_tick + reserved, now_ms
 
-    def _next_uniq_key(self) -> str:
+    def next_uniq_key(self) -> str:
+        """Return a new UNIQ_KEY."""
         tick = self._uniq_tick
         if tick >= self._uniq_end:
             return UNIQ_KEYS.next()
         self._uniq_tick = tick + 1
         return f"{self._uniq_prefix}{tick & 0xFFFFFFFFFFFF:012X}"
 
-    def encode(self, message: Message, queue_id: int, now_ms: int) -> tuple[RecordFields, dict[str, str]]:
-        """The record's fields and its properties; MessageRejectedError where the message cannot be stored."""
-        check_send_topic(message.topic)
+    def encode(
+        self, message: Message, queue_id: int, now_ms: int, *, is_internal: bool = False
+    ) -> tuple[RecordFields, dict[str, str]]:
+        """Return the record's fields and its properties; MessageRejectedError if the message cannot be stored.
+
+        With `is_internal` the topic may be one that only a broker writes to.
+        """
+        (check_topic if is_internal else check_send_topic)(message.topic)
         if message.body is None:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, "the body is null")
         if len(message.body) > self._config.max_message_size:
@@ -147,7 +154,7 @@ class MessageEncoder:
             if self.timer_congestion is not None and message.topic != topic == TIMER_TOPIC:
                 self.timer_congestion.check(properties)
         if PROPERTY_UNIQ_KEY not in properties:
-            properties[PROPERTY_UNIQ_KEY] = self._next_uniq_key()
+            properties[PROPERTY_UNIQ_KEY] = self.next_uniq_key()
         try:
             raw = encode_properties(properties)
             born_host = self._store_host if message.born_host is None else encode_host(message.born_host)
@@ -265,7 +272,7 @@ class MessageEncoder:
         return made
 
     def _uniq_property(self) -> bytes:
-        return f"{PROPERTY_UNIQ_KEY}\x01{self._next_uniq_key()}\x02".encode()
+        return f"{PROPERTY_UNIQ_KEY}\x01{self.next_uniq_key()}\x02".encode()
 
     def inner_batch(self, batch: MessageBatch) -> Message:
         """A client batch as the one message that a BatchCQ topic keeps of it."""

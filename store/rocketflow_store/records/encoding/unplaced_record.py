@@ -71,7 +71,7 @@ def unplaced_record(
         tags_code = deliver_time(get(PROPERTY_DELAY), now_ms, rules.delay_levels_ms, tags_code)
     keys: list[str] = []
     if kind != TRANSACTION_ROLLBACK:
-        keys = _index_keys(topic, get(PROPERTY_UNIQ_KEY), get(PROPERTY_KEYS), tags if rules.tag_entries else None)
+        keys = index_keys(topic, get(PROPERTY_UNIQ_KEY), get(PROPERTY_KEYS), tags if rules.tag_entries else None)
     queue_id = fields.queue_id if kind in (0, TRANSACTION_COMMIT) else -1
     record = encode_unplaced(fields, now_ms, rules.property_crc)
     return UnplacedRecord(*record, topic, queue_id, tags_code, keys, batch_num, lmq)
@@ -87,10 +87,10 @@ def dispatch_keys(raw: bytes, topic: str, tag_entries: bool) -> tuple[str, list[
     """
     get = dict(_FACTS.findall(raw.decode("utf-8", "replace"))).get
     tags = get(PROPERTY_TAGS, "")
-    return tags, _index_keys(topic, get(PROPERTY_UNIQ_KEY), get(PROPERTY_KEYS), tags if tag_entries else None)
+    return tags, index_keys(topic, get(PROPERTY_UNIQ_KEY), get(PROPERTY_KEYS), tags if tag_entries else None)
 
 
-def _index_keys(topic: str, uniq_key: str | None, keys: str | None, tags: str | None) -> list[str]:
+def index_keys(topic: str, uniq_key: str | None, keys: str | None, tags: str | None) -> list[str]:
     """Return the index keys of a record as `topic#key`, in the order of RocketMQ's entries."""
     found = [f"{topic}#{uniq_key}"] if uniq_key else []
     if keys:

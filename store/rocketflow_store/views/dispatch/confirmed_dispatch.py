@@ -16,7 +16,7 @@ from rocketflow_store.telemetry import events
 from rocketflow_store.views.dispatch.run_rows import RunRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from rocketflow_store.log.commit_log import CommitLog
@@ -56,6 +56,8 @@ class ConfirmedDispatch:
         self.confirm_file = confirm_file
         self.failure: BaseException | None = None
         """What the last call of `follow` failed with, None where it went well."""
+        self.on_dispatched: Callable[[Sequence[Dispatched]], None] | None = None
+        """Called with dispatched rows once readers see them, by the thread that dispatched; it must not raise."""
         self.dispatched_timestamp, self.dispatched_phy_offset = newest
         """Store time (ms) of the last record that was dispatched, and where the last one with a unit is."""
 
@@ -96,6 +98,8 @@ class ConfirmedDispatch:
                     self._fence.close(error)
                 raise
             self.failure = None
+        if ready and self.on_dispatched is not None:
+            self.on_dispatched(ready)
 
     def _confirm(self, offset: int, last: Dispatched) -> None:
         """Let readers see everything below `offset`; these are the rows in front of it."""

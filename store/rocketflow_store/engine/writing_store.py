@@ -1,0 +1,124 @@
+"""The store of a broker: a `MessageStore` with calls that take and give the wire's bytes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocketflow_store.engine.message_store import MessageStore
+from rocketflow_store.model.errors import StoreConfigError
+from rocketflow_store.model.message_id import encode_host
+from rocketflow_store.telemetry import events
+from rocketflow_store.views.dispatch.arrivals import arrivals_of
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Sequence
+
+    from rocketflow_store.model.broker_requests import AppendedRun, Arrival, PutState, RawMessage
+    from rocketflow_store.settings.store_config import StoreConfig
+    from rocketflow_store.views.dispatch.confirmed_dispatch import Dispatched
+
+    OnArrival = Callable[[Sequence[Arrival]], None]
+
+
+class WritingStore(MessageStore):
+    """A store open for writing, for a broker: append, sync and publish are three calls.
+
+    All methods may be called from any thread. Calls that may wait for the disk or for another thread say so.
+    """
+
+    def notify_arrivals(self, on_arrival: OnArrival | None) -> None:
+        """Call `on_arrival` with the queues of each dispatched run, whichever writer put it; None ends the calls.
+
+        It runs in the thread that dispatched: the caller of `publish`, a thread that syncs, a sink's commit, a
+        delivery. It must return fast and call no method of the store that writes. Calls of different threads may come
+        in another order than the messages of a queue: the highest `next_offset` counts. An error that it raises is
+        reported as an event.
+        """
+        if on_arrival is None:
+            self._dispatch.on_dispatched = None
+            return
+        path, failing = self.path, False
+
+        def notify(rows: Sequence[Dispatched]) -> None:
+            nonlocal failing
+            try:
+                on_arrival(arrivals_of(rows))
+                failing = False
+            except Exception as error:
+                events.report(events.SERVICE_HELD, path, "arrivals", repr(error), quietly=failing)
+                failing = True
+
+        self._dispatch.on_dispatched = notify
+
+    # -- putting
+
+    def try_append(self, requests: Sequence[RawMessage]) -> AppendedRun | None:
+        """Append requests in order, as runs with one write each; return None if the put lock is taken.
+
+        A refused request has a result with the status of the refusal, and the others are stored. A batch becomes
+        consecutive records in one queue, with one result. Delay levels and timer properties change topic and queue as
+        in `put_message`. Nothing is visible to readers before `publish`, and nothing is durable before `flush_to`.
+        Does not wait for other threads; the write into the page cache takes time if the kernel throttles it.
+
+        Raises:
+            StoreClosedError: The store is closed.
+        """
+        self._check_open()
+        return self._writing.raw.try_append(requests)
+
+    def append(self, requests: Sequence[RawMessage]) -> AppendedRun:
+        """Append requests as `try_append` does, after waiting for the put lock (held during a sink's commit)."""
+        self._check_open()
+        return self._writing.raw.append(requests)
+
+    def flush_to(self, end: int, timeout_s: float) -> bool:
+        """Sync the log up to the offset `end`; return False after `timeout_s`. Blocks; callers share a sync.
+
+        With SYNC_FLUSH the records are also visible to readers when this returns True, unless their dispatch failed
+        (`publish` raises the reason).
+
+        Raises:
+            StoreFencedError: The sync failed; no later one is attempted.
+        """
+        self._check_open()
+        return self._writing.raw.flush_to(end, timeout_s)
+
+    def publish(self, end: int) -> None:
+        """Write the queue units and index entries of appended records before `end`, and let readers see them.
+
+        With SYNC_FLUSH this covers records that `flush_to` has synced. Waits if another thread is dispatching.
+
+        Raises:
+            StoreError: The dispatch failed (a full disk, say); the records stay pending, and the next call retries.
+        """
+        self._check_open()
+        self._writing.raw.publish(end)
+
+    def put_state(self) -> PutState:
+        """Return whether a put would be refused now, and why; does not block."""
+        return self._writing.raw.state()
+
+
+def open_store(
+    path: str | os.PathLike[str], config: StoreConfig, *, store_host: str, on_arrival: OnArrival | None = None
+) -> WritingStore:
+    """Open the store at `path` for a broker whose clients reach it at `store_host` ("ip:port"); blocks.
+
+    Message ids carry `store_host`. `on_arrival` is called from now on: see `WritingStore.notify_arrivals`.
+
+    Raises:
+        StoreConfigError: `store_host` is not an IP address with a port.
+        StoreLockedError: Another process writes to the store.
+    """
+    try:
+        encode_host(store_host)
+    except ValueError as error:
+        raise StoreConfigError(
+            "storeHost", store_host, "must be ip:port, the address at which clients reach it"
+        ) from error
+    store = WritingStore(Path(path).absolute(), replace(config, store_host=store_host))
+    store.notify_arrivals(on_arrival)
+    return store

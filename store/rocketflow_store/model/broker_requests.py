@@ -1,0 +1,65 @@
+"""Requests and answers of a store that a broker writes through: the wire's bytes in, places in the log out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from rocketflow_store.model.results import PutMessageResult
+
+
+class RawMessage(NamedTuple):
+    """A message, or a client's batch, as the wire gives it; the property string stays bytes.
+
+    `born_host` has 8 (IPv4) or 20 bytes (IPv6), address and port. A batch (`is_batch`) has the body of
+    `format.batch_body`; `properties` are those of the batch and are added to each of its messages. `is_internal` allows
+    the topics that only a broker writes to.
+    """
+
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: bytes
+    flag: int
+    sys_flag: int
+    born_ms: int
+    born_host: bytes
+    reconsume_times: int = 0
+    prepared_offset: int = 0
+    is_batch: bool = False
+    is_internal: bool = False
+
+
+class AppendedRun(NamedTuple):
+    """Results of requests in their order, and the end (exclusive) of the log after them."""
+
+    results: list[PutMessageResult]
+    end: int
+
+
+class PutState(NamedTuple):
+    """Reasons for which a put would be refused now; `why` has the text of the first, or is empty."""
+
+    fenced: bool
+    full: bool
+    closed: bool
+    busy_since_ms: int
+    """Store clock (ms) at which the put that is being appended took the put lock; 0 if there is none."""
+    why: str
+
+    @property
+    def refuses(self) -> bool:
+        return bool(self.why)
+
+
+class Arrival(NamedTuple):
+    """New messages of one queue that readers see now.
+
+    `tags_codes` holds the tags codes of their units; None if there are too many to list, so that any may be among them.
+    """
+
+    topic: str
+    queue_id: int
+    next_offset: int
+    tags_codes: frozenset[int] | None
+    newest_store_ms: int
