@@ -355,7 +355,7 @@ BUGS: Final = (
         "dots-in-names",
         "a topic may be called ..",
         [Change('re.compile(r"[%|a-zA-Z0-9_-]+")', 're.compile(r"[%|a-zA-Z0-9_.-]+")')],
-        [f"{STORE}/metadata/test_config_files.py::test_names_that_rocketmq_refuses"],
+        [f"{STORE}/metadata/test_config_files.py::test_names_that_rocketmq_refuses_are_refused"],
     ),
     Bug(
         "stored-topic-becomes-a-path",

@@ -51,9 +51,11 @@ WORDS: Final = {
 _WORD: Final = re.compile(
     "|".join(f"(?P<w{number}>(?<![A-Za-z])(?:{one})(?![A-Za-z]))" for number, one in enumerate(WORDS)), re.IGNORECASE
 )
-_ALLOWED: Final = re.compile(r"lag(?:s|ged|ging)? behind|left_out|def tell\(|\.behind-\{|foreign-file", re.IGNORECASE)
+_ALLOWED: Final = re.compile(
+    r"lag(?:s|ged|ging)? behind|left_out|def tell\(|\.behind-\{|foreign-file|rocketflow/spare|\"spare\"", re.IGNORECASE
+)
 """`left_out` is a key of stored JSON, `tell` a method of Python's files, `.behind-SIZE` a name in the quarantine,
-`foreign-file` a kind of findings."""
+`foreign-file` a kind of findings, `rocketflow/spare` a directory."""
 
 NO_SUMMARY_BEGINS_WITH: Final = frozenset(
     ["what", "where", "who", "whose", "how", "whether", "of", "some", "as", "nothing", "which", "why", "so", "nobody"]

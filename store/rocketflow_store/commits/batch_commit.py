@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from rocketflow_store.commits import spare_parts
+from rocketflow_store.commits import pooled_parts
 from rocketflow_store.commits.commit_copy import copy_of, leave_copy
 from rocketflow_store.commits.remembered_commits import remembered_commit, remembered_sinks
 from rocketflow_store.commits.staged_part import StagedPart, batch_directory, load_all, sink_directory
@@ -202,7 +202,7 @@ def _commit_batch(store: CommitTarget, batch: SinkBatch, queues: int | None, rep
     )
     result = append_with_envelope(store, envelope, chunks)
     if batch.more_follow:
-        spare_parts.keep(store.paths.staging, [Path(part.path) for part in batch.parts if part.path is not None])
+        pooled_parts.keep(store.paths.staging, [Path(part.path) for part in batch.parts if part.path is not None])
     sweep(store.paths.staging, batch.sink_id, batch.batch_id)
     return CommitResult(CommitStatus.COMMITTED, batch.rows, result.first_phy_offset, result.next_phy_offset)
 
@@ -362,7 +362,7 @@ def sweep(staging: Path, sink_id: str, batch_id: int) -> None:
             with contextlib.suppress(OSError):
                 if entry.name.isdigit() and now_s - entry.stat().st_mtime > _STALE_AFTER_S:
                     os_files.remove_tree(entry)
-    spare_parts.drop_stale(staging, now_s - _STALE_AFTER_S)
+    pooled_parts.drop_stale(staging, now_s - _STALE_AFTER_S)
 
 
 def abort_batch(staging: Path, sink_id: str, batch_id: int, parts: Sequence[StagedPart]) -> None:

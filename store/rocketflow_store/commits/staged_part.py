@@ -2,7 +2,7 @@
 
 A part of less than `INLINE_BYTES` travels in the commit message itself; a larger one is a file under
 `rocketflow/staging/SINK/BATCH/`, named for its attempt, complete once it has its name; it may be a file of an earlier
-batch, written over, and then be longer than the part (`spare_parts`). Its CRC-32 and row digest travel
+batch, written over, and then be longer than the part (`pooled_parts`). Its CRC-32 and row digest travel
 in the message and are checked by the commit: a part that is not what was written fails the batch, it never reaches the
 log.
 """
@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from isal.isal_zlib import crc32
 
-from rocketflow_store.commits import spare_parts
+from rocketflow_store.commits import pooled_parts
 from rocketflow_store.files import os_files
 from rocketflow_store.files.os_files import access_error
 from rocketflow_store.model.errors import CorruptRecordError, StoreAccessError
@@ -113,7 +113,7 @@ class _Spill(io.RawIOBase):
     def _open(self) -> None:
         try:
             os_files.make_directory(self._directory)
-            if spare_parts.take(self._directory.parent.parent, self._temporary):
+            if pooled_parts.take(self._directory.parent.parent, self._temporary):
                 self._fd = os_files.open_file(self._temporary, write=True)
             else:
                 self._fd = os_files.create_exclusively(self._temporary)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rocketflow_store.commits import spare_parts
+from rocketflow_store.commits import pooled_parts
 from rocketflow_store.commits.batch_commit import abort_batch, last_commit, register_run, registered_run, sweep
 from rocketflow_store.commits.staged_part import batch_directory
 from rocketflow_store.files import os_files
@@ -58,4 +58,4 @@ class StagingArea:
 
     def keep_spares(self, parts: Iterable[StagedPart]) -> None:
         """Keep the files of committed parts, for later batches to write over."""
-        spare_parts.keep(self._staging, [Path(part.path) for part in parts if part.path is not None])
+        pooled_parts.keep(self._staging, [Path(part.path) for part in parts if part.path is not None])

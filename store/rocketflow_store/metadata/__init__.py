@@ -1,1 +1,1 @@
-"""Where the parts of a store are, and its small files: RocketFlow's and RocketMQ's."""
+"""The directories and sizes of a store's files, its small RocketFlow files, and RocketMQ's JSON files."""

@@ -16,7 +16,7 @@ import pytest
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.append import chunk_append
 from rocketflow_store.commits import batch_commit as sink_commit
-from rocketflow_store.commits import spare_parts
+from rocketflow_store.commits import pooled_parts
 from rocketflow_store.commits.batch_commit import (
     CommitStatus,
     SinkBatch,
@@ -160,7 +160,7 @@ def test_later_batches_of_a_stream_write_over_the_files_of_earlier_ones(
         commit("two", 1, [30, 20, 10])
         assert inodes < {one.stat().st_ino for one in spare.iterdir()}
         # too many go, the oldest first
-        monkeypatch.setattr(spare_parts, "MAX_BYTES", 200_000)
+        monkeypatch.setattr(pooled_parts, "MAX_BYTES", 200_000)
         commit("one", 2, [400])
         assert [one.name.split("-")[0] for one in spare.iterdir()] == ["p20000"]
         assert list((path / "rocketflow" / "staging").glob("*/0*")) == []

@@ -57,7 +57,9 @@ CONSUMER_OFFSETS = """{
 
 @pytest.fixture(params=SCENARIOS)
 def golden(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
-    """The config directory a broker wrote, and what RocketMQ's own code reads in it."""
+    """Extract the config directory that a broker wrote; return it with the content that RocketMQ's own code reads in
+    it.
+    """
     folder = GOLDEN / request.param
     extract(folder / "store.tar.xz", tmp_path, lambda path: "config" in path.parts[:-1])
     (directory,) = tmp_path.rglob("config")
@@ -92,23 +94,23 @@ def test_golden_directories_read_as_rocketmq_reads_them(golden: tuple[Path, dict
     assert _as_queries(ConfigFiles(directory)) == _expected(queries)
 
 
-def test_golden_directories_survive_our_rewrite(golden: tuple[Path, dict[str, Any]]) -> None:
+def test_golden_directories_survive_a_rewrite_by_rocketflow(golden: tuple[Path, dict[str, Any]]) -> None:
     directory, queries = golden
     files = ConfigFiles(directory, CLOCK)
     groups = files.subscription_groups.groups()
     before = files.topics.data_version.counter
-    files.topics.set_queue_nums("ours", 3)
-    files.subscription_groups.put(SubscriptionGroupConfig("ours"))
-    files.consumer_offsets.commit("ours", "ours", {1: 5})
+    files.topics.set_queue_nums("new", 3)
+    files.subscription_groups.put(SubscriptionGroupConfig("new"))
+    files.consumer_offsets.commit("new", "new", {1: 5})
     files.delay_offsets.commit({99: 7})
     again = ConfigFiles(directory)
     assert again.topics.data_version.counter == before + 1
-    assert again.subscription_groups.groups() == {**groups, "ours": SubscriptionGroupConfig("ours")}
+    assert again.subscription_groups.groups() == {**groups, "new": SubscriptionGroupConfig("new")}
     found = _as_queries(again)
-    assert found["topics"].pop("ours")["writeQueueNums"] == 3
+    assert found["topics"].pop("new")["writeQueueNums"] == 3
     assert found["delayOffsets"].pop("99") == 7
-    ours = {"topic": "ours", "group": "ours", "queueId": 1, "offset": 5}
-    found["consumerOffsets"].remove(ours)
+    new = {"topic": "new", "group": "new", "queueId": 1, "offset": 5}
+    found["consumerOffsets"].remove(new)
     assert found == _expected(queries)
 
 
@@ -134,7 +136,7 @@ def test_three_part_keys_split_at_the_first_at(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["consumerOffset.json", "consumerOffset.json.bak"]
 
 
-def test_absent_files_are_empty_and_reading_makes_none(tmp_path: Path) -> None:
+def test_absent_files_are_empty_and_reading_creates_none(tmp_path: Path) -> None:
     files = ConfigFiles(tmp_path / "config")
     assert files.topics.topics() == {}
     assert files.subscription_groups.groups() == {}
@@ -208,7 +210,7 @@ def test_a_directory_in_the_place_of_a_file_is_an_access_error(tmp_path: Path) -
         TopicsFile(tmp_path).topics()
 
 
-def test_unknown_members_survive(tmp_path: Path) -> None:
+def test_unknown_members_survive_a_rewrite(tmp_path: Path) -> None:
     document = {
         "dataVersion": {"counter": 4, "timestamp": 9},
         "future": {"a": [1, None]},
@@ -250,7 +252,7 @@ def test_another_writers_changes_are_seen_and_kept(tmp_path: Path) -> None:
     assert two.get("a") is None
 
 
-def test_groups_and_their_forbidden_topics_go_together(tmp_path: Path) -> None:
+def test_removing_a_group_removes_its_forbidden_topics(tmp_path: Path) -> None:
     (tmp_path / "subscriptionGroup.json").write_text(
         '{"forbiddenTable":{"g":{"t":1},"h":{"t":2}},"subscriptionGroupTable":{"g":{"groupName":"g","retryMaxTimes":3}}}'
     )
@@ -263,7 +265,7 @@ def test_groups_and_their_forbidden_topics_go_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "a b", "a.b", "é", "t" * 128, "%RETRY%" + "g" * 249, "a\n", "\0"])
-def test_names_that_rocketmq_refuses(tmp_path: Path, name: str) -> None:
+def test_names_that_rocketmq_refuses_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(StoreConfigError):
         validate_topic(name)
     with pytest.raises(StoreConfigError):
@@ -276,7 +278,7 @@ def test_names_that_rocketmq_refuses(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["t", "t" * 127, "%RETRY%" + "g" * 248, "%DLQ%g", "a|b-c_D9%"])
-def test_names_that_rocketmq_takes(name: str) -> None:
+def test_names_that_rocketmq_accepts_are_accepted(name: str) -> None:
     assert validate_topic(name) == name
 
 
@@ -295,7 +297,7 @@ def test_values_outside_their_range_are_refused(tmp_path: Path) -> None:
         validate_group("g" * 121)
 
 
-def test_system_topics() -> None:
+def test_system_topics_are_recognised_by_name() -> None:
     assert is_system_topic("SCHEDULE_TOPIC_XXXX")
     assert is_system_topic("rmq_sys_wheel_timer")
     assert not is_system_topic("orders")
@@ -314,7 +316,7 @@ def test_system_topics() -> None:
         ("{0:true,1:null}", {"0": True, "1": None}),
     ],
 )
-def test_fastjson_dialect(text: str, value: dict[str, Any]) -> None:
+def test_fastjson_dialect_is_parsed(text: str, value: dict[str, Any]) -> None:
     assert parse_json_object(text) == value
 
 
@@ -368,7 +370,7 @@ LMQ_CONSUMER_OFFSETS = """{
 """As a 5.3.3 broker with enableLmq writes it (its dataVersion apart)."""
 
 
-def test_positions_in_light_queues(tmp_path: Path) -> None:
+def test_positions_in_lmqs_are_written_as_a_broker_writes_them(tmp_path: Path) -> None:
     file = LmqConsumerOffsetsFile(tmp_path, CLOCK)
     table = {("orders", "g"): {0: 3}, ("%LMQ%a", "%LMQ%g"): {0: 5}}
     file.commit_all(table)
@@ -382,20 +384,20 @@ def test_positions_in_light_queues(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("table", ["[]", '{"nothing":1}', '{"t@g":-1}', '{"t@g":{"0":1}}', '{"t@g":"x"}'])
-def test_absurd_positions_in_light_queues_are_refused(tmp_path: Path, table: str) -> None:
+def test_absurd_positions_in_lmqs_are_refused(tmp_path: Path, table: str) -> None:
     (tmp_path / "lmqConsumerOffset.json").write_text(f'{{"lmqOffsetTable":{table}}}')
     with pytest.raises(ConfigFileError):
         LmqConsumerOffsetsFile(tmp_path).table()
 
 
-def test_positions_of_a_broker_with_light_queues_are_moved_back(tmp_path: Path) -> None:
-    """C2, for what such a broker keeps in place of consumerOffset.json; unknown light queues are left alone."""
+def test_positions_of_a_broker_with_lmqs_are_moved_back(tmp_path: Path) -> None:
+    """C2, for the file such a broker keeps in place of consumerOffset.json; unknown LMQs are unchanged."""
     path = tmp_path / "s"
     config = StoreConfig(enable_lmq=True, enable_multi_dispatch=True)
     with MessageStore.open(path, config) as store:
         for _ in range(4):
-            light = {"INNER_MULTI_DISPATCH": "%LMQ%a"}
-            store.put_message(Message("orders", b"x", queue_id=0, properties=light))
+            properties = {"INNER_MULTI_DISPATCH": "%LMQ%a"}
+            store.put_message(Message("orders", b"x", queue_id=0, properties=properties))
         names = {("orders", "g"), ("%LMQ%a", "%LMQ%g"), ("%LMQ%a", "g"), ("%LMQ%unknown", "%LMQ%g")}
         store.config_files.lmq_consumer_offsets.commit_all({name: {0: 99} for name in names})
     beyond = [one for one in verify_store(path).findings if one.kind == "offset"]
@@ -411,7 +413,7 @@ def test_positions_of_a_broker_with_light_queues_are_moved_back(tmp_path: Path) 
     assert [one for one in verify_store(path).findings if one.kind == "offset"] == []
 
 
-def test_delay_offsets_merge(tmp_path: Path) -> None:
+def test_committed_delay_offsets_are_merged_with_stored_ones(tmp_path: Path) -> None:
     (tmp_path / "delayOffset.json").write_text('{"offsetTable":{1:43,2:40\n\t}\n}')
     file = DelayOffsetsFile(tmp_path, CLOCK)
     file.commit({2: 41, 3: 1})
@@ -420,8 +422,8 @@ def test_delay_offsets_merge(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a@g.1", "a@my group", "a@", "%LMQ%x/y@g", "a@g@broadcast"])
-def test_a_position_behind_the_end_is_moved_back_whatever_its_name_is(tmp_path: Path, name: str) -> None:
-    """RocketMQ keeps what it was given: no name in the file may keep the store from opening."""
+def test_a_position_after_the_end_is_moved_back_whatever_its_name_is(tmp_path: Path, name: str) -> None:
+    """RocketMQ stores any name it is given: no name in the file may keep the store from opening."""
     path = tmp_path / "s"
     with MessageStore.open(path) as store:
         store.put_message(Message("a", b"x", queue_id=0))

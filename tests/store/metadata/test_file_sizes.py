@@ -1,4 +1,4 @@
-"""With which sizes a store's files were made, told by what is there."""
+"""Sizes of a store's files, detected from the existing files and `store.meta`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def make(path: Path, size: int) -> None:
 
 
 def queue(root: Path, topic: str, queue_id: int, *files: tuple[int, int]) -> None:
-    """Files of a queue: (first byte, size)."""
+    """Create files of a queue, each of (first byte, size)."""
     for base, size in files:
         make(root / "consumequeue" / topic / str(queue_id) / f"{base:020d}", size)
 
@@ -43,32 +43,32 @@ def queue_size(root: Path) -> int | None:
     return detect_sizes(StorePaths(root)).get("mapped_file_size_consume_queue")
 
 
-def test_an_empty_store_tells_nothing(tmp_path: Path) -> None:
+def test_an_empty_store_has_no_detected_sizes(tmp_path: Path) -> None:
     assert detect_sizes(StorePaths(tmp_path)) == {}
 
 
-def test_a_cut_first_queue_does_not_count(tmp_path: Path) -> None:
-    """The queue that comes first by name is the one with the odd file."""
+def test_a_truncated_first_queue_is_ignored(tmp_path: Path) -> None:
+    """The first queue by name is the one with the truncated file."""
     queue(tmp_path, "a", 0, (0, 340))
     for number in range(3):
         queue(tmp_path, "b", number, (0, 1000))
     assert queue_size(tmp_path) == 1000
 
 
-def test_files_that_others_follow_are_certain(tmp_path: Path) -> None:
+def test_a_file_followed_by_another_decides_over_lengths(tmp_path: Path) -> None:
     for number in range(5):
         queue(tmp_path, "a", number, (0, 340))
     queue(tmp_path, "b", 0, (0, 1000), (1000, 1000))
     assert queue_size(tmp_path) == 1000
 
 
-def test_a_missing_file_between_two_says_nothing(tmp_path: Path) -> None:
+def test_a_gap_between_two_files_is_no_size(tmp_path: Path) -> None:
     queue(tmp_path, "a", 0, (0, 1000), (2000, 1000), (3000, 1000))
     queue(tmp_path, "a", 1, (4000, 1000))
     assert queue_size(tmp_path) == 1000
 
 
-def test_a_file_that_cannot_begin_where_it_does_says_nothing(tmp_path: Path) -> None:
+def test_a_file_with_an_impossible_begin_is_ignored(tmp_path: Path) -> None:
     queue(tmp_path, "a", 0, (3000, 1000))
     for number in (1, 2):
         queue(tmp_path, "a", number, (3000, 1980))
@@ -88,7 +88,7 @@ def test_queues_of_two_stores_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "rocketflow").exists()
 
 
-def test_many_queues_that_agree_are_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_detection_ends_after_many_queues_that_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(100):
         queue(tmp_path, "a", number, (0, 1000))
     looked = []
@@ -106,8 +106,8 @@ def test_many_queues_that_agree_are_enough(tmp_path: Path, monkeypatch: pytest.M
     assert looked.count("a") == 164, "where one disagrees all are asked"
 
 
-def test_what_store_meta_says(tmp_path: Path) -> None:
-    """It decides between files, and is believed where the only one was cut; files that all differ are believed."""
+def test_sizes_in_store_meta_decide_between_files(tmp_path: Path) -> None:
+    """They also win if the only file is truncated; if all files have another size, the files win."""
     meta = StorePaths(tmp_path).meta
     meta.parent.mkdir()
     body = {"mappedFileSizeCommitLog": 8192, "mappedFileSizeConsumeQueue": 1000, "maxHashSlotNum": 64, "maxIndexNum": 9}
@@ -127,7 +127,7 @@ def test_what_store_meta_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("with_meta", [True, False])
-def test_a_store_whose_first_queue_was_cut_is_opened_with_its_sizes(tmp_path: Path, with_meta: bool) -> None:
+def test_a_store_whose_first_queue_was_truncated_is_opened_with_its_sizes(tmp_path: Path, with_meta: bool) -> None:
     root = tmp_path / "s"
     with MessageStore.open(root, StoreConfig(**SMALL)) as store:
         for number in range(150):
@@ -160,7 +160,7 @@ def damaged_meta(root: Path, key: str, value: int) -> None:
 @pytest.mark.parametrize(
     "key", ["mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "maxHashSlotNum", "maxIndexNum"]
 )
-def test_a_size_in_store_meta_that_no_store_has_is_not_believed(tmp_path: Path, key: str, value: int) -> None:
+def test_an_impossible_size_in_store_meta_is_ignored(tmp_path: Path, key: str, value: int) -> None:
     root = tmp_path / "s"
     damaged_meta(root, key, value)
     with StoreReader(root) as reader:

@@ -1,4 +1,4 @@
-"""FORMAT.md is compared with the code: files, keys, places, columns, versions."""
+"""FORMAT.md is compared with the code: files, keys, positions, columns, versions."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def keys(title: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that was stopped in order, with a deleted topic."""
+    """Return a store that was stopped in order, with a deleted topic."""
     path = tmp_path_factory.mktemp("format") / "s"
-    for topic in ("orders", "gone"):
+    for topic in ("orders", "deleted-topic"):
         with MessageStore.open(path, StoreConfig(mapped_file_size_commit_log=1 << 16)) as store:
             store.put_message(Message(topic, b"x", tags="a", keys=["k"])).raise_for_status()
     with MessageStore.open(path, StoreConfig(mapped_file_size_commit_log=1 << 16)) as store:
-        store.delete_topic("gone")
+        store.delete_topic("deleted-topic")
     return path
 
 
@@ -90,13 +90,13 @@ def test_keys_of_store_meta(tmp_path: Path) -> None:
     assert f"`formatVersion` in `store.meta` is {FORMAT_VERSION}." in PAGE
 
 
-def test_places_of_confirm(used: Path) -> None:
-    told = {row[2]: (int(row[0]), int(row[1])) for row in rows("`rocketflow/confirm`")}
-    assert told.pop("magic") == (0, 8)
+def test_positions_of_confirm_fields(used: Path) -> None:
+    documented = {row[2]: (int(row[0]), int(row[1])) for row in rows("`rocketflow/confirm`")}
+    assert documented.pop("magic") == (0, 8)
     assert confirm.MAGIC.decode() in section("`rocketflow/confirm`")
-    assert max(at + size for at, size in told.values()) == confirm.CONFIRM_SIZE
-    for number, (name, (at, size)) in enumerate(told.items(), 1):
-        fields = [0] * len(told)
+    assert max(at + size for at, size in documented.values()) == confirm.CONFIRM_SIZE
+    for number, (name, (at, size)) in enumerate(documented.items(), 1):
+        fields = [0] * len(documented)
         fields[number - 1] = 1
         raw = bytearray(confirm.LAYOUT.pack(confirm.MAGIC, *fields))
         assert raw[at : at + size] == (1).to_bytes(8, "little"), name
@@ -105,7 +105,7 @@ def test_places_of_confirm(used: Path) -> None:
         assert getattr(found, name) in (1, True) or getattr(found, name) == 0, name  # one more than the offset
 
 
-def test_dump_shows_them(used: Path) -> None:
+def test_dump_shows_every_file(used: Path) -> None:
     with MessageStore.open(used, StoreConfig(mapped_file_size_commit_log=1 << 16)) as store:
         end = store.max_phy_offset
         (confirmed,) = dump_file(used / "rocketflow/confirm")
@@ -115,7 +115,7 @@ def test_dump_shows_them(used: Path) -> None:
     assert stopped["content"]["endPhyOffset"] == end
     for name in ("deleted", "deleted.bak"):
         (deleted,) = dump_file(used / "rocketflow" / name)
-        assert (deleted["kind"], list(deleted["content"])) == ("deleted", ["gone"])
+        assert (deleted["kind"], list(deleted["content"])) == ("deleted", ["deleted-topic"])
     (meta,) = dump_file(used / "rocketflow/store.meta")
     assert meta["content"]["formatVersion"] == FORMAT_VERSION
     path = used.parent / "rocketflow/timer"
@@ -132,11 +132,11 @@ def checked(path: Path) -> dict[str, object]:
     return decode_checked_json(path.read_bytes())
 
 
-def test_keys_of_what_a_writer_leaves(used: Path) -> None:
+def test_keys_of_stop_and_deleted(used: Path) -> None:
     assert keys("`rocketflow/stop`") == list(checked(used / "rocketflow/stop"))
     deleted = checked(used / "rocketflow/deleted")
-    assert list(deleted) == ["gone"]
-    assert keys("`rocketflow/deleted`") == list(deleted["gone"])  # type: ignore[call-overload]
+    assert list(deleted) == ["deleted-topic"]
+    assert keys("`rocketflow/deleted`") == list(deleted["deleted-topic"])  # type: ignore[call-overload]
 
 
 def test_keys_of_healing(tmp_path: Path) -> None:
@@ -162,14 +162,14 @@ def encoded() -> Iterator[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize(("title", "names"), list(encoded()), ids=lambda one: one if isinstance(one, str) else "")
-def test_keys_of_what_is_encoded(title: str, names: list[str]) -> None:
-    told = keys(title)
-    assert sorted(told) == sorted(names)
+def test_keys_of_encoded_files(title: str, names: list[str]) -> None:
+    documented = keys(title)
+    assert sorted(documented) == sorted(names)
 
 
 def test_types_of_staged_columns() -> None:
-    told = {row[0].strip("`"): row[1] for row in rows("Staged parts")}
-    assert told == {field.name: str(field.type) for field in staged_part.LIGHT_SCHEMA}
+    documented = {row[0].strip("`"): row[1] for row in rows("Staged parts")}
+    assert documented == {field.name: str(field.type) for field in staged_part.LIGHT_SCHEMA}
 
 
 def test_versions_and_names() -> None:

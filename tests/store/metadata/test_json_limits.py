@@ -1,4 +1,6 @@
-"""JSON of a store that no writer made: a typed error or nothing, never RecursionError; and other things in the way."""
+"""Hostile JSON in a store's files: a typed error or no value, never RecursionError; and directories in the place of
+files.
+"""
 
 from __future__ import annotations
 

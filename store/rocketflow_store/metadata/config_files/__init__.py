@@ -40,7 +40,7 @@ __all__ = [
 
 
 class ConfigFiles:
-    """The files of one `config/` directory; nothing is read before it is asked for."""
+    """The files of one `config/` directory. Each file is read when its content is first requested."""
 
     def __init__(self, directory: Path, clock: Clock | None = None) -> None:
         self.topics = TopicsFile(directory, clock)
@@ -51,10 +51,9 @@ class ConfigFiles:
 
     @property
     def every(self) -> tuple[JsonConfigFile, ...]:
-        """All of them."""
         return (self.topics, self.subscription_groups, *self.positions, self.delay_offsets)
 
     @property
     def positions(self) -> tuple[ConsumerOffsetsFile, ...]:
-        """What says how far groups have read: a broker keeps the second one in place of the first with `enableLmq`."""
+        """The files with the groups' offsets: with `enableLmq` a broker keeps the second in place of the first."""
         return (self.consumer_offsets, self.lmq_consumer_offsets)

@@ -1,4 +1,4 @@
-"""`config/consumerOffset.json`: how far each group has read each queue."""
+"""`config/consumerOffset.json`: the next offset of each group in each queue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SEPARATOR: Final = "@"
 
 
 def topic_and_group(key: str, table: str) -> tuple[str, str]:
-    """The parts of a key of `table`; ValueError where it has none."""
+    """Split a key of `table` into topic and group; raise ValueError if it has no separator."""
     topic, separator, group = key.partition(SEPARATOR)
     if not separator:
         raise ValueError(f"{table} holds {key!r}, which is not topic@group")
@@ -30,7 +30,7 @@ class ConsumerOffsetsFile(JsonConfigFile):
     _offsets: dict[tuple[str, str], dict[int, int]]
 
     def offsets(self, group: str, topic: str) -> dict[int, int]:
-        """Next offset by queue id; empty for a group that never read the topic."""
+        """Return the next offset by queue id; empty for a group that never read the topic."""
         with self._guard:
             self._refresh()
             return dict(self._offsets.get((topic, group), {}))
@@ -39,23 +39,27 @@ class ConsumerOffsetsFile(JsonConfigFile):
         return self.offsets(group, topic).get(queue_id)
 
     def table(self) -> dict[tuple[str, str], dict[int, int]]:
-        """Everything, by (topic, group)."""
+        """Return all next offsets by (topic, group) and queue id."""
         with self._guard:
             self._refresh()
             return {key: dict(offsets) for key, offsets in self._offsets.items()}
 
     def groups(self) -> dict[str, list[str]]:
-        """Topics by group; broadcasting consumers are left out, as in the file's own `groupTopicMap`."""
+        """Return the topics of each group; broadcasting consumers are omitted, as in the file's `groupTopicMap`."""
         with self._guard:
             self._refresh()
             return self._group_topics()
 
     def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Set the next offsets of the queues given and leave the others; durable on return."""
+        """Set the next offsets of the given queues; other queues are unchanged. Durable on return."""
         self.commit_all({(topic, group): offsets})
 
     def commit_all(self, table: Mapping[tuple[str, str], Mapping[int, int]]) -> None:
-        """`commit` for several (topic, group) in one write; StoreConfigError for new ones with impossible names."""
+        """Commit offsets of several (topic, group) in one write.
+
+        Raises StoreConfigError for a new (topic, group) with an invalid name, and for an offset or queue id out of
+        range.
+        """
         with self._guard:
             self._refresh()
             for (topic, group), offsets in table.items():
@@ -75,7 +79,7 @@ class ConsumerOffsetsFile(JsonConfigFile):
             self._persist()
 
     def remove_topic(self, topic: str) -> bool:
-        """Forget what everybody has read of a topic; False if nobody had read any of it."""
+        """Remove all groups' offsets of a topic; return False if there were none."""
         with self._guard:
             self._refresh()
             kept = {key: offsets for key, offsets in self._offsets.items() if key[0] != topic}

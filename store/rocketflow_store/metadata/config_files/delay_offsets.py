@@ -1,4 +1,4 @@
-"""`config/delayOffset.json`: how far each delay level has been delivered."""
+"""`config/delayOffset.json`: the delivery position of each delay level."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DelayOffsetsFile(JsonConfigFile):
         return self.offsets().get(level)
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """Set the next offsets of the levels given and leave the others; durable on return."""
+        """Set the next offsets of the given levels; other levels are unchanged. Durable on return."""
         for level, offset in offsets.items():
             if not (1 <= level < 1 << 31 and 0 <= offset < 1 << 63):
                 raise StoreConfigError("delayOffset", {level: offset}, "levels start at 1, offsets at 0")

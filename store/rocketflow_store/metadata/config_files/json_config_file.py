@@ -1,6 +1,7 @@
 """One JSON file of `config/`: loaded with its `.bak` as the fallback, replaced atomically.
 
-A file that is there but cannot be understood, nor its `.bak`, is an error: starting empty would lose what it held.
+If the file exists but neither it nor its `.bak` can be parsed, reading it is an error: starting with an empty file
+would lose its content.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class ConfigFileError(CorruptRecordError):
 
 @dataclass(frozen=True, slots=True)
 class DataVersion:
-    """How often and when a config file changed; `timestamp` in ms."""
+    """Number and time of the changes to a config file; `timestamp` in ms."""
 
     counter: int = 0
     timestamp: int = 0
@@ -57,16 +58,16 @@ class DataVersion:
 
 
 class _Fault(NamedTuple):
-    """Why a file cannot be used."""
+    """The reason why a file cannot be used."""
 
     why: str
     missing: bool = False
 
 
 class JsonConfigFile(ABC):
-    """Base of the typed files. Reads see the file as it is now; changes need the store's write lock.
+    """Base of the typed files. Reads return the present content of the file; changes need the store's write lock.
 
-    Members of the JSON that this version does not know survive every rewrite.
+    Unknown members of the JSON survive every rewrite.
     """
 
     NAME: ClassVar[str]
@@ -88,14 +89,14 @@ class JsonConfigFile(ABC):
 
     @abstractmethod
     def _adopt(self, document: dict[str, Any]) -> None:
-        """Take over the members of `document`; ValueError, and nothing changed, where they make no sense."""
+        """Take over the members of `document`; raise ValueError, and change nothing, if one is invalid."""
 
     @abstractmethod
     def members(self) -> dict[str, Any]:
-        """The members to write, `dataVersion` apart."""
+        """Return the members to write, except for `dataVersion`."""
 
     def _refresh(self) -> None:
-        """Load the file if it is another one than was seen last."""
+        """Load the file if it has changed since the last load."""
         signature = (_signature(self.path), _signature(_backup(self.path)))
         if signature == self._seen:
             return
@@ -111,7 +112,7 @@ class JsonConfigFile(ABC):
         self._seen = signature
 
     def _try_load(self, path: Path) -> _Fault | None:
-        """Return why `path` cannot be used; None when it was taken over."""
+        """Load `path`; return None, or the reason why it cannot be used."""
         try:
             raw = read_file(path)
         except FileNotFoundError:
@@ -130,7 +131,7 @@ class JsonConfigFile(ABC):
         return None
 
     def _persist(self) -> None:
-        """Write the current members under the next data version. Previous content stays as `.bak` if it was good."""
+        """Write the current members under the next data version; keep the previous file as `.bak` if it was valid."""
         version = self._version.next(self._clock.now_ms())
         document = {**self._document, "dataVersion": version.to_json(), **self.members()}
         directory = self.path.parent
@@ -143,7 +144,7 @@ class JsonConfigFile(ABC):
         try:
             write_atomically(self.path, format_json(dict(sorted(document.items()))), keep_backup=self._name_is_good)
         except BaseException:
-            self._seen = None  # memory is ahead of the disk: believe the disk
+            self._seen = None  # memory is ahead of the disk: load again from the disk
             raise
         self._document, self._version, self._name_is_good = document, version, True
         self._seen = (_signature(self.path), _signature(_backup(self.path)))

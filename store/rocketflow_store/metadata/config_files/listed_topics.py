@@ -1,4 +1,4 @@
-"""Topics and queues that config/topics.json lists, as far as it can be read."""
+"""Topics and queues that config/topics.json lists, if it can be read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def listed_queues(paths: RootPaths) -> dict[str, int] | None:
-    """How many queues each topic of `config/topics.json` has; None where it does not tell, or is not there."""
+    """Return the number of queues of each topic in `config/topics.json`; None if the file is missing or unreadable."""
     try:
         topics = ConfigFiles(paths.config).topics
         found = topics.topics()
@@ -24,7 +24,7 @@ def listed_queues(paths: RootPaths) -> dict[str, int] | None:
 
 
 def listed_topics(paths: RootPaths, files: ConfigFiles | None = None) -> frozenset[str] | None:
-    """Topics of `config/topics.json`; None where it does not tell, or is not there."""
+    """Return the topics in `config/topics.json`; None if the file is missing or unreadable."""
     topics = (files or ConfigFiles(paths.config)).topics
     try:
         found = topics.topics()
@@ -34,7 +34,7 @@ def listed_topics(paths: RootPaths, files: ConfigFiles | None = None) -> frozens
 
 
 def batch_topics(paths: RootPaths, files: ConfigFiles | None = None) -> frozenset[str]:
-    """Topics with batch queues: their attribute says so, or they have such a directory."""
+    """Return the topics with batch queues: by their attribute, or by a directory of batch queues."""
     there = {one.name for one in directory_entries(paths.batch_consume_queue) if not one.is_file}
     try:
         topics = (files or ConfigFiles(paths.config)).topics.topics()

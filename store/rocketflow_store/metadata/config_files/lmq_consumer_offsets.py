@@ -1,6 +1,6 @@
-"""`config/lmqConsumerOffset.json`: what a broker with `enableLmq` keeps in place of `consumerOffset.json`.
+"""`config/lmqConsumerOffset.json`: a broker with `enableLmq` keeps it in place of `consumerOffset.json`.
 
-Groups whose name begins with %LMQ% have one offset a light queue there, in a table of their own.
+Groups whose name begins with %LMQ% have one offset for each LMQ (light message queue), in a separate table.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from rocketflow_store.model.topic_names import LMQ_PREFIX
 
 
 class LmqConsumerOffsetsFile(ConsumerOffsetsFile):
-    """As `ConsumerOffsetsFile`; offsets of groups of light queues stand under queue 0."""
+    """A `ConsumerOffsetsFile` in which the offsets of LMQ groups have queue id 0."""
 
     NAME: ClassVar[str] = "lmqConsumerOffset.json"
 
     def _adopt(self, document: dict[str, Any]) -> None:
-        light = object_field(document, "lmqOffsetTable")
-        found = {topic_and_group(key, "lmqOffsetTable"): {0: offset_field(light, key)} for key in light}
+        lmqs = object_field(document, "lmqOffsetTable")
+        found = {topic_and_group(key, "lmqOffsetTable"): {0: offset_field(lmqs, key)} for key in lmqs}
         super()._adopt(document)
         self._offsets |= found
 
     def members(self) -> dict[str, Any]:
         members = super().members()
-        light = {
+        lmqs = {
             f"{topic}{SEPARATOR}{group}": offsets[0]
             for (topic, group), offsets in self._offsets.items()
             if group.startswith(LMQ_PREFIX) and offsets.keys() == {0}
@@ -33,5 +33,5 @@ class LmqConsumerOffsetsFile(ConsumerOffsetsFile):
         members["groupTopicMap"] = {
             group: topics for group, topics in members["groupTopicMap"].items() if not group.startswith(LMQ_PREFIX)
         }
-        members["offsetTable"] = {key: value for key, value in members["offsetTable"].items() if key not in light}
-        return {**members, "lmqOffsetTable": light}
+        members["offsetTable"] = {key: value for key, value in members["offsetTable"].items() if key not in lmqs}
+        return {**members, "lmqOffsetTable": lmqs}

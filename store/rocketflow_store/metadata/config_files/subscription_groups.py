@@ -44,7 +44,7 @@ def _customized() -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionGroupConfig:
-    """RocketMQ's SubscriptionGroupConfig; `extra` holds members that are carried along untouched."""
+    """RocketMQ's SubscriptionGroupConfig; `extra` holds unknown members, which are written back unchanged."""
 
     group_name: str
     consume_enable: bool = True
@@ -64,7 +64,10 @@ class SubscriptionGroupConfig:
 
     @classmethod
     def from_json(cls, name: str, entry: dict[str, Any]) -> SubscriptionGroupConfig:
-        """ValueError names the member that makes no sense; members a 4.9 broker does not write take their defaults."""
+        """Parse an entry; raise ValueError that names an invalid member.
+
+        Members that a 4.9 broker does not write take their defaults.
+        """
         attributes = object_field(entry, "attributes")
         return cls(
             group_name=text_field(entry, "groupName", name),
@@ -106,7 +109,7 @@ class SubscriptionGroupConfig:
 
 
 class SubscriptionGroupsFile(JsonConfigFile):
-    """Groups by name, and which of them may not read which topic."""
+    """Groups by name, and the topics that each of them must not read."""
 
     NAME: ClassVar[str] = "subscriptionGroup.json"
     _groups: dict[str, SubscriptionGroupConfig]
@@ -118,7 +121,7 @@ class SubscriptionGroupsFile(JsonConfigFile):
             return self._groups.get(group)
 
     def of(self, group: str) -> SubscriptionGroupConfig:
-        """What holds for a group: as it was made, or the defaults."""
+        """Return the stored settings of a group, or the defaults."""
         return self.get(group) or SubscriptionGroupConfig(group)
 
     def groups(self) -> dict[str, SubscriptionGroupConfig]:
@@ -127,7 +130,7 @@ class SubscriptionGroupsFile(JsonConfigFile):
             return dict(self._groups)
 
     def put(self, config: SubscriptionGroupConfig) -> None:
-        """Make or replace a group; durable on return."""
+        """Create or replace a group; durable on return."""
         validate_group(config.group_name)
         with self._guard:
             self._refresh()
@@ -137,7 +140,7 @@ class SubscriptionGroupsFile(JsonConfigFile):
             self._persist()
 
     def remove(self, group: str) -> bool:
-        """Forget a group and what it may not read; False if there was none."""
+        """Remove a group and its forbidden topics; return False if it did not exist."""
         with self._guard:
             self._refresh()
             if group not in self._groups:

@@ -1,4 +1,4 @@
-"""How many queues each topic has: `config/topics.json`, made on demand as a broker does."""
+"""The number of queues of each topic: `config/topics.json`, extended on demand as a broker does it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TopicTable:
         self._batch_cq: dict[str, bool] = {}
 
     def queue_count(self, topic: str) -> int:
-        """Write queues of `topic`; an unknown topic is made with the default number."""
+        """Return the number of write queues of `topic`; create an unknown topic with the default number."""
         count = self._counts.get(topic)
         if count is None:
             check_topic(topic)
@@ -36,11 +36,10 @@ class TopicTable:
         return count
 
     def exists(self, topic: str) -> bool:
-        """Whether the topic is known."""
         return topic in self._counts or self._file.get(topic) is not None
 
     def ensure(self, topic: str, queues: int) -> None:
-        """Have at least `queues` queues for `topic`."""
+        """Give `topic` at least `queues` queues."""
         if self._counts.get(topic, 0) >= queues:
             return
         check_topic(topic)
@@ -54,21 +53,21 @@ class TopicTable:
                 self._counts[topic] = known.write_queue_nums
 
     def have_queue(self, topic: str, queue_id: int) -> None:
-        """Make the topic where it is new, with the default number of queues, or more where `queue_id` asks for it.
+        """Create the topic if it is new, with the default number of queues, or more if `queue_id` needs them.
 
-        A store's own topics are kept out of the file, as a broker does.
+        System topics are kept out of the file, as by a broker.
         """
         if is_system_topic(topic) or queue_id < self._counts.get(topic, 0):
             return
         self.ensure(topic, max(self.queue_count(topic), queue_id + 1))
 
     def forget(self, topic: str) -> None:
-        """The topic was deleted."""
+        """Drop what is cached of a deleted topic."""
         self._counts.pop(topic, None)
         self._batch_cq.pop(topic, None)
 
     def is_batch_cq(self, topic: str) -> bool:
-        """Whether the topic's attribute `queue.type` says BatchCQ: its queues have one unit a batch."""
+        """Return True if the topic's attribute `queue.type` is BatchCQ: its queues have one unit per batch."""
         known = self._batch_cq.get(topic)
         if known is None and not is_system_topic(topic):
             config = self._file.get(topic)
@@ -78,7 +77,10 @@ class TopicTable:
         return bool(known)
 
     def set_queue_type(self, topic: str, queue_type: str, *, in_use: bool) -> None:
-        """Give a topic its `queue.type`; StoreConfigError for another one, or once its queues are `in_use`."""
+        """Set the `queue.type` of a topic.
+
+        Raises StoreConfigError for an unknown type, and for a change while its queues are `in_use`.
+        """
         if queue_type not in (SIMPLE_CQ, BATCH_CQ):
             raise StoreConfigError(QUEUE_TYPE_ATTRIBUTE, queue_type, f"must be {SIMPLE_CQ} or {BATCH_CQ}")
         config = self._file.get(topic)

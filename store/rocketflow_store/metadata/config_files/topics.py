@@ -44,7 +44,7 @@ _KNOWN: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """RocketMQ's TopicConfig; `extra` holds members that this version does not know."""
+    """RocketMQ's TopicConfig; `extra` holds unknown members."""
 
     topic_name: str
     read_queue_nums: int = 16
@@ -58,7 +58,7 @@ class TopicConfig:
 
     @classmethod
     def from_json(cls, name: str, entry: dict[str, Any]) -> TopicConfig:
-        """ValueError names the member that makes no sense."""
+        """Parse an entry; raise ValueError that names an invalid member."""
         attributes = object_field(entry, "attributes")
         return cls(
             topic_name=text_field(entry, "topicName", name),
@@ -73,7 +73,7 @@ class TopicConfig:
         )
 
     def queues_to_write(self) -> int:
-        """How many queues messages are spread over; MessageRejectedError where the topic takes none."""
+        """Return the number of queues to spread messages over; raise MessageRejectedError if there is none."""
         if self.write_queue_nums < 1:
             why = f"topic {self.topic_name} has no queue to write to: give it some (writeQueueNums)"
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, why)
@@ -95,7 +95,7 @@ class TopicConfig:
 
     @property
     def is_batch_cq(self) -> bool:
-        """Whether the queues have one unit a batch: attribute `queue.type`."""
+        """True if the attribute `queue.type` is BatchCQ: the queues have one unit per batch."""
         return self.attributes.get(QUEUE_TYPE_ATTRIBUTE) == BATCH_CQ
 
     @property
@@ -108,7 +108,7 @@ class TopicConfig:
 
 
 class TopicsFile(JsonConfigFile):
-    """Topics by name. Names are checked when set, not when read: brokers store their own host names here."""
+    """Topics by name. Names are checked when set, not when read: a broker stores its host name here."""
 
     NAME: ClassVar[str] = "topics.json"
     _topics: dict[str, TopicConfig]
@@ -119,13 +119,16 @@ class TopicsFile(JsonConfigFile):
             return self._topics.get(topic)
 
     def topics(self) -> dict[str, TopicConfig]:
-        """All topics, the store's own included."""
+        """Return all topics, with system topics."""
         with self._guard:
             self._refresh()
             return dict(self._topics)
 
     def put(self, config: TopicConfig) -> None:
-        """Make or replace a topic; durable on return. StoreConfigError for a name or numbers RocketMQ refuses."""
+        """Create or replace a topic; durable on return.
+
+        Raises StoreConfigError for a name or numbers that RocketMQ refuses.
+        """
         validate_topic(config.topic_name)
         for name, value in (("readQueueNums", config.read_queue_nums), ("writeQueueNums", config.write_queue_nums)):
             if not 0 <= value <= MAX_QUEUE_NUMS:
@@ -140,7 +143,7 @@ class TopicsFile(JsonConfigFile):
             self._persist()
 
     def set_queue_nums(self, topic: str, queue_nums: int) -> TopicConfig:
-        """Give `topic` that many write queues and at least as many read queues; makes the topic if need be."""
+        """Set the number of write queues, and of read queues if it is lower; create the topic if it is new."""
         with self._guard:
             known = self.get(topic) or TopicConfig(topic, queue_nums, queue_nums)
             read_queue_nums = max(known.read_queue_nums, queue_nums)
@@ -149,7 +152,7 @@ class TopicsFile(JsonConfigFile):
             return config
 
     def remove(self, topic: str) -> bool:
-        """Forget a topic; False if there was none."""
+        """Remove a topic; return False if it did not exist."""
         with self._guard:
             self._refresh()
             if topic not in self._topics:

@@ -1,1 +1,1 @@
-"""Where the parts of a store are, and with which sizes its files were made."""
+"""The directories of a store's files, and the sizes of these files."""

@@ -1,7 +1,7 @@
-"""With which sizes the files of a store were made, told by the files themselves and by `store.meta`.
+"""Detect the sizes of a store's files from the files and from `store.meta`.
 
-Sizes are properties of a store: who opens it has to take them as they are. One file of another size (cut off, or half
-made by a stop) must not change what is believed, and two that contradict each other must not be averaged.
+Sizes are properties of a store: a program that opens it has to use them. One file of another size (truncated, or half
+created before a stop) must not change the result, and two files that contradict each other must not be averaged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rocketflow_store.files.read_once import ReadFile
 
 _ENOUGH_QUEUES: Final = 64
-"""After so many queues that agree no more are asked."""
+"""Once so many queues agree, no further ones are checked."""
 
 
 class _File(NamedTuple):
@@ -44,7 +44,7 @@ def fitted_to(config: StoreConfig, paths: StorePaths, read: ReadFile = read_file
     sizes = detect_sizes(paths, read)
     try:
         return replace(config, **sizes)  # type: ignore[arg-type]
-    except StoreConfigError:  # no file can have been made with such a size; whoever opens it says which has it
+    except StoreConfigError:  # no store has files of such a size; the open names the file that does
         return config
 
 
@@ -55,48 +55,52 @@ def config_for_store(path: str | os.PathLike[str], **overrides: Any) -> StoreCon
 
 
 def detect_sizes(paths: StorePaths, read: ReadFile = read_file) -> dict[str, int]:
-    """Sizes by the names of StoreConfig's fields; only those that the store tells.
+    """Return the known sizes by the names of StoreConfig's fields.
 
-    StoreVersionError where files of ConsumeQueues were made with different sizes.
+    Raises StoreVersionError if ConsumeQueue files were created with different sizes.
     """
-    told = _sizes_in_meta(paths, read)
-    found = dict(told)
+    recorded = _sizes_in_meta(paths, read)
+    found = dict(recorded)
     logs = [one for directory in paths.commit_logs for one in _files(directory)]
     units = _queue_sizes(paths.consume_queue)
     for name, counts in (
         ("mapped_file_size_commit_log", Counter(one.size for one in logs)),
         ("mapped_file_size_consume_queue", units.likely()),
     ):
-        size = _likely(counts, told.get(name))
+        size = _likely(counts, recorded.get(name))
         if size is not None:
             found[name] = size
     batch_size = batch_file_size(paths)
     if batch_size is not None:
         found["mapper_file_size_batch_consume_queue"] = batch_size
-    layout = _index_layout(paths.index, told)
+    layout = _index_layout(paths.index, recorded)
     if layout is not None:
         found["max_hash_slot_num"], found["max_index_num"] = layout
     return found
 
 
-def batch_file_size(paths: StorePaths, told: int | None = None) -> int | None:
-    """With which size the files of BatchConsumeQueues were made; `told` is what somebody noted of it."""
-    return _likely(_queue_sizes(paths.batch_consume_queue, BATCH_UNIT_SIZE).likely(), told)
+def batch_file_size(paths: StorePaths, recorded: int | None = None) -> int | None:
+    """Return the size of BatchConsumeQueue files; `recorded` is a size that was noted earlier."""
+    return _likely(_queue_sizes(paths.batch_consume_queue, BATCH_UNIT_SIZE).likely(), recorded)
 
 
-def _likely(counts: Counter[int], told: int | None) -> int | None:
-    """Which size the files were made with: `told` if one has it, the commonest, the larger of equals.
+def _likely(counts: Counter[int], recorded: int | None) -> int | None:
+    """Return the size that the files were created with: `recorded` if a file has it, else the commonest, else the
+    largest.
 
-    Where that is a single file, a larger size that was told is believed: the file was cut.
+    If the commonest is that of a single file, a larger recorded size wins: the file was truncated.
     """
-    if not counts or (told is not None and told in counts):
-        return told
+    if not counts or (recorded is not None and recorded in counts):
+        return recorded
     best = max(counts, key=lambda size: (counts[size], size))
-    return told if told is not None and counts[best] == 1 and best < told else best
+    return recorded if recorded is not None and counts[best] == 1 and best < recorded else best
 
 
 class _QueueSizes:
-    """What the files of queues say: those followed by another one by where that begins, the others by their length."""
+    """Sizes of the files of queues.
+
+    A file that is followed by another ends where that begins; the last one counts by its length.
+    """
 
     def __init__(self, unit_size: int) -> None:
         self._unit_size = unit_size
@@ -116,7 +120,7 @@ class _QueueSizes:
         return len({*self._certain, *self._lengths}) <= 1
 
     def likely(self) -> Counter[int]:
-        """How many files speak for which size."""
+        """Return the number of files by size; raise StoreVersionError if two sizes are certain."""
         if len(self._certain) > 1:
             (first, path), (second, other) = sorted(self._certain.items())[:2]
             raise StoreVersionError(
@@ -136,11 +140,11 @@ def _queue_sizes(directory: Path, unit_size: int = UNIT_SIZE) -> _QueueSizes:
     return sizes
 
 
-def _index_layout(directory: Path, told: dict[str, int]) -> tuple[int, int] | None:
-    """(hash slots, entries) of index files; their size alone tells only usual proportions."""
+def _index_layout(directory: Path, recorded: dict[str, int]) -> tuple[int, int] | None:
+    """Return (hash slots, entries) of index files; the file size alone is enough only for usual proportions."""
     sizes = Counter(one.size for one in _files(directory))
-    if "max_hash_slot_num" in told and "max_index_num" in told:
-        layout = told["max_hash_slot_num"], told["max_index_num"]
+    if "max_hash_slot_num" in recorded and "max_index_num" in recorded:
+        layout = recorded["max_hash_slot_num"], recorded["max_index_num"]
         size = index_file_size(*layout)
         if _likely(sizes, size) == size:
             return layout
@@ -149,22 +153,22 @@ def _index_layout(directory: Path, told: dict[str, int]) -> tuple[int, int] | No
 
 
 def _sizes_in_meta(paths: StorePaths, read: ReadFile) -> dict[str, int]:
-    """Return the sizes in `store.meta`, or in its copy: files that do not exist yet will be made with them.
+    """Return the sizes in `store.meta`, or in its copy: future files will be created with them.
 
-    A value that no store can have is damage: the files are asked instead.
+    A size that no store can have is damage and is ignored.
     """
     for path in (paths.meta, paths.meta_copy):
         try:
             body = read_meta_fields(path, read)
-            told = {name: int64_field(body, key, 0) for name, key in SIZE_KEYS.items() if key in body}
-            return {name: size for name, size in told.items() if LIMITS[name][0] <= size <= LIMITS[name][1]}
+            recorded = {name: int64_field(body, key, 0) for name, key in SIZE_KEYS.items() if key in body}
+            return {name: size for name, size in recorded.items() if LIMITS[name][0] <= size <= LIMITS[name][1]}
         except (OSError, ValueError):
             continue
     return {}
 
 
 def _files(directory: Path) -> list[_File]:
-    """Files with numbers for names, by number; empty ones tell nothing."""
+    """Return the files whose names are numbers, in ascending order; empty files are skipped."""
     found = []
     try:
         with os.scandir(directory) as entries:

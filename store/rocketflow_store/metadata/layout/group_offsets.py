@@ -1,10 +1,11 @@
 """Offsets of consumer groups as lag tools read them, written and read without the store's lock.
 
-A store that nobody writes gets `config/consumerOffset.json` changed in place of its broker: read, the group's entries
-replaced, written under a temporary name, renamed, the old one kept as `.bak`. While a writer owns the store its file
-is its own (a broker writes its table over it every 5 s): offsets then go to `rocketflow/consumerOffset.json`, in the
-same format, and move into the real file with the first publication after the writer has gone. A broker with enableLmq
-has its table in `config/lmqConsumerOffset.json`: where there is one it is changed too.
+If no writer has the store open, `config/consumerOffset.json` is changed on behalf of its broker: the file is read, the
+group's entries are replaced, the result is written under a temporary name and renamed, and the old file is kept as
+`.bak`. While a writer has the store open, the file belongs to that writer (a broker rewrites it every 5 s): offsets
+then go to `rocketflow/consumerOffset.json`, in the same format, and the first publication after the writer has stopped
+moves them into the real file. A broker with enableLmq has its table in `config/lmqConsumerOffset.json`: if that file
+exists, it is changed too.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def group_offsets(root: Path) -> dict[tuple[str, str], dict[int, int]]:
-    """Return the next offsets by (topic, group) and queue, of both files that a broker may keep them in."""
+    """Return the next offsets by (topic, group) and queue id, merged from both files that a broker may keep them in."""
     found: dict[tuple[str, str], dict[int, int]] = {}
     for file in ConfigFiles(RootPaths(root).config).positions:
         for key, offsets in file.table().items():
@@ -34,10 +35,9 @@ def group_offsets(root: Path) -> dict[tuple[str, str], dict[int, int]]:
 
 
 def publish_group_offsets(root: Path, group: str, offsets: GroupOffsets) -> Path:
-    """Write a group's offsets for the store at `root`, and return the file that took them.
+    """Write a group's offsets for the store at `root`, and return the file they were written to.
 
-    Raises:
-        OSError, StoreError: The file cannot be read or written.
+    Raises: OSError, StoreError: The file cannot be read or written.
     """
     paths = RootPaths(root)  # none of these moves with storePathCommitLog
     side_directory = paths.rocketflow

@@ -1,9 +1,9 @@
 """Parts of a store that RocketMQ keeps in RocksDB or DLedger, which RocketFlow neither reads nor writes.
 
 A reader would show an empty store and a writer would put files into a database's directory, so both refuse the store
-before anything is touched. `rocksdbstore/` is different: every store of RocketMQ 5.5 has an empty one. With data in it
-(index, timer or transactions) log and queue files are still complete for readers, while a writer would leave the
-database behind.
+before they touch anything. `rocksdbstore/` is different: every store of RocketMQ 5.5 has an empty one. If it holds data
+(index, timer or transactions), log and queue files are still complete for readers, but a writer would leave the
+database out of date.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _warned: Final[set[tuple[Path, Path]]] = set()
 
 
 class OtherEngine(NamedTuple):
-    """A part that another engine keeps: where, what, by which setting, and the way out."""
+    """A part that another engine keeps: its path, its name, the setting that caused it, and the remedy."""
 
     path: Path
     feature: str
@@ -45,14 +45,14 @@ def refuse_other_engines(root: Path, consume_queue: str) -> None:
 
 
 def refuse_rocksdb_data(root: Path) -> None:
-    """Raise OtherEngineError if `rocksdbstore/` holds data: a writer would leave it behind its log."""
+    """Raise OtherEngineError if `rocksdbstore/` holds data: a writer would not keep it up to date with the log."""
     found = _rocksdb_data(root)
     if found is not None:
         raise OtherEngineError(*found)
 
 
 def warn_of_rocksdb_data(root: Path) -> None:
-    """Log that `rocksdbstore/` holds data, once in a process; log and queue files are read."""
+    """Log once per process that `rocksdbstore/` holds data that is not read; log and queue files are."""
     found = _rocksdb_data(root)
     if found is not None and (root, found.path) not in _warned:
         _warned.add((root, found.path))

@@ -1,10 +1,10 @@
-"""Where the log, the queues and the index of a store are, where that is not simply beneath its root.
+"""The directories of a store's log, queues and index, if they are not simply below its root.
 
-RocketMQ's keys: `storePathCommitLog` (several directories, separated by `multiPathSplitter`),
-`readOnlyCommitLogStorePaths`, and, of ours alone (RocketMQ has them beneath the root whatever a file says),
-`storePathConsumeQueue` and `storePathIndex`. What a writer used is written to `store.meta`, so that whoever is given
-the root finds the rest. A directory of the log that is not there, or is not the one that was written to, refuses the
-open: without it the log would look shorter than it is.
+They are set by RocketMQ's keys `storePathCommitLog` (several directories, separated by `multiPathSplitter`) and
+`readOnlyCommitLogStorePaths`, and by two keys that only RocketFlow follows (RocketMQ uses directories below the root
+regardless): `storePathConsumeQueue` and `storePathIndex`. A writer records the directories that it used in
+`store.meta`, so that a program that knows only the root finds the rest. If a directory of the log is missing, or is not
+the one that was written to, the open is refused: without it the log would look shorter than it is.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _META: Final = ("rocketflow/store.meta", "rocketflow/store.meta.bak")
 
 @dataclass(frozen=True, slots=True)
 class StoreLayout:
-    """Directories, absolute or from the root on."""
+    """Directories, absolute or relative to the root."""
 
     commit_logs: tuple[str, ...] = (COMMIT_LOG,)
     read_only_commit_logs: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class StoreLayout:
 
     @property
     def is_default(self) -> bool:
-        """Whether everything is where RocketMQ has it by default."""
+        """True if every directory is RocketMQ's default."""
         return self == StoreLayout()
 
     @property
@@ -64,7 +64,7 @@ class StoreLayout:
         return tuple(dict.fromkeys((*self.commit_logs, *self.read_only_commit_logs)))
 
     def as_dict(self) -> dict[str, Any]:
-        """For `store.meta`."""
+        """Return the fields for `store.meta`."""
         return {
             COMMIT_LOGS_KEY: list(self.commit_logs),
             READ_ONLY_LOGS_KEY: list(self.read_only_commit_logs),
@@ -74,7 +74,7 @@ class StoreLayout:
 
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> Self:
-        """What `as_dict` gave; ValueError for anything else."""
+        """Parse the fields that `as_dict` returned; raise ValueError if one is invalid."""
         default = cls()
         logs = body.get(COMMIT_LOGS_KEY, list(default.commit_logs))
         read_only = body.get(READ_ONLY_LOGS_KEY, [])
@@ -87,14 +87,14 @@ class StoreLayout:
 
 
 class RecordedLayout(NamedTuple):
-    """What `store.meta` says: the layout, and whose store it is."""
+    """The layout and the store's id, as recorded in `store.meta`."""
 
     layout: StoreLayout
     store_id: str
 
 
 def recorded_layout(root: Path, read: ReadFile = os_files.read_file) -> RecordedLayout | None:
-    """The layout that the last writer used, from `store.meta` or its copy; None where neither tells."""
+    """Return the layout that the last writer used, from `store.meta` or its copy; None if neither records one."""
     for name in _META:
         try:
             body = read_meta_fields(root / name, read)
@@ -105,10 +105,10 @@ def recorded_layout(root: Path, read: ReadFile = os_files.read_file) -> Recorded
 
 
 def find_layout(root: Path, asked: StoreLayout | None, read: ReadFile = os_files.read_file) -> StoreLayout:
-    """The layout of the store at `root`: the one `asked` for, else the recorded one, else the default.
+    """Return the layout of the store at `root`: the one `asked` for, else the recorded one, else the default.
 
-    Raises MissingStorePathError where a directory is missing, or is not the one that was written to, and
-    StoreConfigError where what was asked for leaves out a directory that holds files of this store.
+    Raises MissingStorePathError if a directory is missing or is not the one that was written to, and StoreConfigError
+    if the layout asked for omits a directory that holds files of this store.
     """
     recorded = recorded_layout(root, read)
     known = recorded.layout if recorded is not None else StoreLayout()
@@ -130,7 +130,7 @@ def find_layout(root: Path, asked: StoreLayout | None, read: ReadFile = os_files
 
 
 def _refuse_without_log(root: Path) -> None:
-    """Queues without a log: it was lost, or it is somewhere that nobody told."""
+    """Raise MissingStorePathError for queues without a log: it was lost, or it is in a directory that was not named."""
     path = root / COMMIT_LOG
     if _holds_log(path):
         return
@@ -145,15 +145,16 @@ def _refuse_without_log(root: Path) -> None:
 
 
 def _was_never_durable(root: Path) -> bool:
-    """Whether the last writer of ours was stopped before any of its log was synced: a power loss may have taken all."""
+    """Return True if RocketFlow's last writer stopped before its first sync: a power loss may have taken all."""
     confirmed = read_confirm(RootPaths(root))
     return confirmed is not None and confirmed.synced_offset <= 0
 
 
 def _refuse_empty(root: Path, layout: StoreLayout) -> None:
-    """Of a store of another writer nothing tells whether a directory is empty because its disk is not mounted.
+    """Raise MissingStorePathError if a directory of a log that another writer wrote is empty.
 
-    So each must hold a file of the log; but a log that has only its first file, and queues that need no more.
+    Nothing shows whether such a directory is empty because its disk is not mounted, so each one must hold a file of the
+    log. The exception is a log that has only its first file, and queues that need no more.
     """
     files = {one: _log_files(root / one) for one in layout.all_commit_logs}
     there = [file for found in files.values() for file in found]
@@ -164,13 +165,13 @@ def _refuse_empty(root: Path, layout: StoreLayout) -> None:
             raise MissingStorePathError(
                 "storePathCommitLog",
                 root / one,
-                "holds no file of the log, as it would if its disk were not mounted (if it is a new directory, leave "
-                "it out until the store was opened once)",
+                "holds no file of the log: its disk may not be mounted (if it is a new directory, open the store "
+                "once without it)",
             )
 
 
 def _needed_end(queues: Path) -> int:
-    """Behind the record of the newest unit of any queue."""
+    """Return the end of the record of the newest unit of any queue."""
     needed = 0
     for topic in _entries(queues):
         for queue in _entries(queues / topic):
@@ -188,7 +189,7 @@ def _size(path: Path) -> int:
 
 
 def _check_recorded(root: Path, layout: StoreLayout, recorded: RecordedLayout) -> None:
-    """The directories that were written to must be there, and be the same."""
+    """Raise MissingStorePathError if a recorded directory is missing or is another one."""
     known = recorded.layout
     for one in known.all_commit_logs:
         path = root / one
@@ -206,13 +207,15 @@ def _why_missing(path: Path) -> str:
 
 
 def has_owner_file(directory: str) -> bool:
-    """Whether a directory of the log says in a file whose it is: all but the one in the root."""
+    """Return True if a file beside this directory of the log names its store: beside all but the one below the root."""
     return directory != COMMIT_LOG
 
 
 def side_directory(path: Path) -> Path:
-    """Where files about the log directory `path` are kept, on the same disk: beside it, or in it where it is the
-    root of a file system (RocketMQ 4 stumbles over odd names in a log directory)."""
+    """Return the directory for files about the log directory `path`, on the same disk.
+
+    It is beside `path`, or in it if `path` is a mount point (RocketMQ 4 fails on unexpected names in a log directory).
+    """
     return path / "rocketflow" if os.path.ismount(path) else path.with_name(path.name + ".rocketflow")
 
 
@@ -223,15 +226,15 @@ def _check_owner(path: Path, store_id: str) -> None:
         raise MissingStorePathError(
             "storePathCommitLog",
             path,
-            f"is another directory than the one that was written to ({owner} is missing; if it is the right one after "
-            f"all, write {store_id} into that file)",
+            f"is another directory than the one that was written to ({owner} is missing; if it is the right one, "
+            f"write {store_id} into that file)",
         )
     if found != store_id:
         raise MissingStorePathError("storePathCommitLog", path, f"belongs to another store ({owner} says {found})")
 
 
 def claim(root: Path, layout: StoreLayout, store_id: str) -> None:
-    """Write into every directory of the log that new files go to whose it is; one of another store is refused."""
+    """Write the store's id beside every writable directory of the log; raise if one belongs to another store."""
     for one in layout.commit_logs:
         if not has_owner_file(one):
             continue
@@ -244,7 +247,7 @@ def claim(root: Path, layout: StoreLayout, store_id: str) -> None:
 
 
 def _check_move(root: Path, known: StoreLayout, layout: StoreLayout) -> None:
-    """Nothing that holds files of this store may be left out."""
+    """Raise StoreConfigError if `layout` omits a directory that holds files of this store."""
     for one in known.all_commit_logs:
         if one in layout.all_commit_logs:
             continue
@@ -253,8 +256,8 @@ def _check_move(root: Path, known: StoreLayout, layout: StoreLayout) -> None:
             raise StoreConfigError(
                 "storePathCommitLog",
                 ",".join(layout.commit_logs),
-                f"leaves out {path}, which holds files of this store's log; name it too, also in "
-                "readOnlyCommitLogStorePaths where no new files shall go there",
+                f"omits {path}, which holds files of this store's log; add it, also to "
+                "readOnlyCommitLogStorePaths if it is to get no new files",
             )
     for key, before, after, hint in (
         ("storePathConsumeQueue", known.consume_queue, layout.consume_queue, "the ConsumeQueues"),
@@ -264,12 +267,12 @@ def _check_move(root: Path, known: StoreLayout, layout: StoreLayout) -> None:
             raise StoreConfigError(
                 key,
                 after,
-                f"{hint} of this store are in {root / before} (RocketMQ ignores this key); move them, or leave it out",
+                f"{hint} of this store are in {root / before} (RocketMQ ignores this key); move them, or omit the key",
             )
 
 
 def _has_content(root: Path, layout: StoreLayout) -> bool:
-    """Whether there is a store already, so that a missing directory is not a new one."""
+    """Return True if a store exists, so that a missing directory is not a new one."""
     small = (root / "checkpoint", *(root / name for name in _META))
     return (
         any(one.is_file() for one in small)
@@ -296,7 +299,7 @@ def _holds_log(path: Path) -> bool:
 
 
 def _log_files(path: Path) -> list[Path]:
-    """Files that have offsets for names, by offset."""
+    """Return the files that are named by an offset, by offset."""
     found = [name for name in _entries(path) if name.isdigit() and len(name) >= 20]
     return [path / name for name in sorted(found, key=int)]
 
@@ -316,16 +319,16 @@ def asked_layout(root: Path, config: StoreConfig) -> StoreLayout | None:
 def parse_layout(
     root: Path, commit_logs: str, read_only: str, consume_queue: str, index: str, splitter: str
 ) -> StoreLayout | None:
-    """The layout that settings ask for, None where they ask for none. Paths are taken from `root` on."""
+    """Return the layout that the settings ask for, or None if they set no path. Relative paths start at `root`."""
     if not (commit_logs or read_only or consume_queue or index):
         return None
     if not splitter:
-        raise StoreConfigError("multiPathSplitter", splitter, "has to be at least one character")
+        raise StoreConfigError("multiPathSplitter", splitter, "must be at least one character")
     writable = _directories(root, commit_logs, splitter) or (COMMIT_LOG,)
     fixed = _directories(root, read_only, splitter)
     if not set(writable) - set(fixed):
         raise StoreConfigError(
-            "readOnlyCommitLogStorePaths", read_only, "names every directory of storePathCommitLog: none is left"
+            "readOnlyCommitLogStorePaths", read_only, "names every directory of storePathCommitLog: new files need one"
         )
     layout = StoreLayout(
         tuple(one for one in writable if one not in fixed),
@@ -338,7 +341,7 @@ def parse_layout(
 
 
 def _refuse_nested(root: Path, layout: StoreLayout) -> None:
-    """StoreConfigError where a directory is another one, or within it: what is strange there is set aside."""
+    """Raise StoreConfigError if a directory is another one, or within it: recovery would quarantine its files."""
     named = [("storePathCommitLog", one) for one in layout.all_commit_logs]
     named += [("storePathConsumeQueue", layout.consume_queue), ("storePathIndex", layout.index)]
     paths = [(name, one, Path(os.path.abspath(root), one)) for name, one in named]
@@ -347,7 +350,7 @@ def _refuse_nested(root: Path, layout: StoreLayout) -> None:
             if path == other_path or path in other_path.parents or other_path in path.parents:
                 raise StoreConfigError(name, one, f"is the directory of {other_name} ({other}), or within the other")
         if path == Path(os.path.abspath(root)):
-            raise StoreConfigError(name, one, "is the store's own directory: name one within it, or elsewhere")
+            raise StoreConfigError(name, one, "is the store's directory itself: name one within it, or elsewhere")
 
 
 def _directories(root: Path, text: str, splitter: str) -> tuple[str, ...]:
@@ -355,7 +358,7 @@ def _directories(root: Path, text: str, splitter: str) -> tuple[str, ...]:
 
 
 def _from_root(root: Path, path: str) -> str:
-    """A path in the form in which it is recorded: what is beneath the root moves with it."""
+    """Return a path in the form in which it is recorded: relative to the root if below it, so that it moves with it."""
     full = os.path.normpath(os.path.join(os.path.abspath(root), path))
     beneath = os.path.relpath(full, os.path.abspath(root))
     return full if beneath.startswith("..") or beneath == "." else beneath

@@ -1,7 +1,7 @@
-"""`rocketflow/store.meta`: who this store is, with which sizes its files are made, and where they are.
+"""`rocketflow/store.meta`: the identity of a store, the sizes of its files, and their directories.
 
-A mismatch of sizes refuses the open. Where the files are not all beneath the root, `store.meta.bak` is a copy: without
-either, the rest of the store could not be found.
+If the sizes differ from those of the files, the open is refused. If not all files are below the root, `store.meta.bak`
+is a copy: without either, the rest of the store could not be found.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoreMeta:
-    """Identity of a store that we have written to, and the sizes of its files."""
+    """Identity of a store that RocketFlow has written to, and the sizes of its files."""
 
     store_id: str
     format_version: int
     sizes: dict[str, int]
     append_prop_crc: bool = False
-    """Whether records have a CRC of their own where the configuration does not say it."""
+    """True if records end with a CRC unless the settings say otherwise."""
     profile: str = ""
     """The RocketMQ version whose derived files the store has; empty if it was not recorded."""
 
@@ -58,9 +58,9 @@ class StoreMeta:
         choose_profile: Callable[[str], str],
         read: ReadFile = os_files.read_file,
     ) -> Self:
-        """Return the store's meta data; written on the first open for writing.
+        """Return the store's metadata; write it on the first open for writing.
 
-        `choose_profile` returns the profile to write to a store with this recorded one ("": none was recorded).
+        `choose_profile` takes the recorded profile ("" if there is none) and returns the profile to write.
         """
         recorded = recorded_layout(paths.root, read)
         before: Self | None = None
@@ -70,12 +70,12 @@ class StoreMeta:
         else:
             store_id = recorded.store_id if recorded is not None else uuid.uuid4().hex
             chosen = config.enabled_append_prop_crc
-            ours = recorded is None and not _has_log(paths)
+            is_new = recorded is None and not _has_log(paths)
             meta = cls(
                 store_id,
                 FORMAT_VERSION,
                 {name: getattr(config, name) for name in SIZE_KEYS},
-                ours if chosen is None else chosen,
+                is_new if chosen is None else chosen,
             )
         meta = replace(meta, profile=choose_profile(meta.profile))
         known = recorded.layout if recorded is not None else None
@@ -120,26 +120,26 @@ class StoreMeta:
             ) from error
 
     def check_version(self, paths: StorePaths) -> None:
-        """StoreVersionError where the store is of another format."""
+        """Raise StoreVersionError if the store has another format version."""
         if self.format_version != FORMAT_VERSION:
             raise StoreVersionError(
                 paths.meta,
                 f"is of format version {self.format_version}, this RocketFlow writes {FORMAT_VERSION}: "
-                "write with the version that made it; reading goes on",
+                "write with the version that created it; reading is still possible",
             )
 
     def _check(self, paths: StorePaths, config: StoreConfig) -> None:
         self.check_version(paths)
-        for name, mine in self.sizes.items():
-            theirs = getattr(config, name)
-            if mine != theirs:
-                raise StoreVersionError(paths.meta, f"says {SIZE_KEYS[name]} is {mine}, the files say {theirs}")
+        for name, recorded in self.sizes.items():
+            found = getattr(config, name)
+            if recorded != found:
+                raise StoreVersionError(paths.meta, f"says {SIZE_KEYS[name]} is {recorded}, the files say {found}")
 
 
 def refuse_another_version(paths: StorePaths) -> None:
-    """StoreVersionError where a version of another format wrote: nothing is to be changed; reading goes on.
+    """Raise StoreVersionError if the store has another format version: it must not be changed.
 
-    A file that cannot be understood tells nothing of the format.
+    A file that cannot be parsed does not count as another version.
     """
     try:
         meta = StoreMeta._load(paths) if paths.meta.is_file() else None
@@ -158,7 +158,7 @@ def recorded_profile(paths: StorePaths) -> str:
 
 
 def converted_meta(paths: StorePaths, profile: str) -> bytes | None:
-    """Return `store.meta` with another profile, None if it has that or does not exist."""
+    """Return `store.meta` with another profile; None if it has that profile or does not exist."""
     if not paths.meta.is_file():
         return None
     meta = StoreMeta._load(paths)
@@ -166,12 +166,12 @@ def converted_meta(paths: StorePaths, profile: str) -> bytes | None:
 
 
 def gives_record_crc(paths: StorePaths) -> bool:
-    """Whether a writer that is not told otherwise gives the records of this store, or of one made here, a CRC."""
+    """Return True if a writer appends a CRC to the records of this store, or of a new one here, by default."""
     return StoreMeta._load(paths).append_prop_crc if paths.meta.exists() else not _has_log(paths)
 
 
 def config_for_encoding(path: str | os.PathLike[str], config: StoreConfig) -> StoreConfig:
-    """Return the settings with which records for the store at a path are encoded by others than its writer."""
+    """Return the settings for encoding records for the store at a path in another process than its writer."""
     return replace(config, enabled_append_prop_crc=gives_record_crc(StorePaths.of(Path(path), config)))
 
 
@@ -181,7 +181,7 @@ def store_id(path: str | os.PathLike[str]) -> str:
 
 
 def _has_log(paths: StorePaths) -> bool:
-    """Whether somebody wrote here before."""
+    """Return True if a log file exists."""
     return any(
         one.name.isdigit() for directory in paths.commit_logs if directory.is_dir() for one in directory.iterdir()
     )

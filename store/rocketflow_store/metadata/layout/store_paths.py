@@ -1,4 +1,4 @@
-"""Where the files of a store are, and what can be its directory."""
+"""The paths of a store's files, and the check that a directory is a store or can become one."""
 
 from __future__ import annotations
 
@@ -27,18 +27,21 @@ if TYPE_CHECKING:
     from rocketflow_store.settings.store_config import StoreConfig
 
 _LEFT_OF_A_STORE: Final = frozenset({"lock", "config", "consumequeue", "index", "rocketflow", "abort"})
-"""What may be left of a store without its log."""
+"""Names that may remain of a store without its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorePaths(RootPaths):
-    """Where the files of the store at `root` are. `StorePaths(root)` is where they are by default; `of` looks."""
+    """The paths of the files of the store at `root`.
+
+    `StorePaths(root)` has the default paths; `of` looks for the actual ones.
+    """
 
     layout: StoreLayout = field(default_factory=StoreLayout)
 
     @classmethod
     def of(cls, root: Path, config: StoreConfig | None = None, read: ReadFile = read_file) -> StorePaths:
-        """The places that `config` names, else those that the store's last writer used: see `find_layout`."""
+        """Return the paths that `config` names, else those that the store's last writer used: see `find_layout`."""
         if config is not None:
             warn_once(config.without_effect, root)
         return cls(root, find_layout(root, None if config is None else asked_layout(root, config), read))
@@ -50,11 +53,11 @@ class StorePaths(RootPaths):
 
     @property
     def commit_log(self) -> Path:
-        """The directory of the log, or the first of several: to name the log by."""
+        """The directory of the log, or the first of several, as the name of the log."""
         return self.commit_logs[0]
 
     def log_directories(self) -> LogDirectories:
-        """The directories of the log, and where new files for them are made: on their disk."""
+        """Return the directories of the log, and the directories on the same disks in which new files are prepared."""
         layout = self.layout
         writable = [self.root / one for one in layout.commit_logs]
         staging = {
@@ -74,9 +77,9 @@ class StorePaths(RootPaths):
         return self.root / self.layout.index
 
     def identity(self) -> tuple[object, ...]:
-        """Return a value that changes when another directory takes the place of the store, or a writer starts anew.
+        """Return a value that changes when the store is replaced by another directory, or when a writer starts again.
 
-        Of every directory of the log the oldest file counts. Nothing is opened.
+        It includes the oldest file of all directories of the log. No file is opened.
         """
         oldest = min(
             ((name, one) for one in self.commit_logs for name in _names(one) if name.isdigit()),
@@ -94,16 +97,16 @@ class StorePaths(RootPaths):
 
     @property
     def staged_index(self) -> Path:
-        """Where a new index is made: on the disk of the old one."""
+        """The path at which a new index is built: on the disk of the old one."""
         elsewhere = self.layout.index != StoreLayout().index
         return self.index.with_name(f"{self.index.name}.new") if elsewhere else self.allocating / "index"
 
     def holds_log(self) -> bool:
-        """Whether there is a directory of the CommitLog."""
+        """Return True if a directory of the CommitLog exists."""
         return any(one.is_dir() for one in self.commit_logs)
 
     def looks_like_store(self) -> bool:
-        """Whether anything here is a store's."""
+        """Return True if a part of a store exists here."""
         return self.holds_log() or self.meta.is_file() or self.checkpoint.is_file()
 
 
@@ -122,27 +125,30 @@ def _on_another_disk(path: Path, root: Path) -> bool:
 
 
 def is_store(path: str | os.PathLike[str], config: StoreConfig | None = None) -> bool:
-    """Return whether anything at a path, or where `config` puts it, is a store's."""
+    """Return True if a part of a store exists at a path, or where `config` puts it."""
     return StorePaths.of(Path(path), config).looks_like_store()
 
 
 def holds_log(path: str | os.PathLike[str], config: StoreConfig | None = None) -> bool:
-    """Return whether a directory of the CommitLog is at a path, or where `config` puts it."""
+    """Return True if a directory of the CommitLog exists at a path, or where `config` puts it."""
     return StorePaths.of(Path(path), config).holds_log()
 
 
 def store_holder(path: str | os.PathLike[str], config: StoreConfig | None = None) -> str | None:
-    """Return who holds the lock of a store, without taking it: a description with the pid, None if it is free."""
+    """Return a description, with the pid, of the process that holds a store's lock; None if it is free.
+
+    The lock is not taken.
+    """
     return lock_holder(StorePaths.of(Path(path), config).lock)
 
 
 def topics_of(root: str | os.PathLike[str]) -> TopicsFile:
-    """Return the table of topics of the store at a path; nothing is read before it is asked for."""
+    """Return the table of topics of the store at a path; it is read when its content is first requested."""
     return TopicsFile(StorePaths(Path(root)).config)
 
 
 def check_directory(path: Path, *, must_exist: bool) -> None:
-    """Refuse a path that cannot be a store directory: a file, something unreadable, or (to read) nothing at all."""
+    """Raise if a path cannot be a store directory: a file, something unreadable, or (if it `must_exist`) missing."""
     try:
         if path.exists() and not path.is_dir():
             raise NotAStoreError(path, "is a file; a store is a directory")
@@ -158,7 +164,7 @@ def check_directory(path: Path, *, must_exist: bool) -> None:
 def check_writable_directory(path: Path, config: StoreConfig | None = None, read: ReadFile = read_file) -> StorePaths:
     """Return the paths of a store to write to.
 
-    Refuse a path that is no store and may not become one: also a directory of other things.
+    Raises NotAStoreError for a path that is no store and must not become one, such as a directory with other files.
     """
     check_directory(path, must_exist=False)
     paths = StorePaths.of(path, config, read)

@@ -1,1 +1,1 @@
-"""Where the parts of a store are, how large their files, and what its last writer said of it."""
+"""Small files that only RocketFlow writes, one module each."""

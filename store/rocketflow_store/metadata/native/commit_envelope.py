@@ -1,7 +1,7 @@
-"""The record that announces a sink commit: `count` rows follow it in the log, up to `end_offset`, or it does not count.
+"""The record that announces a sink commit: `count` rows follow it in the log, up to `end_offset`, or it is not valid.
 
-It is an ordinary message of a system topic, tagged and keyed with the sink's id; its body is JSON. Numbers that are
-known only when the place in the log is known are strings of 20 digits, so that the record's size does not depend on
+It is an ordinary message of a system topic. The sink's id is its tag and its key; its body is JSON. Numbers that are
+known only once the record's offset is known are strings of 20 digits, so that the record's size does not depend on
 them.
 """
 
@@ -29,8 +29,8 @@ _DIGITS: Final = 20
 class CommitEnvelope:
     """One commit of batch `batch_id` of sink `sink_id`; offsets are physical, `digest` is the sum of row hashes.
 
-    `record_crc` tells that every row's record ends with a CRC of itself. `progress`, a JSON object, is how far whoever
-    made the rows had come with them; it is whole in every envelope, the newest one counts.
+    `record_crc` is True if every row's record ends with a CRC. `progress`, a JSON object, is the position of the source
+    that produced the rows; every envelope holds all of it, and the newest one counts.
     """
 
     sink_id: str
@@ -46,7 +46,7 @@ class CommitEnvelope:
     progress: Mapping[str, Any] = field(default_factory=dict)
 
     def encode(self) -> bytes:
-        """The body of the envelope's record."""
+        """Return the body of the envelope's record."""
         fields = {
             "version": ENVELOPE_VERSION,
             "sinkId": self.sink_id,
@@ -66,7 +66,7 @@ class CommitEnvelope:
 
 
 def decode_envelope(body: bytes) -> CommitEnvelope | None:
-    """The envelope in a record's body, None where it is none (of this version)."""
+    """Return the envelope in a record's body, None if it is not one of this version."""
     try:
         fields = parse_json_object(body.decode("utf-8"))
         if fields["version"] != ENVELOPE_VERSION:
@@ -94,13 +94,13 @@ def _text(fields: dict[str, Any], name: str) -> str:
 
 def _number(fields: dict[str, Any], name: str) -> int:
     value = fields[name]
-    if isinstance(value, str) and len(value) == _DIGITS:  # offsets: zeros in front
+    if isinstance(value, str) and len(value) == _DIGITS:  # offsets: leading zeros
         value = value.lstrip("0") or "0"
     return int64_field({name: value}, name, 0)
 
 
 def envelope_of(message: MessageExt) -> CommitEnvelope | None:
-    """The envelope that a message is, None where it is none: a copy of one at another place does not count."""
+    """Return the envelope that a message is, or None. A copy of an envelope at another offset is none."""
     if message.topic != COMMIT_TOPIC:
         return None
     envelope = decode_envelope(message.body)

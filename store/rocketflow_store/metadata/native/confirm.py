@@ -1,19 +1,19 @@
-"""How far a live writer of ours confirms its log: `rocketflow/confirm`, 72 bytes shared through the page cache.
+"""The confirm offset of a live RocketFlow writer: `rocketflow/confirm`, 72 bytes shared through the page cache.
 
     0   8   magic "RFCONF01"
-    8   8   confirm_offset   readers show nothing at or behind it
+    8   8   confirm_offset   readers return no record at or after it
     16  8   durable_offset   log, queues and index below it were synced: where recovery after an unclean stop begins
     24  8   pid of the writer
-    32  8   mtime (ns) of the `abort` file the writer made
-    40  8   1 where the writer confirms only what was synced (SYNC_FLUSH), else 0
+    32  8   mtime (ns) of the `abort` file that the writer created
+    40  8   1 if the writer confirms only what was synced (SYNC_FLUSH), else 0
     48  8   one more than the offset from which on every record ends with a CRC of itself (enabledAppendPropCRC), or 0
-    56  8   store time (ms) of the last record in front of durable_offset, 0 where it was not told
+    56  8   store time (ms) of the last record before durable_offset, 0 if unknown
     64  8   one more than the offset from which on the index names the TAGS of every record, or 0; RocketFlow versions
-            that leave TAGS out end the file before
+            that do not index TAGS end the file before this field
 
-Integers are little-endian. The file is believed only while `abort` is the very one its writer made, and `lock` is not
-newer: a broker that ran afterwards leaves another `abort` (5.x), or has written to `lock` alone (4.9 keeps an `abort`
-that is there); a clean stop leaves no `abort`. `DirectoryLock` gives a `lock` that it makes no time.
+Integers are little-endian. The file is valid only while `abort` is the file that its writer created, and `lock` is not
+newer: a broker that ran afterwards leaves another `abort` (5.x), or has only written to `lock` (4.9 keeps an existing
+`abort`); a clean stop leaves no `abort`. `DirectoryLock` sets the time of a `lock` that it creates to 0.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _DURABLE_TIMESTAMP_AT: Final = 56
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """What a confirm file says."""
+    """The fields of a confirm file."""
 
     confirm_offset: int
     durable_offset: int
@@ -49,20 +49,20 @@ class Confirmed:
     abort_mtime_ns: int
     synced: bool = False
     record_crc_from: int = -1
-    """Every record at or behind it ends with a CRC of itself; -1 where the writer gives none."""
+    """Every record at or after it ends with a CRC of itself; -1 if the writer appends none."""
     durable_timestamp: int = 0
-    """Store time (ms) of the last record in front of `durable_offset`."""
+    """Store time (ms) of the last record before `durable_offset`."""
     tag_entries_from: int = -1
-    """The index names the TAGS of every record at or after it; -1 if the writer leaves TAGS out."""
+    """The index names the TAGS of every record at or after it; -1 if the writer does not index TAGS."""
 
     @property
     def synced_offset(self) -> int:
-        """The log below was synced: what is wrong there is damage, and no torn tail."""
+        """The end of the synced part of the log: a bad record before it is damage, not a torn tail."""
         return self.confirm_offset if self.synced else self.durable_offset
 
 
 def decode_confirm(raw: bytes) -> Confirmed | None:
-    """Return what a file's bytes say; None if they are no confirm file."""
+    """Return the fields in a file's bytes; None if they are no confirm file."""
     if len(raw) not in (CONFIRM_SIZE, _SIZE_WITHOUT_TAGS) or not raw.startswith(MAGIC):
         return None
     fields = LAYOUT.unpack(raw.ljust(CONFIRM_SIZE, b"\0"))
@@ -72,7 +72,7 @@ def decode_confirm(raw: bytes) -> Confirmed | None:
 
 
 class ConfirmFile:
-    """The writer's side."""
+    """The writer's side of the file."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class ConfirmFile:
     ) -> None:
         self._paths = paths
         self.gives_record_crc = record_crc
-        """Whether every record of this writer ends with a CRC of itself."""
+        """True if every record of this writer ends with a CRC of itself."""
         self._timestamp = timestamp
         mtime_ns = paths.abort.stat().st_mtime_ns
         flags = int(synced), confirm_offset + 1 if record_crc else 0, timestamp, tag_entries_from + 1
@@ -101,24 +101,24 @@ class ConfirmFile:
             raise
 
     def record_without_crc(self) -> None:
-        """A record without a CRC of itself is about to be appended: from now on nothing is said of them."""
+        """Withdraw the promise of CRCs, before a record without one is appended."""
         if self.gives_record_crc:
             self.gives_record_crc = False
             _OFFSET.pack_into(self._map, _RECORD_CRC_AT, 0)
             os_files.sync_map(self._map, self._paths.confirm)
 
     def confirm(self, offset: int) -> None:
-        """Let readers see everything below `offset`."""
+        """Let readers see every record before `offset`."""
         _OFFSET.pack_into(self._map, _CONFIRM_AT, offset)
 
     def durable(self, offset: int, timestamp: int) -> None:
-        """Recovery may begin at `offset`: everything below, stored until then (ms), was synced before this call."""
+        """Let recovery begin at `offset`: everything before it, stored up to `timestamp` (ms), is synced."""
         _OFFSET.pack_into(self._map, _DURABLE_TIMESTAMP_AT, max(timestamp, self._timestamp))
         _OFFSET.pack_into(self._map, _DURABLE_AT, offset)
         os_files.sync_map(self._map, self._paths.confirm)
 
     def close(self, *, remove: bool) -> None:
-        """Let go; `remove` after a clean stop, when there is nothing left to hide."""
+        """Close the file; `remove` it after a clean stop, when no record has to be hidden."""
         self._map.close()
         os_files.close_file(self._fd)
         if remove:
@@ -126,7 +126,7 @@ class ConfirmFile:
 
 
 def read_confirm(paths: RootPaths) -> Confirmed | None:
-    """What the last writer of ours confirmed, None where that does not (or no longer) hold."""
+    """Return what RocketFlow's last writer confirmed, None if it is missing or no longer valid."""
     try:
         raw = os_files.read_file(paths.confirm)
         abort = paths.abort.stat()

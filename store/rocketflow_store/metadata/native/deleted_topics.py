@@ -1,10 +1,10 @@
-"""`rocketflow/deleted`: which topics were deleted, and from which physical offset on that name is another topic's.
+"""`rocketflow/deleted`: the deleted topics, and the physical offset from which on each name is another topic's.
 
-The records of a deleted topic stay in the log until retention takes their files; this file alone keeps them from
-coming back. A deletion is noted before anything of the topic goes, and stays `unfinished` until all of it went.
+The records of a deleted topic stay in the log until retention removes their files; only this file keeps them from
+coming back. A deletion is recorded before any file of the topic is removed, and stays `unfinished` until all are.
 
 Checked JSON (`checked_json`): by topic `floor`, the physical offset, and `unfinished`. `deleted.bak` is a copy, since
-the log cannot tell what stands here.
+the content cannot be derived from the log.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _NAME: Final = "deleted"
 
 @dataclass(frozen=True, slots=True)
 class DeletedTopics:
-    """Records of a topic below its floor are of one that was deleted."""
+    """Floors by topic: records of a topic before its floor belong to a deleted one."""
 
     floors: Mapping[str, int] = field(default_factory=dict)
     unfinished: frozenset[str] = frozenset()
 
     @classmethod
     def load(cls, paths: RootPaths) -> Self:
-        """What is noted; StoreVersionError where neither the file nor its copy can be understood."""
+        """Load the file or its copy; raise StoreVersionError if one exists and neither can be parsed."""
         file = paths.rocketflow / _NAME
         there = [path for path in (file, _copy(paths)) if path.exists()]
         for path in there:
@@ -51,36 +51,36 @@ class DeletedTopics:
         return cls()
 
     @classmethod
-    def _of(cls, told: dict[str, Any]) -> Self:
-        topics = {name: object_field(told, name) for name in told}
+    def _of(cls, document: dict[str, Any]) -> Self:
+        topics = {name: object_field(document, name) for name in document}
         return cls(
             {name: int64_field(one, "floor", 0) for name, one in topics.items()},
             frozenset(name for name, one in topics.items() if bool_field(one, "unfinished", False)),
         )
 
     def deleted(self, topic: str, floor: int, *, unfinished: bool) -> Self:
-        """With this topic; a floor never falls."""
+        """Return a copy with this topic; a floor never falls."""
         floors = {**self.floors, topic: max(floor, self.floors.get(topic, 0))}
         return type(self)(floors, self.unfinished | {topic} if unfinished else self.unfinished - {topic})
 
     def within(self, min_phy_offset: int, log_end: int) -> Self:
-        """What is worth keeping of a log of [`min_phy_offset`, `log_end`): no floor behind its end."""
+        """Drop floors of a log of `[min_phy_offset, log_end)` that are no longer needed; cap them at its end."""
         floors = {name: min(floor, log_end) for name, floor in self.floors.items()}
         kept = {name: floor for name, floor in floors.items() if floor > min_phy_offset or name in self.unfinished}
         return type(self)(kept, self.unfinished)
 
     def write(self, paths: RootPaths) -> None:
-        """Make this what is noted, durably: first the copy."""
-        told = {
+        """Write the files durably, the copy first."""
+        document = {
             name: {"floor": floor, "unfinished": name in self.unfinished} for name, floor in sorted(self.floors.items())
         }
         os_files.make_directory(paths.rocketflow)
-        write_checked_json(_copy(paths), told)
-        write_checked_json(paths.rocketflow / _NAME, told)
+        write_checked_json(_copy(paths), document)
+        write_checked_json(paths.rocketflow / _NAME, document)
 
 
 class TopicFloors:
-    """The floors of a store that somebody may write to: the file is read again when it is another one."""
+    """The floors of a store that another process may write to: the file is loaded again when it changes."""
 
     def __init__(self, paths: RootPaths) -> None:
         self._paths = paths
@@ -88,7 +88,7 @@ class TopicFloors:
         self._floors: Mapping[str, int] = {}
 
     def of(self, topic: str) -> int:
-        """Below this physical offset nothing is of the topic."""
+        """Return the topic's floor: no record before this physical offset belongs to it."""
         try:
             status = (self._paths.rocketflow / _NAME).stat()
         except OSError:
@@ -101,7 +101,7 @@ class TopicFloors:
 
 
 def deleted_topics_path(paths: RootPaths) -> Path:
-    """Return the file that a deletion is noted in."""
+    """Return the file that records deletions."""
     return paths.rocketflow / _NAME
 
 

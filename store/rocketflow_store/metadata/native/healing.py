@@ -1,7 +1,8 @@
-"""`rocketflow/healing`: what is being made again from the log, noted before it is begun and until it is durable.
+"""`rocketflow/healing`: the queues that are being rebuilt from the log.
 
-A process that is killed in the middle leaves queues or an index that look whole, and are not: only this note tells the
-next open to go on from the log's begin.
+The file is written before the first of them is changed, and removed when all are durable. A process that is killed in
+between leaves queues or an index that look complete and are not: only this file makes the next open rebuild them from
+the log's begin.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """The queues of either kind that somebody began to make again."""
+    """The queues of either kind whose rebuild began."""
 
     queues: frozenset[Queue] = frozenset()
     batch_queues: frozenset[Queue] = frozenset()
@@ -35,24 +36,24 @@ def _path(paths: RootPaths) -> Path:
 
 
 def begin_healing(paths: RootPaths, queues: Iterable[Queue], batch_queues: Iterable[Queue]) -> None:
-    """Note that these queues (and whatever else is lost) are about to be made again, besides those noted before."""
+    """Record that these queues (and everything else that is lost) are being rebuilt, in addition to earlier ones."""
     before = unfinished_healing(paths) or Unfinished()
-    told = [
+    entries = [
         *([topic, queue_id] for topic, queue_id in sorted({*queues, *before.queues})),
         *([topic, queue_id, "batch"] for topic, queue_id in sorted({*batch_queues, *before.batch_queues})),
     ]
     os_files.make_directory(paths.rocketflow)
-    os_files.write_atomically(_path(paths), json.dumps(told).encode())
+    os_files.write_atomically(_path(paths), json.dumps(entries).encode())
     os_files.sync_directory(paths.root)
 
 
 def unfinished_healing(paths: RootPaths) -> Unfinished | None:
-    """What somebody began to make again; None where nothing was left unfinished."""
+    """Return the queues whose rebuild was not finished; None if there is no such rebuild."""
     try:
-        told = parse_json(os_files.read_file(_path(paths)))
+        entries = parse_json(os_files.read_file(_path(paths)))
         return Unfinished(
-            frozenset((str(one[0]), int(one[1])) for one in told if len(one) == 2),
-            frozenset((str(one[0]), int(one[1])) for one in told if len(one) == 3),
+            frozenset((str(one[0]), int(one[1])) for one in entries if len(one) == 2),
+            frozenset((str(one[0]), int(one[1])) for one in entries if len(one) == 3),
         )
     except FileNotFoundError:
         return None
@@ -61,6 +62,6 @@ def unfinished_healing(paths: RootPaths) -> Unfinished | None:
 
 
 def end_healing(paths: RootPaths) -> None:
-    """Everything was made again and is durable."""
+    """Remove the file: everything is rebuilt and durable."""
     os_files.remove_file(_path(paths))
     os_files.sync_directory(paths.rocketflow)

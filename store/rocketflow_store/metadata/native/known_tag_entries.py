@@ -1,4 +1,4 @@
-"""Where RocketFlow is known to have indexed the TAGS of every record."""
+"""Find the parts of the log whose TAGS RocketFlow has indexed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def known_tag_entries(paths: RootPaths, index: Path) -> TagEntries:
-    """Return where RocketFlow is known to have indexed the TAGS of every record: see `metadata.native.tag_entries`."""
+    """Return the ranges in which RocketFlow has indexed the TAGS of every record: see `metadata.native.tag_entries`."""
     return tag_entries_of(believed_record(paths), read_confirm(paths), index)
 
 
 def tag_entries_of(record: StopRecord | None, confirmed: Confirmed | None, index: Path) -> TagEntries:
-    """As `known_tag_entries`, from what the last orderly stop and the last writer left."""
+    """Return the ranges as `known_tag_entries` does, from what the last orderly stop and the last writer left."""
     names = [one.name for one in directory_entries(index) if is_file_name(one, INDEX_NAME_DIGITS)]
     known = TagEntries()
     if record is not None:

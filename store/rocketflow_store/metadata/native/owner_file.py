@@ -1,6 +1,6 @@
-"""`NAME.rocketflow/store.id`, beside a log directory outside of the root: whose log files are there.
+"""`NAME.rocketflow/store.id`, beside a log directory outside of the root: the store that owns the directory.
 
-The store's id (`storeId` of `store.meta`) and a line end. RocketMQ does not look into that directory.
+The file holds the store's id (`storeId` of `store.meta`) and a line end. RocketMQ does not read that directory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ OWNER_FILE: Final = "store.id"
 
 
 def read_owner(path: Path) -> str | None:
-    """Return the id of the store that a file names; None without the file."""
+    """Return the store id in a file; None if the file cannot be read."""
     try:
         return os_files.read_file(path).decode("utf-8", "replace").strip()
     except OSError:
@@ -24,7 +24,7 @@ def read_owner(path: Path) -> str | None:
 
 
 def write_owner(path: Path, store_id: str) -> None:
-    """Name the store, durably; the directory of the file is made."""
+    """Write the store id durably; create the directory of the file."""
     os_files.make_directory(path.parent)
     os_files.write_atomically(path, f"{store_id}\n".encode())
     os_files.sync_directory(path.parent.parent)

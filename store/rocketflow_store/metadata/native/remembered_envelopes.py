@@ -1,4 +1,4 @@
-"""`rocketflow/sinks.json`: the last envelope of each sink whose envelopes retention took from the log.
+"""`rocketflow/sinks.json`: the last envelope of each sink whose envelopes retention removed from the log.
 
 A JSON object: sink id to the text of the envelope's body (`commit_envelope`). A broker does not read it.
 """
@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
 
 def read_envelopes(path: Path) -> dict[str, CommitEnvelope | None]:
-    """Return the envelopes by sink id, None for one of another version; StoreVersionError if nothing can be read."""
+    """Return the envelopes by sink id, None for one of another version.
+
+    Raises StoreVersionError if the file is invalid.
+    """
     return {sink_id: decode_envelope(body.encode("utf-8", "replace")) for sink_id, body in _texts(path).items()}
 
 
 def add_envelopes(path: Path, envelopes: Mapping[str, CommitEnvelope]) -> None:
-    """Keep these besides the others, durably."""
+    """Add envelopes to the file, durably."""
     known = _texts(path) | {sink_id: envelope.encode().decode() for sink_id, envelope in envelopes.items()}
     os_files.write_atomically(path, json.dumps(known, indent=1, sort_keys=True).encode())
 

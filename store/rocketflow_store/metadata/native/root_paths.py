@@ -1,4 +1,4 @@
-"""Names of a store's files that are always beneath its root."""
+"""Paths of a store's files that are always below its root."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class RootPaths:
-    """The files of the store at `root` but those of the log, the ConsumeQueues and the index."""
+    """The files of the store at `root`, except for those of the log, the ConsumeQueues and the index."""
 
     root: Path
 
@@ -38,13 +38,13 @@ class RootPaths:
 
     @property
     def consumer_offsets(self) -> tuple[Path, ...]:
-        """Where a group's progress may be: of a broker, of one with enableLmq, of a query beside a writer."""
+        """The files that may hold a group's offsets: of a broker, of one with enableLmq, of a query beside a writer."""
         names = ("consumerOffset.json", "lmqConsumerOffset.json")
         return (*(self.config / one for one in names), self.rocketflow / names[0])
 
     @property
     def rocketflow(self) -> Path:
-        """What only we write: store.meta, the confirmed frontier, staged sink parts, quarantine."""
+        """The directory that only RocketFlow writes: store.meta, the confirmed frontier, staged sink parts."""
         return self.root / "rocketflow"
 
     @property
@@ -64,14 +64,14 @@ class RootPaths:
         return self.rocketflow / "ends"
 
     def meta_mark(self) -> int:
-        """Another number for every writing of `store.meta`; 0 without it."""
+        """Return a number that changes with every write of `store.meta`; 0 if it is missing."""
         try:
             return self.meta.stat().st_mtime_ns
         except OSError:
             return 0
 
     def writer_mark(self) -> int:
-        """Another number for every start and every orderly stop of a writer."""
+        """Return a number that changes with every start and every orderly stop of a writer."""
         try:
             return self.abort.stat().st_mtime_ns
         except OSError:
@@ -99,7 +99,7 @@ class RootPaths:
 
     @property
     def timer_stop(self) -> Path:
-        """What the timer files were when we left them."""
+        """The state of the timer's files when RocketFlow left them."""
         return self.rocketflow / "timer"
 
     @property
@@ -112,7 +112,7 @@ class RootPaths:
 
     @property
     def rocksdb_store(self) -> Path:
-        """RocketMQ's database of index, timer and transactions; since 5.4.0 there is an empty one."""
+        """RocketMQ's database of index, timer and transactions; brokers create an empty one since 5.4.0."""
         return self.root / "rocksdbstore"
 
     @property

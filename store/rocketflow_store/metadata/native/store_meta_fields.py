@@ -1,14 +1,14 @@
-"""The bytes of `rocketflow/store.meta` and its copy `store.meta.bak`: who a store is, how and where it is made.
+"""The bytes of `rocketflow/store.meta` and its copy `store.meta.bak`: identity, sizes and directories of a store.
 
 A JSON object:
 
-    storeId, formatVersion                             who the store is; of which version RocketFlow's own files are
+    storeId, formatVersion                             identity of the store; version of RocketFlow's own files
     mappedFileSizeCommitLog, mappedFileSizeConsumeQueue,
-    maxHashSlotNum, maxIndexNum                        with which sizes the files are made
-    enabledAppendPropCRC                               whether records have a CRC of themselves by default
-    derivedProfile                                     as which RocketMQ version derived files are written
+    maxHashSlotNum, maxIndexNum                        sizes of the files
+    enabledAppendPropCRC                               true if records end with a CRC by default
+    derivedProfile                                     RocketMQ version in whose format derived files are written
     storePathCommitLog, readOnlyCommitLogStorePaths,
-    storePathConsumeQueue, storePathIndex              where not everything is beneath the root
+    storePathConsumeQueue, storePathIndex              directories, if not all are below the root
 
 Readers take the fields that they need: each field has its own rules (`layout.store_meta`, `layout.store_layout`,
 `layout.file_sizes`). A broker does not read the file.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rocketflow_store.files.read_once import ReadFile
 
 FORMAT_VERSION: Final = 1
-"""Of RocketFlow's own files; a writer refuses a store of another one."""
+"""Version of RocketFlow's own files; a writer refuses a store of another version."""
 STORE_ID_KEY: Final = "storeId"
 FORMAT_VERSION_KEY: Final = "formatVersion"
 SIZE_KEYS: Final = {
@@ -55,7 +55,7 @@ def encode_meta_fields(fields: Mapping[str, Any]) -> bytes:
 
 
 def read_meta_fields(path: Path, read: ReadFile = os_files.read_file) -> dict[str, Any]:
-    """Return the fields of a file; OSError if it cannot be read, ValueError if it is no JSON object."""
+    """Return the fields of a file; raise OSError if it cannot be read, ValueError if it is no JSON object."""
     return parse_json_object(read(path).decode("utf-8"))
 
 

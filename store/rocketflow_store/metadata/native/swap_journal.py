@@ -1,8 +1,9 @@
-"""`rocketflow/rebuild/swap`: which new files take the place of which, noted before the first rename.
+"""`rocketflow/rebuild/swap`: the new files and their destinations, recorded before the first rename.
 
-Checked JSON (`checked_json`): `moves`, pairs of a new file and its place, and `removed`, files that go, as paths from
-the store's root on; `everything` is true if queues and index are then made anew as a whole. A process that is killed
-before the journal exists has changed nothing; after it, the next open for writing goes on. A broker does not read it.
+Checked JSON (`checked_json`): `moves`, pairs of a new file and its destination, and `removed`, files to remove, as
+paths from the store's root on; `everything` is true if queues and index are rebuilt completely. A process that is
+killed before the journal exists has changed nothing; after that, the next open for writing completes the swap. A broker
+does not read it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SwapJournal:
-    """Paths from the store's root on."""
+    """Paths, relative to the store's root."""
 
     moves: tuple[tuple[str, str], ...]
     removed: tuple[str, ...]
@@ -28,30 +29,30 @@ class SwapJournal:
 
     def encode(self) -> bytes:
         """Return the file's bytes."""
-        told = {"moves": [list(one) for one in self.moves], "removed": list(self.removed)}
-        return encode_checked_json({**told, "everything": self.everything})
+        paths = {"moves": [list(one) for one in self.moves], "removed": list(self.removed)}
+        return encode_checked_json({**paths, "everything": self.everything})
 
 
 def decode_swap_journal(data: bytes) -> SwapJournal:
-    """Return what a journal's bytes say; ValueError if they are not whole."""
-    told = decode_checked_json(data)
+    """Parse a journal; raise ValueError if it is incomplete or invalid."""
+    document = decode_checked_json(data)
     try:
-        moves = tuple((_text(new), _text(place)) for new, place in told["moves"])
-        return SwapJournal(moves, tuple(_text(one) for one in told["removed"]), bool(told["everything"]))
+        moves = tuple((_text(new), _text(place)) for new, place in document["moves"])
+        return SwapJournal(moves, tuple(_text(one) for one in document["removed"]), bool(document["everything"]))
     except (KeyError, TypeError) as error:
         raise ValueError(str(error)) from error
 
 
-def _text(told: Any) -> str:
-    if not isinstance(told, str):
-        raise ValueError("a place is no text")
-    return told
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("a path is not a string")
+    return value
 
 
 def read_swap_journal(path: Path) -> SwapJournal | None:
-    """Return the journal; None without one.
+    """Return the journal; None if it does not exist.
 
-    StoreAccessError if it cannot be read, StoreVersionError if it cannot be understood.
+    Raises StoreAccessError if it cannot be read, StoreVersionError if it is invalid.
     """
     try:
         return decode_swap_journal(os_files.read_file(path))
@@ -61,11 +62,11 @@ def read_swap_journal(path: Path) -> SwapJournal | None:
         raise os_files.access_error(path, error) from error
     except ValueError as error:
         raise StoreVersionError(
-            path, f"cannot be understood ({error}); remove it, and run `rocketflow store rebuild` again"
+            path, f"cannot be parsed ({error}); remove it, and run `rocketflow store rebuild` again"
         ) from error
 
 
 def write_swap_journal(path: Path, journal: SwapJournal) -> None:
-    """Write the journal, durably; its directory too."""
+    """Write the journal durably, with its directory."""
     os_files.write_atomically(path, journal.encode())
     os_files.sync_directory(path.parent.parent)

@@ -1,7 +1,7 @@
-"""`rocketflow/timer`: what the timer's files were when they were left, so that the next delivery may believe them.
+"""`rocketflow/timer`: the state of the timer's files when they were left, so that the next delivery can rely on them.
 
-Checked JSON (`checked_json`): `version` and the fields of `TimerStop`, each a number that is not negative. A broker
-does not read it; one that ran meanwhile leaves timer files with other CRCs, and they are made anew from the log.
+Checked JSON (`checked_json`): `version` and the fields of `TimerStop`, numbers of at least 0. A broker does not read
+it; a broker that ran in between leaves timer files with other CRCs, and they are rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ TIMER_STOP_VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class TimerStop:
-    """What the timer's files were when they were left: every pending message below `queue_offset` is in them.
+    """The state of the timer's files when they were left: every pending message before `queue_offset` is in them.
 
-    Ticks before `read_ms` were gone through; `log_begin` is where the records that the wheel needs begin.
+    Ticks before `read_ms` were delivered; `log_begin` is the position of the first record that the wheel needs.
     """
 
     queue_offset: int
     read_ms: int
     precision_ms: int
     newest: int
-    """A number that tells the message before `queue_offset` from any other: the log may have been cut since."""
+    """A number that identifies the message before `queue_offset`: the log may have been truncated since."""
     commits: int
     commit: int
-    """How many commits there were, and a number that tells the last of them from any other."""
+    """The number of commits of deliveries, and a number that identifies the last of them."""
     log_begin: int
     log_end: int
     wheel_crc: int
@@ -47,19 +47,19 @@ class TimerStop:
 
 
 def decode_timer_stop(data: bytes) -> TimerStop | None:
-    """Return what `rocketflow/timer` says; None if that cannot be believed."""
+    """Parse `rocketflow/timer`; return None if it is invalid."""
     try:
-        told = decode_checked_json(data)
-        if int64_field(told, "version", 0) != TIMER_STOP_VERSION:
+        document = decode_checked_json(data)
+        if int64_field(document, "version", 0) != TIMER_STOP_VERSION:
             return None
-        found = {name: int64_field(told, name, -1) for name in TimerStop.__dataclass_fields__}
+        found = {name: int64_field(document, name, -1) for name in TimerStop.__dataclass_fields__}
     except (ValueError, StoreError):
         return None
     return None if min(found.values()) < 0 else TimerStop(**found)
 
 
 def read_timer_stop(path: Path) -> TimerStop | None:
-    """Return what the file says; None if there is none that can be believed."""
+    """Return the content of the file; None if it is missing or invalid."""
     try:
         return decode_timer_stop(os_files.read_file(path))
     except (OSError, StoreError):
@@ -67,5 +67,5 @@ def read_timer_stop(path: Path) -> TimerStop | None:
 
 
 def write_timer_stop(path: Path, stop: TimerStop) -> None:
-    """Write the file, durably."""
+    """Write the file durably."""
     os_files.write_atomically(path, stop.encode())
