@@ -66,7 +66,7 @@ def entry_positions(body: bytes) -> list[int]:
         append(at)
         at += size
     if at != end:
-        raise ValueError(f"{end - at} bytes behind entry {len(positions) - 1} are no entry")
+        raise ValueError(f"{end - at} bytes after entry {len(positions) - 1} are no entry")
     return positions
 
 

@@ -65,9 +65,9 @@ from rocketflow_store.views.queues.claimed_places import (
     refuted_claims,
 )
 from rocketflow_store.views.queues.consume_queue import ConsumeQueue
-from rocketflow_store.views.queues.queue_holes import fill_head, fill_holes, leave_out_deleted, leave_out_impossible
+from rocketflow_store.views.queues.placeholder import LogExtent
+from rocketflow_store.views.queues.queue_gaps import drop_deleted, drop_impossible, fill_gaps, fill_head
 from rocketflow_store.views.queues.queue_table import LMQ_PREFIX, FileQueueTable
-from rocketflow_store.views.queues.stand_in import LogExtent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -430,7 +430,7 @@ class _Apply:
             self._clear_strays(queue)
             if key in heads:
                 fill_head(queue, heads[key].first, heads[key].stop, self._damage, log)
-            fill_holes(queue, end, self._damage, log)
+            fill_gaps(queue, end, self._damage, log)
             queue.close()
             _sync_files(paths.consume_queue / key[0] / str(key[1]))
             for directory in (paths.consume_queue / key[0] / str(key[1]), paths.consume_queue / key[0]):
@@ -466,8 +466,8 @@ class _Apply:
         """Yield the rows of records without impossible queue offsets and without deleted topics."""
         floors = DeletedTopics.load(self._paths).floors
         for rows in self._rows():
-            leave_out_deleted(rows, floors)
-            leave_out_impossible(rows)
+            drop_deleted(rows, floors)
+            drop_impossible(rows)
             yield rows
 
     def _log_begin(self) -> int:

@@ -19,7 +19,7 @@ from rocketflow_store.views.dispatch.side_queues import batch_units
 from rocketflow_store.views.queues.batch_consume_queue import written_batches
 from rocketflow_store.views.queues.claimed_places import are_refuted
 from rocketflow_store.views.queues.consume_queue import lost
-from rocketflow_store.views.queues.queue_holes import leave_out_deleted, leave_out_impossible
+from rocketflow_store.views.queues.queue_gaps import drop_deleted, drop_impossible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -198,8 +198,8 @@ class BatchQueueCheck:
         reader, floors = self._seen.reader, self._seen.deleted.floors
         for mapped, records in sound_records(reader.log_files, stop, self._damage.ranges, start=start):
             rows = rows_of_records(records, mapped.file_from_offset, reader.config.delay_levels_ms)
-            leave_out_deleted(rows, floors)
-            leave_out_impossible(rows)
+            drop_deleted(rows, floors)
+            drop_impossible(rows)
             if self._key in rows.queues:
                 yield rows, np.flatnonzero(rows.queue_of == list(rows.queues).index(self._key))
 

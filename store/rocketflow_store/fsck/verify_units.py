@@ -18,7 +18,7 @@ from rocketflow_store.model.topic_names import LMQ_PREFIX, SCHEDULE_TOPIC, is_di
 from rocketflow_store.views.dispatch.side_queues import batch_units
 from rocketflow_store.views.queues.claimed_places import ClaimedQueues, rows_refuted
 from rocketflow_store.views.queues.consume_queue import written
-from rocketflow_store.views.queues.queue_holes import leave_out_deleted, leave_out_impossible
+from rocketflow_store.views.queues.queue_gaps import drop_deleted, drop_impossible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,9 +115,9 @@ class UnitsCheck:
 
     def check(self, rows: DispatchRows, records: RecordColumns) -> None:
         """Compare valid records that follow those of the last call."""
-        leave_out_deleted(rows, self._seen.deleted.floors)
+        drop_deleted(rows, self._seen.deleted.floors)
         queued = rows.queue_of >= 0
-        leave_out_impossible(rows)
+        drop_impossible(rows)
         self._note_impossible(rows, np.flatnonzero(queued & (rows.queue_of < 0)))
         self.report.claims.add(rows)
         skipped = records.sys_flag & INNER_BATCH_FLAG != 0

@@ -116,7 +116,7 @@ class RecordBoundaries:
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return -1
-        low = queue.first_behind(phy_offset, self._queues.bounds(topic, queue_id)[1])
+        low = queue.first_at_or_after(phy_offset, self._queues.bounds(topic, queue_id)[1])
         unit = queue.units(max(low - 1, queue.first_unit), low)
         if not len(unit) or not written(unit)[0] or pre_blank(unit)[0]:
             return -1

@@ -22,7 +22,7 @@ from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
 from rocketflow_store.records.decoding.record_crc import judge_run
 from rocketflow_store.records.decoding.scan import ScanStop
 from rocketflow_store.views.dispatch.side_queues import batch_units
-from rocketflow_store.views.queues.queue_holes import leave_out_deleted, leave_out_impossible, leave_out_light_strays
+from rocketflow_store.views.queues.queue_gaps import drop_deleted, drop_impossible, drop_lmq_strays
 from rocketflow_store.views.queues.unit_boundaries import UnitBoundaries, queues_in
 
 if TYPE_CHECKING:
@@ -303,11 +303,11 @@ class _Scan:
                 entries["store_timestamp"] = rows.store_timestamps[of_row]
                 self._entries.append(entries)
         if choice.units:
-            leave_out_deleted(rows, settings.floors)
+            drop_deleted(rows, settings.floors)
             queued = rows.queue_of >= 0
-            leave_out_impossible(rows)
+            drop_impossible(rows)
             self._note_strays(rows, np.flatnonzero(queued & (rows.queue_of < 0)))
-            leave_out_light_strays(rows)
+            drop_lmq_strays(rows)
             self._take_lmqs(rows)
             self._take_units(rows)
 

@@ -24,8 +24,8 @@ from rocketflow_store.rebuild.write_tasks import IndexWriteTask, QueueWriteTask,
 from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
 from rocketflow_store.views.queues.claimed_places import DamagedBytes, LostMessages
 from rocketflow_store.views.queues.consume_queue import ConsumeQueue
-from rocketflow_store.views.queues.queue_holes import blank_slots, fill_head, fill_holes, lost_slots
-from rocketflow_store.views.queues.stand_in import LogExtent
+from rocketflow_store.views.queues.placeholder import LogExtent
+from rocketflow_store.views.queues.queue_gaps import blank_slots, fill_gaps, fill_head, lost_slots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -251,7 +251,7 @@ def fill_lost(
                 if one.stop == begin:
                     fill_head(queue, one.first, begin, damage, log)
             if key in gapped:
-                fill_holes(queue, end, damage, log)
+                fill_gaps(queue, end, damage, log)
             wanted = plans.ends.get(key, 0)
             if end < wanted and log.end > 0:
                 if key not in planned and is_expired(state, key):

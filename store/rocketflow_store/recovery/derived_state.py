@@ -42,7 +42,7 @@ from rocketflow_store.recovery.take_stop_record import index_crcs
 from rocketflow_store.views.queues.batch_consume_queue import BatchQueueTable, written_batches
 from rocketflow_store.views.queues.consume_queue import lost as lost_units
 from rocketflow_store.views.queues.consume_queue import pre_blank, written
-from rocketflow_store.views.queues.queue_holes import leave_out_deleted, leave_out_strays
+from rocketflow_store.views.queues.queue_gaps import drop_deleted, drop_strays
 from rocketflow_store.views.queues.queue_table import LMQ_PREFIX, FileQueueTable
 
 if TYPE_CHECKING:
@@ -372,8 +372,8 @@ class _Look:
                 if records.count == 0:
                     continue
                 rows = rows_of_records(records, mapped.file_from_offset, config.delay_levels_ms)
-                leave_out_deleted(rows, self._deleted.floors)
-                leave_out_strays(rows)
+                drop_deleted(rows, self._deleted.floors)
+                drop_strays(rows)
                 for code, key in enumerate(rows.queues):
                     mine = (rows.queue_of == code) & (rows.phy_offsets < dispatched)
                     if key[0] in self._batch_topics:

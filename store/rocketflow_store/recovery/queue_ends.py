@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.views.queues.consume_queue import written
-from rocketflow_store.views.queues.queue_holes import blank_slots, lost_slots
-from rocketflow_store.views.queues.stand_in import LogExtent
+from rocketflow_store.views.queues.placeholder import LogExtent
+from rocketflow_store.views.queues.queue_gaps import blank_slots, lost_slots
 
 if TYPE_CHECKING:
     from rocketflow_store.recovery.damage_table import DamageTable

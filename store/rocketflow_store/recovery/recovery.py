@@ -37,7 +37,7 @@ from rocketflow_store.recovery.result import RecoveryResult, Walked
 from rocketflow_store.recovery.take_stop_record import StoppedFiles, leave_stop_record
 from rocketflow_store.recovery.topic_deletion import fit_floors, note_vanished
 from rocketflow_store.telemetry import events
-from rocketflow_store.views.queues.stand_in import LogExtent
+from rocketflow_store.views.queues.placeholder import LogExtent
 from rocketflow_store.views.queues.unit_boundaries import UnitBoundaries
 
 if TYPE_CHECKING:

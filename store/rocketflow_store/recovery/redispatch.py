@@ -23,12 +23,12 @@ from rocketflow_store.views.queues.claimed_places import (
     judge_queue,
     refuted_claims,
 )
-from rocketflow_store.views.queues.queue_holes import (
+from rocketflow_store.views.queues.queue_gaps import (
+    drop_deleted,
+    drop_impossible,
+    drop_strays,
+    fill_gaps,
     fill_head,
-    fill_holes,
-    leave_out_deleted,
-    leave_out_impossible,
-    leave_out_strays,
 )
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from rocketflow_store.records.decoding.scan import Scan
     from rocketflow_store.recovery.damage_table import DamageTable
     from rocketflow_store.views.dispatch.dispatcher import Dispatcher
+    from rocketflow_store.views.queues.placeholder import LogExtent
     from rocketflow_store.views.queues.queue_table import FileQueueTable
-    from rocketflow_store.views.queues.stand_in import LogExtent
 
 _ROWS_AT_ONCE: Final = 1 << 16
 
@@ -106,7 +106,7 @@ class Redispatch:
             rows = rows_of_records(records, mapped.file_from_offset, self._delay_levels_ms)
             self._exclude(rows)
             claims.add(rows)
-            leave_out_strays(rows)
+            drop_strays(rows)
             waiting.append(rows)
             self.newest_timestamp = max(self.newest_timestamp, int(rows.store_timestamps.max()))
             if sum(len(one.phy_offsets) for one in waiting) >= _ROWS_AT_ONCE:
@@ -127,11 +127,11 @@ class Redispatch:
 
     def _exclude(self, rows: DispatchRows) -> None:
         """Exclude records of deleted topics, and those whose claimed queue offset is impossible, from the queues."""
-        leave_out_deleted(rows, self._known.floors)
+        drop_deleted(rows, self._known.floors)
         for code, (topic, _) in enumerate(rows.queues):
             if topic in self._known.deleted_topics:
                 rows.queue_of[rows.queue_of == code] = -1
-        leave_out_impossible(rows)
+        drop_impossible(rows)
 
     def _judge(
         self,
@@ -211,4 +211,4 @@ class Redispatch:
             if queue is not None and (skipped or key in self._known.lost or key in self._holed):
                 if key in self._heads:
                     fill_head(queue, 0, self._heads[key], skipped, log)
-                fill_holes(queue, end, skipped, log)
+                fill_gaps(queue, end, skipped, log)

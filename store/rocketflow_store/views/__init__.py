@@ -1,1 +1,1 @@
-"""What is derived from the log: ConsumeQueues, IndexFiles, and the dispatch that writes them."""
+"""Views derived from the log: ConsumeQueues, the index, and the dispatch that writes them."""

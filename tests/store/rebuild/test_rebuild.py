@@ -479,13 +479,13 @@ def test_queue_that_contradicts_the_log_is_not_swapped_in(tmp_path: Path, monkey
     make(path, 59, 100)
     lose(path)
     before = everything(path)
-    right = scan_task.leave_out_impossible
+    right = scan_task.drop_impossible
 
     def wrong(rows: DispatchRows) -> None:
         rows.queue_offsets[rows.queue_offsets == 3] = 4
         right(rows)
 
-    monkeypatch.setattr(scan_task, "leave_out_impossible", wrong)
+    monkeypatch.setattr(scan_task, "drop_impossible", wrong)
     with pytest.raises(RebuildFailedError, match="queue offset is another one"):
         rebuild_store(path, config=SIZES)
     assert everything(path) == before

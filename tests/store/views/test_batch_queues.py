@@ -1,4 +1,4 @@
-"""BatchCQ topics, inner batches and light queues: written, read, recovered."""
+"""BatchCQ topics, inner batches and LMQs (light message queues): written, read, recovered."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def batch(count: int, first: int = 0, **more: object) -> MessageBatch:
 
 
 def killed(store: MessageStore) -> Path:
-    """A copy of the directory as a kill would leave it."""
+    """Copy the directory as a kill would leave it."""
     target = store.path.with_name("killed")
     shutil.copytree(store.path, target)
     return target
@@ -53,7 +53,7 @@ def killed(store: MessageStore) -> Path:
 # -- the body of a batch
 
 
-def test_the_example_of_the_specification() -> None:
+def test_the_example_of_the_specification_is_encoded_and_decoded() -> None:
     wire = bytes.fromhex(
         "00000033000000000000000000000000000000026869001b4b455953016b025741495401747275650254414753015461674102"
     )
@@ -63,18 +63,18 @@ def test_the_example_of_the_specification() -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, 60))
-def test_a_cut_batch_is_none(cut: int) -> None:
+def test_a_truncated_batch_body_is_refused(cut: int) -> None:
     whole = body(3)
     if cut in [len(whole) - at for at in entry_positions(whole)]:
         return
-    with pytest.raises(ValueError, match=r"entry|bytes behind"):
+    with pytest.raises(ValueError, match=r"entry|bytes after"):
         entry_positions(whole[:-cut])
 
 
 # -- client batches
 
 
-def test_a_client_batch_becomes_contiguous_records(tmp_path: Path) -> None:
+def test_a_client_batch_becomes_consecutive_records(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", SMALL) as store:
         store.put_message(Message("t", b"before", queue_id=0))
         result = store.put_message(
@@ -90,7 +90,7 @@ def test_a_client_batch_becomes_contiguous_records(tmp_path: Path) -> None:
         assert [one.flag for one in messages] == list(range(5))
         assert messages[0].phy_offset == result.physical_offset
         ends = [one.phy_offset + one.store_size for one in messages]
-        assert ends[:-1] == [one.phy_offset for one in messages[1:]], "one behind another"
+        assert ends[:-1] == [one.phy_offset for one in messages[1:]], "consecutive"
         assert ends[-1] == store.max_phy_offset
         assert {one.properties["CLUSTER"] for one in messages} == {"c"}
         assert len({one.uniq_key for one in messages}) == 5
@@ -102,7 +102,7 @@ def test_a_client_batch_becomes_contiguous_records(tmp_path: Path) -> None:
     assert verify_store(tmp_path / "s", SMALL).clean
 
 
-def test_a_batch_lies_in_one_file(tmp_path: Path) -> None:
+def test_a_batch_is_stored_in_one_file(tmp_path: Path) -> None:
     size = SMALL.mapped_file_size_commit_log
     with MessageStore.open(tmp_path / "s", SMALL) as store:
         while store.max_phy_offset < 4 * size:
@@ -138,8 +138,8 @@ def test_a_refused_batch_stores_nothing(bad: MessageBatch, why: str, tmp_path: P
         assert after.physical_offset == store.get_message("t", 0, 3).messages[0].phy_offset
 
 
-def test_properties_without_the_last_separator(tmp_path: Path) -> None:
-    """Clients before 5.2 leave it out."""
+def test_properties_without_the_last_separator_are_accepted(tmp_path: Path) -> None:
+    """Clients before 5.2 omit it."""
     old = encode_batch_body(
         [BatchEntry(0, b"1", b"TAGS\x01a"), BatchEntry(0, b"2", b""), BatchEntry(0, b"3", b"TAGS\x01b\x02")]
     )
@@ -213,7 +213,7 @@ def test_reader_ignores_last_unit_that_its_record_refutes(tmp_path: Path, batche
         assert known == [5 * number for number in range(batches - 1)]
 
 
-def test_what_is_no_inner_batch_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_inner_batch_is_refused(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", SMALL) as store:
         store.create_topic("b", 1, queue_type="BatchCQ")
         for message in (
@@ -230,7 +230,7 @@ def test_what_is_no_inner_batch_is_refused(tmp_path: Path) -> None:
             store.create_topic("t", queue_type="BatchCQ")
 
 
-def test_a_killed_store_gets_its_batch_queue_back(tmp_path: Path) -> None:
+def test_recovery_rebuilds_the_batch_queue_of_a_killed_store(tmp_path: Path) -> None:
     counts = [3, 1, 40, 2] * 12
     with MessageStore.open(tmp_path / "s", SMALL) as store:
         store.create_topic("t", 1, queue_type="BatchCQ")
@@ -255,7 +255,7 @@ def test_a_killed_store_gets_its_batch_queue_back(tmp_path: Path) -> None:
         check_batches(store, counts)
 
 
-def test_a_cut_log_cuts_the_batch_queue(tmp_path: Path) -> None:
+def test_truncating_the_log_truncates_the_batch_queue(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", SMALL) as store:
         store.create_topic("t", 1, queue_type="BatchCQ")
         for number in range(15):
@@ -270,7 +270,7 @@ def test_a_cut_log_cuts_the_batch_queue(tmp_path: Path) -> None:
         assert store.get_message("t", 0, 14 * 4 + 1).messages[0].body == body(2)
 
 
-def test_retention_takes_batch_units_of_removed_records(tmp_path: Path) -> None:
+def test_retention_removes_batch_units_of_removed_records(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", SMALL) as store:
         store.create_topic("t", 1, queue_type="BatchCQ")
         for number in range(200):
@@ -293,8 +293,8 @@ def test_retention_takes_batch_units_of_removed_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("nth", [2, 3, 4, 5])
-def test_the_begin_is_looked_for_while_files_go(tmp_path: Path, nth: int) -> None:
-    """A look into the queue finds a file gone that was there at the look before."""
+def test_bounds_are_right_while_retention_deletes_files(tmp_path: Path, nth: int) -> None:
+    """A file that the first look into the queue found is deleted before the next."""
     queue = BatchConsumeQueue(tmp_path, "t", 0, SMALL.mapper_file_size_batch_consume_queue, write=True)
     units = np.zeros(58, BATCH_UNIT_DTYPE)
     units["phy_offset"], units["msg_size"] = 1000 * np.arange(58), 900
@@ -310,10 +310,10 @@ def test_the_begin_is_looked_for_while_files_go(tmp_path: Path, nth: int) -> Non
     queue.close()
 
 
-# -- light queues
+# -- LMQs
 
 
-def test_a_message_in_several_light_queues(tmp_path: Path) -> None:
+def test_a_message_gets_a_unit_in_each_of_its_lmqs(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", LMQ) as store:
         for number in range(30):
             names = "%LMQ%a,%LMQ%b" if number % 3 == 0 else "%LMQ%a"
@@ -348,7 +348,7 @@ def check_light(store: MessageStore | StoreReader) -> None:
     assert set(units["tags_code"].tolist()) == {string_hash("x")}
 
 
-def test_names_that_are_no_light_queues(tmp_path: Path) -> None:
+def test_invalid_lmq_names_get_no_unit(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", replace(LMQ, max_lmq_consume_queue_num=3)) as store:
 
         def put(names: str) -> str | None:
@@ -368,7 +368,7 @@ def test_names_that_are_no_light_queues(tmp_path: Path) -> None:
         assert store.topics() == ["%LMQ%a", "%LMQ%b", "t"]
 
 
-def test_light_queues_are_off_unless_asked_for(tmp_path: Path) -> None:
+def test_lmqs_get_no_units_by_default(tmp_path: Path) -> None:
     message = Message("t", b"x", properties={"INNER_MULTI_DISPATCH": "%LMQ%a"}, queue_id=0)
     with MessageStore.open(tmp_path / "s", SMALL) as store:
         assert store.put_message(message).stored
@@ -383,7 +383,7 @@ def test_light_queues_are_off_unless_asked_for(tmp_path: Path) -> None:
 # -- ConsumeQueueExt
 
 
-def test_tags_behind_an_ext_address(tmp_path: Path) -> None:
+def test_tags_at_an_ext_address_are_read(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, SMALL) as store:
         for number in range(6):
@@ -415,4 +415,4 @@ def test_tags_behind_an_ext_address(tmp_path: Path) -> None:
         assert rows == [b"0", b"2", b"4"]
         ext.unlink()
     with StoreReader(path, SMALL) as reader:
-        assert len(reader.get_message("t", 0, 0, 32, "b").messages) == 6, "who cannot be told may match"
+        assert len(reader.get_message("t", 0, 0, 32, "b").messages) == 6, "a message of unknown tags may match"

@@ -146,7 +146,7 @@ def test_rebuild_converts_between_profiles_and_appends_go_on_in_the_new_one(tmp_
 
 @pytest.mark.parametrize("profile", ["5.3", "5.5"])
 def test_conversion_of_a_store_without_tags_is_recorded(tmp_path: Path, profile: str) -> None:
-    """Nothing in such a store differs between the versions, but for a database that brokers since 5.4 leave."""
+    """The files of such a store are the same in both versions, except for a database that brokers since 5.4 leave."""
     path = tmp_path / "s"
     with MessageStore.open(path, SIZES) as store:
         store.put_messages([Message("t", b"b", keys=[f"k{n}"]) for n in range(30)])
@@ -201,12 +201,12 @@ def test_recovery_after_a_kill_writes_the_entries_of_the_profile(tmp_path: Path)
         assert verify_store(path).findings == []
 
 
-@pytest.mark.parametrize("name", ["basic-49", "basic-53", "basic-55", "ours"])
+@pytest.mark.parametrize("name", ["basic-49", "basic-53", "basic-55", "native"])
 def test_query_by_tags_returns_the_newest_messages_that_match(
     name: str, golden_store: Callable[..., Path], tmp_path: Path
 ) -> None:
     path = tmp_path / "s"
-    if name == "ours":
+    if name == "native":
         fill(path, "5.3", 0)
         rebuild_store(path, RebuildRequest(profile="5.5"))
         fill(path, "5.5", 120)
@@ -237,7 +237,7 @@ def test_query_by_tags_returns_the_newest_messages_that_match(
 
 
 def test_query_by_tags_covers_what_a_broker_stored_without_entries(tmp_path: Path) -> None:
-    """A store that profile 5.3 filled, and 5.5 went on with: the index answers for the newest part alone."""
+    """Profile 5.3 filled the store, then 5.5: the index covers only the newest part."""
     path = tmp_path / "s"
     fill(path, "5.3")
     meta = json.loads((path / "rocketflow" / "store.meta").read_text())

@@ -1,4 +1,4 @@
-"""The minimum offset of a queue whose begin retention took, whatever became of single units."""
+"""The minimum offset of a queue whose begin retention removed does not depend on single units."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIZE = 100
 
 
 def damage(units: np.ndarray, kind: str, rng: random.Random) -> tuple[int, int]:
-    """Damage some units; return which."""
+    """Damage some units; return their range."""
     width = 1 if kind == "flip" else rng.choice([1, 3, 205])
     start = rng.randrange(COUNT - width)
     part = units[start : start + width]
@@ -48,9 +48,9 @@ def test_damaged_units_do_not_move_the_minimum_offset(tmp_path: Path, kind: str)
         found = first_kept(queue, COUNT, first * SIZE)
         queue.close()
         if kind == "filled" and start == 0 and first == 0:
-            continue  # that is the room before a queue's first message
+            continue  # fillers before a queue's first message
         context = f"seed {seed}, {kind} of [{start}, {stop}), first {first}, found {found}"
-        if start <= first <= stop:  # the units that tell are gone
+        if start <= first <= stop:  # the units around the result are damaged
             assert start <= found <= max(first, stop if kind in ("flip", "another block") else 0), context
         else:
             assert found == first, context

@@ -1,4 +1,4 @@
-"""Which part of a log its index speaks for."""
+"""The part of a log that its index covers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNINDEXED = replace(CONFIG, message_index_enable=False)
 KEYLESS = RecordFields(
     topic=b"t",
     queue_id=0,
-    body=b"nobody asks for me",
+    body=b"no query finds me",
     properties=b"",
     flag=0,
     sys_flag=0,
@@ -34,7 +34,7 @@ KEYLESS = RecordFields(
 
 
 def put(path: Path, count: int, config: StoreConfig = CONFIG) -> int:
-    """Append messages with a key each; where the first begins."""
+    """Append messages with a key each; return the physical offset of the first."""
     with MessageStore.open(path, config) as store:
         results = store.put_messages([Message("t", b"x" * 50, keys=[f"k{n}"]) for n in range(count)])
         return results[0].physical_offset
@@ -86,7 +86,7 @@ def test_a_log_without_keys_needs_no_index(tmp_path: Path) -> None:
     assert covered(tmp_path) == IndexCoverage(0, end_of(tmp_path), complete=True)
 
 
-def test_what_was_put_without_an_index_is_not_covered(tmp_path: Path) -> None:
+def test_messages_put_without_an_index_are_not_covered(tmp_path: Path) -> None:
     put(tmp_path, 30)
     first = put(tmp_path, 5, UNINDEXED)
     assert covered(tmp_path) == IndexCoverage(0, first, complete=False)
@@ -113,7 +113,7 @@ def test_a_lost_file_leaves_the_newest_gapless_part(tmp_path: Path, lost: int) -
         assert found == IndexCoverage(headers[lost + 1].begin_phy_offset + size, end, complete=False)
 
 
-def test_the_last_file_may_be_exactly_full(tmp_path: Path) -> None:
+def test_an_exactly_full_last_file_covers_the_log(tmp_path: Path) -> None:
     put(tmp_path, 49)
     with StoreReader(tmp_path, CONFIG) as reader:
         assert [one.room for one in reader.index.files] == [0, 0]
@@ -122,7 +122,7 @@ def test_the_last_file_may_be_exactly_full(tmp_path: Path) -> None:
     assert not covered(tmp_path).complete
 
 
-def test_nothing_is_sure_after_an_unclean_stop_until_it_is_recovered(tmp_path: Path) -> None:
+def test_nothing_is_covered_after_an_unclean_stop_until_recovery(tmp_path: Path) -> None:
     put(tmp_path, 20)
     (tmp_path / "abort").write_text("1")
     assert covered(tmp_path) == IndexCoverage(0, 0, complete=False)
@@ -131,7 +131,7 @@ def test_nothing_is_sure_after_an_unclean_stop_until_it_is_recovered(tmp_path: P
     assert covered(tmp_path).complete
 
 
-def test_find_says_what_the_index_does_not_cover(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_find_names_the_part_that_the_index_does_not_cover(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put(tmp_path, 20)
     command = ["store", "find", str(tmp_path), "--topic", "t", "--key", "k3"]
     assert run([*command, "--json"]) == 0

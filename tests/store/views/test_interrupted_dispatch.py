@@ -1,4 +1,4 @@
-"""What a signal or a lack of memory stops while rows are dispatched is done again whole: nothing is left out."""
+"""A dispatch that a signal or a lack of memory interrupts is repeated completely: no unit and no key is missing."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.support.damage import CONFIG
 
 
 class Interrupted(BaseException):
-    """As KeyboardInterrupt, which would end the run of tests."""
+    """An interruption like KeyboardInterrupt, which would end the test run."""
 
 
 def put(store: MessageStore, number: int) -> None:
     store.put_message(Message("t", b"%d" % number, keys=f"k{number}", queue_id=0))
 
 
-def whole(path: Path, count: int) -> bool:
+def is_complete(path: Path, count: int) -> bool:
     with MessageStore.open(path) as store:
         assert store.bounds("t", 0) == (0, count)
         found = [len(store.query_message("t", f"k{number}")) for number in range(count)]
@@ -48,14 +48,14 @@ def test_rows_wait_until_all_of_them_are_dispatched(
             put(store, 1)
         monkeypatch.undo()
         put(store, 2)
-    assert whole(tmp_path / "s", 3)
+    assert is_complete(tmp_path / "s", 3)
 
 
 @pytest.mark.parametrize("stopped", [True, False])
 def test_an_index_put_that_was_interrupted_loses_no_older_key(
     tmp_path: Path, stopped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The slot names the new entry, the header does not count it yet; the chain of older ones hangs on it."""
+    """The slot names the new entry, but the header does not count it; it heads the chain of older entries."""
 
     class Slots:
         unpack_from = index_file.SLOT_STRUCT.unpack_from
@@ -73,4 +73,4 @@ def test_an_index_put_that_was_interrupted_loses_no_older_key(
             put(store, 20)
         if not stopped:
             put(store, 21)
-    assert whole(tmp_path / "s", 21 if stopped else 22)
+    assert is_complete(tmp_path / "s", 21 if stopped else 22)

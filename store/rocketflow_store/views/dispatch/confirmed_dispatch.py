@@ -1,4 +1,4 @@
-"""Dispatch follows the confirmed offset: what was appended waits here until the flush mode lets readers see it."""
+"""Dispatch follows the confirm offset: appended rows wait here until the flush mode lets readers see them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from rocketflow_store.views.index.index_service import IndexService
 
 Dispatched: TypeAlias = RunRows | DispatchRows
-"""What was appended with one write, or one chunk of it."""
+"""The rows of one write, or of one chunk of it."""
 
 
 class ConfirmedDispatch:
-    """Rows in the order of the log, dispatched up to what was synced (SYNC_FLUSH) or is in the files (ASYNC_FLUSH)."""
+    """Rows in the order of the log, dispatched up to the synced (SYNC_FLUSH) or written (ASYNC_FLUSH) offset."""
 
     def __init__(
         self,
@@ -46,30 +46,34 @@ class ConfirmedDispatch:
         *,
         sync_flush: bool,
     ) -> None:
-        """`newest` is the store time (ms) and the physical offset of the newest record that was dispatched before."""
+        """Take the dispatch targets.
+
+        `newest` is the store time (ms) and the physical offset of the newest record that was dispatched before.
+        """
         self._path, self._dispatcher, self._index, self._log = path, dispatcher, index, log
         self._commit_log, self._fence, self._sync_flush = commit_log, fence, sync_flush
         self.lock = threading.RLock()
         self._pending: deque[tuple[int, Dispatched]] = deque()
         self.confirm_offset = commit_log.committed_offset
-        """Up to where readers may see the log."""
+        """The offset before which readers may see the log."""
         self.confirm_file = confirm_file
         self.failure: BaseException | None = None
-        """What the last call of `follow` failed with, None where it went well."""
+        """The error of the last call of `follow`, None if it succeeded."""
         self.on_dispatched: Callable[[Sequence[Dispatched]], None] | None = None
         """Called with dispatched rows once readers see them, by the thread that dispatched; it must not raise."""
         self.dispatched_timestamp, self.dispatched_phy_offset = newest
-        """Store time (ms) of the last record that was dispatched, and where the last one with a unit is."""
+        """Store time (ms) of the last dispatched record, and physical offset of the last one with a unit."""
 
     def extend(self, rows: Iterable[tuple[int, Dispatched]]) -> None:
-        """Take rows that were appended, each up to an end offset; under the put lock, in the order of the log."""
+        """Add appended rows, each up to an end offset. Called under the put lock, in the order of the log."""
         self._pending.extend(rows)
 
     def follow(self, until: int | None = None) -> None:
-        """Dispatch what the flush mode confirms, and publish how far readers may look.
+        """Dispatch the rows that the flush mode confirms, and publish the new confirm offset.
 
-        Nothing is done where readers see everything below `until` already. Where it fails (no space for a queue, say)
-        nothing is forgotten: `failure` tells why, and the next call tries again. A failed sync fences the store.
+        Returns at once if readers already see everything before `until`. If the dispatch fails (no space for a queue,
+        for example), all rows are kept: `failure` holds the error, and the next call tries again. A failed sync fences
+        the store.
         """
         if until is not None and until <= self.confirm_offset:
             return
@@ -87,7 +91,7 @@ class ConfirmedDispatch:
                         self._forget_keys(ready[0])
                     self._dispatch_all(ready)
                     self._confirm(confirmed, ready[-1])
-                for _ in ready:  # none is let go before all of them are dispatched: doing it again changes nothing
+                for _ in ready:  # none is dropped before all are dispatched: a repeated dispatch changes nothing
                     self._pending.popleft()
             except BaseException as error:
                 if self.failure is None:
@@ -102,7 +106,7 @@ class ConfirmedDispatch:
             self.on_dispatched(ready)
 
     def _confirm(self, offset: int, last: Dispatched) -> None:
-        """Let readers see everything below `offset`; these are the rows in front of it."""
+        """Let readers see every record before `offset`; `last` are the rows that end there."""
         self.confirm_offset = offset
         self.confirm_file.confirm(offset)
         if isinstance(last, RunRows):
@@ -114,18 +118,18 @@ class ConfirmedDispatch:
             self.dispatched_phy_offset = with_unit
 
     def follow_for_all(self) -> None:
-        """What was synced for many is dispatched once; each of them finds that done, or what it failed with."""
+        """Dispatch once on behalf of many waiting puts; each of them then finds the result, or `failure`."""
         with suppress(Exception):
             self.follow()
 
     def _forget_keys(self, first: Dispatched) -> None:
-        """Take back the index entries that a failed dispatch left, which is made again from `first` on."""
+        """Remove the index entries that a failed dispatch left, before it is repeated from `first` on."""
         phy_offset = first.first_phy_offset if isinstance(first, RunRows) else int(first.phy_offsets[0])
         if self._index.end_phy_offset >= phy_offset or not self._index.is_complete:
             self._index.recover(phy_offset, self._log.store_timestamp_at)
 
     def _dispatch_all(self, ready: list[Dispatched]) -> None:
-        if len(ready) == 1 and isinstance(ready[0], RunRows):  # of every put that comes alone
+        if len(ready) == 1 and isinstance(ready[0], RunRows):  # a put that was appended alone
             self._dispatcher.dispatch_run(ready[0])
             return
         for kind, group in groupby(ready, type):

@@ -1,6 +1,6 @@
-"""From records to ConsumeQueue units and index entries, many at a time.
+"""Turn records into ConsumeQueue units and index entries, many at a time.
 
-Dispatch follows the log: what it writes is a function of the records alone, so doing it again changes nothing.
+Dispatch follows the log: its output is a function of the records alone, so a repeated dispatch changes nothing.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _SIDE_BY_SIDE_FROM: Final = 1 << 16
 _ROW_BITS: Final = 32
 _ID_BITS: Final = 31
 _ROWS_A_QUEUE: Final = 256
-"""With fewer rows a queue its write takes turns at the interpreter with the index: one after the other is quicker."""
+"""With fewer rows per queue, queues and index compete for the interpreter lock: in sequence they are faster."""
 
 
 class Dispatcher:
-    """Writes units and index entries; `index` is None where indexing is switched off.
+    """Writes units and index entries; `index` is None if indexing is switched off.
 
     With `tag_entries` TAGS are indexed too, as RocketMQ does since 5.4.0.
     """
@@ -52,7 +52,7 @@ class Dispatcher:
         self._queues, self._index, self._side, self._tag_entries = queues, index, side, tag_entries
 
     def dispatch_run(self, rows: RunRows) -> None:
-        """As `dispatch`, for single records that follow each other in the log."""
+        """Dispatch single records that follow each other in the log: see `dispatch`."""
         for units in rows.units:
             octets = units.units[0] if len(units.units) == 1 else b"".join(units.units)
             self._queues.add(units.topic, units.queue_id).put_bytes(units.first, octets)
@@ -64,19 +64,19 @@ class Dispatcher:
             return
         keys, places, floor = rows.keys, rows.key_offsets, index.next_phy_offset
         hashes_of = index_hashes_one_by_one if len(keys) < TOGETHER_FROM else index_hashes_of
-        if rows.first_phy_offset < floor:  # a failed dispatch is done again
+        if rows.first_phy_offset < floor:  # a failed dispatch is repeated
             kept = [at for at, place in enumerate(places) if place >= floor]
             keys, places = [keys[at] for at in kept], [places[at] for at in kept]
         index.put_run(hashes_of(keys), places, rows.store_timestamp)
 
     def dispatch(self, rows: DispatchRows) -> None:
-        """Put units at their places and keys behind the last entry. Records that are indexed already are skipped."""
+        """Write units at their queue offsets and append index entries. Records that are already indexed are skipped."""
         self._put_units([rows])
         if self._index is not None:
             self._put_keys(rows, self._index)
 
     def dispatch_all(self, parts: Sequence[DispatchRows]) -> None:
-        """As `dispatch` for one after the other; of many rows the queues and the index take theirs side by side."""
+        """Dispatch several parts in order: see `dispatch`. Large parts go to queues and index in parallel."""
         index = self._index
         count = sum(len(rows.phy_offsets) for rows in parts)
         queues = max((len(rows.queues) for rows in parts), default=0)
@@ -92,7 +92,7 @@ class Dispatcher:
             units.result()
 
     def _put_units(self, parts: Sequence[DispatchRows]) -> None:
-        """Put the units of parts that follow each other in the log: a queue's new units at one go where they adjoin."""
+        """Write the units of parts that follow each other in the log; consecutive units of a queue in one write."""
         if self._side is not None:
             parts = [self._side.take(rows) for rows in parts]
         queue_of, queues = _numbered([QueueColumn.of(rows.queues) for rows in parts], [rows.queue_of for rows in parts])
@@ -125,7 +125,7 @@ class Dispatcher:
 
 
 def _numbered(columns: Sequence[QueueColumn], queue_of: Sequence[npt.NDArray[np.int32]]) -> tuple[Ints, QueueNames]:
-    """All rows' queues in numbers that are the same in every part (-1 stays), and which queues these are."""
+    """Return all rows' queues as numbers that are the same in every part (-1 stays), and the queues by number."""
     numbers: dict[str, int] = {}
     own = [np.array([numbers.setdefault(topic, len(numbers)) for topic in one.topics], np.int64) for one in columns]
     if len(numbers) == 1:
@@ -142,7 +142,7 @@ def _numbered(columns: Sequence[QueueColumn], queue_of: Sequence[npt.NDArray[np.
 
 
 class QueueNames:
-    """Queues by number: the topic's id itself where there is but one topic, else the place of its tag."""
+    """Queues by number: the queue id if there is only one topic, else the index of its tag."""
 
     def __init__(self, topics: Sequence[str], tags: Ints | None) -> None:
         self._topics, self._tags = topics, tags

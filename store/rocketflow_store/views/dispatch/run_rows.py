@@ -1,4 +1,4 @@
-"""What dispatch needs of records that were placed one after the other: their units and their index keys."""
+"""The input of dispatch for records that were placed one after the other: their units and their index keys."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ pack_unit = UNIT_STRUCT.pack
 
 
 class SideRow(NamedTuple):
-    """A record that gets units beside those of plain queues: of a BatchCQ topic, or of light queues (`lmq`).
+    """A record with units in other queues than plain ones: of a BatchCQ topic, or of LMQs (`lmq`).
 
-    `queue_id` is -1 if the record's own queue gets no unit here: it has a plain one, or none at all.
+    `queue_id` is -1 if the record's own queue gets no unit here: it has a plain one, or none.
     """
 
     topic: str
@@ -84,7 +84,7 @@ class RunRows:
             self.key_offsets += [phy_offset] * len(keys)
 
     def units_of(self, queue: tuple[str, int], queue_offset: int) -> list[bytes]:
-        """Return the list that takes the queue's units from `queue_offset` on."""
+        """Return the list to which the queue's units from `queue_offset` on are appended."""
         units = self._current.get(queue)
         if units is None or units.first + len(units.units) != queue_offset:
             units = self._current[queue] = QueueUnits(*queue, queue_offset)
@@ -92,7 +92,7 @@ class RunRows:
         return units.units
 
     def add_side(self, row: SideRow) -> None:
-        """Add a record with units beside those of plain queues."""
+        """Add a record with units in BatchCQ queues or LMQs."""
         self.side.append(row)
         if row.queue_id >= 0:
             self.last_with_unit = row.phy_offset

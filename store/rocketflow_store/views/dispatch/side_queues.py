@@ -1,4 +1,4 @@
-"""Units besides those of plain queues: of BatchCQ topics, and of the light queues (LMQ) that a record is in too."""
+"""Units of queues that are not plain: of BatchCQ topics, and of the LMQs (light message queues) of a record."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class SideQueues:
-    """Takes its units out of what is dispatched.
+    """Writes the units of BatchCQ queues and LMQs.
 
-    Light queues get theirs with `multi_dispatch` (RocketMQ's enableMultiDispatch), and where they exist already.
+    LMQs get units with `multi_dispatch` (RocketMQ's enableMultiDispatch), and if they already exist.
     """
 
     def __init__(
@@ -41,18 +41,18 @@ class SideQueues:
         self._queues, self._batch_queues, self._has_batch_cq = queues, batch_queues, has_batch_cq
         self._multi_dispatch = multi_dispatch
         self._plain: set[str] = set()
-        """Topics with messages that have plain queues, so they keep them."""
+        """Topics whose messages have plain queues, and which therefore keep them."""
 
     def is_batch_cq(self, topic: str) -> bool:
-        """Whether a topic's queues have one unit a batch: its attribute says so, or it has such a queue."""
+        """Return True if a topic's queues have one unit per batch: by its attribute, or because such a queue exists."""
         return self._has_batch_cq(topic) or self._batch_queues.has_topic(topic)
 
     def forget(self, topic: str) -> None:
-        """The topic was deleted; one of that name may be of the other kind."""
+        """Forget the kind of a deleted topic; a new topic of that name may be of the other kind."""
         self._plain.discard(topic)
 
     def is_plain(self, topic: str) -> bool:
-        """Return whether a topic's queues have a unit for each message; once they had, they keep it."""
+        """Return True if a topic's queues have a unit for each message; such a topic keeps them."""
         if topic in self._plain:
             return True
         if self.is_batch_cq(topic):
@@ -61,9 +61,9 @@ class SideQueues:
         return True
 
     def put_one(self, row: SideRow) -> None:
-        """Put the units of one record."""
+        """Write the units of one record."""
         for name, queue_offset in row.lmq:
-            self._put_light(name, queue_offset, row.phy_offset, row.size, row.tags_code)
+            self._put_lmq(name, queue_offset, row.phy_offset, row.size, row.tags_code)
         if row.queue_id < 0:
             return
         unit = np.zeros(1, BATCH_UNIT_DTYPE)
@@ -74,10 +74,10 @@ class SideQueues:
         self._batch_queues.add(row.topic, row.queue_id).put(unit)
 
     def take(self, rows: DispatchRows) -> DispatchRows:
-        """Put the units of records that follow each other; what remains has no queue for those that have theirs."""
+        """Write the units of consecutive records; return the rows with these queues removed."""
         for row, name, queue_offset in rows.lmq:
             place = int(rows.phy_offsets[row]), int(rows.sizes[row])
-            self._put_light(name, queue_offset, *place, int(rows.tags_codes[row]))
+            self._put_lmq(name, queue_offset, *place, int(rows.tags_codes[row]))
         queues = QueueColumn.of(rows.queues)
         topics = [code for code, topic in enumerate(queues.topics) if self.is_batch_cq(topic)]
         if not topics:
@@ -91,7 +91,7 @@ class SideQueues:
                 self._batch_queues.add(*rows.queues[code]).put(batch_units(rows, at))
         return replace(rows, queue_of=queue_of)
 
-    def _put_light(self, name: str, queue_offset: int, phy_offset: int, size: int, tags_code: int) -> None:
+    def _put_lmq(self, name: str, queue_offset: int, phy_offset: int, size: int, tags_code: int) -> None:
         queue = self._queues.find(name, LMQ_QUEUE_ID)
         if queue is None and self._multi_dispatch and is_directory_name(name):
             queue = self._queues.add(name, LMQ_QUEUE_ID)
@@ -100,7 +100,7 @@ class SideQueues:
 
 
 def batch_units(rows: DispatchRows, at: npt.NDArray[np.intp]) -> npt.NDArray[np.void]:
-    """The units of the records `at` of `rows`, all of one queue."""
+    """Return the units of the records `at` of `rows`, all of one queue."""
     units = np.zeros(len(at), BATCH_UNIT_DTYPE)
     units["phy_offset"], units["msg_size"] = rows.phy_offsets[at], rows.sizes[at]
     units["tags_code"], units["store_timestamp"] = rows.tags_codes[at], rows.store_timestamps[at]

@@ -1,4 +1,4 @@
-"""The profile of derived files that other writers, or an older RocketFlow, left: see `format.derived_profile`."""
+"""Detect the profile of derived files that other writers or an older RocketFlow left: see `format.derived_profile`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def profile_of(paths: StorePaths, config: StoreConfig) -> str:
-    """Return the profile that is recorded for the store, or else is found in its files. Changes nothing."""
+    """Return the profile that is recorded for the store, or else is detected from its files. Changes nothing."""
     return recorded_profile(paths) or detect_profile(paths, config)
 
 
 def profile_to_write(paths: StorePaths, config: StoreConfig, recorded: str | None = None) -> str:
-    """Return the profile to write: the store's, or the setting's for a store whose index has no entries yet.
+    """Return the profile to write: the store's, or the setting's if the store's index has no entries yet.
 
-    `recorded` is what `store.meta` records, if the caller has read it. Raises StoreConfigError if the setting names
+    `recorded` is the profile in `store.meta`, if the caller has read it. Raises StoreConfigError if the setting names
     another profile than the store has.
     """
     profile = (recorded_profile(paths) if recorded is None else recorded) or detect_profile(paths, config)
@@ -43,8 +43,8 @@ def profile_to_write(paths: StorePaths, config: StoreConfig, recorded: str | Non
 def detect_profile(paths: StorePaths, config: StoreConfig) -> str:
     """Return the profile of the newest derived files; that of RocketMQ 5.5 for a store without a log.
 
-    The newest index entries of a message with TAGS tell it. Without any, a checkpoint of 48 bytes or the (empty)
-    database that every broker since 5.4.0 makes does; what has neither is of 5.3 or older.
+    The newest index entries of a message with TAGS decide. Without any, a checkpoint of 48 bytes or the (empty)
+    database that every broker since 5.4.0 creates means 5.5; a store with neither is of 5.3 or older.
     """
     files = MappedFileQueue(paths.log_directories(), config.mapped_file_size_commit_log, write=False)
     index = None

@@ -1,8 +1,8 @@
-"""A whole index file made at once, byte for byte what `IndexFile.put` leaves of the same entries in the same order.
+"""Build a complete index file at once, byte for byte as `IndexFile.put` leaves it for the same entries in order.
 
-All that a slot has to tell while the file is made is the number of its newest entry. These stand in a table in memory,
-in the machine's own order; a block of entries asks it for what they follow and notes itself, without being sorted. Only
-entries of a slot that has several in one block are put in order first.
+During the build only the number of each slot's newest entry is needed. These numbers are in a table in memory, in
+native byte order; a block of entries reads its predecessors from it and stores its own numbers, without sorting. Only
+entries of a slot that has several in one block are sorted first.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def build_index_file(
     runs: Iterable[npt.NDArray[np.void]],
     written: Callable[[int], None] = lambda entries: None,
 ) -> IndexHeader:
-    """Make the file; `runs` have the fields key_hash, phy_offset and store_timestamp. Its header.
+    """Build the file and return its header; `runs` have the fields key_hash, phy_offset and store_timestamp.
 
-    `previous` is the header of the file before it, None for a first one. The caller syncs it; the disk has begun
-    with it. `written` is told how many entries are in the file.
+    `previous` is the header of the file before it, None for the first one. The caller syncs the file; writeback has
+    begun. `written` is called with the number of entries in the file so far.
     """
     fd = os_files.open_file(path, write=True, create=True)
     try:
@@ -64,13 +64,13 @@ def build_index_file(
 
 
 class SlotTable:
-    """The newest entry of every slot, 0 for none."""
+    """The number of the newest entry of every slot, 0 for none."""
 
     def __init__(self, slots: int) -> None:
         self.newest = np.zeros(slots, np.int32)
 
     def follow(self, key_hashes: Numbers, first: int) -> Numbers:
-        """Note entries from number `first` on; the entry that each one follows in its slot, 0 for none."""
+        """Add entries from number `first` on; return each one's predecessor in its slot, 0 for none."""
         newest = self.newest
         slots = (key_hashes % len(newest)).astype(np.intp)
         numbers = np.arange(first, first + len(slots), dtype=np.int32)
@@ -100,7 +100,7 @@ class _Build:
             self.header = IndexHeader(time, time, offset, offset)
 
     def put(self, some: npt.NDArray[np.void]) -> None:
-        """The next entries."""
+        """Write the next entries."""
         header, count = self.header, len(some)
         if count == 0:
             return
@@ -111,7 +111,7 @@ class _Build:
         entries["phy_offset"] = some["phy_offset"]
         entries["prev_index"] = before = self._slots.follow(some["key_hash"], first)
         entries["time_diff"] = self._seconds(times, header.begin_timestamp)
-        if first == 1:  # its first entry alone is measured against the time that was carried over
+        if first == 1:  # only the first entry is measured against the time that was carried over
             header.begin_timestamp, header.begin_phy_offset = int(times[0]), int(some["phy_offset"][0])
             entries["time_diff"][1:] = self._seconds(times[1:], header.begin_timestamp)
         self._write(self._entries_at + ENTRY_SIZE * first, memoryview(entries.view(np.uint8).data))
@@ -120,7 +120,7 @@ class _Build:
         header.end_timestamp, header.end_phy_offset = int(times[-1]), int(some["phy_offset"][-1])
 
     def finish(self) -> None:
-        """Slots and header."""
+        """Write slots and header."""
         at = HEADER_SIZE
         newest = self._slots.newest
         for start in range(0, len(newest), _SLOTS_AT_ONCE):

@@ -1,8 +1,8 @@
-"""What a store's index speaks for: a key that it does not name is nowhere in that part of the log.
+"""Determine the part of the log that the index covers: a key without an entry does not occur there.
 
-Index entries follow the log, so the index covers a range as far as no record with keys lies between the last entry of
-one file and the first of the next, before the first file, or behind the last one. Gaps and damage inside a file are
-not looked for here; that is `verify`'s.
+Index entries follow the log, so the index covers a range if no record with keys lies between the last entry of one file
+and the first of the next, before the first file, or after the last one. Gaps and damage inside a file are not detected
+here; `verify` does that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IndexCoverage:
-    """Physical offsets [begin, end) in which the index names every key; `complete` where that is the whole log."""
+    """Physical offsets `[begin, end)` in which the index names every key; `complete` if that is the whole log."""
 
     begin_phy_offset: int
     end_phy_offset: int
@@ -39,7 +39,7 @@ class IndexCoverage:
 def index_coverage(files: Sequence[IndexFile], log: CommitLogView, end: int, *, tags: bool = False) -> IndexCoverage:
     """Return the newest gapless range that the index files cover of a log that ends at `end`.
 
-    With `tags` also the TAGS of records count, as if every writer had indexed them: `TagEntries` knows whose did.
+    With `tags` the TAGS of records count too, as if every writer had indexed them: `TagEntries` knows which parts were.
     """
     has_keys = _has_keys_or_tags if tags else _has_keys
     floor = log.min_phy_offset
@@ -49,14 +49,14 @@ def index_coverage(files: Sequence[IndexFile], log: CommitLogView, end: int, *, 
         if one.entries == 0 or header.begin_phy_offset >= end:
             continue
         if log.first_where(known_until, header.begin_phy_offset, has_keys) is not None:
-            # of a file's first record, keys may stand in the file before, which is not there
+            # a file's first record may have keys in the file before, which is missing
             begin = header.begin_phy_offset + (log.record_size_at(header.begin_phy_offset) or 0)
         last = header.end_phy_offset
         if last < floor:
             known_until = floor
         else:
             known_until = max(
-                known_until, last + (log.record_size_at(last) or 0) if _whole(one, log, tags=tags) else last
+                known_until, last + (log.record_size_at(last) or 0) if _has_all_of_last(one, log, tags=tags) else last
             )
     missing = log.first_where(known_until, end, has_keys)
     if missing is None:
@@ -64,8 +64,8 @@ def index_coverage(files: Sequence[IndexFile], log: CommitLogView, end: int, *, 
     return IndexCoverage(begin, max(missing, begin), False)
 
 
-def _whole(file: IndexFile, log: CommitLogView, *, tags: bool) -> bool:
-    """Return whether a file holds every key (and the TAGS) of its last record; the rest may stand in a next file."""
+def _has_all_of_last(file: IndexFile, log: CommitLogView, *, tags: bool) -> bool:
+    """Return True if a file holds every key (and the TAGS) of its last record; the rest may be in a next file."""
     if file.room:
         return True
     last = file.header.end_phy_offset
@@ -88,7 +88,7 @@ def _has_keys_or_tags(records: RecordColumns) -> npt.NDArray[np.bool_]:
 
 
 def _names(records: RecordColumns, *properties: str) -> npt.NDArray[np.bool_]:
-    """Return which records have one of some properties, and are indexed."""
+    """Return a mask of the records that have one of `properties`, and are indexed."""
     segments = records.property_segments()
     named = np.zeros(records.count, bool)
     for one in properties:
@@ -98,6 +98,6 @@ def _names(records: RecordColumns, *properties: str) -> npt.NDArray[np.bool_]:
 
 
 def _filled(column: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which strings of a column (null ones are empty) hold anything."""
+    """Return a mask of the strings of a column that are neither null nor empty."""
     offsets = np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, column.offset * 4)
     return np.diff(offsets) > 0

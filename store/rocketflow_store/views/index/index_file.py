@@ -53,7 +53,7 @@ class IndexFile:
 
     @classmethod
     def create(cls, path: Path, hash_slot_num: int, index_num: int, previous: IndexHeader | None) -> IndexFile:
-        """A new file; begin and end of its header carry over from the file before it."""
+        """Create a file; begin and end of its header carry over from the file before it."""
         os_files.make_directory(path.parent)
         try:
             fd = os_files.open_file(path, write=True, create=True)
@@ -81,7 +81,7 @@ class IndexFile:
             raise
 
     def is_replaced(self) -> bool:
-        """Whether the name now belongs to another file."""
+        """Return True if the name now belongs to another file."""
         status = os_files.status(self._fd)
         try:
             named = self.path.stat()
@@ -90,7 +90,7 @@ class IndexFile:
         return (named.st_dev, named.st_ino) != (status.st_dev, status.st_ino)
 
     def reload(self) -> IndexHeader:
-        """Read the header again: another process may write this file. Who writes it knows better than the file."""
+        """Read the header again, since another process may write this file. A writer keeps its own header."""
         if not self._write:
             self._table.read_header()
         return self.header
@@ -102,25 +102,25 @@ class IndexFile:
 
     @property
     def room(self) -> int:
-        """Entries that still fit."""
+        """The number of entries that still fit."""
         free = self.index_num - self.header.index_count
         return free if free > 0 else 0
 
     @property
     def entries(self) -> int:
-        """Entries that are in the file."""
+        """The number of entries in the file."""
         return self._table.count
 
     def slots(self) -> npt.NDArray[np.int32]:
-        """The slot table, a view on the file."""
+        """Return the slot table, a view on the file."""
         return self._table.slots()
 
     def entry_table(self, count: int | None = None) -> npt.NDArray[np.void]:
-        """Entries 0 (never used) to `count` (by default the last one), a view on the file."""
+        """Return entries 0 (never used) to `count` (by default the last one), a view on the file."""
         return self._table.entries(count)
 
     def _reserve(self, entries: int) -> None:
-        """Have real blocks for the slots and `entries` entries: a store into a hole of a full disk is a SIGBUS."""
+        """Allocate blocks for the slots and `entries` entries: a store into a hole on a full disk raises SIGBUS."""
         if entries <= self._allocated and self._allocated:
             return
         wanted = min(entries + _GROW_ENTRIES, self.index_num)
@@ -133,7 +133,7 @@ class IndexFile:
         phy_offsets: npt.NDArray[np.int64],
         store_timestamps: npt.NDArray[np.int64],
     ) -> int:
-        """Append entries in order until the file is full; how many fitted."""
+        """Append entries in order until the file is full; return how many fitted."""
         assert self._write
         count = min(len(key_hashes), self.room)
         if count == 0:
@@ -172,7 +172,7 @@ class IndexFile:
         return count
 
     def put_run(self, key_hashes: Sequence[int], phy_offsets: Sequence[int], store_timestamp: int) -> int:
-        """As `put`, one after the other, for a few that have one store time (ms)."""
+        """Append a few entries with one store time (ms); return how many fitted."""
         assert self._write
         header, mapped = self._table.header, self._table.mapped
         count, number = min(len(key_hashes), self.room), header.index_count
@@ -206,7 +206,7 @@ class IndexFile:
         return count
 
     def _time_diffs(self, store_timestamps: npt.NDArray[np.int64], first: int) -> npt.NDArray[np.int64]:
-        """Seconds since the file's begin; a file's first entry is measured against the value carried over."""
+        """Return seconds since the file's begin; the first entry is measured against the time carried over."""
         begin = self.header.begin_timestamp
         base = np.full(len(store_timestamps), begin, np.int64)
         if first <= 1:
@@ -222,20 +222,20 @@ class IndexFile:
     def walk(
         self, key_hash: int, begin: int, end: int, on_damage: Callable[[Path, int, str], None] | None = None
     ) -> Iterator[int]:
-        """Yield as `IndexWalk.walk`, from the newest header."""
+        """Yield as `IndexWalk.walk` does, with the newest header."""
         self.reload()
         return self._walk.walk(key_hash, begin, end, on_damage)
 
     def overlaps(self, begin: int, end: int) -> bool:
-        """Return whether entries between two store times (ms) may be here."""
+        """Return True if the file may have entries between two store times (ms)."""
         return self._walk.overlaps(begin, end)
 
     def ends_before(self, begin: int) -> bool:
-        """Return whether a file older than this one has no entry from store time `begin` (ms) on."""
+        """Return True if no older file has an entry from store time `begin` (ms) on."""
         return self._walk.ends_before(begin)
 
     def written_below(self, phy_offset: int) -> int:
-        """How many of the first entries are whole and of records below `phy_offset`.
+        """Return how many of the first entries are complete and belong to records before `phy_offset`.
 
         After a power loss the header may count entries that did not reach the disk: zeros, or an offset that falls.
         """
@@ -244,17 +244,17 @@ class IndexFile:
             offsets = np.empty(len(entries) + 1, np.int64)
             offsets[0], offsets[1:] = before, entries["phy_offset"]
             bad = (offsets[1:] >= phy_offset) | (offsets[1:] < offsets[:-1]) | (entries == np.zeros((), ENTRY_DTYPE))
-            behind = np.flatnonzero(bad)
-            if len(behind):
-                return first - 1 + int(behind[0])
+            rows = np.flatnonzero(bad)
+            if len(rows):
+                return first - 1 + int(rows[0])
             before = int(offsets[-1])
         return self.entries
 
     def keep_first(self, keep: int, store_timestamp_at: Callable[[int], int | None]) -> None:
-        """Drop all but the first `keep` (at least one) entries and rebuild the slots from those that stay.
+        """Drop all but the first `keep` (at least one) entries and rebuild the slots from the rest.
 
-        `store_timestamp_at` tells the store time (ms) of the record at a physical offset, None where none is there;
-        then a new end time is that of the entry, which knows it to the second.
+        `store_timestamp_at` returns the store time (ms) of the record at a physical offset, None if there is no record;
+        the end time is then that of the entry, which is exact to the second.
         """
         assert self._write
         assert keep > 0
@@ -277,24 +277,23 @@ class IndexFile:
         self._table.write_header()
 
     def _blocks(self, count: int) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
-        """Entries 1 to `count` as views of a bounded number of them, each with the number of its first."""
+        """Yield entries 1 to `count` as views of a bounded size, each with the number of its first entry."""
         table = self.entry_table(count)
         for first in range(1, count + 1, BLOCK_ENTRIES):
             yield first, table[first : first + BLOCK_ENTRIES]
 
     def sync(self) -> None:
-        """Make everything put so far durable."""
+        """Make all entries durable."""
         os_files.sync_file(self._fd, self.path)
 
     def close(self) -> None:
-        """Close the file."""
         if self._fd >= 0:
             os_files.close_file(self._fd)
             self._fd = -1
 
 
 def _chains(slot_ids: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """(rows ordered by slot then position, where each slot's run begins in that order)."""
+    """Return (rows sorted by slot then position, positions in that order at which a slot's rows begin)."""
     tagged = (slot_ids.astype(np.int64) << _MIN_SORTED_BITS) | np.arange(len(slot_ids))
     tagged.sort()
     order = tagged & ((1 << _MIN_SORTED_BITS) - 1)

@@ -1,4 +1,4 @@
-"""All index files of a store: put keys into the newest, look keys up in all, newest first."""
+"""All index files of a store: entries are appended to the newest file; queries search all files, newest first."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 _NAME_DIGITS: Final = 17
 _MAX_LOOKS: Final = 20_000
-"""So many entries of one hash are looked at for a query."""
+"""A query reads at most this many entries of one hash."""
 _ROUNDED_MS: Final = 999
-"""So much earlier than its record an entry's time may be."""
+"""An entry's time may be this much earlier than its record's."""
 
 
 class IndexService:
@@ -38,7 +38,7 @@ class IndexService:
         self._hash_slot_num, self._index_num = hash_slot_num, index_num
         self._files: dict[str, IndexFile] = {}
         self.is_complete = True
-        """Whether the newest put came to its end: else slots and entries may disagree until `recover`."""
+        """True if the newest put was completed: otherwise slots and entries may disagree until `recover`."""
         try:
             self._look()
         except BaseException:
@@ -46,7 +46,7 @@ class IndexService:
             raise
 
     def refresh(self) -> None:
-        """Look which files there are now. A writing service knows: it makes and removes them itself."""
+        """Look for new and removed files. A writing service creates and removes them itself."""
         if not self._write:
             self._look()
 
@@ -57,8 +57,8 @@ class IndexService:
             names = []
         except OSError as error:
             raise access_error(self._directory, error) from error
-        for gone in self._files.keys() - set(names):
-            self._files.pop(gone).close()
+        for missing in self._files.keys() - set(names):
+            self._files.pop(missing).close()
         for name in names:
             if not self._write and name in self._files and self._files[name].is_replaced():
                 self._files.pop(name).close()
@@ -70,9 +70,9 @@ class IndexService:
         path = self._directory / name
         try:
             if not self._write and path.is_dir():
-                return  # the next open for writing sets it aside
+                return  # the next open for writing quarantines it
             if path.stat().st_size < HEADER_SIZE:
-                if self._write:  # a power loss took what was to be its content: nothing in it is missed
+                if self._write:  # a power loss took its content, which recovery rebuilds
                     os_files.remove_file(path)
                 return
             found = IndexFile(path, self._hash_slot_num, self._index_num, write=self._write)
@@ -100,7 +100,7 @@ class IndexService:
 
     @property
     def next_phy_offset(self) -> int:
-        """From where on records are not indexed yet; that of the newest entry again where a put of it failed."""
+        """The offset from which on records are not indexed; that of the newest entry if its put failed."""
         return self.end_phy_offset + self.is_complete
 
     def put(
@@ -109,21 +109,21 @@ class IndexService:
         phy_offsets: npt.NDArray[np.int64],
         store_timestamps: npt.NDArray[np.int64],
     ) -> None:
-        """Append entries in order, rolling to new files as they fill up."""
+        """Append entries in order; start new files as they fill up."""
         done, self.is_complete = 0, False
         while done < len(key_hashes):
             done += self._writable().put(key_hashes[done:], phy_offsets[done:], store_timestamps[done:])
         self.is_complete = True
 
     def put_run(self, key_hashes: Sequence[int], phy_offsets: Sequence[int], store_timestamp: int) -> None:
-        """As `put`, for a few that have one store time (ms)."""
+        """Append a few entries with one store time (ms)."""
         self.is_complete, done = False, 0
         while done < len(key_hashes):
             done += self._writable().put_run(key_hashes[done:], phy_offsets[done:], store_timestamp)
         self.is_complete = True
 
     def _writable(self) -> IndexFile:
-        """The newest file, or a new one where that is full (which is then synced)."""
+        """Return the newest file, or a new one if that is full (which is then synced)."""
         current = self._newest
         if current is not None and current.room:
             return current
@@ -145,20 +145,20 @@ class IndexService:
 
     @property
     def full_end_timestamp(self) -> int:
-        """End time of the last full file: what the checkpoint records as the index's."""
+        """End time of the last full file, which the checkpoint records for the index."""
         full = [one for one in self.files if one.room == 0]
         return full[-1].header.end_timestamp if full else 0
 
     def offsets(self, topic: str, key: str, max_count: int, begin: int, end: int) -> list[int]:
-        """As `walk`, the first `max_count` of them."""
+        """Return the first `max_count` offsets of `walk`."""
         return list(islice(self.walk(topic, key, begin, end), max_count))
 
     def walk(
         self, topic: str, key: str, begin: int, end: int, on_damage: Callable[[Path, int, str], None] | None = None
     ) -> Iterator[int]:
-        """Yield physical offsets of entries whose hash is that of `topic#key`, newest first: see `IndexFile.walk`.
+        """Yield physical offsets of entries with the hash of `topic#key`, newest first: see `IndexFile.walk`.
 
-        Their records may be of another key, stored at another time, or gone.
+        Their records may have another key or another store time, or may be deleted.
         """
         self.refresh()
         wanted = index_hash(topic, key)
@@ -181,14 +181,14 @@ class IndexService:
     ) -> list[MessageExt]:
         """Return the newest messages of `topic` with `key` (or that UNIQ_KEY), by physical offset.
 
-        Store times count to the second, as RocketMQ rounds them. Every entry is held against its record, so that no
-        collision of hashes counts. RocketMQ gives up after three times `max_count` of them; here it is `_MAX_LOOKS`.
+        Store times count to the second, as RocketMQ rounds them. Every entry is compared with its record, so hash
+        collisions do not count. RocketMQ stops after three times `max_count` of them; RocketFlow after `_MAX_LOOKS`.
         `on_damage` is called as by `IndexFile.walk`.
         """
         found: list[MessageExt] = []
         before = -1
         for phy_offset in islice(self.walk(topic, key, begin, end, on_damage), _MAX_LOOKS if max_count > 0 else 0):
-            if phy_offset == before:  # the key stands twice in the record
+            if phy_offset == before:  # the record has the key twice
                 continue
             before = phy_offset
             message = look(phy_offset)
@@ -201,20 +201,20 @@ class IndexService:
         return sorted(found, key=lambda message: message.phy_offset)
 
     def remove_first(self, count: int) -> list[Path]:
-        """Delete the `count` oldest files; look-ups that are under way go on in them."""
-        going = self.files[:count]
-        self._files = {name: one for name, one in self._files.items() if one not in going}
-        for one in going:
+        """Delete the `count` oldest files; running queries can still read them."""
+        oldest = self.files[:count]
+        self._files = {name: one for name, one in self._files.items() if one not in oldest}
+        for one in oldest:
             os_files.remove_file(one.path)
             one.close()
-        if going:
+        if oldest:
             os_files.sync_directory(self._directory)
-        return [one.path for one in going]
+        return [one.path for one in oldest]
 
     def recover(self, phy_offset: int, store_timestamp_at: Callable[[int], int | None]) -> None:
-        """After an unclean stop: keep only entries of records below `phy_offset`, drop files that are empty without.
+        """Keep only entries of records before `phy_offset`, and drop files that become empty, after an unclean stop.
 
-        `store_timestamp_at` tells the store time (ms) of the record at a physical offset, None where none is there.
+        `store_timestamp_at` returns the store time (ms) of the record at a physical offset, None if there is no record.
         """
         dropped = False
         for name, one in list(self._files.items()):
@@ -234,24 +234,26 @@ class IndexService:
             os_files.sync_directory(self._directory)
 
     def sync(self) -> None:
-        """Make the newest file durable (older ones are since they were rolled)."""
+        """Make the newest file durable (older ones were synced when they were full)."""
         if self._files:
             self.files[-1].sync()
 
     def close(self) -> None:
-        """Close all files."""
         for one in self._files.values():
             one.close()
         self._files.clear()
 
 
 def has_key(message: MessageExt, key: str) -> bool:
-    """Whether `key` is the message's UNIQ_KEY or one of its KEYS."""
+    """Return True if `key` is the message's UNIQ_KEY or one of its KEYS."""
     return message.uniq_key == key or key in (message.keys or "").split(" ")
 
 
 def next_name(moment_ms: int, last: str | None) -> str:
-    """The name of a file made at a moment, behind the `last` one: names rise, also where the clock was set back."""
+    """Return the name of a file created at a moment.
+
+    Names always rise after the `last` one, also if the clock was set back.
+    """
     name = _name_of(datetime.fromtimestamp(moment_ms // 1000, UTC).astimezone(), moment_ms % 1000)
     if last is None or name > last:
         return name
@@ -268,12 +270,12 @@ def _name_of(at: datetime, millis: int) -> str:
 
 
 def is_index_name(name: str) -> bool:
-    """Whether a file may be an index file."""
+    """Return True if a file may be an index file."""
     return name.isdigit() and len(name) >= _NAME_DIGITS
 
 
 def has_index_entries(directory: Path) -> bool:
-    """Return whether an index file of `directory` holds an entry, by the headers alone."""
+    """Return True if an index file of `directory` holds an entry, by the headers alone."""
     try:
         paths = [one for one in directory.iterdir() if is_index_name(one.name) and one.is_file()]
     except (FileNotFoundError, NotADirectoryError):

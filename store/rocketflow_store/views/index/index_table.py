@@ -43,12 +43,11 @@ class IndexTable:
         self.read_header()
 
     def read_header(self) -> None:
-        """Take the header as it is in the file."""
+        """Read the header from the file."""
         self.header = IndexHeader(*HEADER_STRUCT.unpack_from(self.mapped, 0))
         self.header.index_count = max(self.header.index_count, 1)
 
     def write_header(self) -> None:
-        """Write the header to the file."""
         header = self.header
         HEADER_STRUCT.pack_into(
             self.mapped,
@@ -63,7 +62,7 @@ class IndexTable:
 
     @property
     def count(self) -> int:
-        """Entries that are in the file."""
+        """The number of entries in the file."""
         return min(self.header.index_count, self.index_num) - 1
 
     def slots(self) -> npt.NDArray[np.int32]:

@@ -16,12 +16,12 @@ _FOREVER_MS: Final = (1 << 63) - 1
 
 
 class IndexWalk:
-    """Queries of the file at `path`; the caller reads its header before each."""
+    """Queries of the file at `path`; the caller reads its header before each query."""
 
     def __init__(self, path: Path, table: IndexTable) -> None:
         self._path, self._table = path, table
         self._slots_agree_at = -1
-        """With how many entries the slots were found to be those of the header."""
+        """The number of entries at which the slots were found to match the header."""
 
     def walk(
         self, key_hash: int, begin: int, end: int, on_damage: Callable[[Path, int, str], None] | None = None
@@ -29,11 +29,12 @@ class IndexWalk:
         """Yield physical offsets of entries with this hash and a time within [begin, end] ms, newest first.
 
         An entry's time is its record's, rounded down to whole seconds since the file's first. If the chain leaves the
-        file, comes to an entry of another slot, or does not go to older ones, the rest is looked for among all entries:
-        damage to slots and links hides no key. `on_damage` is called with this file, the number of an entry and what is
-        wrong with it, where an entry of the key may have been another than it is now.
+        file, reaches an entry of another slot, or does not lead to older entries, the remaining entries are found by a
+        scan of all entries: damage to slots and links hides no key. `on_damage` is called with this file, the number of
+        an entry and a description of the damage if an entry of the key may have been changed.
 
-        A time that neither neighbour is near does not decide: the entry is yielded, and its record tells the time.
+        A time that is outside those of its neighbours is not reliable: the entry is yielded, and the caller checks the
+        time of its record.
         """
         header, slots = self._table.header, self._table.hash_slot_num
         if not self._times_agree():
@@ -52,7 +53,7 @@ class IndexWalk:
             entry_hash, phy_offset, time_diff, previous = self._table.entry(at)
             if entry_hash % slots != slot:
                 if on_damage is not None:
-                    on_damage(self._path, at, "it is in the chain of a slot that is not its own")
+                    on_damage(self._path, at, "it is in the chain of another slot")
                 yield from self._among_all(key_hash, begin, end, newer)
                 return
             time = header.begin_timestamp + time_diff * 1000
@@ -66,7 +67,7 @@ class IndexWalk:
             at, newer = previous, at
 
     def _rises(self, number: int) -> bool:
-        """Return whether an entry's record is not before that of the entry in front, nor behind that of the next."""
+        """Return True if an entry's physical offset lies between those of the previous and the next entry."""
         before = self._table.entry(number - 1)[1] if number > 1 else 0
         places = [before, self._table.entry(number)[1]]
         if number < self._table.count:
@@ -74,7 +75,7 @@ class IndexWalk:
         return places == sorted(places)
 
     def _is_near(self, number: int) -> bool:
-        """Return whether an entry's time is not outside those of its neighbours: a clock may have been set back."""
+        """Return True if an entry's time lies between those of its neighbours: a clock may have been set back."""
         time = self._table.entry(number)[2]
         if not 1 < number < self._table.count:
             return time >= 0
@@ -82,7 +83,7 @@ class IndexWalk:
         return min(sides) <= time <= max(sides)
 
     def _times_agree(self) -> bool:
-        """Return whether the header's times are those of a file whose newest entry is its last."""
+        """Return True if the header's times are those of a file whose newest entry is its last."""
         header, count = self._table.header, self._table.count
         if count < 2:
             return False
@@ -90,7 +91,7 @@ class IndexWalk:
         return 0 <= header.end_timestamp - last < 1000
 
     def _slots_agree(self) -> bool:
-        """Return whether as many slots are used as the header says, with the newest entry in one: none was zeroed."""
+        """Return True if the used slots match the header's count and one names the newest entry: none was zeroed."""
         header = self._table.header
         if self._slots_agree_at != header.index_count:
             slots = self._table.slots()
@@ -101,18 +102,18 @@ class IndexWalk:
         return True
 
     def _among_all(self, key_hash: int, begin: int, end: int, newer: int) -> Iterator[int]:
-        """Yield what `walk` does of the entries below number `newer`, without slots and links."""
-        last = max(self._table.count, int(self._table.slots().max(initial=0)))  # a header may tell of too few
+        """Yield the results of `walk` among the entries below number `newer`, without slots and links."""
+        last = max(self._table.count, int(self._table.slots().max(initial=0)))  # a damaged header may count too few
         table, header = self._table.entries(min(last, newer - 1, self._table.index_num - 1)), self._table.header
         rows = np.flatnonzero(table["key_hash"][1:] == key_hash)[::-1] + 1
         times = header.begin_timestamp + 1000 * table["time_diff"][rows].astype(np.int64)
         yield from table["phy_offset"][rows[(times >= begin) & (times <= end)]].tolist()
 
     def overlaps(self, begin: int, end: int) -> bool:
-        """Return whether entries between two store times (ms) may be here."""
+        """Return True if the file may have entries between two store times (ms)."""
         header = self._table.header
         return (begin <= header.end_timestamp and end >= header.begin_timestamp) or not self._times_agree()
 
     def ends_before(self, begin: int) -> bool:
-        """Return whether a file older than this one has no entry from store time `begin` (ms) on."""
+        """Return True if no older file has an entry from store time `begin` (ms) on."""
         return self._table.header.begin_timestamp < begin and self._times_agree()

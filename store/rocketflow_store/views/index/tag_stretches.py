@@ -1,8 +1,8 @@
-"""Which messages with TAGS the index names by these: read from its entries and the records that they point at.
+"""Find the messages with TAGS that the index names by these, from its entries and their records.
 
 Brokers of several versions may have written a store one after the other. A stretch is a run of records with TAGS that
-all have an index entry for them, or all lack it. Of a large index only samples are read, and the place between two
-that differ is searched for; a stretch between samples that agree stays unseen then.
+all have an index entry for them, or all lack it. Of a large index only samples are read, and the change between two
+samples that differ is searched for; a stretch between samples that agree is then not found.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Mask = npt.NDArray[np.bool_]
 
 ALL_ENTRIES: Final = 1 << 18
-"""Of an index with at most so many entries all are read."""
+"""An index with at most this many entries is read completely."""
 _BLOCK_ENTRIES: Final = 1 << 14
 _SAMPLES: Final = 128
 _SAMPLE_ENTRIES: Final = 32
@@ -41,7 +41,7 @@ _HASH_BITS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class TagStretch:
-    """Physical offsets [begin, end) in which all messages with TAGS have an index entry for them, or none has."""
+    """Physical offsets `[begin, end)` in which all messages with TAGS have an index entry for them, or none has."""
 
     begin_phy_offset: int
     end_phy_offset: int
@@ -50,7 +50,7 @@ class TagStretch:
 
 @dataclass(frozen=True, slots=True)
 class TagStretches:
-    """The stretches of a log, oldest first; `exact` unless only samples were read."""
+    """The stretches of a log, oldest first; not `exact` if only samples were read."""
 
     stretches: tuple[TagStretch, ...] = ()
     exact: bool = True
@@ -67,13 +67,14 @@ class TagJudge:
 
     @property
     def entries(self) -> int:
-        """How many entries there are."""
+        """The number of entries."""
         return int(self._starts[-1])
 
     def newest(self, *, skip_partial: bool = False) -> bool | None:
-        """Return whether the newest record with TAGS has an entry for them; None if no record has TAGS.
+        """Return True if the newest record with TAGS has an entry for them; None if no record has TAGS.
 
-        With `skip_partial` the newest one that lacks it does not count if there are others: a put was cut short.
+        With `skip_partial` the newest record is ignored if it lacks the entry and there are others: its put may have
+        been interrupted.
         """
         found: bool | None = None
         stop = self.entries
@@ -91,7 +92,7 @@ class TagJudge:
         return found
 
     def stretches(self, floor: int, end: int) -> TagStretches:
-        """Return the stretches of a log of [`floor`, `end`)."""
+        """Return the stretches of a log of `[floor, end)`."""
         if self.entries <= ALL_ENTRIES:
             blocks = range(0, self.entries, _BLOCK_ENTRIES)
             parts = [self._judge(start, min(start + _BLOCK_ENTRIES, self.entries)) for start in blocks]
@@ -106,7 +107,7 @@ class TagJudge:
         return TagStretches(_stretches(parts, floor, end), exact=False)
 
     def _change(self, low: int, high: int, before: bool) -> tuple[Ints, Mask]:
-        """Return the judged records around a change between the entries `low` (where it is `before`) and `high`."""
+        """Return the judged records around a change between the entries `low` (whose value is `before`) and `high`."""
         while high - low > _SAMPLE_ENTRIES:
             middle = (low + high) // 2
             offsets, named = self._judge(middle, min(middle + _SAMPLE_ENTRIES, high))
@@ -119,7 +120,7 @@ class TagJudge:
         return self._judge(low, min(high + _SAMPLE_ENTRIES, self.entries))
 
     def _judge(self, start: int, stop: int) -> tuple[Ints, Mask]:
-        """Return the records with TAGS that entries [start, stop) point at, and which of them have one for TAGS.
+        """Return the records with TAGS of entries `[start, stop)`, and a mask of those with an entry for TAGS.
 
         Records are physical offsets. Entries of the last one that lie after `stop` count too.
         """
@@ -135,7 +136,7 @@ class TagJudge:
         return found, np.isin(wanted, known)
 
     def _around(self, start: int, stop: int) -> Iterator[npt.NDArray[np.void]]:
-        """Yield entries [start, stop), and those behind that are of the last record."""
+        """Yield entries `[start, stop)`, and the following entries of the last record."""
         table = np.searchsorted(self._starts, start, side="right") - 1
         last = -1
         for number in range(int(table), len(self._tables)):
@@ -144,16 +145,16 @@ class TagJudge:
             if begin < end:
                 yield entries[begin:end]
                 last = int(entries["phy_offset"][end - 1])
-            behind = max(end, 0)
-            same = entries["phy_offset"][behind : behind + _SAMPLE_ENTRIES] == last
+            after = max(end, 0)
+            same = entries["phy_offset"][after : after + _SAMPLE_ENTRIES] == last
             more = len(same) if same.all() else int(np.argmin(same))
             if more:
-                yield entries[behind : behind + more]
-            if behind + more < len(entries):
+                yield entries[after : after + more]
+            if after + more < len(entries):
                 return
 
     def _tagged(self, phy_offsets: Ints) -> tuple[Ints, Ints]:
-        """Return which of these records have TAGS to be indexed, and the hashes of these entries."""
+        """Return the records whose TAGS should be indexed, and the hashes of these entries."""
         found, hashes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for rows, mapped in self._log.by_file(phy_offsets):
             base = mapped.file_from_offset
@@ -166,7 +167,7 @@ class TagJudge:
                 for position, size in zip(positions.tolist(), sizes.tolist(), strict=True):
                     mapped.populate(position, min(position + max(size, MIN_RECORD_SIZE), mapped.file_size))
             except UnreadableError:
-                continue  # nothing can be said of them
+                continue  # their TAGS are unknown
             records = RecordColumns(mapped.buffer, positions, sizes)
             records.check_own_offset(base)
             if records.faults:
@@ -180,7 +181,7 @@ class TagJudge:
 
 
 def _stretches(parts: Sequence[tuple[Ints, Mask]], floor: int, end: int) -> tuple[TagStretch, ...]:
-    """Return the stretches of judged records (physical offsets, named) in any order, of a log of [`floor`, `end`)."""
+    """Return the stretches of judged records (physical offsets, named) in any order, of a log of `[floor, end)`."""
     if not any(len(offsets) for offsets, _ in parts):
         return ()
     phy_offsets, rows = np.unique(np.concatenate([offsets for offsets, _ in parts]), return_index=True)

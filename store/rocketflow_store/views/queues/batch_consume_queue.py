@@ -1,6 +1,6 @@
-"""One queue of a BatchCQ topic: units of 46 bytes, one a record, in the order of the log.
+"""One queue of a BatchCQ topic: units of 46 bytes, one per record, in the order of the log.
 
-A unit's place says nothing about its queue offset, so units are found by `msg_base_offset`, which rises from unit to
+A unit's position says nothing about its queue offset, so units are found by `msg_base_offset`, which rises from unit to
 unit. The first invalid unit ends the queue.
 """
 
@@ -15,7 +15,7 @@ from rocketflow_store.files import os_files
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE
 from rocketflow_store.model.topic_names import is_directory_name
-from rocketflow_store.views.queues.stand_in import stand_in
+from rocketflow_store.views.queues.placeholder import placeholder
 from rocketflow_store.views.queues.unit_files import UnitFiles
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from rocketflow_store.views.queues.stand_in import LogExtent
+    from rocketflow_store.views.queues.placeholder import LogExtent
 
     Units = npt.NDArray[np.void]
     Holds = Callable[[int, int, tuple[str, int, int]], bool]
-    """Whether a record of a size at a physical offset says that it is (topic, queue id, queue offset)."""
+    """Returns True if the record of a size at a physical offset is (topic, queue id, queue offset)."""
 
 _SCAN_LIMIT_BYTES: Final = 16_000
 _CHECKED_UNITS: Final = 4096
@@ -36,7 +36,7 @@ _MOST_OF_A_UNIT: Final = (1 << 15) - 1
 
 
 def written_batches(units: Units) -> npt.NDArray[np.bool_]:
-    """Which units hold something."""
+    """Return a mask of the units that are not empty."""
     mask: npt.NDArray[np.bool_] = (
         (units["msg_size"] > 0)
         & (units["phy_offset"] >= 0)
@@ -46,8 +46,8 @@ def written_batches(units: Units) -> npt.NDArray[np.bool_]:
     return mask
 
 
-def own_file_size(directory: Path, multiple_of: int = 1) -> int:
-    """With which size the files of a directory were made, 0 where none tells: it is a property of theirs."""
+def detected_file_size(directory: Path, multiple_of: int = 1) -> int:
+    """Return the size of the files of a directory, 0 if there are none: files keep the size they were created with."""
     try:
         with os.scandir(directory) as entries:
             sizes = [entry.stat().st_size for entry in entries if entry.name.isdigit() and entry.is_file()]
@@ -64,14 +64,16 @@ def _directories(directory: str | Path) -> list[str]:
 
 
 class BatchConsumeQueue(UnitFiles):
-    """The units of (`topic`, `queue_id`), numbered by their place."""
+    """The units of (`topic`, `queue_id`), numbered by their position."""
 
     UNIT_DTYPE = BATCH_UNIT_DTYPE
     UNIT_SIZE = BATCH_UNIT_SIZE
     written = staticmethod(written_batches)
 
     def __init__(self, directory: Path, topic: str, queue_id: int, file_size: int, *, write: bool) -> None:
-        own = 0 if write else own_file_size(directory, BATCH_UNIT_SIZE)  # a writer was told what the files say
+        own = (
+            0 if write else detected_file_size(directory, BATCH_UNIT_SIZE)
+        )  # a writer gets the detected size as `file_size`
         super().__init__(directory, own or file_size, write=write)
         self.topic, self.queue_id = topic, queue_id
         self._directory, self._write = directory, write
@@ -79,19 +81,19 @@ class BatchConsumeQueue(UnitFiles):
 
     @property
     def end_unit(self) -> int:
-        """Number after the last valid unit; a reader looks it up anew, past units that are missing."""
+        """Number after the last valid unit. A reader looks it up again each time, past missing units."""
         if self._end < 0 or not self._write:
             self._queue.refresh()
             last = self.units(self._end - 1, self._end) if self._end > 0 else self.units(0, 0)
-            is_there = len(last) > 0 and written_batches(last)[0]  # else the files are others than they were
+            is_there = len(last) > 0 and written_batches(last)[0]  # else the files were replaced
             if self._write:
                 self._end = self.probe_end(self._end) if is_there else self.scan_end()
             else:
-                self._end = self.end_past_gaps(self._end) if is_there else self._behind_gaps(self.scan_end())
+                self._end = self.end_past_gaps(self._end) if is_there else self._end_after_gaps(self.scan_end())
         return self._end
 
-    def _behind_gaps(self, found: int) -> int:
-        """Return `found`, or the end of the units after a gap, if these go on where the ones before it end."""
+    def _end_after_gaps(self, found: int) -> int:
+        """Return `found`, or the end of the units after a gap, if these continue the order of the ones before it."""
         reached = self.written_end()
         if reached <= found:
             return found
@@ -107,9 +109,9 @@ class BatchConsumeQueue(UnitFiles):
     def bounds(
         self, min_phy_offset: int, confirm_offset: int | None = None, holds: Holds | None = None
     ) -> tuple[int, int]:
-        """Return (min, max) queue offsets of records in the log from `min_phy_offset` on, and below `confirm_offset`.
+        """Return (min, max) queue offsets of records from `min_phy_offset` on and before `confirm_offset`.
 
-        With `holds`, last units that neither their record nor the unit before them confirms do not count.
+        With `holds`, last units that neither their record nor the unit before them confirms are ignored.
         """
         end = self._end_below(confirm_offset)
         if holds is not None:
@@ -122,11 +124,11 @@ class BatchConsumeQueue(UnitFiles):
             first = self.first_unit
             low = self._first_from("phy_offset", min_phy_offset, end)
             units = self.units(low, min(low + 1, end))
-            if len(units) or self.first_unit == first:  # else its file went meanwhile
+            if len(units) or self.first_unit == first:  # else its file was deleted meanwhile
                 return (self._begin_of(low, units) if len(units) else high), high
 
     def _begin_of(self, number: int, units: Units) -> int:
-        """Return the queue offset at which the messages begin that no unit before `number` counts as removed."""
+        """Return the queue offset of the first message that no unit before `number` shows as removed."""
         base = int(units["msg_base_offset"][0])
         if number == self.first_unit or written_batches(self.units(number - 1, number))[0]:
             return base
@@ -146,7 +148,7 @@ class BatchConsumeQueue(UnitFiles):
         return self._first_from("phy_offset", confirm_offset, end)
 
     def _confirmed_end(self, end: int, holds: Holds) -> int:
-        """Return the number after the last unit below `end` whose queue offset its record or its neighbour confirms."""
+        """Return the number after the last unit before `end` that its record or its neighbour confirms."""
         first = self.first_unit
         while end > first:
             units = self.units(max(end - 2, first), end)
@@ -164,11 +166,11 @@ class BatchConsumeQueue(UnitFiles):
         return end
 
     def _first_from(self, field: str, value: int, end: int) -> int:
-        """The first unit below `end` whose `field` is at least `value`."""
+        """Return the first unit before `end` whose `field` is at least `value`."""
         return self._around(field, value, end)[1]
 
     def _around(self, field: str, value: int, end: int) -> tuple[int, int]:
-        """Return the number after the last unit below `end` whose `field` is less than `value`, and the first other.
+        """Return the number after the last unit before `end` whose `field` is less than `value`, and the first other.
 
         The field rises from unit to unit. Units between the two are missing.
         """
@@ -177,7 +179,7 @@ class BatchConsumeQueue(UnitFiles):
             middle = (start + end) // 2
             at, units = self.next_written(middle, end)
             if at == end:
-                is_wanted = middle >= self.first_unit  # else its file went
+                is_wanted = middle >= self.first_unit  # else its file was deleted
             else:
                 is_wanted = int(units[field][0]) >= value
                 found = at if is_wanted else found
@@ -188,9 +190,9 @@ class BatchConsumeQueue(UnitFiles):
         return start, found
 
     def steps(self, offset: int, high: int, max_count: int) -> Iterator[tuple[int, int, int, int, int]]:
-        """(base offset, physical offset, size, tags code, messages) of the record that holds `offset` and those behind.
+        """Yield (base offset, physical offset, size, tags code, messages) from the record that holds `offset` on.
 
-        They end with a file, below queue offset `high`, and where RocketMQ's getMessage ends its scan.
+        The steps end with the file, before queue offset `high`, and where RocketMQ's getMessage ends its scan.
         """
         number = max(self._around("msg_base_offset", offset + 1, self.end_unit)[0] - 1, self.first_unit)
         for unit in self.units(number, number + 1):
@@ -207,13 +209,13 @@ class BatchConsumeQueue(UnitFiles):
             yield base, int(unit["phy_offset"]), size, int(unit["tags_code"]), batch_size
 
     def next_known(self, offset: int, high: int) -> int:
-        """Return where a reader goes on, below `high`, that found no unit at `offset` nor after it in its file."""
+        """Return where to continue, up to `high`, if the file has no unit from `offset` on."""
         number = self._first_from("msg_base_offset", offset + 1, self.end_unit)
         units = self.units(number, min(number + 1, self.end_unit))
         return min(max(int(units["msg_base_offset"][0]), offset + 1), high) if len(units) else high
 
     def units_holding(self, start: int, end: int) -> Units:
-        """The units of the records that hold messages of queue offsets [start, end), in order."""
+        """Return the units of the records that hold messages of queue offsets `[start, end)`, in order."""
         last = self.end_unit
         first = max(self._around("msg_base_offset", start + 1, last)[0] - 1, self.first_unit)
         units = self.units(first, self._first_from("msg_base_offset", end, last))
@@ -221,14 +223,14 @@ class BatchConsumeQueue(UnitFiles):
         return held[written_batches(held)]
 
     def units_from(self, phy_offset: int, count: int) -> Units:
-        """Up to `count` units, from the first of a record at or behind `phy_offset` on."""
+        """Return up to `count` units, from the first whose record is at or after `phy_offset`."""
         first = self._first_from("phy_offset", phy_offset, self.end_unit)
         return self.units(first, min(first + count, self.end_unit))
 
     # -- writing
 
     def put(self, units: Units) -> None:
-        """Write units behind the last; those of records that have theirs already are left out."""
+        """Append units; those of records that already have one are skipped."""
         end = self.end_unit
         if end > self.first_unit:
             units = units[units["phy_offset"] > int(self.units(end - 1, end)["phy_offset"][0])]
@@ -237,31 +239,31 @@ class BatchConsumeQueue(UnitFiles):
             self._end = end + len(units)
 
     def cut(self, phy_offset: int) -> None:
-        """Forget the units of records at or behind `phy_offset`, and zero their room and what is behind it."""
+        """Remove the units of records at or after `phy_offset`, and zero their bytes and all after them."""
         end = self._first_from("phy_offset", phy_offset, self.end_unit)
         start, low = end, self.first_unit
-        while start > low:  # what was never synced may hold anything, and mislead the search
+        while start > low:  # units that were never synced may hold anything, and mislead the search
             first = max(start - _CHECKED_UNITS, low)
             places = self.units(first, start)["phy_offset"].astype(np.int64)
-            behind = np.flatnonzero(places >= phy_offset)
+            after = np.flatnonzero(places >= phy_offset)
             start = first
-            if len(behind):
-                end = first + int(behind[0])
+            if len(after):
+                end = first + int(after[0])
             elif len(places) and bool((np.diff(places) >= 0).all()):
                 break
         self.truncate(end)
-        self._end = end if len(self._queue) else 0  # without a file there is no place to go on from
+        self._end = end if len(self._queue) else 0  # without a file the queue starts at 0
 
     def cut_beyond(self, log_end: int) -> None:
-        """As `cut`, of a queue whose units are sound: nothing is done where none points at or behind `log_end`."""
+        """Remove the units of records at or after `log_end`. The units must be sound; the last one decides."""
         end = self.end_unit
         if end > self.first_unit and int(self.units(end - 1, end)["phy_offset"][0]) >= log_end:
             self.cut(log_end)
 
     def fill_lost(self, end_offset: int, log: LogExtent) -> bool:
-        """Have the queue go on at `end_offset`, as it did before; whether its last messages are lost.
+        """Extend the queue to `end_offset`, its earlier end; return True if its last messages are lost.
 
-        Their offsets get units that point at what stands in for them.
+        Their queue offsets get units that point at a placeholder.
         """
         high = self.bounds(0)[1]
         if high >= end_offset or log.end <= 0:
@@ -271,7 +273,7 @@ class BatchConsumeQueue(UnitFiles):
         before = (int(last["phy_offset"][0]), int(last["msg_size"][0])) if len(last) else (-1, 0)
         bases = np.arange(high, end_offset, _MOST_OF_A_UNIT)
         units = np.zeros(len(bases), BATCH_UNIT_DTYPE)
-        units["phy_offset"], units["msg_size"] = stand_in(self.topic, before, log)
+        units["phy_offset"], units["msg_size"] = placeholder(self.topic, before, log)
         units["tags_code"] = LOST_TAGS_CODE
         if len(last):
             units["store_timestamp"] = last["store_timestamp"]
@@ -282,7 +284,7 @@ class BatchConsumeQueue(UnitFiles):
         return True
 
     def remove_below(self, min_phy_offset: int, now_ms: int, forcibly_after_ms: int) -> list[Path]:
-        """Delete the oldest files, all of whose records lie below `min_phy_offset`; never the newest file."""
+        """Delete the oldest files whose records are all before `min_phy_offset`; never the newest file."""
         files = self._queue.files
         count = 0
         for mapped in files[:-1]:
@@ -293,7 +295,7 @@ class BatchConsumeQueue(UnitFiles):
         return self.remove_first(count, now_ms, forcibly_after_ms) if count else []
 
     def sync(self, least_bytes: int = 0) -> bool:
-        """As every queue, and the names of its files."""
+        """Make the units durable, and the names of new files."""
         synced = super().sync(least_bytes)
         if self.created:
             for directory in (self._directory, self._directory.parent, self._directory.parent.parent):
@@ -303,7 +305,7 @@ class BatchConsumeQueue(UnitFiles):
 
 
 class BatchQueueTable:
-    """The queues found as directories `batchconsumequeue/TOPIC/ID`."""
+    """The queues in the directories `batchconsumequeue/TOPIC/ID`."""
 
     def __init__(self, directory: Path, file_size: int, *, write: bool) -> None:
         self._directory, self._file_size, self._write = directory, file_size, write
@@ -324,7 +326,7 @@ class BatchQueueTable:
                 self.add(os.path.basename(topic), int(name))
 
     def add(self, topic: str, queue_id: int) -> BatchConsumeQueue:
-        """The queue, newly known if it was not."""
+        """Return the queue; register it if it is new."""
         known = self._known.get((topic, queue_id))
         if known is None:
             assert is_directory_name(topic)
@@ -335,66 +337,64 @@ class BatchQueueTable:
         return known
 
     def find(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
-        """The queue, None where there is none."""
+        """Return the queue, None if it does not exist."""
         return self._known.get((topic, queue_id))
 
     def all(self) -> list[BatchConsumeQueue]:
-        """Every queue, by topic and id."""
-        known = self._known  # replaced where a topic is removed
+        """Return every queue, by topic and id."""
+        known = self._known  # replaced when a topic is removed
         return [known[key] for key in sorted(known)]
 
     def remove_topic(self, topic: str) -> list[int]:
-        """Delete a topic's queues, and know them no more; their ids."""
+        """Delete a topic's queues and remove them from the table; return their ids."""
         self._topics.discard(topic)
-        gone = [key for key in self._known if key[0] == topic]
-        destroyed = [self._known[key] for key in gone]
+        removed = [key for key in self._known if key[0] == topic]
+        destroyed = [self._known[key] for key in removed]
         self._known = {key: queue for key, queue in self._known.items() if key[0] != topic}
         for queue in destroyed:
             queue.destroy()
-        return [queue_id for _, queue_id in gone]
+        return [queue_id for _, queue_id in removed]
 
     def has_topic(self, topic: str) -> bool:
-        """Whether the topic has a queue."""
+        """Return True if the topic has a queue."""
         return topic in self._topics
 
     def end(self, topic: str, queue_id: int) -> int:
-        """Queue offset behind the last message; 0 for a queue that does not exist."""
+        """Return the queue offset after the last message; 0 if the queue does not exist."""
         queue = self.find(topic, queue_id)
         return queue.bounds(0)[1] if queue is not None else 0
 
     def remove_below(self, min_phy_offset: int, now_ms: int, forcibly_after_ms: int) -> list[Path]:
-        """Delete files that point below the log: see `BatchConsumeQueue.remove_below`."""
+        """Delete files that point before the log's begin: see `BatchConsumeQueue.remove_below`."""
         return [path for queue in self.all() for path in queue.remove_below(min_phy_offset, now_ms, forcibly_after_ms)]
 
     def max_unit_end(self) -> int:
-        """Physical offset behind the record of the last unit of all queues; -1 without units."""
+        """Return the greatest physical end of the last units' records of all queues; -1 without units."""
         units = self.last_units()
         ends = units["phy_offset"].astype(np.int64) + units["msg_size"]
         return int(ends.max(initial=-1))
 
     def last_units(self) -> Units:
-        """The last unit of every queue that has one."""
+        """Return the last unit of every queue that has one."""
         ends = [(queue, queue.end_unit) for queue in self._known.values()]
         parts = [queue.units(end - 1, end) for queue, end in ends if end > queue.first_unit]
         return np.concatenate(parts) if parts else np.zeros(0, BATCH_UNIT_DTYPE)
 
     def sync(self) -> None:
-        """Make all of them durable."""
         for queue in self.all():
             queue.sync()
 
     def cut(self, phy_offset: int) -> None:
-        """Forget the units of records at or behind `phy_offset`."""
+        """Remove the units of records at or after `phy_offset`."""
         for queue in self.all():
             queue.cut(phy_offset)
 
     def cut_beyond(self, log_end: int) -> None:
-        """Forget the units of records that the log does not have."""
+        """Remove the units of records that the log does not have."""
         for queue in self.all():
             queue.cut_beyond(log_end)
 
     def close(self) -> None:
-        """Close all files."""
         for queue in self._known.values():
             queue.close()
         self._known.clear()

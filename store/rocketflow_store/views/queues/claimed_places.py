@@ -1,9 +1,9 @@
-"""Which of the queue offsets that records claim can be theirs.
+"""Decide which of the queue offsets that records claim are correct.
 
-The records of a queue follow each other in the log with rising queue offsets, and none is left out. A flipped bit of a
-topic, queueId or queueOffset makes a record claim another place, and no body CRC notices: the place that it had is
-missing, and the one that it claims is taken, or far away. What is believed is the chain of claims that most records
-are part of. Of two records that have equal reason to be at one queue offset neither is believed.
+The records of a queue follow each other in the log with consecutive queue offsets. A flipped bit of a topic, queueId or
+queueOffset makes a record claim another place, and no body CRC detects it: the place that it had is missing, and the
+one that it claims is taken, or far away. The chain of claims that most records are part of is accepted. If two records
+have equal support for one queue offset, neither is accepted.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     Queue = tuple[str, int]
 
 MAX_QUEUE_OFFSET: Final = 1 << 56
-"""No queue gets there: a log of 2^63 bytes has fewer records."""
+"""No queue gets this far: a log of 2^63 bytes has fewer records."""
 _NEIGHBOUR: Final = 64
-"""So far from its neighbours a single record is believed without damage between them."""
+"""Without damage in between, a single record is accepted up to this distance from its neighbours."""
 _MAX_RUNS: Final = 1 << 14
 
 
 @dataclass(slots=True)
 class ClaimedRuns:
-    """Records of one queue in the order of the log: run k claims queue offsets [`firsts[k]`, `stops[k]`).
+    """Records of one queue in the order of the log: run k claims queue offsets `[firsts[k], stops[k])`.
 
     Its first record begins at physical offset `begins[k]`, its last one at `ends[k]`.
     """
@@ -47,7 +47,7 @@ class ClaimedRuns:
 
 
 class Piece(NamedTuple):
-    """Queue offsets [`first`, `stop`) as run number `run` claims them."""
+    """Queue offsets `[first, stop)` as claimed by run number `run`."""
 
     run: int
     first: int
@@ -55,9 +55,9 @@ class Piece(NamedTuple):
 
 
 class LostMessages(NamedTuple):
-    """Queue offsets [`first`, `stop`) that no record of the log has.
+    """Queue offsets `[first, stop)` that no record of the log has.
 
-    Their records, if any, would lie at physical offsets [`begin`, `end`).
+    Their records, if any, would lie at physical offsets `[begin, end)`.
     """
 
     first: int
@@ -67,7 +67,7 @@ class LostMessages(NamedTuple):
 
 
 class RefutedClaim(NamedTuple):
-    """Records at physical offsets from `begin` to `end` that claim queue offsets [`first`, `stop`) others have."""
+    """Records at physical offsets from `begin` to `end` that claim queue offsets `[first, stop)` of other records."""
 
     first: int
     stop: int
@@ -77,24 +77,24 @@ class RefutedClaim(NamedTuple):
 
 @dataclass(slots=True)
 class JudgedClaims:
-    """What is believed of the claims to one queue, in the order of the log, and what is not."""
+    """The accepted claims to one queue, in the order of the log, and the refuted ones."""
 
     kept: list[Piece]
     strays: list[Piece] = field(default_factory=list)
     """Claims that other records refute."""
     lost: list[LostMessages] = field(default_factory=list)
-    """Queue offsets between believed claims that no believed one has."""
+    """Queue offsets between accepted claims that no accepted claim has."""
 
 
 def refuted_claims(judged: JudgedClaims, runs: ClaimedRuns) -> list[RefutedClaim]:
-    """Return the claims that are not believed, with the places of their records."""
+    """Return the claims that are not accepted, with the physical offsets of their records."""
     return [
         RefutedClaim(one.first, one.stop, int(runs.begins[one.run]), int(runs.ends[one.run])) for one in judged.strays
     ]
 
 
 def are_refuted(claims: Iterable[RefutedClaim], offsets: Ints, phy_offsets: Ints) -> npt.NDArray[np.bool_]:
-    """Return which records of a queue are among those whose claims are not believed."""
+    """Return a mask of the records of a queue whose claims are not accepted."""
     found = np.zeros(len(offsets), bool)
     for one in claims:
         here = (phy_offsets >= one.begin) & (phy_offsets <= one.end)
@@ -103,7 +103,7 @@ def are_refuted(claims: Iterable[RefutedClaim], offsets: Ints, phy_offsets: Ints
 
 
 class DamagedBytes:
-    """How many bytes of the log are damaged or missing; `ranges` are physical offsets, ascending."""
+    """The damaged or missing bytes of the log; `ranges` are physical offsets, ascending."""
 
     def __init__(self, ranges: Sequence[tuple[int, int]] = ()) -> None:
         self._starts = np.array([start for start, _ in ranges], np.int64)
@@ -111,7 +111,7 @@ class DamagedBytes:
         self._before = np.concatenate([[0], np.cumsum(self._stops - self._starts)])
 
     def below(self, phy_offsets: npt.ArrayLike) -> Ints:
-        """Return the damaged bytes below each physical offset."""
+        """Return the number of damaged bytes before each physical offset."""
         wanted = np.asarray(phy_offsets, np.int64)
         at = np.searchsorted(self._starts, wanted, side="right")
         if not len(self._starts):
@@ -121,26 +121,26 @@ class DamagedBytes:
         return found
 
     def explains(self, one: LostMessages) -> bool:
-        """Return whether so many messages can have been in the damage where their records would be."""
+        """Return True if that many messages fit into the damage at the place of their records."""
         inside = int(self.below(one.end)) - int(self.below(one.begin))
         return inside >= (one.stop - one.first) * MIN_RECORD_SIZE
 
 
 @dataclass(slots=True)
 class KnownPlaces:
-    """What is known of queues besides the claims of records."""
+    """Knowledge about queues from other sources than the claims of records."""
 
     damage: DamagedBytes
     bounds: Mapping[Queue, tuple[int, int]]
     """(queue offset, physical offset): records before the latter claim less than the former."""
     expected_first: Callable[[Queue, int], int | None]
-    """The first queue offset that retention left of a queue whose first record claims the one given; None: unknown."""
+    """Returns the first queue offset that retention left of a queue, given the first claimed one; None: unknown."""
     is_known: Callable[[Queue], bool]
-    """Whether anything but records says that a queue exists."""
+    """Returns True if another source than records shows that a queue exists."""
 
 
 def judge_queue(queue: Queue, runs: ClaimedRuns, known: KnownPlaces) -> JudgedClaims:
-    """Decide which claims to a queue are believed, and which messages are lost before and between them."""
+    """Decide which claims to a queue are accepted, and which messages are lost before and between them."""
     judged = judge_claims(runs, known.damage, known.bounds.get(queue))
     if not judged.kept:
         return judged
@@ -154,7 +154,7 @@ def judge_queue(queue: Queue, runs: ClaimedRuns, known: KnownPlaces) -> JudgedCl
 
 
 def judge_claims(runs: ClaimedRuns, damage: DamagedBytes, bound: tuple[int, int] | None = None) -> JudgedClaims:
-    """Decide which claims to a queue are believed.
+    """Decide which claims to a queue are accepted.
 
     `bound` is (queue offset, physical offset): records before the latter are known to claim less than the former.
     """
@@ -185,13 +185,13 @@ def judge_claims(runs: ClaimedRuns, damage: DamagedBytes, bound: tuple[int, int]
 
 
 class ClaimedQueues:
-    """The claims of records to queues, as they are met in the log."""
+    """The claims of records to queues, in the order of the log."""
 
     def __init__(self) -> None:
         self._runs: dict[Queue, list[ClaimedRuns]] = {}
 
     def add(self, rows: DispatchRows) -> None:
-        """Take records that follow those of the last call; of a record that takes several offsets, all of them."""
+        """Add records that follow those of the last call; a record with several queue offsets claims all of them."""
         order = np.argsort(rows.queue_of, kind="stable")
         order = order[np.searchsorted(rows.queue_of[order], 0) :]
         if not len(order):
@@ -209,14 +209,16 @@ class ClaimedQueues:
             self._append(rows.queues[int(codes[low])], runs)
 
     def update(self, other: ClaimedQueues) -> None:
-        """Take what `other` met after this."""
+        """Add the claims of `other`, which follow these in the log."""
         for key, parts in other._runs.items():
             for one in parts:
                 self._append(key, one)
 
     def _append(self, key: Queue, runs: ClaimedRuns) -> None:
         parts = self._runs.setdefault(key, [])
-        if parts and len(runs.firsts) == 1 and parts[-1].stops[-1] == runs.firsts[0]:  # the usual case, in no room
+        if (
+            parts and len(runs.firsts) == 1 and parts[-1].stops[-1] == runs.firsts[0]
+        ):  # the usual case, without more memory
             last = parts[-1]
             last.stops, last.ends = last.stops.copy(), last.ends.copy()
             last.stops[-1], last.ends[-1] = runs.stops[0], runs.ends[0]
@@ -224,7 +226,7 @@ class ClaimedQueues:
             parts.append(runs)
 
     def __iter__(self) -> Iterator[tuple[Queue, ClaimedRuns]]:
-        """Go through the queues, in their order."""
+        """Yield the queues, in their order."""
         for key in sorted(self._runs):
             parts = self._runs[key]
             yield (
@@ -234,9 +236,9 @@ class ClaimedQueues:
 
 
 def rows_refuted(offsets: Ints, phy_offsets: Ints, counts: Ints | None = None) -> npt.NDArray[np.bool_]:
-    """Return which records of one queue, in the order of the log, claim a queue offset that others refute.
+    """Return a mask of the records of one queue, in the order of the log, whose queue offset others refute.
 
-    `counts` are the queue offsets that each record takes, one where it is not given.
+    `counts` are the numbers of queue offsets that each record takes, 1 by default.
     """
     refuted: npt.NDArray[np.bool_] = (offsets < 0) | (offsets >= MAX_QUEUE_OFFSET)
     sound = np.flatnonzero(~refuted)
@@ -257,7 +259,7 @@ def rows_refuted(offsets: Ints, phy_offsets: Ints, counts: Ints | None = None) -
 
 
 def _merged(runs: ClaimedRuns) -> tuple[ClaimedRuns, Ints]:
-    """Join runs that lead on to the next; the number of the joined run of each."""
+    """Join runs that lead on to the next; return the joined runs, and the number of the joined run of each."""
     cut = runs.firsts[1:] != runs.stops[:-1]
     starts = np.append(0, np.flatnonzero(cut) + 1)
     ends = np.append(starts[1:] - 1, len(runs.firsts) - 1)
@@ -266,7 +268,7 @@ def _merged(runs: ClaimedRuns) -> tuple[ClaimedRuns, Ints]:
 
 
 def _begun_anew(runs: ClaimedRuns) -> int:
-    """Return the run with which the queue begins anew at 0, because its topic was deleted and created; else 0.
+    """Return the run with which the queue restarts at 0, because its topic was deleted and created; else 0.
 
     A single record before it is no earlier queue, but a claim to the same place.
     """
@@ -282,7 +284,7 @@ def _is_far(steps: Ints, damaged: Ints) -> npt.NDArray[np.bool_]:
 
 
 def _chain(runs: ClaimedRuns, allowed: npt.NDArray[np.intp], room: tuple[Ints, Ints]) -> list[Piece]:
-    """Return the pieces of runs that most records agree on: rising, and no single one far from the one before it."""
+    """Return the pieces of runs that most records support: rising, and no single one far from the one before it."""
     pieces = _cut_up(runs, allowed)
     run_of, firsts, stops = (np.array(one, np.int64) for one in zip(*pieces, strict=True))
     begins, ends = room[0][run_of], room[1][run_of]
@@ -314,7 +316,7 @@ def _chain(runs: ClaimedRuns, allowed: npt.NDArray[np.intp], room: tuple[Ints, I
 
 
 def _cut_up(runs: ClaimedRuns, allowed: npt.NDArray[np.intp]) -> list[Piece]:
-    """Cut runs where others begin or end, so that any two pieces are equal or apart."""
+    """Cut runs where others begin or end, so that any two pieces are either equal or disjoint."""
     cuts = np.unique(np.concatenate([runs.firsts[allowed], runs.stops[allowed]]))
     pieces = []
     for run in allowed.tolist():
@@ -325,7 +327,7 @@ def _cut_up(runs: ClaimedRuns, allowed: npt.NDArray[np.intp]) -> list[Piece]:
 
 
 def _of_runs(runs: ClaimedRuns, of: Ints, begun: int, chosen: list[Piece], lost: list[LostMessages]) -> JudgedClaims:
-    """Apply what was decided of joined runs to the runs themselves."""
+    """Apply the decision about joined runs to the runs themselves."""
     ranges: dict[int, list[tuple[int, int]]] = {}
     for one in chosen:
         ranges.setdefault(one.run, []).append((one.first, one.stop))

@@ -1,7 +1,7 @@
 """One queue of one topic: units of 20 bytes at `queue_offset * 20`, in files of a fixed size.
 
-Units follow each other without a gap; the first invalid one (size 0) ends the queue. What a crash or a cut left behind
-the end is not part of it: the owner of the queue decides the end, from the log.
+Units follow each other without a gap; the first invalid one (size 0) ends the queue. Bytes that a crash or a truncation
+left after the end are not part of it: the owner of the queue derives the end from the log.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ if TYPE_CHECKING:
 
 _SCAN_LIMIT_BYTES: Final = 16_000
 _NEAR_UNITS: Final = 64
-"""So far from its place a unit is looked for: damaged ones mislead a search."""
+"""A unit is searched for up to this distance from its expected position: damaged units mislead a binary search."""
 
 
 def written(units: Units) -> npt.NDArray[np.bool_]:
-    """Which units hold something (a real unit or a pre-blank one)."""
+    """Return a mask of the units that are not empty (real or pre-blank)."""
     mask: npt.NDArray[np.bool_] = (units["msg_size"] > 0) & (units["phy_offset"] >= 0)
     return mask
 
 
 def pre_blank(units: Units) -> npt.NDArray[np.bool_]:
-    """Which units only fill the room before a queue's first real one."""
+    """Return a mask of the units that only fill the space before a queue's first real one."""
     mask: npt.NDArray[np.bool_] = units["msg_size"] == PRE_BLANK_SIZE
     return mask
 
 
 def lost(units: Units) -> npt.NDArray[np.bool_]:
-    """Which units stand for a message that is known to be lost."""
+    """Return a mask of the units of messages that are known to be lost."""
     mask: npt.NDArray[np.bool_] = units["tags_code"] == LOST_TAGS_CODE
     return mask
 
 
 def out_of_order(units: Units) -> npt.NDArray[np.bool_]:
-    """Return which of consecutive units do not point behind the one in front, or not before the next.
+    """Return a mask of consecutive units that do not point after the previous unit, or not before the next.
 
     Records are dispatched in the log's order, so that one unit of each such pair is not the one that was written.
     """
@@ -78,9 +78,9 @@ class ConsumeQueue(UnitFiles):
         self.topic, self.queue_id = topic, queue_id
 
     def steps(self, offset: int, high: int, max_count: int) -> Iterator[tuple[int, int, int, int, int]]:
-        """(queue offset, physical offset, size, tags code, 1) of the units from `offset` on.
+        """Yield (queue offset, physical offset, size, tags code, 1) of the units from `offset` on.
 
-        They end with a file, below queue offset `high`, and where RocketMQ's getMessage ends its scan.
+        The steps end with the file, before queue offset `high`, and where RocketMQ's getMessage ends its scan.
         """
         units = self.units(offset, self.steps_end(offset, high, max_count)).tolist()
         return ((at, *unit, 1) for at, unit in enumerate(units, offset))
@@ -91,24 +91,24 @@ class ConsumeQueue(UnitFiles):
         return min(high, self.next_file(offset), offset + most)
 
     def misplaced(self, start: int, stop: int) -> npt.NDArray[np.bool_]:
-        """Return which of the units [start, stop) are out of order; those around them are looked at as well."""
+        """Return a mask of the units `[start, stop)` that are out of order, also with their neighbours outside."""
         first = max(start - 1, self.first_unit)
         found = out_of_order(self.units(first, stop + 1))[start - first : stop - first]
         return np.pad(found, (0, stop - start - len(found)))
 
     def next_known(self, offset: int, high: int) -> int:
-        """Return where a reader goes on, below `high`, that found no unit at `offset` nor after it in its file."""
+        """Return where to continue, up to `high`, if the file has no unit from `offset` on."""
         return min(self.next_file(offset), high)
 
     def offset_near(self, phy_offset: int) -> int | None:
-        """Return the queue offset whose unit points at `phy_offset`, None if there is none where it would be."""
-        start = self.first_behind(phy_offset, self.scan_end())
+        """Return the queue offset whose unit points at `phy_offset`, None if there is none near its position."""
+        start = self.first_at_or_after(phy_offset, self.scan_end())
         begin = max(start - _NEAR_UNITS, self.first_unit)
         hits = np.flatnonzero(self.units(begin, start + _NEAR_UNITS)["phy_offset"] == phy_offset)
         return begin + int(hits[0]) if len(hits) else None
 
-    def first_behind(self, phy_offset: int, stop: int) -> int:
-        """Return the first queue offset below `stop` whose unit does not point before `phy_offset`, else `stop`."""
+    def first_at_or_after(self, phy_offset: int, stop: int) -> int:
+        """Return the first queue offset before `stop` whose unit points at or after `phy_offset`, else `stop`."""
         start = self.first_unit
         while start < stop:
             middle = (start + stop) // 2
@@ -120,15 +120,18 @@ class ConsumeQueue(UnitFiles):
         return start
 
     def next_file(self, offset: int) -> int:
-        """First queue offset of the file behind the one that `offset` belongs in."""
+        """Return the first queue offset of the file after the one of `offset`."""
         return (offset // self.units_per_file + 1) * self.units_per_file
 
     def put(self, queue_offset: int, units: Units) -> None:
-        """Write units at their place; a queue without files that begins later than 0 is filled with pre-blanks."""
+        """Write units from `queue_offset` on.
+
+        If the queue has no files and begins later than 0, the space before it is filled with pre-blanks.
+        """
         data = np.ascontiguousarray(units).view(np.uint8).data
         self.put_bytes(queue_offset, data)
 
     def last_phy_offsets(self) -> list[int]:
-        """Where the last unit of each file points, oldest first."""
+        """Return the physical offset in the last unit of each file, oldest first."""
         places = [mapped.read(mapped.file_size - UNIT_SIZE, UNIT_SIZE) for mapped in self._queue.files]
         return [int.from_bytes(one[:8], "big", signed=True) for one in places]

@@ -1,7 +1,7 @@
-"""ConsumeQueueExt: what RocketMQ's `enableConsumeQueueExt` keeps beside a queue, read only.
+"""ConsumeQueueExt: the files that RocketMQ's `enableConsumeQueueExt` keeps beside a queue, read only.
 
 A ConsumeQueue unit whose tags code is at or below `MAX_EXT_ADDRESS` holds an address instead: -2^63 plus a position in
-the files of `consumequeue_ext/TOPIC/ID`, where a unit of variable length stands:
+the files of `consumequeue_ext/TOPIC/ID`, at which there is a unit of variable length:
 
     size i16, tags_code i64, store_timestamp i64, bitmap length i16, bitmap
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
 from rocketflow_store.model.errors import StoreError
-from rocketflow_store.views.queues.batch_consume_queue import own_file_size
+from rocketflow_store.views.queues.batch_consume_queue import detected_file_size
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,13 +40,13 @@ class ConsumeQueueExt:
         self._known: dict[tuple[str, int], MappedFileQueue] = {}
 
     def unit(self, topic: str, queue_id: int, address: int) -> ExtUnit | None:
-        """The unit at an address, None where there is none."""
+        """Return the unit at an address, None if there is none."""
         assert address <= MAX_EXT_ADDRESS
         position = address - _LOWEST_ADDRESS
         files = self._known.get((topic, queue_id))
         if files is None:
             directory = self._directory / topic / str(queue_id)
-            files = MappedFileQueue(directory, own_file_size(directory) or self._file_size, write=False)
+            files = MappedFileQueue(directory, detected_file_size(directory) or self._file_size, write=False)
             self._known[topic, queue_id] = files
         mapped = files.find(position)
         if mapped is None:
@@ -67,7 +67,6 @@ class ConsumeQueueExt:
             return None
 
     def close(self) -> None:
-        """Close all files."""
         for files in self._known.values():
             files.close()
         self._known.clear()

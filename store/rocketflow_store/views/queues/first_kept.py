@@ -1,8 +1,8 @@
-"""The first message of a queue that retention left: found by units, none of which is believed alone.
+"""Find the first message of a queue that retention left, without relying on any single unit.
 
-The units of a queue point at places that rise. Retention removes the begin of the log, so a queue's first messages
-are those whose units point before it. A unit may be missing (zeros), filled (a pre-blank one in a gap) or damaged:
-a search that takes such a unit for an answer would hide every message before it.
+The physical offsets in a queue's units rise. Retention removes the begin of the log, so the removed messages of a queue
+are those whose units point before it. A unit may be missing (zeros), filled (a pre-blank one in a gap) or damaged: a
+search that relied on such a unit would hide every message before it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from rocketflow_store.views.queues.consume_queue import ConsumeQueue, Units
 
 _NEAR: Final = 1024
-"""So many units on both sides of an answer have to agree with it."""
+"""So many units on both sides of a result must agree with it."""
 _BLOCK: Final = 1 << 16
 
 
 def first_kept(queue: ConsumeQueue, end: int, floor: int) -> int:
-    """Return the first queue offset below `end` that follows every unit pointing before `floor`, or `end`."""
-    first = _behind_fill(queue, end)
+    """Return the first queue offset before `end` that follows every unit pointing before `floor`, or `end`."""
+    first = _after_fill(queue, end)
     if floor <= 0 or first >= end:
         return first
     found = _bisect(queue, first, end, floor)
@@ -33,13 +33,13 @@ def first_kept(queue: ConsumeQueue, end: int, floor: int) -> int:
 
 
 def first_place(queue: ConsumeQueue) -> int:
-    """Return the physical offset that the first unit of a queue points at, -1 if it has none that points anywhere."""
+    """Return the physical offset in the first real unit of a queue, -1 if it has none."""
     at, unit = _next_real(queue, queue.first_unit, queue.end_of_files)
     return int(unit["phy_offset"]) if at < queue.end_of_files else -1
 
 
-def _behind_fill(queue: ConsumeQueue, end: int) -> int:
-    """Return the first unit that does not fill the room before the queue's first message."""
+def _after_fill(queue: ConsumeQueue, end: int) -> int:
+    """Return the first unit that is not a filler before the queue's first message."""
     start, block = queue.first_unit, 1
     while start < end:
         units = queue.units_or_zeros(start, min(start + block, end))
@@ -52,7 +52,7 @@ def _behind_fill(queue: ConsumeQueue, end: int) -> int:
 
 
 def _bisect(queue: ConsumeQueue, first: int, end: int, floor: int) -> int:
-    """Return the number after the last unit that points before `floor`, as single units tell it."""
+    """Return the number after the last unit that points before `floor`, by a binary search of single units."""
     start, stop = first, end
     while start < stop:
         middle = (start + stop) // 2
@@ -65,7 +65,10 @@ def _bisect(queue: ConsumeQueue, first: int, end: int, floor: int) -> int:
 
 
 def _next_real(queue: ConsumeQueue, start: int, stop: int) -> tuple[int, np.void]:
-    """Return the number of the first unit of [start, stop) that points at a record, and it; `stop` if none does."""
+    """Return the number of the first unit of `[start, stop)` that points at a record, and the unit.
+
+    Without such a unit the number is `stop`.
+    """
     while True:
         start, units = queue.next_written(start, stop)
         if start >= stop:
@@ -82,7 +85,7 @@ def _is_real(units: Units) -> npt.NDArray[np.bool_]:
 
 
 def _agree(queue: ConsumeQueue, first: int, found: int, end: int, floor: int) -> bool:
-    """Return whether the units around `found` are before `floor` below it, and none of them from it on."""
+    """Return True if no unit near `found` contradicts it: they point before `floor` below it, and not from it on."""
     start = max(found - _NEAR, first)
     units = queue.units_or_zeros(start, min(found + _NEAR, end))
     removed = units["phy_offset"].astype(np.int64) < floor
@@ -91,7 +94,7 @@ def _agree(queue: ConsumeQueue, first: int, found: int, end: int, floor: int) ->
 
 
 def _best_cut(queue: ConsumeQueue, first: int, end: int, floor: int) -> int:
-    """Return where most units agree with a cut: before `floor` below it, and not from it on."""
+    """Return the cut that most units agree with: they point before `floor` below it, and not from it on."""
     best, best_at, balance = 0, first, 0
     for start in range(first, end, _BLOCK):
         units = queue.units_or_zeros(start, min(start + _BLOCK, end))

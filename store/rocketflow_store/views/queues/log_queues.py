@@ -1,4 +1,4 @@
-"""Which queue offsets the records of a part of the log have."""
+"""The queue offsets of the records in a part of the log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rocketflow_store.records.decoding.decode import RecordColumns
 from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
 from rocketflow_store.records.decoding.record_crc import content_faults
 from rocketflow_store.records.decoding.scan import ScanStop
-from rocketflow_store.views.queues.queue_holes import leave_out_deleted, leave_out_strays
+from rocketflow_store.views.queues.queue_gaps import drop_deleted, drop_strays
 
 if TYPE_CHECKING:
     from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
@@ -29,9 +29,9 @@ Ranges = dict[Queue, tuple[int, int]]
 def queues_of_log(
     paths: StorePaths, config: StoreConfig, files: MappedFileQueue, start: int, stop: int
 ) -> tuple[Ranges, Ranges]:
-    """Return [first, end) of the queue offsets in records of [start, stop), of plain queues and of BatchCQ topics.
+    """Return ranges [first, end) of queue offsets in records of `[start, stop)`: of plain queues, of BatchCQ topics.
 
-    `start` is a record boundary. Records that say what cannot be are left out; damage ends the look.
+    `start` is a record boundary. Records with impossible fields are skipped; damage ends the scan.
     """
     plain: Ranges = {}
     batch: Ranges = {}
@@ -49,8 +49,8 @@ def queues_of_log(
             records.faults.update(content_faults(records.before_faults()))
             sound = records.keep(np.setdiff1d(np.arange(records.count), list(records.faults)))
             rows = rows_of_records(sound, base, config.delay_levels_ms)
-            leave_out_deleted(rows, floors)
-            leave_out_strays(rows)
+            drop_deleted(rows, floors)
+            drop_strays(rows)
             _add(rows, plain, batch, of_batches)
         following = mapped.end_offset if scan.stop is ScanStop.BLANK else base + scan.end
         if following == offset:

@@ -1,12 +1,13 @@
-"""Queue offset by store time: the look-up of RocketMQ 5 (lower and upper bound) and that of 4.9 (nearest).
+"""Queue offset by store time: the search of RocketMQ 5 (lower and upper bound) and that of 4.9 (nearest).
 
-4.9 takes the first ConsumeQueue file whose modification time is at or behind the wanted time, and bisects that one
-file. Modification times do not outlive a copy or an archive, and for a mapped file the system sets them when a page is
-first touched, not at the last put; 4.9 then looks in a wrong file and is not nearest at all. The file is therefore
-taken by the store time of its last message; pass `modified_ms` to have 4.9's own choice.
+4.9 takes the first ConsumeQueue file whose modification time is at or after the wanted time, and bisects that one file.
+Modification times do not survive a copy or an archive, and for a mapped file the system sets them when a page is first
+touched, not at the last put; 4.9 then searches a wrong file and its result is not the nearest. The file is therefore
+chosen by the store time of its last message; pass `modified_ms` to get 4.9's choice.
 
-A record that cannot be read has no store time. A probe that meets one goes on to the next that can be read, so damage
-moves the answer by no more than the damaged records; `OffsetByTime.unreadable` says which may have been meant.
+A record that cannot be read has no store time. A probe that meets one continues with the next readable one, so damage
+moves the result by no more than the damaged records; `OffsetByTime.unreadable` names the records that may have been the
+right one.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ _LAST_BLOCK: Final = 4096
 
 
 class TimeBoundary(StrEnum):
-    """Which message answers for a time at which none was stored."""
+    """The message to return for a time at which none was stored."""
 
     LOWER = "lower"
-    """The first at or behind the time; the end of the queue where there is none."""
+    """The first one at or after the time; the end of the queue if there is none."""
     UPPER = "upper"
-    """The last at or before the time; the first of the queue where there is none."""
+    """The last one at or before the time; the first of the queue if there is none."""
     NEAREST = "nearest"
-    """As RocketMQ 4.9: the one closest in time, the earlier of two equally close ones."""
+    """The one closest in time, as in RocketMQ 4.9; the earlier of two equally close ones."""
 
     @classmethod
     def parse(cls, value: str) -> TimeBoundary:
-        """The boundary of that name; StoreConfigError for another one."""
+        """Return the boundary of that name; raise StoreConfigError for an unknown one."""
         try:
             return cls(value)
         except ValueError as error:
@@ -51,10 +52,10 @@ class TimeBoundary(StrEnum):
 
 
 class OffsetByTime(NamedTuple):
-    """Answer of a search by time.
+    """Result of a search by time.
 
-    The records at queue offsets `unreadable`, [start, stop) right beside `offset`, have no readable store time: one of
-    them may be what was asked for. The range is empty where no such record exists.
+    The records at queue offsets `unreadable`, `[start, stop)` directly beside `offset`, have no readable store time:
+    one of them may be the wanted one. The range is empty if no such record exists.
     """
 
     offset: int
@@ -70,7 +71,7 @@ def offset_by_time(
     boundary: TimeBoundary,
     modified_ms: Callable[[int], int] | None = None,
 ) -> OffsetByTime:
-    """Return the queue offset in [low, high] for a time, that of a record that can be read.
+    """Return the queue offset in [low, high] for a time, that of a readable record.
 
     `modified_ms(n)`, for NEAREST, is the time by which the file with units [n, n + 1) * units_per_file is chosen.
     """
@@ -105,7 +106,7 @@ class _Stored(NamedTuple):
 
 
 class _Times:
-    """Store times of one queue's records, looked up as they are needed."""
+    """Store times of one queue's records, read as they are needed."""
 
     def __init__(self, look: StoreTimestamps) -> None:
         self._look = look
@@ -145,7 +146,7 @@ class _Times:
         return stop if found is None else found.offset
 
     def unreadable_around(self, low: int, offset: int, high: int) -> tuple[int, int]:
-        """Return the extent of unreadable records on both sides of `offset`, empty where its neighbours can be read."""
+        """Return the range of unreadable records on both sides of `offset`, empty if its neighbours are readable."""
         start, stop = self.after_last(low, offset), self.before_first(offset + 1, high)
         return (start, stop) if stop - start > 1 else (offset, offset)
 
@@ -158,7 +159,7 @@ def _nearest(
     timestamp_ms: int,
     modified_ms: Callable[[int], int] | None,
 ) -> int:
-    """Return the offset closest in time in the file that 4.9 would search; `low` where no record can be read."""
+    """Return the offset closest in time in the file that 4.9 would search; `low` if no record can be read."""
     start, stop = low, high
     for number in range(low // units_per_file, (high - 1) // units_per_file + 1):
         start, stop = max(number * units_per_file, low), min((number + 1) * units_per_file, high)
@@ -177,12 +178,12 @@ def _nearest(
 
 
 def _nearest_in_file(times: _Times, start: int, stop: int, timestamp_ms: int) -> int | None:
-    """Return the offset of [start, stop) closest in time; None where no record can be read.
+    """Return the offset of [start, stop) closest in time; None if no record can be read.
 
-    Which one of several equal times is hit depends on the steps, so they are RocketMQ's.
+    Which one of several equal times is found depends on the steps, so they are RocketMQ's.
     """
     before: _Stored | None = None
-    behind: _Stored | None = None
+    after: _Stored | None = None
     while start < stop:
         middle = (start + stop - 1) // 2
         found = times.first(middle, stop)
@@ -191,11 +192,11 @@ def _nearest_in_file(times: _Times, start: int, stop: int, timestamp_ms: int) ->
         elif found.time == timestamp_ms:
             return found.offset
         elif found.time > timestamp_ms:
-            stop, behind = middle, found
+            stop, after = middle, found
         else:
             start, before = found.offset + 1, found
     if before is None:
-        return None if behind is None else behind.offset
-    if behind is None:
+        return None if after is None else after.offset
+    if after is None:
         return before.offset
-    return behind.offset if timestamp_ms - before.time > behind.time - timestamp_ms else before.offset
+    return after.offset if timestamp_ms - before.time > after.time - timestamp_ms else before.offset

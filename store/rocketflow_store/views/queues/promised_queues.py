@@ -1,15 +1,15 @@
-"""What a reader may expect of a store's queues, whatever their units say.
+"""The ends that a reader can expect of a store's queues, independent of their units.
 
-Units and files of a queue can be lost without a trace in those that remain. What a queue has is recorded elsewhere:
+Units and files of a queue can be lost without a trace in those that remain. The state of a queue is recorded elsewhere:
 
 * `rocketflow/stop`, by the last orderly stop: the end of every queue, and its files. Queues only grow, so that it
-  holds after a crash and beside a writer too, unless the topic was deleted since.
+  is valid after a crash and beside a writer too, unless the topic was deleted since.
 * `rocketflow/ends`, by the writer that left the present `abort`: the ends at its last flush.
-* The log between that flush and what is confirmed: every record of it has its unit. Of a store that no writer has open
-  all of it is looked at, beside a writer the first few MiB.
-* Of a store of another writer the newest records of the log; and consumers that have read a queue.
+* The log between that flush and the confirm offset: every record of it has a unit. If no writer has the store open,
+  all of it is read, beside a writer the first few MiB.
+* For a store of another writer, the newest records of the log, and the offsets of consumers.
 
-A promise that units do not keep is looked at again before it counts (`PromisedQueues.holds`).
+If the units do not reach a promised end, the promise is checked again (`PromisedQueues.holds`).
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ Queue = tuple[str, int]
 
 _ABORT: Final = 2
 _DELETED: Final = 4
-"""Among the files that are watched."""
+"""Indexes into the files that are watched."""
 _BESIDE_A_WRITER: Final = 16 << 20
 _OF_ANOTHER_WRITER: Final = 4 << 20
 _HEAD: Final = 16 << 20
-"""So many bytes of the log are read for what no record promises."""
+"""So many bytes at the begin of the log are read for queues that no record promises."""
 
 
 class LogQueues(NamedTuple):
-    """By queue, what records of a part of the log say: the first queue offset, and the one after the last."""
+    """By queue, the first queue offset and the one after the last, in the records of a part of the log."""
 
     plain: dict[Queue, tuple[int, int]]
     batch: dict[Queue, tuple[int, int]]
@@ -96,7 +96,7 @@ class PromisedQueues:
         return self._marks[_ABORT][0] if self._marks else -1
 
     def look(self) -> bool:
-        """Read what the writers recorded; return whether any of it is new."""
+        """Read the files of the writers; return True if any of them changed."""
         paths = self._paths
         marks = tuple(_mark(path) for path in self._watched)
         if marks == self._marks:
@@ -123,15 +123,15 @@ class PromisedQueues:
         return True
 
     def _add_ends(self, plain: dict[Queue, int], batch: dict[Queue, int]) -> None:
-        """Add the ends at the last flush of the writer at work, or of the one that was stopped without order."""
+        """Add the ends at the last flush of the running writer, or of the one that stopped uncleanly."""
 
         ends = DurableEnds.load(self._paths)
         if ends is None or not ends.queues:
             return
         of_batches = batch_topics(self._paths) | {topic for topic, _ in batch}
-        has_light = any(topic.startswith(LMQ_PREFIX) for topic, _ in self._queues.names())
+        has_lmqs = any(topic.startswith(LMQ_PREFIX) for topic, _ in self._queues.names())
         for key, end in ends.queues.items():
-            if key[0].startswith(LMQ_PREFIX) and not has_light:
+            if key[0].startswith(LMQ_PREFIX) and not has_lmqs:
                 continue
             known = batch if key[0] in of_batches else plain
             if end:
@@ -140,7 +140,7 @@ class PromisedQueues:
     # -- the log
 
     def _scan_log(self, confirmed: Confirmed | None, writer: int, deleted: tuple[int, int]) -> None:
-        """Take what records say that are newer than what was recorded; once for each writer."""
+        """Read the queue offsets of records that are newer than the recorded ends; once for each writer."""
         if (writer, deleted) == self._scanned_for:
             return
         self._scanned_for, self._of_log = (writer, deleted), LogQueues({}, {})
@@ -149,7 +149,7 @@ class PromisedQueues:
             start, stop = confirmed.durable_offset, confirmed.confirm_offset
             if running:
                 stop = min(stop, start + _BESIDE_A_WRITER)
-            self._of_log = self._known_light(self._queues_of_log(start, stop))
+            self._of_log = self._known_lmqs(self._queues_of_log(start, stop))
         elif not self._same_writer and not running and self._files.last is not None:
             self._ask_another_writer(stopped_in_order=not writer)
 
@@ -162,20 +162,20 @@ class PromisedQueues:
         last = self._files.last
         assert last is not None
         reached = int(ends.max(initial=0))
-        # Dispatch follows the log: below the newest unit every record has one; after an orderly stop all of them do.
+        # Dispatch follows the log: before the newest unit every record has one; after an orderly stop all of them do.
         stop = last.end_offset if stopped_in_order else reached
         least = max(reached, last.file_from_offset) - _OF_ANOTHER_WRITER
         boundaries = [one.file_from_offset for one in self._files.files if one.file_from_offset >= least]
         start = int(places[places >= least].min(initial=min(boundaries, default=stop)))
-        self._of_log = self._known_light(self._queues_of_log(start, stop))
+        self._of_log = self._known_lmqs(self._queues_of_log(start, stop))
         if self._files.there_from > 0:
-            return  # RocketMQ lets a queue go all of whose messages are expired
+            return  # RocketMQ deletes a queue when all of its messages are expired
         for key, offset in self._read_by_consumers().items():
             if self._queues.find(*key) is None and self._batch_queues.find(*key) is None:
                 self._of_log.plain.setdefault(key, (0, offset))
 
-    def _known_light(self, found: LogQueues) -> LogQueues:
-        """Drop light queues that have no files: only a writer with multi dispatch gives them units."""
+    def _known_lmqs(self, found: LogQueues) -> LogQueues:
+        """Drop LMQs that have no files: only a writer with multi dispatch writes units for them."""
         plain = {
             key: offsets
             for key, offsets in found.plain.items()
@@ -184,7 +184,7 @@ class PromisedQueues:
         return LogQueues(plain, found.batch)
 
     def _read_by_consumers(self) -> dict[Queue, int]:
-        """Return the highest position of any consumer in each queue."""
+        """Return the highest offset of any consumer in each queue."""
         found: dict[Queue, int] = {}
         for file in ConfigFiles(self._paths.config).positions:
             with suppress(StoreError):
@@ -195,19 +195,19 @@ class PromisedQueues:
         return found
 
     def head(self, min_phy_offset: int) -> LogQueues:
-        """Return what the records at the log's begin say of their queues: the first 16 MiB."""
+        """Return the queue offsets of the records in the first 16 MiB of the log."""
         if self._head[0] != min_phy_offset:
             self._head = min_phy_offset, self._queues_of_log(min_phy_offset, min_phy_offset + _HEAD)
         return self._head[1]
 
     def _queues_of_log(self, start: int, stop: int) -> LogQueues:
-        """Return what the sound records of [start, stop) say of their queues; `start` is a record boundary."""
+        """Return the queue offsets of the sound records of `[start, stop)`; `start` is a record boundary."""
         return LogQueues(*queues_of_log(self._paths, self._config, self._files, start, stop))
 
-    # -- a promise that is not kept
+    # -- promises that units do not keep
 
     def first_unit(self, key: Queue, min_phy_offset: int, unit_size: int, *, batch: bool = False) -> int:
-        """Return the number of the first unit of the oldest file that retention must have left; -1 if not known."""
+        """Return the number of the first unit of the oldest file that retention must have left; -1 if unknown."""
         state = self._state(key, batch=batch)
         kept = [] if state is None else [one.base for one in state.files if one.last_phy_offset >= min_phy_offset]
         return min(kept) // unit_size if kept else -1
@@ -218,9 +218,9 @@ class PromisedQueues:
         return (self._record.batch_queues if batch else self._record.queues).get(key)
 
     def holds(self, key: Queue, min_phy_offset: int, first_phy_offset: int, *, batch: bool = False) -> bool:
-        """Return whether a queue still has to be as promised: its topic was not deleted, nor made anew.
+        """Return True if a queue must still have its promised end: its topic was neither deleted nor recreated.
 
-        `first_phy_offset` is where the first unit points that the queue has, -1 without any.
+        `first_phy_offset` is the physical offset in the queue's first unit, -1 without units.
         """
         topic, record, state = key[0], self._record, self._state(key, batch=batch)
         deleted, listed = self._deleted, self._listed
@@ -233,15 +233,15 @@ class PromisedQueues:
                 return False
             if deleted.floors.get(topic, 0) >= record.end_phy_offset:
                 return False
-            made_anew = first_phy_offset >= record.end_phy_offset or topic.startswith(LMQ_PREFIX)
-            return self._same_writer or not made_anew
+            is_new = first_phy_offset >= record.end_phy_offset or topic.startswith(LMQ_PREFIX)
+            return self._same_writer or not is_new
         if topic.startswith(LMQ_PREFIX):
             return self._same_writer
         return listed is None or topic in listed or is_system_topic(topic)
 
 
 def _mark(path: Path) -> tuple[int, int]:
-    """Return other numbers for every writing of a small file; zeros without it."""
+    """Return numbers that change with every write of a small file; zeros if it is missing."""
     try:
         status = path.stat()
     except OSError:

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 _NEAR: Final = 1 << 16
-"""Queue ids below this are in an array by topic, so that many queues are one look-up."""
+"""Queue ids below this are in one array per topic, so that many queues are one lookup."""
 _UNKNOWN: Final = -1
 
 
 class QueueOffsets:
-    """Offsets by (topic, queue id); `end_of` tells the first one of a queue that is not known yet."""
+    """Offsets by (topic, queue id); `end_of` returns the first one of a queue that is not known yet."""
 
     def __init__(self, end_of: Callable[[str, int], int]) -> None:
         self._end_of = end_of
@@ -31,25 +31,25 @@ class QueueOffsets:
         self._before: dict[str, int] = {}
 
     def messages_before(self, topic: str, queues: int) -> int:
-        """Return how many messages queues [0, `queues`) of a topic were given before the first offset from here."""
+        """Return how many messages queues `[0, queues)` of a topic had before the first offset was assigned here."""
         for queue_id in range(queues):
             self.next(topic, queue_id)
         return self._before.get(topic, 0)
 
     def fork(self) -> QueueOffsets:
-        """Offsets that go on from these, which stay what they are until `join`."""
+        """Return offsets that continue from these, which stay unchanged until `join`."""
         return _Fork(self)
 
     def join(self, fork: QueueOffsets) -> None:
-        """What the fork assigned counts."""
-        for topic, theirs in fork._near.items():
-            found = np.frombuffer(theirs, np.int64)
+        """Take over the offsets that the fork assigned."""
+        for topic, assigned in fork._near.items():
+            found = np.frombuffer(assigned, np.int64)
             changed = np.flatnonzero(found != _UNKNOWN)
-            np.frombuffer(self._room(topic, len(theirs)), np.int64)[changed] = found[changed]
+            np.frombuffer(self._room(topic, len(assigned)), np.int64)[changed] = found[changed]
         self._far.update(fork._far)
 
     def known(self) -> list[tuple[str, int, int]]:
-        """(topic, queue id, next offset) of every queue that was asked for; any thread may ask."""
+        """Return (topic, queue id, next offset) of every queue that was requested; safe in any thread."""
         near = [
             (topic, queue_id, offset)
             for topic, offsets in list(self._near.items())
@@ -59,7 +59,7 @@ class QueueOffsets:
         return near + [(*key, offset) for key, offset in list(self._far.items())]
 
     def next(self, topic: str, queue_id: int) -> int:
-        """The offset that the queue's next message gets."""
+        """Return the queue offset of the queue's next message."""
         near = self._near.get(topic)
         if near is not None and 0 <= queue_id < len(near):
             known = near[queue_id]
@@ -71,16 +71,16 @@ class QueueOffsets:
         return known
 
     def advance(self, topic: str, queue_id: int, count: int = 1) -> None:
-        """`count` messages got their offsets for good."""
+        """Advance a queue by `count` messages that were stored."""
         self._set(topic, queue_id, self.next(topic, queue_id) + count)
 
     def move_to(self, following: Mapping[tuple[str, int], int]) -> None:
-        """The next messages of these queues, which `next` was asked for before, get these offsets."""
+        """Set the next offsets of queues for which `next` was called before."""
         for (topic, queue_id), offset in following.items():
             self._set(topic, queue_id, offset)
 
     def assign(self, queues: QueueColumn, queue_of: npt.NDArray[np.int32]) -> Ints:
-        """Offsets of rows in order."""
+        """Assign the offsets of rows, in order."""
         counts = np.bincount(queue_of, minlength=len(queues))
         first = np.empty(len(queues), np.int64)
         for topic, part in queues.by_topic():
@@ -91,7 +91,7 @@ class QueueOffsets:
         return offsets
 
     def _take(self, topic: str, ids: Ints, counts: Ints) -> Ints:
-        """The next offsets of different queues of a topic, which then advance by `counts`."""
+        """Return the next offsets of different queues of a topic, and advance them by `counts`."""
         highest = int(ids.max())
         if highest >= _NEAR:
             first = np.array([self.next(topic, one) for one in ids.tolist()], np.int64)
@@ -109,7 +109,7 @@ class QueueOffsets:
         return np.array([self._first_end(topic, one) for one in ids.tolist()], np.int64)
 
     def _first_end(self, topic: str, queue_id: int) -> int:
-        """Return the end of a queue that was not asked for before."""
+        """Return the end of a queue that was not requested before."""
         end = self._end_of(topic, queue_id)
         self._before[topic] = self._before.get(topic, 0) + end
         return end
@@ -121,7 +121,7 @@ class QueueOffsets:
             self._far[topic, queue_id] = offset
 
     def _room(self, topic: str, ids: int) -> array[int]:
-        """The topic's array, with room for so many ids."""
+        """Return the topic's array, with space for at least `ids` queue ids."""
         near = self._near.get(topic)
         if near is None or len(near) < ids:
             known = near or array("q")

@@ -1,4 +1,4 @@
-"""Which queues a store has, and which of their offsets may be read."""
+"""The queues of a store, and the queue offsets that may be read."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ _LOOKED_AHEAD: Final = 256
 
 @dataclass(slots=True)
 class _Known:
-    """What was seen of a queue. Several threads look at once: each looks at one whole answer, and leaves one."""
+    """Cached state of a queue. Several threads look at once: each reads one consistent tuple, and stores one."""
 
     queue: ConsumeQueue
     seen: tuple[int, bytes] = (-1, b"")
-    """Behind the last unit that was seen to point at its own record (-1 before the first look), and that unit."""
+    """The number after the last unit that was seen to point at its record (-1 before the first look), and that unit."""
     low: tuple[int, int, int] = (-1, -1, -1)
-    """The first unit that may be read, and the log's begin and the queue's end that this holds for."""
+    """The first unit that may be read, and the log's begin and the queue's end for which this is valid."""
     promised: int = 0
-    """The end that the store's records promise, where the units end before it."""
+    """The end that the store's small files promise, if the units end before it."""
 
     def forget(self) -> None:
-        """Look anew at the next look."""
+        """Drop the cached bounds."""
         self.seen, self.low = (-1, b""), (-1, -1, -1)
 
 
 class FileQueueTable:
-    """Queues found as directories `consumequeue/TOPIC/ID`, their bounds taken from units and log.
+    """The queues in the directories `consumequeue/TOPIC/ID`, with bounds derived from units and log.
 
-    A unit counts once the record it points at says that it is that message: a unit half written by a live writer, and
-    units that a crash left behind the end, do not.
+    A unit counts if its record is the message of its queue offset: a half written unit of a live writer, and units that
+    a crash left after the end, do not count.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class FileQueueTable:
         write: bool,
         past_gaps: bool = False,
     ) -> None:
-        """Have the queues of `directory`; with `past_gaps` a queue goes on after units that are missing."""
+        """Open the queues of `directory`; with `past_gaps` a queue continues after missing units."""
         self._past_gaps = past_gaps
         self._directory, self._file_size, self._log, self._write = directory, file_size, log, write
         self._known: dict[tuple[str, int], _Known] = {}
 
     def refresh(self) -> None:
-        """Look for new queues and for files that came or went."""
+        """Look for new queues and for files that were created or deleted."""
         try:
             with os.scandir(self._directory) as topics:
                 for topic in topics:
@@ -88,7 +88,10 @@ class FileQueueTable:
             raise access_error(self._directory, error) from error
 
     def add(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The queue, newly known if it was not; StoreConfigError for a topic that may not be a directory."""
+        """Return the queue; register it if it is new.
+
+        Raises StoreConfigError for a topic that is not allowed as a directory name.
+        """
         found = self._known.get((topic, queue_id))
         if found is not None:
             return found.queue
@@ -97,7 +100,7 @@ class FileQueueTable:
         return self._know(topic, queue_id)
 
     def restore(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """As `add`, of a queue that had a directory: RocketMQ's rule for the names of light queues is another."""
+        """Register a queue that had a directory: RocketMQ has another rule for the names of LMQs than `add`."""
         return self._know(topic, queue_id)
 
     def _know(self, topic: str, queue_id: int) -> ConsumeQueue:
@@ -109,33 +112,36 @@ class FileQueueTable:
         return known.queue
 
     def all(self) -> list[ConsumeQueue]:
-        """Every queue, by topic and id."""
-        known = self._known  # replaced where a topic is removed
+        """Return every queue, by topic and id."""
+        known = self._known  # replaced when a topic is removed
         return [known[key].queue for key in sorted(known)]
 
     def names(self) -> list[tuple[str, int]]:
-        """(topic, queue id) of every queue."""
+        """Return (topic, queue id) of every queue."""
         return sorted(self._known)
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """The queue, None where there is none."""
+        """Return the queue, None if it does not exist."""
         known = self._known.get((topic, queue_id))
         return known.queue if known else None
 
     def expect(self, topic: str, queue_id: int, end: int) -> None:
-        """Take `end` for the least end of a queue, whatever its units say: the store's records promise so many."""
+        """Set the least end of a queue, independent of its units: the store's small files promise it."""
         self._know(topic, queue_id)
         self._known[topic, queue_id].promised = end
 
     def expect_nothing(self) -> None:
-        """Take back what `expect` was told."""
+        """Withdraw all ends that `expect` set."""
         for known in self._known.values():
             if known.promised:
                 known.promised = 0
                 known.forget()
 
     def end(self, topic: str, queue_id: int, confirm_offset: int | None = None) -> int:
-        """Queue offset behind the last readable unit, looked up anew (units at or behind `confirm_offset` are not)."""
+        """Look up the queue offset after the last readable unit.
+
+        Units at or after `confirm_offset` are not readable.
+        """
         known = self._known.get((topic, queue_id))
         if known is None:
             return 0
@@ -145,17 +151,17 @@ class FileQueueTable:
             known.forget()
         seen, last_unit = known.seen
         if seen > queue.first_unit:
-            behind = queue.units(seen - 1, seen + (_LOOKED_AHEAD if self._past_gaps else 1))
-            if behind[:1].tobytes() != last_unit:
+            tail = queue.units(seen - 1, seen + (_LOOKED_AHEAD if self._past_gaps else 1))
+            if tail[:1].tobytes() != last_unit:
                 seen = -1
-            elif len(behind) > 1 and not written(behind[1:]).any() and seen >= known.promised:
-                # the usual answer, at one look
+            elif len(tail) > 1 and not written(tail[1:]).any() and seen >= known.promised:
+                # the usual case: one read
                 return seen if confirm_offset is None else self._confirmed(known, seen, confirm_offset)
-        else:  # nothing was, or its file went meanwhile
+        else:  # no unit was seen, or its file was deleted meanwhile
             seen = -1
         if seen < 0:
             queue.refresh()
-            found = self._behind_gaps(queue, queue.scan_end())
+            found = self._end_after_gaps(queue, queue.scan_end())
         else:
             found = self._probe(queue, seen)
             if found % queue.units_per_file == 0:  # the next file may be new
@@ -176,15 +182,15 @@ class FileQueueTable:
     def _probe(self, queue: ConsumeQueue, start: int) -> int:
         return queue.end_past_gaps(start) if self._past_gaps else queue.probe_end(start)
 
-    def _behind_gaps(self, queue: ConsumeQueue, found: int) -> int:
-        """`found`, or the end of what is there after a gap: a damaged unit is not the end of its queue."""
+    def _end_after_gaps(self, queue: ConsumeQueue, found: int) -> int:
+        """Return `found`, or the end of the units after a gap: a damaged unit does not end its queue."""
         if not self._past_gaps:
             return found
         reached = queue.written_end()
         return max(self._trim(queue, found, reached), found) if reached > found else found
 
     def _trim(self, queue: ConsumeQueue, floor: int, found: int) -> int:
-        """Step back over units at the end whose records are not theirs (removed ones cannot be asked any more)."""
+        """Return the end without last units that their records refute (records that were removed cannot)."""
         identity = QueueIdentity(queue.topic, queue.queue_id, "", exact=not queue.topic.startswith(LMQ_PREFIX))
         if identity.exact and found > floor:  # the usual case, without the cost of columns
             for phy_offset, size, _ in queue.units(found - 1, found).tolist():
@@ -214,80 +220,80 @@ class FileQueueTable:
         return found
 
     def low(self, topic: str, queue_id: int, end: int) -> int:
-        """Return the first queue offset below `end` whose record retention left in the log, or `end`.
+        """Return the first queue offset before `end` whose record retention left in the log, or `end`.
 
-        Units that fill the room before a queue's first message have none. A unit that is missing or damaged neither
-        hides the messages before it nor counts as removed.
+        Units that fill the space before a queue's first message have no record. A missing or damaged unit neither hides
+        the messages before it nor counts as removed.
         """
         known = self._known.get((topic, queue_id))
         if known is None:
             return 0
         queue, floor = known.queue, self._log.min_phy_offset
         low, for_floor, for_end = known.low
-        # Where no unit was left, the answer was but the end; and that may have been one of a while ago.
+        # If no unit remained, the result was the end of that time, which may have moved since.
         if for_floor == floor and queue.first_unit <= low <= end and (low < for_end or end == for_end):
             return low
         queue.refresh()
         while True:
             first = queue.first_unit
             low = first_kept(queue, end, floor)
-            if queue.first_unit == first:  # else files went meanwhile, and what was not there was in front
+            if queue.first_unit == first:  # else files were deleted during the search
                 break
         known.low = low, floor, end
         return low
 
     def remove_topic(self, topic: str) -> list[int]:
-        """Delete a topic's queues, and know them no more; their ids."""
-        gone = [key for key in self._known if key[0] == topic]
-        destroyed = [self._known[key].queue for key in gone]
+        """Delete a topic's queues and remove them from the table; return their ids."""
+        removed = [key for key in self._known if key[0] == topic]
+        destroyed = [self._known[key].queue for key in removed]
         self._known = {key: known for key, known in self._known.items() if key[0] != topic}
         for queue in destroyed:
             queue.destroy()
-        return [queue_id for _, queue_id in gone]
+        return [queue_id for _, queue_id in removed]
 
     def remove_queue(self, topic: str, queue_id: int) -> None:
-        """Delete a queue, and know it no more."""
+        """Delete a queue and remove it from the table."""
         queue = self._known[topic, queue_id].queue
         self._known = {key: known for key, known in self._known.items() if key != (topic, queue_id)}
         queue.destroy()
-        with suppress(OSError):  # the topic has others, or something else is there
+        with suppress(OSError):  # the topic has other queues, or the directory other files
             remove_directory(self._directory / topic / str(queue_id))
             remove_directory(self._directory / topic)
 
     def forget_queue(self, topic: str, queue_id: int) -> None:
-        """Take a queue's bounds anew at the next look."""
+        """Drop the cached bounds of a queue."""
         known = self._known.get((topic, queue_id))
         if known is not None:
             known.forget()
 
     def reopen(self) -> None:
-        """Take the files that the directories name now, and every bound anew."""
+        """Look for the files that exist now, and drop all cached bounds."""
         for known in self._known.values():
             known.queue.refresh()
         self.forget()
         self.refresh()
 
     def forget(self) -> None:
-        """Take every bound anew at the next look."""
+        """Drop all cached bounds."""
         for known in self._known.values():
             known.forget()
 
     def unsynced(self, least_bytes: int = 0) -> list[ConsumeQueue]:
-        """Queues to which something was put since their last sync, at least `least_bytes`; by topic and id."""
-        known = self._known  # replaced where a topic is removed
+        """Return the queues with at least `least_bytes` written since their last sync; by topic and id."""
+        known = self._known  # replaced when a topic is removed
         keys = sorted(key for key, one in list(known.items()) if one.queue.is_unsynced(least_bytes))
         return [known[key].queue for key in keys]
 
     def sync(self, least_bytes: int = 0) -> None:
-        """Make all of them durable. One thread at a time."""
+        """Make all queues durable. One thread at a time."""
         sync_together([queue.sync for queue in self.unsynced(least_bytes)])
 
     def sync_directories(self) -> None:
-        """Make the existence of queues and files durable."""
+        """Make the names of queues and files durable."""
         if not self._directory.is_dir():
             return
         created = [queue for queue in self.all() if queue.created]
-        for queue in created:  # before the syncs: what is made meanwhile is left to the next
+        for queue in created:  # before the syncs: files that are created meanwhile are left to the next call
             queue.created = False
         topics = {queue.topic: self._directory / queue.topic for queue in created}
         sync_together([partial(sync_directory, topics[one.topic] / str(one.queue_id)) for one in created])
@@ -295,7 +301,7 @@ class FileQueueTable:
         sync_directory(self._directory)
 
     def last_units(self) -> Units:
-        """The last unit of every queue that has one, by physical offset; pre-blank ones are left out."""
+        """Return the last unit of every queue that has one, by physical offset; pre-blank ones are skipped."""
         last: list[bytes] = []
         for (topic, queue_id), known in self._known.items():
             if self.end(topic, queue_id) > known.queue.first_unit:
@@ -304,13 +310,12 @@ class FileQueueTable:
         return np.sort(units[written(units) & ~pre_blank(units)], order="phy_offset")
 
     def max_unit_end(self) -> int:
-        """Physical offset behind the record of the last unit of all queues; -1 without units."""
+        """Return the greatest physical end of the last units' records of all queues; -1 without units."""
         units = self.last_units()
         ends = units["phy_offset"].astype(np.int64) + units["msg_size"]
         return int(ends.max(initial=-1))
 
     def close(self) -> None:
-        """Close all files."""
         for known in self._known.values():
             known.queue.close()
         self._known.clear()

@@ -1,4 +1,4 @@
-"""Where records begin, as ConsumeQueue units say it: no client writes those."""
+"""Record boundaries according to ConsumeQueue units, which no client can write."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _PLACE: Final = np.dtype([("phy_offset", "i8"), ("msg_size", "i8"), ("queue", "i
 class UnitBoundaries:
     """Record boundaries in a CommitLog file, from the units of all ConsumeQueues that point into it.
 
-    A unit counts if the record it points at is sound and says that it is that queue's message at that offset. Units of
-    one file are read at a time, at the first question. `queues` lists the queues; `max_message_size` is the store's.
+    A unit counts if its record is sound and is that queue's message at that offset. The units of one file are read at
+    the first call for it. `queues` returns the queues; `max_message_size` is the store's.
     """
 
     def __init__(self, queues: Callable[[], Iterable[ConsumeQueue]], max_message_size: int) -> None:
@@ -42,7 +42,7 @@ class UnitBoundaries:
         self._known: tuple[int, npt.NDArray[np.void]] = (-1, np.zeros(0, _PLACE))
 
     def next_position(self, mapped: MappedFile, start: int, limit: int) -> int | None:
-        """Return the first position in (start, limit) at which a unit rightly says that a record begins, or None."""
+        """Return the first position in (start, limit) at which a record begins according to a valid unit, or None."""
         places, base = self._places(mapped), mapped.file_from_offset
         at, stop = np.searchsorted(places["phy_offset"], [base + start + 1, base + limit]).tolist()
         step = 1
@@ -55,14 +55,14 @@ class UnitBoundaries:
         return None
 
     def end_of(self, mapped: MappedFile, start: int) -> int | None:
-        """Return the end of the record at position `start` as its unit says it, or None without one."""
+        """Return the end of the record at position `start` according to its unit, or None without one."""
         places, offset = self._places(mapped), mapped.file_from_offset + start
         first, stop = np.searchsorted(places["phy_offset"], [offset, offset + 1]).tolist()
         sizes = set(places["msg_size"][first:stop].tolist())
         return start + sizes.pop() if len(sizes) == 1 else None
 
     def _places(self, mapped: MappedFile) -> npt.NDArray[np.void]:
-        """Units that point into a file, by physical offset."""
+        """Return the units that point into a file, by physical offset."""
         base, known = self._known
         if base != mapped.file_from_offset:
             parts, self._identities = [np.zeros(0, _PLACE)], []
@@ -88,7 +88,7 @@ class UnitBoundaries:
 
 
 def queues_in(place: tuple[Path, int] | None) -> Iterator[ConsumeQueue]:
-    """Yield the queues of a directory, whose files are of a size, one after another; none if it does not exist."""
+    """Yield the queues of a directory, with files of a given size, one after another; none if it does not exist."""
     directory, file_size = place or (None, 0)
     if directory is None or not directory.is_dir():
         return
@@ -102,7 +102,7 @@ def queues_in(place: tuple[Path, int] | None) -> Iterator[ConsumeQueue]:
 
 
 def _looks_right(mapped: MappedFile, places: npt.NDArray[np.void], limit: int) -> npt.NDArray[np.bool_]:
-    """Which units point at something that says it is of their size and stands there."""
+    """Return a mask of units that point at a record with their size and its own physical offset."""
     positions = places["phy_offset"] - mapped.file_from_offset
     inside: npt.NDArray[np.bool_] = (positions + places["msg_size"] <= limit) & (places["msg_size"] >= MIN_RECORD_SIZE)
     rows = np.flatnonzero(inside)
@@ -111,7 +111,7 @@ def _looks_right(mapped: MappedFile, places: npt.NDArray[np.void], limit: int) -
     try:
         mapped.populate(int(positions[rows[0]]), int(positions[rows[-1]]) + MIN_RECORD_SIZE)
     except UnreadableError:
-        return inside  # each is asked for itself
+        return inside  # each is checked separately
     octets = np.frombuffer(mapped.buffer, np.uint8)
     sizes = fixed_width_at(octets, ">i4", positions[rows])
     offsets = fixed_width_at(octets, ">i8", positions[rows] + _OWN_OFFSET_AT)
@@ -120,7 +120,7 @@ def _looks_right(mapped: MappedFile, places: npt.NDArray[np.void], limit: int) -
 
 
 def _units_in(queue: ConsumeQueue, number_of_queue: int, mapped: MappedFile) -> npt.NDArray[np.void]:
-    """Units of `queue` that point into a file of the log."""
+    """Return the units of `queue` that point into a file of the log."""
     end = queue.written_end()
     first = _first_at(queue, queue.first_unit, end, mapped.file_from_offset)
     stop = _first_at(queue, first, end, mapped.end_offset)
@@ -135,7 +135,7 @@ def _units_in(queue: ConsumeQueue, number_of_queue: int, mapped: MappedFile) -> 
 
 
 def _first_at(queue: ConsumeQueue, start: int, stop: int, phy_offset: int) -> int:
-    """Number of the first unit of [start, stop) that points at or after `phy_offset`; gaps are looked past."""
+    """Return the number of the first unit of `[start, stop)` that points at or after `phy_offset`; gaps are skipped."""
     while start < stop:
         middle = (start + stop) // 2
         unit, at = np.zeros(0, UNIT_DTYPE), middle

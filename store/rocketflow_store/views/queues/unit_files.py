@@ -1,4 +1,4 @@
-"""Units of one size in the files of a directory: unit n stands at n times their size of the files' bytes."""
+"""Units of one size in the files of a directory: unit n is at byte n times their size."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 
 _PROBE_UNITS: Final = 4096
 _GAP_UNITS: Final = 256
-"""A gap is looked over at every look: a damaged page holds up to 205 units."""
+"""Readers look past gaps of this length at every lookup: a damaged page holds up to 205 units."""
 
 
 class UnitFiles:
-    """What queues of every kind have in common; `UNIT_DTYPE`, `UNIT_SIZE` and `written` are the kind's."""
+    """The common part of all kinds of queues; `UNIT_DTYPE`, `UNIT_SIZE` and `written` differ by kind."""
 
     __slots__ = ("_queue", "_unsynced_bytes", "_unsynced_from", "created")  # a store may have ten thousand of these
 
     UNIT_DTYPE: ClassVar[np.dtype[np.void]]
     UNIT_SIZE: ClassVar[int]
     FILLER: ClassVar[bytes] = b""
-    """A unit for the room before a queue's first real one, where that begins later than 0."""
+    """A unit for the space before a queue's first real one, if that begins later than 0."""
 
     def __init__(self, directory: Path, file_size: int, *, write: bool) -> None:
         self._queue = MappedFileQueue(directory, file_size, write=write)
         self._unsynced_from, self._unsynced_bytes = -1, 0
         self.created = False
-        """Whether files were made since the directories were last synced."""
+        """True if files were created since the directories were last synced."""
 
     @staticmethod
     def written(units: Units) -> npt.NDArray[np.bool_]:
-        """Which units hold something."""
+        """Return a mask of the units that are not empty."""
         raise NotImplementedError
 
     @property
@@ -54,7 +54,7 @@ class UnitFiles:
 
     @property
     def end_of_files(self) -> int:
-        """Number behind the last unit that the files have room for; 0 without files."""
+        """Number after the last unit that fits into the files; 0 without files."""
         last = self._queue.last
         return last.end_offset // self.UNIT_SIZE if last else 0
 
@@ -76,12 +76,12 @@ class UnitFiles:
         self._queue.refresh()
 
     def is_replaced(self) -> bool:
-        """Whether the newest file is not the directory's any more."""
+        """Return True if the newest file is no longer the directory's."""
         last = self._queue.last
         return last is not None and last.is_replaced()
 
     def units(self, start: int, end: int) -> Units:
-        """Units [start, end), as far as there are files for them from `start` on."""
+        """Return the units `[start, end)`, up to the first one without a file."""
         parts: list[bytes] = []
         position, stop = start * self.UNIT_SIZE, end * self.UNIT_SIZE
         while position < stop:
@@ -100,25 +100,25 @@ class UnitFiles:
         return np.frombuffer(raw, self.UNIT_DTYPE, len(raw) // self.UNIT_SIZE)
 
     def units_or_zeros(self, start: int, end: int) -> Units:
-        """Units [start, end); zeros where a file that held them is gone or cut."""
+        """Return the units `[start, end)`; zeros where the file is missing or truncated."""
         found = np.zeros(max(end - start, 0), self.UNIT_DTYPE)
         at = start
         while at < end:
             part = self.units(at, end)
             found[at - start : at - start + len(part)] = part
             at += len(part)
-            at += self.units_per_file - at % self.units_per_file  # to the file behind the one that lacks them
+            at += self.units_per_file - at % self.units_per_file  # to the file after the one that lacks them
         return found
 
     def scan_end(self) -> int:
-        """Number behind the last unit of an unbroken run, looking at the last three files.
+        """Return the number after the last unit of an unbroken run in the last three files.
 
-        A file that is gone from between them does not end the run: what is behind it was written.
+        A missing file between them does not end the run: the units after it were written.
         """
         files, end = self._queue.files[-3:], 0
         for at, mapped in enumerate(files):
             if at and files[at - 1].end_offset == mapped.file_from_offset:
-                continue  # the run that was looked at goes on into it, or ended before it
+                continue  # the run continues into this file, or ended before it
             start = mapped.file_from_offset // self.UNIT_SIZE
             found = self.probe_end(start)
             if at == 0 or found > start:
@@ -126,7 +126,7 @@ class UnitFiles:
         return end
 
     def written_end(self) -> int:
-        """Number behind the last unit of which a byte is not zero, whatever is in front of it."""
+        """Return the number after the last unit with a byte that is not zero."""
         for mapped in reversed(self._queue.files):
             found = mapped.written_end(keep_cached=True)
             if found:
@@ -134,7 +134,7 @@ class UnitFiles:
         return 0
 
     def probe_end(self, start: int) -> int:
-        """Number of the first invalid unit at or behind `start`."""
+        """Return the number of the first invalid unit at or after `start`."""
         block = _PROBE_UNITS
         while True:
             found = self.units(start, start + block)
@@ -156,9 +156,9 @@ class UnitFiles:
             start = end + int(ahead[0])
 
     def next_written(self, start: int, stop: int) -> tuple[int, Units]:
-        """Return the number of the first unit of [start, stop) that holds something, and it; `stop` and none if none.
+        """Return the number of the first unit of `[start, stop)` that is not empty, and its block from there on.
 
-        The units that follow it in its block come along.
+        Without such a unit, returns `stop` and no units.
         """
         block = 1
         while start < stop:
@@ -171,7 +171,7 @@ class UnitFiles:
         return stop, np.zeros(0, self.UNIT_DTYPE)
 
     def put_bytes(self, number: int, data: bytes | memoryview[Any]) -> None:
-        """Write encoded units at their place, from unit `number` on."""
+        """Write encoded units from unit `number` on."""
         position, at = number * self.UNIT_SIZE, 0
         first, length = position, len(data)
         mapped = self._queue.find(position)
@@ -186,7 +186,7 @@ class UnitFiles:
             mapped.write(position - mapped.file_from_offset, data[at : at + size])
             position += size
             at += size
-        # behind the write: a sync that begins meanwhile has these units, or leaves them to the next
+        # after the write: a sync that begins meanwhile includes these units, or leaves them to the next
         if self._unsynced_from < 0 or first < self._unsynced_from:
             self._unsynced_from = first
         self._unsynced_bytes += len(data)
@@ -194,14 +194,14 @@ class UnitFiles:
     def _add_file(self, position: int) -> Any:
         first = len(self._queue) == 0
         mapped = self._queue.create(position - position % self._queue.file_size)
-        self.created = True  # not before it is there: whoever syncs its name meanwhile leaves it to the next
+        self.created = True  # after it exists: a sync of the names that runs meanwhile leaves it to the next
         if first and position > mapped.file_from_offset:
             blanks = (position - mapped.file_from_offset) // self.UNIT_SIZE
             mapped.write(0, self.FILLER * blanks)
         return mapped
 
     def truncate(self, end: int) -> None:
-        """Forget every unit from number `end` on, and zero its room."""
+        """Remove every unit from number `end` on, and zero its bytes."""
         position = end * self.UNIT_SIZE
         last = self._queue.find(position)
         start = position if last is None or last.file_from_offset == position else last.file_from_offset + 1
@@ -218,11 +218,11 @@ class UnitFiles:
         return [mapped.path for mapped in self._queue.remove_first(count, now_ms, forcibly_after_ms)]
 
     def is_unsynced(self, least_bytes: int = 0) -> bool:
-        """Whether something was put since the last sync, at least `least_bytes` of it."""
+        """Return True if at least `least_bytes` (and any) were written since the last sync."""
         return self._unsynced_from >= 0 and self._unsynced_bytes >= least_bytes
 
     def sync(self, least_bytes: int = 0) -> bool:
-        """Make what was put durable, where it is at least `least_bytes`; whether it was. One thread at a time."""
+        """Make written units durable if they are at least `least_bytes`; return True if so. One thread at a time."""
         start = self._unsynced_from
         if not self.is_unsynced(least_bytes):
             return False
@@ -237,5 +237,4 @@ class UnitFiles:
         return True
 
     def close(self) -> None:
-        """Close the files."""
         self._queue.close()

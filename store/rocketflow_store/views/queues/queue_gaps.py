@@ -1,4 +1,4 @@
-"""Slots of a queue whose record is lost: a slot without a unit would end the queue for every reader."""
+"""Queue offsets whose record is lost: without a unit there, the queue would end for every reader."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rocketflow_store.format.record import MIN_RECORD_SIZE
 from rocketflow_store.model.topic_names import LMQ_PREFIX
 from rocketflow_store.views.queues.claimed_places import MAX_QUEUE_OFFSET, rows_refuted
 from rocketflow_store.views.queues.consume_queue import pre_blank, written
-from rocketflow_store.views.queues.stand_in import stand_in
+from rocketflow_store.views.queues.placeholder import placeholder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
     from rocketflow_store.views.queues.consume_queue import ConsumeQueue
-    from rocketflow_store.views.queues.stand_in import LogExtent
+    from rocketflow_store.views.queues.placeholder import LogExtent
 
     Units = npt.NDArray[np.void]
     Ints = npt.NDArray[np.int64]
@@ -29,41 +29,41 @@ _BLOCK: Final = 1 << 14
 _NEIGHBOUR: Final = 64
 
 
-def leave_out_strays(rows: DispatchRows) -> None:
-    """Take records whose queue offset others refute out of the queues: their heads are damaged.
+def drop_strays(rows: DispatchRows) -> None:
+    """Take records whose queue offset other records refute out of the queues: their heads are damaged.
 
-    The rows have to be of records that follow each other in the log, where a queue's offsets have no gaps.
+    The rows must be of consecutive records of the log, in which a queue's offsets have no gaps.
     """
-    leave_out_impossible(rows)
+    drop_impossible(rows)
     order = np.argsort(rows.queue_of, kind="stable")
     counts = None if rows.batch_nums is None else rows.batch_nums[order]
     stray = _refuted(rows.queue_offsets[order], rows.phy_offsets[order], rows.queue_of[order], counts)
     rows.queue_of[order[stray]] = -1
-    leave_out_light_strays(rows)
+    drop_lmq_strays(rows)
 
 
-def leave_out_impossible(rows: DispatchRows) -> None:
-    """Take records out of the queues whose queue offset cannot be: too few records fit into the log before them."""
+def drop_impossible(rows: DispatchRows) -> None:
+    """Take records with an impossible queue offset out of the queues: too few records fit into the log before them."""
     wrong = (rows.queue_offsets < 0) | (rows.queue_offsets >= MAX_QUEUE_OFFSET)
     if rows.batch_nums is None:
         wrong |= rows.queue_offsets > rows.phy_offsets // MIN_RECORD_SIZE
     rows.queue_of[wrong] = -1
 
 
-def leave_out_light_strays(rows: DispatchRows) -> None:
-    """Take records out of light queues in which they claim an offset far from their neighbours'."""
+def drop_lmq_strays(rows: DispatchRows) -> None:
+    """Take records out of LMQs in which they claim an offset far from their neighbours'."""
     if rows.lmq:
         names = {name: code for code, name in enumerate({name for _, name, _ in rows.lmq})}
-        light = sorted(range(len(rows.lmq)), key=lambda at: (names[rows.lmq[at][1]], at))
-        offsets = np.array([rows.lmq[at][2] for at in light], np.int64)
-        stray = _far_offsets(offsets, np.array([names[rows.lmq[at][1]] for at in light], np.int32))
-        left_out = {at for at, is_stray in zip(light, stray.tolist(), strict=True) if is_stray}
-        if left_out:
-            rows.lmq = [one for at, one in enumerate(rows.lmq) if at not in left_out]
+        order = sorted(range(len(rows.lmq)), key=lambda at: (names[rows.lmq[at][1]], at))
+        offsets = np.array([rows.lmq[at][2] for at in order], np.int64)
+        stray = _far_offsets(offsets, np.array([names[rows.lmq[at][1]] for at in order], np.int32))
+        dropped = {at for at, is_stray in zip(order, stray.tolist(), strict=True) if is_stray}
+        if dropped:
+            rows.lmq = [one for at, one in enumerate(rows.lmq) if at not in dropped]
 
 
-def leave_out_deleted(rows: DispatchRows, floors: Mapping[str, int]) -> None:
-    """Take records of deleted topics, those below the `floors` of their names, out of the queues."""
+def drop_deleted(rows: DispatchRows, floors: Mapping[str, int]) -> None:
+    """Take records of deleted topics, those before the `floors` of their names, out of the queues."""
     if not floors:
         return
     for code, (topic, _) in enumerate(rows.queues):
@@ -77,7 +77,7 @@ def leave_out_deleted(rows: DispatchRows, floors: Mapping[str, int]) -> None:
 def _refuted(
     offsets: Ints, phy_offsets: Ints, queue_of: npt.NDArray[np.int32], counts: Ints | None
 ) -> npt.NDArray[np.bool_]:
-    """Return which records, sorted by queue, claim a queue offset that others of the queue refute."""
+    """Return a mask of the records, sorted by queue, whose queue offset others of the queue refute."""
     found = np.zeros(len(offsets), bool)
     broken = np.diff(offsets) != (1 if counts is None else counts[:-1])
     broken &= (queue_of[1:] == queue_of[:-1]) & (queue_of[1:] >= 0)
@@ -89,9 +89,9 @@ def _refuted(
 
 
 def _far_offsets(offsets: Ints, queue_of: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
-    """Return which queue offsets are far from those before or after them, of the same queue.
+    """Return a mask of queue offsets that are far from those before or after them, of the same queue.
 
-    Records of a light queue may have one offset, and leave others out: nobody asked for their units.
+    Records of an LMQ may share an offset or skip others, if no units were requested for them.
     """
     step = np.diff(offsets)
     step[queue_of[1:] != queue_of[:-1]] = 1
@@ -101,12 +101,12 @@ def _far_offsets(offsets: Ints, queue_of: npt.NDArray[np.int32]) -> npt.NDArray[
     return stray
 
 
-def fill_holes(queue: ConsumeQueue, end: int, damage: Sequence[tuple[int, int]], log: LogExtent) -> int:
-    """Give every empty slot below queue offset `end` a unit; return how many there were.
+def fill_gaps(queue: ConsumeQueue, end: int, damage: Sequence[tuple[int, int]], log: LogExtent) -> int:
+    """Write a unit at every empty queue offset below `end`; return how many there were.
 
-    The unit points at the damage (ranges of physical offsets, ascending) between the records of its neighbours, so
-    that a reader reports which bytes are lost. Where there is none the message is lost all the same: a record claims
-    another place than its own. Of light queues that is no loss, the unit only fills the room.
+    The unit points at the damage (ranges of physical offsets, ascending) between the records of its neighbours, so that
+    a reader reports the lost bytes. Without damage there the message is lost as well: its record claims another queue
+    offset. In an LMQ that is no loss, and the unit is only a filler.
     """
     filled, before = 0, (-1, 0)
     start = queue.first_unit
@@ -120,7 +120,7 @@ def fill_holes(queue: ConsumeQueue, end: int, damage: Sequence[tuple[int, int]],
                 before = _last_place(units[:first], before)
                 unit = _unit(before[0], _ceiling(queue, start + last + 1, units[last + 1 :], end), damage)
                 if pre_blank(unit)[0] and before[0] >= log.begin and not queue.topic.startswith(LMQ_PREFIX):
-                    unit["phy_offset"], unit["msg_size"] = stand_in(queue.topic, before, log)
+                    unit["phy_offset"], unit["msg_size"] = placeholder(queue.topic, before, log)
                     unit["tags_code"] = LOST_TAGS_CODE
                 units[run] = unit
                 queue.put(start + first, units[run])
@@ -131,37 +131,37 @@ def fill_holes(queue: ConsumeQueue, end: int, damage: Sequence[tuple[int, int]],
 
 
 def fill_head(queue: ConsumeQueue, first: int, end: int, damage: Sequence[tuple[int, int]], log: LogExtent) -> None:
-    """Give the slots [`first`, `end`) before a queue's first message units that say that their messages are lost."""
+    """Write units for lost messages at the queue offsets `[first, end)` before a queue's first message."""
     unit = _unit(log.begin - 1, _ceiling(queue, end, queue.units(end, end + 1), end + 1), damage)
     if pre_blank(unit)[0]:
-        unit["phy_offset"], unit["msg_size"] = stand_in(queue.topic, (-1, 0), log)
+        unit["phy_offset"], unit["msg_size"] = placeholder(queue.topic, (-1, 0), log)
         unit["tags_code"] = LOST_TAGS_CODE
     _put_in_each(queue, first, end, unit)
 
 
 def _last_place(units: Units, before: tuple[int, int]) -> tuple[int, int]:
-    """Return the (physical offset, size) of the last unit that points at something, else `before`."""
+    """Return the (physical offset, size) of the last real unit, else `before`."""
     real = np.flatnonzero(written(units) & ~pre_blank(units))
     return (int(units["phy_offset"][real[-1]]), int(units["msg_size"][real[-1]])) if len(real) else before
 
 
 def lost_slots(queue: ConsumeQueue, start: int, end: int, damage: Sequence[tuple[int, int]], log: LogExtent) -> None:
-    """Give the slots [start, end) behind a queue's last message units that say that their messages are lost.
+    """Write units for lost messages at the queue offsets `[start, end)` after a queue's last message.
 
-    They point at the damage behind the last message, or where the bytes are gone at what stands in for them.
+    They point at the damage after the last message, or at a placeholder if the bytes are missing.
     """
     units = queue.units(max(start - 1, queue.first_unit), start)
     real = units[~pre_blank(units)] if len(units) else units
     before = (int(real["phy_offset"][-1]), int(real["msg_size"][-1])) if len(real) else (-1, 0)
     unit = _unit(before[0], -1, damage)
     if unit["msg_size"][0] == PRE_BLANK_SIZE or int(unit["phy_offset"][0]) >= log.end:
-        unit["phy_offset"], unit["msg_size"] = stand_in(queue.topic, before, log)
+        unit["phy_offset"], unit["msg_size"] = placeholder(queue.topic, before, log)
     unit["tags_code"] = LOST_TAGS_CODE
     _put_in_each(queue, start, end, unit)
 
 
 def blank_slots(queue: ConsumeQueue, start: int, end: int) -> None:
-    """Give the slots [start, end) units that only fill the room: their messages were removed."""
+    """Write fillers at the queue offsets `[start, end)`: their messages were removed."""
     _put_in_each(queue, start, end, _unit(-1, -1, ()))
 
 
@@ -171,7 +171,7 @@ def _put_in_each(queue: ConsumeQueue, start: int, end: int, unit: Units) -> None
 
 
 def _ceiling(queue: ConsumeQueue, following: int, rest: Units, end: int) -> int:
-    """Physical offset of the first record behind a hole; -1 where there is none."""
+    """Return the physical offset of the first record after a gap; -1 if there is none."""
     while True:
         good = np.flatnonzero(written(rest) & ~pre_blank(rest))
         if len(good):

@@ -1,4 +1,4 @@
-"""What units of lost messages point at."""
+"""The bytes that units of lost messages point at."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rocketflow_store import Message, MessageStore, SkipFaults, StoreConfig, Sto
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.errors import CorruptRecordError
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC
-from rocketflow_store.views.queues.stand_in import LogExtent, stand_in
+from rocketflow_store.views.queues.placeholder import LogExtent, placeholder
 
 INTERNAL = (SCHEDULE_TOPIC, TIMER_TOPIC, "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC")
 SIZES = StoreConfig(mapped_file_size_commit_log=1 << 16, mapped_file_size_consume_queue=2000)
@@ -26,9 +26,9 @@ SIZES = StoreConfig(mapped_file_size_commit_log=1 << 16, mapped_file_size_consum
     at=st.integers(-1, 1 << 22),
     size=st.integers(0, 5000),
 )
-def test_it_is_in_one_file_of_the_log(topic: str, begin: int, length: int, at: int, size: int) -> None:
+def test_placeholder_is_within_one_file_of_the_log(topic: str, begin: int, length: int, at: int, size: int) -> None:
     log = LogExtent(begin << 16, (begin << 16) + length, 1 << 16)
-    phy_offset, count = stand_in(topic, (at, size), log)
+    phy_offset, count = placeholder(topic, (at, size), log)
     if topic in INTERNAL:
         assert (phy_offset, count) == (log.end - 1, 1)
         return
@@ -40,7 +40,7 @@ def test_it_is_in_one_file_of_the_log(topic: str, begin: int, length: int, at: i
         assert phy_offset // log.file_size == (phy_offset + count - 1) // log.file_size
 
 
-def test_what_comes_next_is_read_and_the_lost_ones_are_named(tmp_path: Path) -> None:
+def test_messages_after_lost_ones_are_read_and_lost_ones_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, SIZES) as store:
         store.append_batch(pa.RecordBatch.from_pydict({"body": [b"x" * 500] * 50}), topic="filler")
@@ -52,7 +52,7 @@ def test_what_comes_next_is_read_and_the_lost_ones_are_named(tmp_path: Path) -> 
         file.seek(end)
         file.write(bytes((1 << 16) - end))
     (path / "abort").touch()
-    for _ in range(2):  # and again: what stands in for them is what stood in for them
+    for _ in range(2):  # the second recovery keeps the placeholders
         with MessageStore.open(path, SIZES) as store:
             assert (store.max_offset("kept", 0), store.max_offset("new", 0)) == (3, 1)
             before = store.read_units("kept", 0, 0, 3)
@@ -68,6 +68,6 @@ def test_what_comes_next_is_read_and_the_lost_ones_are_named(tmp_path: Path) -> 
                 list(reader.read(topic, 0, 0, end))
             found = list(reader.read(topic, 0, 0, end, columns=("body",), faults=SkipFaults()))
             assert [body for part in found for body in part.column(0).to_pylist()] == kept
-    found = verify_store(path)  # the log has none of them, and says so as long as their places are asked for
+    found = verify_store(path)  # the log has none of them, and each lookup of their queue offsets reports it
     assert {one.kind for one in found.findings} == {"lost-message"}
     assert (found.exit_code, found.lost_records) == (3, 3)
