@@ -1013,7 +1013,7 @@ BUGS: Final = (
         "a query by key meets a damaged index entry and reports nothing",
         [
             Change(
-                """                    on_damage(self._path, at, "it is in the chain of a slot that is not its own")
+                """                    on_damage(self._path, at, "it is in the chain of another slot")
 """,
                 "                    pass\n",
             ),
