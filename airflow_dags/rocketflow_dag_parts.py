@@ -1,4 +1,4 @@
-"""What RocketFlow's DAGs share: how often a task is tried, the connection's parameter, and what a missed deadline says.
+"""Parts shared by RocketFlow's DAGs: retry settings, the connection parameter, and the callback of a missed deadline.
 
 Only Airflow is imported when a file here is parsed; tasks import `rocketflow.airflow` when they run.
 """
@@ -21,7 +21,7 @@ DEFAULT_ARGS: Final[dict[str, Any]] = {
     "max_retry_delay": timedelta(minutes=15),
     "execution_timeout": timedelta(hours=6),
 }
-"""A store in use and a killed command are tried again; every other failure ends the task at once."""
+"""The retries apply to a locked store and a killed command; every other failure ends the task at once."""
 
 START: Final = datetime(2025, 1, 1, tzinfo=UTC)
 _DEFAULT_CONNECTION: Final = os.environ.get("ROCKETFLOW_STORE_CONN_ID", "rocketflow_default")
@@ -29,7 +29,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 def connection_param() -> Param:
-    """Which store: the id of an Airflow connection of type `rocketflow`."""
+    """Return the parameter for the store: the id of an Airflow connection of type `rocketflow`."""
     return Param(
         _DEFAULT_CONNECTION,
         type="string",
@@ -40,9 +40,9 @@ def connection_param() -> Param:
 
 
 def deadline(after: timedelta) -> DeadlineAlert | None:
-    """An error in the log of a run that is not done `after` it was queued (or waited for a worker since then).
+    """Return an alert that logs an error if a run is not done `after` it was queued, time in the queue included.
 
-    None under `airflow dags test`, which (3.3.2) raises where a DAG with a deadline ends well.
+    Return None under `airflow dags test`, which (3.3.2) raises at the successful end of a DAG with a deadline.
     """
     if sys.argv[1:3] == ["dags", "test"]:
         return None
@@ -51,22 +51,22 @@ def deadline(after: timedelta) -> DeadlineAlert | None:
 
 
 def deadline_missed(minutes: float, context: dict[str, Any] | None = None) -> None:
-    """Say which run is late. Put a notifier of your own here."""
+    """Log which run is late. Put your own notifier here."""
     run = (context or {}).get("dag_run") or {}
-    told = run if isinstance(run, dict) else {"dag_id": run.dag_id, "dag_run_id": run.run_id}
+    ids = run if isinstance(run, dict) else {"dag_id": run.dag_id, "dag_run_id": run.run_id}
     _log.error(
-        "DAG %s, run %s is not done %g minutes after it was queued", told.get("dag_id"), told.get("dag_run_id"), minutes
+        "DAG %s, run %s is not done %g minutes after it was queued", ids.get("dag_id"), ids.get("dag_run_id"), minutes
     )
 
 
 def date_of(context: Any) -> datetime:
-    """The run's logical date in UTC; where it was started by hand without one, the time that it was to run after."""
+    """Return the run's logical date in UTC; for a manual run without one, its `run_after`."""
     found: datetime = context.get("logical_date") or context["dag_run"].run_after
     return found.astimezone(UTC)
 
 
 def interval_of(context: Any) -> tuple[datetime, datetime]:
-    """The run's data interval; where it has none, the whole day (UTC) before the run was to begin."""
+    """Return the run's data interval; without one, the full day (UTC) before the run's date."""
     begin, end = context.get("data_interval_start"), context.get("data_interval_end")
     if begin is not None and end is not None and begin < end:
         return begin, end

@@ -1,4 +1,4 @@
-"""verify -> make again what is missing or damaged -> verify."""
+"""Verify a store, rebuild missing or damaged queues and index, verify again."""
 
 from __future__ import annotations
 
@@ -29,22 +29,21 @@ DERIVED_FILES = Asset("rocketflow_derived_files")
             title="Engine",
             description="local: processes of the worker; spark: a Spark session on the worker.",
         ),
-        "dry_run": Param(False, type="boolean", title="Dry run", description="Only say what would be made."),
+        "dry_run": Param(False, type="boolean", title="Dry run", description="Only report what would be rebuilt."),
     },
     doc_md="""
-### Queues and index of a store, made again where they are missing or damaged
+### Rebuild the missing or damaged queues and index of a store
 
-`verify` holds every queue unit and index entry against the log. A clean store ends the run there. Else only the topics
-(and the index) that were hit are made again, from the log alone: beside the store, checked, swapped in at once. A task
-that is killed leaves the store as it was, or as it was to be; a run that is repeated for the same date finds nothing to
-do. A store that is in use is tried again for about an hour.
+`verify` compares every queue unit and index entry with the log. For a clean store the run ends there. Otherwise only
+the damaged topics (and the index) are rebuilt from the log: beside the store, checked, then swapped in atomically. A
+killed task leaves either the old files or the new ones; a run repeated for the same date finds nothing to do. If the
+store is locked by another process, the task is retried for about an hour.
 
-Damage of the log itself is reported, and costs what it hit: nothing can make that again. `rocketflow_store_audit`
-raises the alarm for it.
+Damage of the log itself is reported only: the damaged records cannot be rebuilt. `rocketflow_store_audit` fails for it.
 """,
 )
 def rocketflow_index_rebuild() -> None:
-    @task(doc_md="`rocketflow store verify`: changes not a byte, and runs beside a writer. XCom: counts, and a plan.")
+    @task(doc_md="`rocketflow store verify`: only reads, also beside a writer. XCom: counts, and a plan.")
     def verify() -> dict[str, Any]:
         from rocketflow.airflow.hook import RocketFlowStoreHook
         from rocketflow.airflow.rebuild_plan import plan_rebuild, summarise
@@ -52,12 +51,12 @@ def rocketflow_index_rebuild() -> None:
         result = RocketFlowStoreHook(get_current_context()["params"]["conn_id"]).verify()
         return {"summary": summarise(result), "selections": plan_rebuild(result).selections()}
 
-    @task.short_circuit(doc_md="Ends the run where no queue and no index entry is missing or wrong.")
+    @task.short_circuit(doc_md="Ends the run if no queue unit and no index entry is missing or wrong.")
     def needs_rebuild(found: dict[str, Any]) -> bool:
         return bool(found["selections"])
 
     @task(
-        doc_md="`rocketflow store rebuild` for what was hit. Takes the store's lock: 75 (in use) is tried again.",
+        doc_md="`rocketflow store rebuild` of the damaged files. Needs the store's lock: 75 (locked) is retried.",
     )
     def rebuild(found: dict[str, Any]) -> list[dict[str, Any]]:
         from rocketflow.airflow.hook import RocketFlowStoreHook
@@ -71,7 +70,7 @@ def rocketflow_index_rebuild() -> None:
 
     @task(
         outlets=[DERIVED_FILES],
-        doc_md="Fails where queues or index still disagree with the log. Behind it the asset is new.",
+        doc_md="Fails if queues or index still differ from the log. Otherwise updates the asset.",
     )
     def verify_again(made: list[dict[str, Any]]) -> Any:
         from airflow.sdk.exceptions import AirflowFailException
@@ -85,8 +84,8 @@ def rocketflow_index_rebuild() -> None:
         left = plan_rebuild(result)
         if left and not params["dry_run"]:
             raise AirflowFailException(
-                f"store {hook.store.path} (connection {hook.conn_id}): behind `rocketflow store rebuild` queues or "
-                f"index still disagree with the log: {summarise(result)}"
+                f"store {hook.store.path} (connection {hook.conn_id}): after `rocketflow store rebuild` queues or "
+                f"index still differ from the log: {summarise(result)}"
             )
         swapped = sum(one["changedFiles"] for one in made if one["swapped"])
         yield Metadata(DERIVED_FILES, {"store": hook.store.path, "files": swapped})

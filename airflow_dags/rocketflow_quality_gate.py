@@ -1,4 +1,4 @@
-"""Yesterday's messages of a topic against its expectations; what follows waits for the verdict."""
+"""Check yesterday's messages of a topic against its expectations; downstream tasks and DAGs wait for the verdict."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ CHECKED = Asset("rocketflow_checked_messages")
             type="string",
             enum=["pass", "skip", "fail"],
             title="When empty",
-            description="What a day without messages means for what follows.",
+            description="The verdict on a day without messages.",
         ),
     },
     doc_md="""
-### A day's messages, checked before others use them
+### Check a day's messages before others use them
 
-`rocketflow quality check` reads the messages that were stored in the run's data interval (yesterday, UTC) and holds
-them against the topic's Great Expectations suite on Spark. It writes nothing: bad rows are set aside by the stream job
-`jobs/quality.py`. A day that passes renews the asset `rocketflow_checked_messages` with topic, interval and counts:
-give your DAG `schedule=[Asset("rocketflow_checked_messages")]`, or put its tasks behind `gate`. A repeated run checks
-the same interval.
+`rocketflow quality check` reads the messages stored in the run's data interval (yesterday, UTC) and checks them against
+the topic's Great Expectations suite on Spark. It writes nothing; only the stream job `jobs/quality.py` quarantines bad
+rows. A day that passes updates the asset `rocketflow_checked_messages` with topic, interval and counts: give your DAG
+`schedule=[Asset("rocketflow_checked_messages")]`, or put its tasks downstream of `gate`. A repeated run checks the same
+interval.
 """,
 )
 def rocketflow_quality_gate() -> None:
@@ -61,7 +61,7 @@ def rocketflow_quality_gate() -> None:
 
     @task(
         outlets=[CHECKED],
-        doc_md="Fails where an expectation did (warnings pass), or a body could not be read. Else the asset is new.",
+        doc_md="Fails if an expectation failed (warnings pass) or a body was unreadable. Otherwise updates the asset.",
     )
     def gate(found: dict[str, Any]) -> Any:
         from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
@@ -73,9 +73,9 @@ def rocketflow_quality_gate() -> None:
         if not found["rows"] and when_empty != "pass":
             kind = AirflowFailException if when_empty == "fail" else AirflowSkipException
             raise kind(f"{where}: no messages were stored")
-        told = {name: found[name] for name in ("store", "topic", "fromMs", "toMs", "rows", "quarantined")}
-        yield Metadata(CHECKED, told)
-        return told
+        checked = {name: found[name] for name in ("store", "topic", "fromMs", "toMs", "rows", "quarantined")}
+        yield Metadata(CHECKED, checked)
+        return checked
 
     gate(check())
 

@@ -1,4 +1,4 @@
-"""Delayed, timer and retried messages that are due go to their topics, every minute."""
+"""Deliver due delayed messages, timer messages and retries every minute."""
 
 from __future__ import annotations
 
@@ -33,22 +33,20 @@ from rocketflow_dag_parts import DEFAULT_ARGS, START, connection_param, deadline
             minItems=1,
             uniqueItems=True,
             title="Kinds",
-            description="Which messages are moved.",
+            description="Kinds of messages to deliver.",
         ),
     },
     doc_md="""
-### What is due is delivered
+### Deliver due messages
 
-One Spark batch job, `rocketflow submit requeue`, for stores that no broker serves: a broker delivers by itself, and
-holds the lock, so that these runs would only find the store in use. Delivery and progress are one commit: each message
-is delivered once and never early, however often a run is killed, repeated, or meets another one. A run that comes late
-delivers everything that became due meanwhile, so missed minutes need no catch-up.
+One Spark batch job, `rocketflow submit requeue`, for stores without a running broker: a broker delivers messages itself
+and holds the lock, so that these runs would only find the store locked. Delivery and progress are one commit: each
+message is delivered once and never early, even if runs are killed, repeated or concurrent. A late run delivers
+everything that has become due meanwhile, so missed minutes need no catch-up.
 """,
 )
 def rocketflow_requeue() -> None:
-    @task(
-        doc_md="`rocketflow submit requeue --until now`. XCom: the job's JSON line. 75 (store in use) is tried again."
-    )
+    @task(doc_md="`rocketflow submit requeue --until now`. XCom: the job's JSON line. 75 (store locked) is retried.")
     def requeue() -> dict[str, Any]:
         from rocketflow.airflow.hook import RocketFlowStoreHook
 

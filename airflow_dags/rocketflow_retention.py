@@ -1,4 +1,4 @@
-"""Files whose time is over go, as a broker would let them go."""
+"""Delete expired files, as a broker does."""
 
 from __future__ import annotations
 
@@ -25,20 +25,22 @@ from rocketflow_dag_parts import DEFAULT_ARGS, START, connection_param, deadline
             type=["null", "integer"],
             minimum=0,
             title="Reserved hours",
-            description="Instead of the store's fileReservedTime (72, or its broker.conf's).",
+            description="Overrides the store's fileReservedTime (72, or the value in its broker.conf).",
         ),
-        "dry_run": Param(False, type="boolean", title="Dry run", description="Only say which files would go."),
+        "dry_run": Param(
+            False, type="boolean", title="Dry run", description="Only list the files that would be deleted."
+        ),
     },
     doc_md="""
 ### Retention
 
-`rocketflow store clean`: log files oldest first, then queue and index files that point below the log. For stores that
-no broker serves; a broker does this itself, at its `deleteWhen`. The newest file of each kind stays. A run that is
-repeated deletes what is over its time then, and mostly finds nothing.
+`rocketflow store clean` deletes expired log files, oldest first, then the queue and index files that only point to
+deleted records. It is for stores without a running broker; a broker does this itself at its `deleteWhen`. The newest
+file of each kind stays. A repeated run deletes what has expired since, usually nothing.
 """,
 )
 def rocketflow_retention() -> None:
-    @task(doc_md="`rocketflow store clean`. XCom: the files that went (or would), and where the log begins.")
+    @task(doc_md="`rocketflow store clean`. XCom: the deleted (dry run: expired) files, and the log's first offset.")
     def clean() -> dict[str, Any]:
         from rocketflow.airflow.hook import RocketFlowStoreHook
 

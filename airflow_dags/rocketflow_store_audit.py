@@ -1,4 +1,4 @@
-"""A daily look at every byte of a store, with reports that are kept."""
+"""Verify every byte of a store daily, and keep the reports."""
 
 from __future__ import annotations
 
@@ -26,28 +26,30 @@ REPORTS = Asset("rocketflow_audit_reports")
             None,
             type=["null", "string"],
             title="Report directory",
-            description="Instead of the connection's audit_dir; without either AIRFLOW_HOME/rocketflow-audit.",
+            description="Overrides the connection's audit_dir; without either AIRFLOW_HOME/rocketflow-audit.",
         ),
-        "keep": Param(90, type="integer", minimum=1, title="Keep", description="How many reports of the store stay."),
+        "keep": Param(
+            90, type="integer", minimum=1, title="Keep", description="Number of reports of the store to keep."
+        ),
         "fail_on": Param(
             "findings",
             type="string",
             enum=["findings", "lost", "nothing"],
             title="Fail on",
-            description="findings: anything; lost: messages that are lost; nothing: the report is enough.",
+            description="findings: any finding; lost: only lost messages; nothing: never, only report.",
         ),
     },
     doc_md="""
 ### Store audit
 
-`rocketflow store verify` looks at every record, queue unit and index entry, and changes nothing. Its whole result is
-kept as `DIRECTORY/CONNECTION/LOGICAL-DATE.json` (a run that is repeated writes its report anew), with `history.json`
-beside it; the oldest reports go. Only then the run fails, if it found what `fail_on` says.
+`rocketflow store verify` checks every record, queue unit and index entry, and changes nothing. Its complete result is
+kept as `DIRECTORY/CONNECTION/LOGICAL-DATE.json` (a repeated run overwrites its report), with `history.json` beside it;
+the oldest reports are deleted. Then the run fails if the result has what `fail_on` names.
 """,
 )
 def rocketflow_store_audit() -> None:
     @task(
-        outlets=[REPORTS], doc_md="`rocketflow store verify`; writes the report, renews the history. XCom: a summary."
+        outlets=[REPORTS], doc_md="`rocketflow store verify`; writes the report, updates the history. XCom: a summary."
     )
     def verify_and_report() -> Any:
         import os
@@ -78,7 +80,7 @@ def rocketflow_store_audit() -> None:
         yield Metadata(REPORTS, {"store": hook.store.path, "report": str(path)})
         return {**summary, "store": hook.store.path, "report": str(path)}
 
-    @task(doc_md="Fails the run where the report says what `fail_on` names.")
+    @task(doc_md="Fails the run if the report has what `fail_on` names.")
     def judge(report: dict[str, Any]) -> None:
         from airflow.sdk.exceptions import AirflowFailException
 
@@ -87,7 +89,7 @@ def rocketflow_store_audit() -> None:
         if bad:
             raise AirflowFailException(
                 f"store {report['store']}: `rocketflow store verify` has {report['findingCount']} findings, "
-                f"{report['lostRecords']} records are lost: {report['findingsByKind']}; see {report['report']}"
+                f"{report['lostRecords']} lost records: {report['findingsByKind']}; see {report['report']}"
             )
 
     judge(verify_and_report())

@@ -1,4 +1,4 @@
-"""Airflow's side of RocketFlow: connection, operators and a sensor, all of which run the `rocketflow` command.
+"""The Airflow provider: a connection type, operators and a sensor that run the `rocketflow` command.
 
-Nothing here needs PySpark, PyArrow or the store: Airflow has an environment of its own (`airflow_dags/README.md`).
+It needs neither PySpark nor PyArrow nor the store: Airflow has its own environment (`airflow_dags/README.md`).
 """

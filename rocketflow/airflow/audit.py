@@ -1,7 +1,7 @@
-"""Reports of store audits: one JSON file for each logical date, a history of all that are kept, and pruning.
+"""Reports of store audits: one JSON file per logical date, a history of all kept reports, and pruning.
 
-DIRECTORY/STORE/20260102T040000Z.json   what `store verify` found, whole
-DIRECTORY/STORE/history.json            one entry a report that is there, oldest first
+DIRECTORY/STORE/20260102T040000Z.json   the complete result of `store verify`
+DIRECTORY/STORE/history.json            one entry per kept report, oldest first
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _IN_HISTORY: Final = ("logicalDate", "runId", "store", "exitCode", "summary")
 
 @dataclass(frozen=True, slots=True)
 class AuditReports:
-    """The reports of one store; `name` (its connection's) is made fit for a file name."""
+    """The reports of one store. `name`, that of its connection, is escaped for use as a directory name."""
 
     directory: Path
     name: str
@@ -35,17 +35,17 @@ class AuditReports:
         return self.directory / _UNSAFE.sub("_", self.name)
 
     def path_of(self, when: datetime) -> Path:
-        """The report's file; `when` is UTC."""
+        """Return the file of the report for `when` (UTC)."""
         return self.home / f"{when:%Y%m%dT%H%M%SZ}.json"
 
     def kept(self) -> list[Path]:
-        """Reports that are there, oldest first."""
+        """Return the files of the existing reports, oldest first."""
         if not self.home.is_dir():
             return []
         return sorted(one for one in self.home.iterdir() if _REPORT.fullmatch(one.name))
 
     def keep(self, when: datetime, report: Mapping[str, Any], most: int) -> Path:
-        """Write a report (again, if the run is repeated), remove the oldest beyond `most`, renew the history."""
+        """Write a report (a repeated run overwrites its own), remove the oldest beyond `most`, update the history."""
         self.home.mkdir(parents=True, exist_ok=True)
         path = self.path_of(when)
         _write(path, report)
@@ -60,14 +60,14 @@ def _entry(path: Path) -> dict[str, Any]:
     try:
         report = json.loads(path.read_text("utf-8"))
         if not isinstance(report, dict):
-            raise ValueError("is no JSON object")
+            raise ValueError("not a JSON object")
     except (OSError, ValueError, RecursionError) as error:
         return {"file": path.name, **dict.fromkeys(_IN_HISTORY), "unreadable": str(error) or type(error).__name__}
     return {"file": path.name, **{name: report.get(name) for name in _IN_HISTORY}}
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:
-    """The whole file or none of it."""
+    """Write a file atomically."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with temporary.open("w", encoding="utf-8") as out:
         json.dump(content, out, indent=1, sort_keys=True)

@@ -1,4 +1,4 @@
-"""The hook: an Airflow connection of type `rocketflow` becomes commands on its store."""
+"""The hook: runs `rocketflow` commands on the store of an Airflow connection."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _CHECK_CODES = frozenset({1})
 
 
 class RocketFlowStoreHook(BaseHook):
-    """Runs `rocketflow` for the store that a connection names.
+    """Runs `rocketflow` commands on the store of a connection.
 
-    A command's exit code decides: 0 and findings come back, a store in use (75) and a command that was killed raise
-    AirflowException (the task is tried again), everything else AirflowFailException (it is not).
+    The exit code decides: for 0 and findings the result is returned; a store locked by another process (75) and a
+    killed command raise AirflowException (Airflow retries the task), all others AirflowFailException (it does not).
     """
 
     conn_name_attr: ClassVar[str] = "conn_id"
@@ -41,33 +41,32 @@ class RocketFlowStoreHook(BaseHook):
 
     @property
     def store(self) -> StoreConnection:
-        """What the connection says; AirflowFailException where that is not enough."""
+        """The parsed connection; raises AirflowFailException if it is invalid."""
         if self._store is None:
             self._store = _checked(self.conn_id, self.get_connection(self.conn_id).extra_dejson)
         return self._store
 
     async def load(self) -> None:
-        """Get the connection without blocking the event loop."""
+        """Load the connection without blocking the event loop."""
         if self._store is None:
             self._store = _checked(self.conn_id, (await self.aget_connection(self.conn_id)).extra_dejson)
 
     def get_conn(self) -> StoreConnection:
-        """As `store`."""
         return self.store
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether the command runs and finds a store: the button of Airflow's connection form."""
+        """Run `store info`, for the test button of Airflow's connection form; return (True if it succeeds, message)."""
         try:
-            told = self.run(self.store.store_words("info"))
+            end = self.run(self.store.store_words("info"))
         except AirflowException as error:
             return False, str(error)
-        result = told.result or {}
+        result = end.result or {}
         return True, f"{self.store.path}: {result.get('state')}, {len(result.get('topics', ()))} topics"
 
     # -- commands
 
     def run(self, words: Sequence[str], accepted: Collection[int] = ()) -> CommandEnd:
-        """Run `rocketflow WORDS` to its end. `accepted` are exit codes that come back if a JSON result was printed."""
+        """Run `rocketflow WORDS` to its end. The exit codes `accepted` are no failure if a JSON result was printed."""
         command = [*self._command_words(), *words]
         self.log.info("store %s: %s", self._place, " ".join(command))
         running = RunningCommand(command, child_environment(os.environ, self.store.environment))
@@ -76,26 +75,26 @@ class RocketFlowStoreHook(BaseHook):
         return self._judged(end, accepted)
 
     def verify(self) -> dict[str, Any]:
-        """What `store verify` found; the key `exitCode` is added."""
+        """Run `store verify`; return its result with the additional key `exitCode`."""
         end = self.run(self.store.store_words("verify"), _VERIFY_CODES)
         return {**self._result(end), "exitCode": end.code}
 
     def rebuild(self, selection: Sequence[str] = (), *, engine: str = "local", dry_run: bool = False) -> dict[str, Any]:
-        """Make derived files again; records that are damaged are in the result, and no failure."""
+        """Run `store rebuild`. Damaged records are reported in the result and are no failure."""
         options = ["--engine", engine, *selection, *(["--dry-run"] if dry_run else [])]
         return self._result(self.run(self.store.store_words("rebuild", *options), _REBUILD_CODES))
 
     def clean(self, reserved_hours: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
-        """Retention."""
+        """Run `store clean` (retention)."""
         options = [] if reserved_hours is None else ["--reserved-hours", str(reserved_hours)]
         return self._result(self.run(self.store.store_words("clean", *options, *(["--dry-run"] if dry_run else []))))
 
     def submit(self, job: str, options: Sequence[str] = ()) -> dict[str, Any]:
-        """Run a job by `rocketflow submit`; the JSON line that it ended with."""
+        """Run a job by `rocketflow submit`; return its last JSON line."""
         return self._result(self.run(self.store.job_words(job, *options)))
 
     def quality_check(self, topic: str, suite: str | None, begin_ms: int, end_ms: int) -> dict[str, Any]:
-        """What `quality check` found in messages that were stored in [begin_ms, end_ms)."""
+        """Run `quality check` on the messages stored in [begin_ms, end_ms)."""
         try:
             words = self.store.quality_words(topic, suite, begin_ms, end_ms)
         except StoreConnectionError as error:
@@ -105,7 +104,7 @@ class RocketFlowStoreHook(BaseHook):
     # -- positions, for sensors
 
     async def position(self, topic: str, group: str | None = None) -> TopicPosition:
-        """Where a topic's queues end, and how far `group` has read them; the store's files are only read."""
+        """Return the bounds of a topic's queues and the offsets of `group`. Reads the store without locking it."""
         info = await self._ask(["store", "info", self.store.path, *self._config_words(), "--json"])
         tables = []
         for file in info["consumerOffsets"] if group is not None else ():
@@ -115,12 +114,12 @@ class RocketFlowStoreHook(BaseHook):
     async def _ask(self, words: Sequence[str]) -> dict[str, Any]:
         command = [*self._command_words(), *words]
         environment = child_environment(os.environ, self.store.environment)
-        async with _asked(command, environment) as process:
+        async with _short_process(command, environment) as process:
             out, error = await process.communicate()
-        said = error.decode("utf-8", "replace").strip().splitlines()
+        lines = error.decode("utf-8", "replace").strip().splitlines()
         code = process.returncode if process.returncode is not None else -1
         result = json_result(out.decode("utf-8", "replace").split("\n"))
-        return self._result(self._judged(CommandEnd(tuple(command), code, result, said[-1] if said else ""), ()))
+        return self._result(self._judged(CommandEnd(tuple(command), code, result, lines[-1] if lines else ""), ()))
 
     # -- parts
 
@@ -139,7 +138,7 @@ class RocketFlowStoreHook(BaseHook):
 
     def _judged(self, end: CommandEnd, accepted: Collection[int]) -> CommandEnd:
         verdict = end.verdict(accepted)
-        if verdict is Verdict.AGAIN:
+        if verdict is Verdict.RETRY:
             raise AirflowException(end.describe(self._place))
         if verdict is Verdict.FAIL:
             raise AirflowFailException(end.describe(self._place))
@@ -147,7 +146,7 @@ class RocketFlowStoreHook(BaseHook):
 
     def _result(self, end: CommandEnd) -> dict[str, Any]:
         if end.result is None:
-            raise AirflowFailException(f"{end.describe(self._place)}: it printed no JSON object")
+            raise AirflowFailException(f"{end.describe(self._place)}, but printed no JSON object")
         return end.result
 
 
@@ -160,10 +159,10 @@ def _checked(conn_id: str, extra: dict[str, Any]) -> StoreConnection:
 
 @contextlib.contextmanager
 def _killed_with_task(running: RunningCommand) -> Iterator[None]:
-    """While the block runs, the task that runs here stops the command when Airflow kills it."""
+    """Stop the command if Airflow kills the current task during this block."""
     try:
         task = get_current_context()["task"]
-    except (RuntimeError, KeyError):  # no task: a test of the connection
+    except (RuntimeError, KeyError):  # outside a task, in a connection test
         yield
         return
     before = task.on_kill
@@ -180,8 +179,10 @@ def _killed_with_task(running: RunningCommand) -> Iterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def _asked(command: Sequence[str], environment: dict[str, str]) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A short command that ends with the block, whatever ends that (a trigger is cancelled at any time)."""
+async def _short_process(
+    command: Sequence[str], environment: dict[str, str]
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Start a process that is killed at the end of the block; a trigger can be cancelled at any time."""
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Operators for DAGs of your own: any `rocketflow` command on a connection's store, or a job by spark-submit."""
+"""Operators for your DAGs: any `rocketflow store` command on a connection's store, or a job by spark-submit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rocketflow.airflow.hook import RocketFlowStoreHook
 
 
 class _OnAStore(BaseOperator):
-    """The connection, and how a command ends with its task (the hook sees to it)."""
+    """Base class with the connection; the hook stops a command together with its task."""
 
     ui_color: ClassVar[str] = "#e8f0f7"
 
@@ -20,14 +20,14 @@ class _OnAStore(BaseOperator):
         self.conn_id = conn_id
 
     def hook(self) -> RocketFlowStoreHook:
-        """For this task's connection."""
+        """Create the hook for this task's connection."""
         return RocketFlowStoreHook(self.conn_id)
 
 
 class RocketFlowStoreOperator(_OnAStore):
-    """`rocketflow store VERB PATH OPTIONS --json`; its JSON result is the XCom.
+    """Runs `rocketflow store VERB PATH OPTIONS --json`; the XCom is its JSON result.
 
-    `accepted_exit_codes` are no failure where a result comes with them: 1 (findings) and 3 (data lost) of `verify`.
+    `accepted_exit_codes` are no failure if the command prints a result: 1 (findings) and 3 (data lost) of `verify`.
     """
 
     template_fields: ClassVar[Sequence[str]] = ("conn_id", "verb", "options")
@@ -45,16 +45,15 @@ class RocketFlowStoreOperator(_OnAStore):
         self.accepted_exit_codes = sorted(accepted_exit_codes)
 
     def execute(self, context: Any) -> dict[str, Any] | None:
-        """Run it."""
         hook = self.hook()
         return hook.run(hook.store.store_words(self.verb, *self.options), self.accepted_exit_codes).result
 
 
 class RocketFlowSubmitOperator(_OnAStore):
-    """`rocketflow submit JOB --store PATH OPTIONS`; the JSON line that the job ends with is the XCom.
+    """Runs `rocketflow submit JOB --store PATH OPTIONS`; the XCom is the job's last JSON line.
 
-    Unlike Airflow's SparkSubmitOperator it tells a store in use (tried again) from a failure (not), finds Java, and
-    sets what was measured best. That one serves where a cluster runs the driver.
+    Unlike Airflow's SparkSubmitOperator it distinguishes a locked store (retried) from a failure (not retried), finds
+    Java, and sets Spark options that were measured as best. Use Airflow's operator if the cluster runs the driver.
     """
 
     template_fields: ClassVar[Sequence[str]] = ("conn_id", "job", "options")
@@ -64,5 +63,4 @@ class RocketFlowSubmitOperator(_OnAStore):
         self.job, self.options = job, list(options)
 
     def execute(self, context: Any) -> dict[str, Any]:
-        """Submit it, and wait."""
         return self.hook().submit(self.job, self.options)

@@ -1,4 +1,4 @@
-"""Where a topic's queues end and how far a consumer group is, from what `store info` and `store dump` say. Pure."""
+"""The bounds of a topic's queues and a consumer group's lag, from the output of `store info` and `store dump`. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class TopicPosition:
-    """Queue offsets by queue: where each begins, ends (exclusive), and what a group wants next."""
+    """Queue offsets by queue: the first one, the end (exclusive), and the next one that a group reads."""
 
     topic: str
     begins: Mapping[int, int] = field(default_factory=dict)
@@ -17,13 +17,13 @@ class TopicPosition:
     read_to: Mapping[int, int] = field(default_factory=dict)
 
     def end(self, queue: int | None = None) -> int:
-        """The queue's end, or the sum of all; 0 where there is none."""
+        """Return the end of a queue (0 if it does not exist), or the sum of all ends."""
         return sum(self.ends.values()) if queue is None else self.ends.get(queue, 0)
 
     def lag(self, queue: int | None = None) -> int:
-        """Messages that the group has not read, of one queue or of all.
+        """Return the number of messages that the group has not read, of one queue or of all.
 
-        A queue that it never read counts from its begin; what retention took counts no more.
+        An unread queue counts from its begin; messages that retention deleted do not count.
         """
         queues = self.ends if queue is None else [queue]
         return sum(
@@ -31,13 +31,13 @@ class TopicPosition:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """For XCom."""
+        """Return the summary for XCom."""
         return {"topic": self.topic, "end": self.end(), "queues": len(self.ends)}
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What is waited for: an end of at least `offset`, or a lag of `group` below `lag_below`."""
+    """The condition of a sensor: an end of at least `offset`, or a lag of `group` below `lag_below`."""
 
     topic: str
     queue: int | None = None
@@ -52,18 +52,18 @@ class Goal:
             raise ValueError("group and lag_below go together")
 
     def reached(self, position: TopicPosition) -> bool:
-        """Whether it is."""
+        """Return True if the position meets the condition."""
         if self.offset is not None:
             return position.end(self.queue) >= self.offset
         assert self.lag_below is not None
         return bool(position.ends) and position.lag(self.queue) < self.lag_below
 
     def progress(self, position: TopicPosition) -> dict[str, Any]:
-        """What is so now, for logs and XCom."""
-        told: dict[str, Any] = {"topic": self.topic, "queue": self.queue, "end": position.end(self.queue)}
+        """Return the current end or lag, for logs and XCom."""
+        current: dict[str, Any] = {"topic": self.topic, "queue": self.queue, "end": position.end(self.queue)}
         if self.group is not None:
-            told |= {"group": self.group, "lag": position.lag(self.queue)}
-        return told
+            current |= {"group": self.group, "lag": position.lag(self.queue)}
+        return current
 
     def __str__(self) -> str:
         where = self.topic if self.queue is None else f"{self.topic} queue {self.queue}"
@@ -75,12 +75,12 @@ class Goal:
 def position_of(
     info: Mapping[str, Any], topic: str, group: str | None = None, tables: Iterable[Mapping[str, Any]] = ()
 ) -> TopicPosition:
-    """From the result of `store info` and the contents of the files with positions (the furthest of them counts)."""
+    """Build a position from the result of `store info` and the contents of offset files; the highest offset counts."""
     queues = [one for entry in info["topics"] if entry["topic"] == topic for one in entry["queues"]]
     read_to: dict[int, int] = {}
     for table in tables:
-        light = (table.get("lmqOffsetTable") or {}).get(f"{topic}@{group}")
-        offsets = {} if light is None else {0: light}
+        lmq = (table.get("lmqOffsetTable") or {}).get(f"{topic}@{group}")
+        offsets = {} if lmq is None else {0: lmq}
         for queue, offset in (offsets | (table.get("offsetTable") or {}).get(f"{topic}@{group}", {})).items():
             read_to[int(queue)] = max(int(offset), read_to.get(int(queue), 0))
     return TopicPosition(

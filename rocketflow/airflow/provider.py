@@ -1,4 +1,4 @@
-"""What Airflow's provider manager learns of this package: the connection type and its fields."""
+"""The metadata for Airflow's provider manager: the connection type and its form fields."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ CONNECTION_TYPE: Final = "rocketflow"
 
 
 def get_provider_info() -> dict[str, Any]:
-    """For the entry point `apache_airflow_provider`."""
+    """Return the metadata; called through the entry point `apache_airflow_provider`."""
     return {
         "package-name": "rocketflow",
         "name": "RocketFlow",
@@ -25,8 +25,8 @@ def get_provider_info() -> dict[str, Any]:
                 "conn-fields": {
                     "path": _text("Store directory", "as the workers see it, e.g. /data/store"),
                     "command": _text("rocketflow command", "default: $ROCKETFLOW_COMMAND, else rocketflow on PATH"),
-                    "config": _text("broker.conf", "where the store does not tell file sizes or paths"),
-                    "audit_dir": _text("Audit directory", "where rocketflow_store_audit keeps its reports"),
+                    "config": _text("broker.conf", "if file sizes or paths cannot be read from the store"),
+                    "audit_dir": _text("Audit directory", "for the reports of rocketflow_store_audit"),
                     "expectations_dir": _text("Expectations", "directory with a suite for each topic: TOPIC.json"),
                     "spark_arguments": _text("spark-submit arguments", "for jobs, e.g. --master spark://host:7077"),
                 },

@@ -1,4 +1,4 @@
-"""What of a store has to be made again, by what `store verify --json` found. Pure."""
+"""The derived files that have to be rebuilt, planned from the findings of `store verify --json`. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _INDEX_KINDS: Final = frozenset({"index-header", "index-entry", "index-chain", "
 _QUEUE_FILE: Final = re.compile(r"(?P<topic>[^/]+)/(?P<queue>\d+)/\d{20}$")
 _INDEX_FILE: Final = re.compile(r"/\d{17}$")
 _COMMIT_LOG_FILE: Final = re.compile(r"/commitlog/\d{20}$")
-_LIGHT_QUEUE: Final = "%LMQ%"
+_LMQ_PREFIX: Final = "%LMQ%"
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildPlan:
-    """Topics whose queues are damaged (empty with `all_queues`), and whether the index is."""
+    """The topics whose queues are damaged (empty with `all_queues`), and if the index is damaged."""
 
     topics: tuple[str, ...] = ()
     all_queues: bool = False
@@ -28,7 +28,7 @@ class RebuildPlan:
         return bool(self.topics) or self.all_queues or self.index
 
     def selections(self) -> list[list[str]]:
-        """Options of the `store rebuild` commands to run, in turn."""
+        """Return the options of the `store rebuild` commands to run, in order."""
         if self.all_queues and self.index:
             return [[]]
         found = []
@@ -42,9 +42,10 @@ class RebuildPlan:
 
 
 def plan_rebuild(result: Mapping[str, Any], most_topics: int = 20) -> RebuildPlan:
-    """The plan for a result of `verify`; everything where it did not list all, or more than `most_topics` are hit.
+    """Return the plan for a result of `verify`.
 
-    Damage of the log itself is no part of it: nothing can make that again.
+    If the result does not list all findings, everything is rebuilt; if more than `most_topics` topics are damaged, all
+    queues. Damage of the log itself is not in the plan: the log cannot be rebuilt.
     """
     if result.get("unlistedFindings"):
         return RebuildPlan(all_queues=True, index=True)
@@ -55,7 +56,7 @@ def plan_rebuild(result: Mapping[str, Any], most_topics: int = 20) -> RebuildPla
         named = _QUEUE_FILE.search(file)
         if kind in _INDEX_KINDS or (kind == "file-size" and _INDEX_FILE.search(file)):
             index = True
-        elif kind in _UNIT_KINDS and named is not None and not named["topic"].startswith(_LIGHT_QUEUE):
+        elif kind in _UNIT_KINDS and named is not None and not named["topic"].startswith(_LMQ_PREFIX):
             topics.add(named["topic"])
         elif kind in _UNIT_KINDS or (kind == "file-size" and not _COMMIT_LOG_FILE.search(file)):
             all_queues = True
@@ -65,7 +66,7 @@ def plan_rebuild(result: Mapping[str, Any], most_topics: int = 20) -> RebuildPla
 
 
 def summarise(result: Mapping[str, Any], examples: int = 20) -> dict[str, Any]:
-    """A result of `verify` that is small whatever was found: counts by kind, and some findings."""
+    """Summarise a result of `verify` within a bounded size: counts by kind, and the first `examples` findings."""
     findings: Sequence[Mapping[str, Any]] = result["findings"]
     kinds = Counter(one["kind"] for one in findings)
     return {

@@ -1,4 +1,4 @@
-"""A sensor: a topic has reached an offset, or a consumer group's lag is below a number of messages."""
+"""The sensor for a topic's end offset or a consumer group's lag."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from rocketflow.airflow.trigger import RocketFlowTopicTrigger
 
 
 class RocketFlowTopicSensor(BaseSensorOperator):
-    """Waits until `topic` ends at `offset`, or `group` lags there by less than `lag_below` messages.
+    """Waits until the end offset of `topic` is at least `offset`, or the lag of `group` is below `lag_below` messages.
 
-    `queue_id` is one queue; without it all queues' offsets are added up. It waits in the triggerer and holds no worker,
-    unless `deferrable=False`. The store is only read, beside whoever writes to it. XCom: what was found.
+    `queue_id` selects one queue; without it the offsets of all queues are added up. Unless `deferrable=False`, it waits
+    in the triggerer and holds no worker. It only reads the store, also while a writer has it open. The XCom is the
+    end offset or lag found.
     """
 
     template_fields: ClassVar[Sequence[str]] = ("conn_id", "topic", "group", "offset", "lag_below", "queue_id")
@@ -43,14 +44,14 @@ class RocketFlowTopicSensor(BaseSensorOperator):
         self.conn_id, self.deferrable = conn_id, deferrable
 
     def goal(self) -> Goal:
-        """What is waited for, behind templates; AirflowFailException where that makes no sense."""
+        """Return the condition after templates are rendered. Raise AirflowFailException for an invalid one."""
         try:
             return Goal(self.topic, _number(self.queue_id), _number(self.offset), self.group, _number(self.lag_below))
         except ValueError as error:
             raise AirflowFailException(f"{self.task_id}: {error}") from error
 
     def poke(self, context: Any) -> bool:
-        """Ask once."""
+        """Check the condition once."""
         goal, hook = self.goal(), RocketFlowStoreHook(self.conn_id)
         hook.get_conn()
         position = asyncio.run(hook.position(goal.topic, goal.group))
@@ -58,7 +59,7 @@ class RocketFlowTopicSensor(BaseSensorOperator):
         return goal.reached(position)
 
     def execute(self, context: Any) -> Any:
-        """Ask once; then wait in the triggerer."""
+        """Check once, then defer to the triggerer."""
         if not self.deferrable:
             return super().execute(context)
         if self.poke(context):
@@ -74,12 +75,12 @@ class RocketFlowTopicSensor(BaseSensorOperator):
         return None
 
     def resume(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:
-        """Behind the trigger."""
+        """Return the trigger's result, or raise its error."""
         if "error" in event:
             raise AirflowFailException(event["error"])
         return event
 
 
 def _number(value: int | str | None) -> int | None:
-    """Templates make texts of numbers."""
+    """Convert a rendered template, which is a string, into a number."""
     return None if value in (None, "", "None") else int(value)

@@ -1,4 +1,4 @@
-"""The trigger behind the sensor: asks the store now and then, and holds up no other trigger meanwhile."""
+"""The trigger of the sensor: polls the store without blocking other triggers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_FAILURES: Final = 5
 
 
 class RocketFlowTopicTrigger(BaseTrigger):
-    """Fires when the goal is reached, or with `error` where the store cannot be asked (five times in turn)."""
+    """Fires when the goal is reached, or with `error` after five failed polls in a row."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class RocketFlowTopicTrigger(BaseTrigger):
         self.goal = Goal(topic, queue_id, offset, group, lag_below)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Class path and arguments."""
+        """Return the class path and the arguments."""
         goal = self.goal
         return f"{__name__}.{type(self).__qualname__}", {
             "conn_id": self.conn_id,
@@ -46,7 +46,7 @@ class RocketFlowTopicTrigger(BaseTrigger):
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Ask until it is so."""
+        """Poll until the goal is reached."""
         hook = RocketFlowStoreHook(self.conn_id)
         failures = 0
         while True:
@@ -64,9 +64,9 @@ class RocketFlowTopicTrigger(BaseTrigger):
                     return
             else:
                 failures = 0
-                told = self.goal.progress(position)
+                progress = self.goal.progress(position)
                 if self.goal.reached(position):
-                    yield TriggerEvent(told)
+                    yield TriggerEvent(progress)
                     return
-                self.log.info("waiting for %s: %s", self.goal, told)
+                self.log.info("waiting for %s: %s", self.goal, progress)
             await asyncio.sleep(self.poll_interval)

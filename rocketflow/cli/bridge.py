@@ -78,7 +78,7 @@ def offset_map(
     elif found is None:
         print(f"no such message in the store: {why}")
     else:
-        near = "" if exact else " (the first behind it)"
+        near = "" if exact else " (the first after it)"
         print(
             f"{found.kafka_topic} partition {found.partition} offset {found.kafka_offset}{near} = "
             f"{found.store_topic} queue {found.queue_id} queue offset {found.queue_offset}"

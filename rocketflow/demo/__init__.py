@@ -1,1 +1,1 @@
-"""The demo: real flights through a stream, with the proof of the result."""
+"""The demo: streams real flights through a store and checks the result."""

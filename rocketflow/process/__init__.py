@@ -1,1 +1,1 @@
-"""How a command or job begins, reports, stops and ends."""
+"""The start, output, stop and exit code of commands and jobs."""

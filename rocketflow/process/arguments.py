@@ -1,4 +1,4 @@
-"""Command lines of jobs: their parser, and options that are given as key=value."""
+"""Command lines of jobs: the parser, and options of the form key=value."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class JobParser(argparse.ArgumentParser):
-    """Ends a wrong command line with one line and exit code 2, as every command does."""
+    """A parser that ends on an invalid command line with one error line and exit code 2, like every command."""
 
     def error(self, message: str) -> NoReturn:
-        """`error: <what>`, and where to look."""
-        print(f"error: {message} ({self.prog} --help tells more)", file=sys.stderr)
+        """Print `error: MESSAGE` and exit with code 2."""
+        print(f"error: {message} (see {self.prog} --help)", file=sys.stderr)
         raise SystemExit(2)
 
 
 def key_value(where: str, text: str) -> tuple[str, str]:
-    """Both sides of `text`; UsageError names `where` it was given and, where it has no key, nothing else of it."""
+    """Split `text` at its first `=`; UsageError names `where` it was given, but not `text`, which may be secret."""
     key, equals, value = text.partition("=")
     if not key.strip() or not equals:
         raise UsageError(f"{where}: give it as key=value")
@@ -30,5 +30,5 @@ def key_value(where: str, text: str) -> tuple[str, str]:
 
 
 def key_values(option: str, given: Iterable[str]) -> dict[str, str]:
-    """What an option that may be repeated was given; of a key that comes twice the later value counts."""
+    """Parse the values of a repeatable option; for a repeated key the last value is used."""
     return dict(key_value(f"{option} {one!r}", one) for one in given)

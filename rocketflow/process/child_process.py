@@ -1,4 +1,4 @@
-"""A process that is waited for, and that does not outlive this one where it is asked to stop."""
+"""Run a child process that does not outlive this process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _STOP_S: Final = 7.0
-"""A stop has ten seconds, and this process wants some of them."""
+"""Seconds before SIGKILL: a stop may take ten seconds, and this process needs some of them."""
 _POLL_S: Final = 0.02
 _TIED: Final = Path(__file__).with_name("tied_process.py")
 
@@ -25,16 +25,16 @@ _TIED: Final = Path(__file__).with_name("tied_process.py")
 def run_child(
     command: Sequence[str], environment: Mapping[str, str] | None = None, *, capture: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end; what it says is kept with `capture`.
+    """Run a command to its end; with `capture` its stdout and stderr are returned.
 
-    It gets a process group of its own, so that a terminal's Ctrl-C goes to this process alone. Whatever ends the wait
-    ends the whole group: every process of it gets SIGTERM, and SIGKILL after seven seconds. If this process is killed,
+    The command gets its own process group, so that a terminal's Ctrl-C reaches only this process. If the wait is
+    interrupted, every process of the group gets SIGTERM, and SIGKILL after seven seconds. If this process is killed,
     the kernel sends SIGTERM to the command (`tied_process`).
     """
     pipe = subprocess.PIPE if capture else None
     child: subprocess.Popen[str] | None = None
     try:
-        with stop_waits():  # a child that nobody knows of could not be stopped
+        with stop_waits():  # a stop before `child` is assigned could not stop the child
             child = subprocess.Popen(
                 [sys.executable, "-I", str(_TIED), str(os.getpid()), *command],
                 stdout=pipe,
@@ -52,30 +52,30 @@ def run_child(
 
 
 def _stop_group(child: subprocess.Popen[str]) -> None:
-    """Ask the child to stop, and see to it that nothing of its group is left."""
+    """Stop the child, and kill all remaining processes of its group."""
     deadline = time.monotonic() + _STOP_S
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
-        child.communicate(timeout=_STOP_S)  # what it says has to go somewhere
-    _wait_until_gone(child, deadline)
-    if _is_there(child):
-        print(f"error: process {child.pid} did not end within {_STOP_S:.0f} s: it was killed", file=sys.stderr)
+        child.communicate(timeout=_STOP_S)  # keeps its pipes drained
+    _wait_for_end(child, deadline)
+    if _group_exists(child):
+        print(f"error: process {child.pid} did not end within {_STOP_S:.0f} s and was killed", file=sys.stderr)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
-        _wait_until_gone(child, deadline + 1)
+        _wait_for_end(child, deadline + 1)
     for pipe in (child.stdout, child.stderr):
         if pipe is not None:
             pipe.close()
 
 
-def _wait_until_gone(child: subprocess.Popen[str], deadline: float) -> None:
-    while _is_there(child) and time.monotonic() < deadline:
+def _wait_for_end(child: subprocess.Popen[str], deadline: float) -> None:
+    while _group_exists(child) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
 
 
-def _is_there(child: subprocess.Popen[str]) -> bool:
-    """Whether the child or a process of its group lives; the child is collected when it ended."""
+def _group_exists(child: subprocess.Popen[str]) -> bool:
+    """Return True if the child or a process of its group lives; reap the child if it has ended."""
     child.poll()
     try:
         os.killpg(child.pid, 0)

@@ -1,4 +1,4 @@
-"""How long a job took, as the line of JSON that ends it says."""
+"""The duration and rate of a job in its final JSON line."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from typing import Any
 
 
 def timing(rows: int, seconds: float) -> dict[str, Any]:
-    """`seconds` and `rowsPerSecond` (0 where no time passed)."""
+    """Return `seconds` and `rowsPerSecond` (0 if no time passed)."""
     return {"seconds": round(seconds, 3), "rowsPerSecond": round(rows / seconds, 1) if seconds else 0.0}

@@ -1,4 +1,4 @@
-"""Where log lines go: a dictionary of `logging.config` in a JSON file, as `conf/logging.json` is one."""
+"""Configure logging from a JSON file with a dictionary for `logging.config`, such as `conf/logging.json`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ VARIABLE: Final = "ROCKETFLOW_LOGGING"
 
 
 def set_up_logging() -> None:
-    """Configure `logging` by the file that ROCKETFLOW_LOGGING names; without one warnings go to stderr.
+    """Configure `logging` with the file in ROCKETFLOW_LOGGING; without one, warnings go to stderr.
 
-    UsageError where the file cannot be used.
+    Raises: UsageError if the file is unreadable or invalid.
     """
     place = os.environ.get(VARIABLE)
     if not place:
@@ -29,5 +29,5 @@ def set_up_logging() -> None:
         why = error.strerror if isinstance(error, OSError) and error.strerror else f"{error.__cause__ or error}"
         raise UsageError(
             f"logging configuration {place} cannot be used ({why}): "
-            "give a JSON object as Python's logging.config.dictConfig takes it, see conf/logging.json"
+            "give a JSON object for Python's logging.config.dictConfig, see conf/logging.json"
         ) from error

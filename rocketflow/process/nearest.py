@@ -1,4 +1,4 @@
-"""The hint of an error about a name that does not exist: which one was probably meant."""
+"""The hint in an error about an unknown name: the known name that was probably meant."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _LISTED = 20
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name most like `name` (case does not count), None if none is similar."""
+    """Return the known name most similar to `name` (ignoring case), None if none is similar."""
     by_lower = {one.lower(): one for one in known}
     found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
     return by_lower[found[0]] if found else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return "did you mean X?", or the names that exist if none is similar."""
+    """Return "did you mean X?", or the known names if none is similar."""
     names = sorted(known)
     nearest = nearest_name(name, names)
     if nearest:

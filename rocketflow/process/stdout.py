@@ -1,4 +1,4 @@
-"""The end of stdout: a process ends with its own code, also where nobody reads what it printed any more."""
+"""Flush stdout at the end of a process, so that a closed pipe does not change the exit code."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ EXIT_NOT_WRITTEN = 1
 
 
 def finished(code: int) -> int:
-    """`code`, once everything that was printed is out; Python's own flush at the end would make 120 of a failure.
+    """Flush stdout and return the exit code; Python's own flush at exit would turn a failure into 120.
 
-    A reader that went away, as `| head` does, is none. Where there is no room the code of a success becomes 1.
+    A reader that has closed the pipe, as `| head` does, does not change `code`. If stdout cannot be written (disk
+    full), code 0 becomes 1.
     """
-    if sys.stdout is None:  # it was closed before we began
+    if sys.stdout is None:  # it was closed before the process started
         return code
     try:
         sys.stdout.flush()
@@ -29,7 +30,7 @@ def finished(code: int) -> int:
 
 
 def drop() -> None:
-    """Let go what was printed and is printed from now on."""
+    """Discard unflushed and future output."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

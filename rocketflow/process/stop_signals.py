@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP stop a command in order, as SIGINT does: a store that is open for writing is closed cleanly."""
+"""Stop a command cleanly on SIGTERM, SIGHUP and SIGINT: a store that is open for writing is closed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STOPPING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 class StoppedError(BaseException):
-    """Somebody asked the process to stop; `number` is the signal's. No `except Exception` takes it for a failure."""
+    """A signal (`number`) requested a stop. As a BaseException it is not caught by `except Exception`."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}")
@@ -22,14 +22,14 @@ class StoppedError(BaseException):
 
 
 class _Held:
-    """Whether a stop waits, and the signal that asked for it meanwhile."""
+    """The nesting depth of `stop_waits` blocks, and the signal that arrived in them (0 for none)."""
 
     depth = 0
     number = 0
 
 
 def stop_in_order() -> None:
-    """From now on the first of these signals ends what is under way; those behind it change nothing any more."""
+    """Install the handlers: the first stop signal raises StoppedError, later ones are ignored."""
     for one in STOPPING:
         if signal.getsignal(one) in (signal.SIG_DFL, signal.default_int_handler):  # nohup's SIG_IGN stays
             signal.signal(one, _stop)
@@ -37,7 +37,7 @@ def stop_in_order() -> None:
 
 @contextlib.contextmanager
 def stop_waits() -> Iterator[None]:
-    """A stop that is asked for in this block, which must be short (a put, the start of a child), comes behind it."""
+    """Defer a stop until the end of this block, which must be short (a put, the start of a child)."""
     _Held.depth += 1
     try:
         yield
@@ -49,12 +49,12 @@ def stop_waits() -> Iterator[None]:
 
 
 def _too_late(number: int, frame: FrameType | None) -> None:
-    """The process is stopping already."""
+    """Ignore a signal: the process is already stopping."""
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
     for one in STOPPING:
-        signal.signal(one, _too_late)  # not SIG_IGN: Python complains of a signal that is on its way just now
+        signal.signal(one, _too_late)  # not SIG_IGN: Python reports an error for a signal already in delivery
     if _Held.depth:
         _Held.number = number
     else:

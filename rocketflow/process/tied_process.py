@@ -1,7 +1,7 @@
-"""Run a command that is asked to stop when the process that waits for it dies: `tied_process.py PARENT COMMAND...`.
+"""Run a command that gets SIGTERM when its parent dies: `tied_process.py PARENT COMMAND...`.
 
-A process that is killed (SIGKILL reaches no handler) would leave its child running, and that one the store's lock held.
-Run as a file, without imports that cost time.
+A process killed with SIGKILL, which no handler sees, would leave its child running and holding the store's lock. This
+file is run as a script and imports nothing slow.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ _PR_SET_PDEATHSIG = 1
 
 
 def tie_to(parent: int) -> None:
-    """Have Linux send SIGTERM to this process when its parent dies; exit if `parent` is not the parent any more."""
+    """Make Linux send SIGTERM to this process when its parent dies; exit if `parent` has died already."""
     if sys.platform == "linux":
         import ctypes
 
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-        if os.getppid() != parent:  # it died before
+        if os.getppid() != parent:  # it died before the call
             sys.exit(128 + signal.SIGTERM)
 
 
 def main(arguments: list[str]) -> None:
-    """Become the command."""
+    """Tie this process to its parent and replace it by the command."""
     parent, command = int(arguments[0]), arguments[1:]
     tie_to(parent)
     try:

@@ -557,44 +557,44 @@ BUGS: Final = (
     Bug(
         "bridge-commit-without-fencing",
         "Kafka records are committed although another bridge copied them meanwhile",
-        [Change("        if said != part.base:\n", "        if said is not None and part.base is None:\n")],
+        [Change("        if committed != part.base:\n", "        if committed is not None and part.base is None:\n")],
         [f"{KAFKA}/test_store_commit.py"],
     ),
     Bug(
         "bridge-drops-duplicate-headers",
         "a header that occurs twice in a Kafka record is kept once",
         [Change("    plain &= once\n", "")],
-        [f"{KAFKA}/test_mapping.py::test_what_kafka_holds_comes_back"],
+        [f"{KAFKA}/test_mapping.py::test_kafka_message_is_restored_exactly"],
     ),
     Bug(
         "bridge-reads-a-batch-from-its-begin",
         "records of a batch below the offset at which a bridge resumes are copied again",
         [Change("return rows if wanted.all() else rows.take(np.flatnonzero(wanted))", "return rows")],
-        [f"{KAFKA}/test_mapping.py::test_record_batches_are_read_as_they_were_written"],
+        [f"{KAFKA}/test_mapping.py::test_decoded_record_batches_equal_the_encoded_messages"],
     ),
     Bug(
         "bridge-exceeds-rows-per-commit",
         "a Kafka batch is never split: a commit has as many rows as one poll returned",
         [Change("            if one.most_rows > rows:\n", "            if one.most_rows > rows > rows + 1:\n")],
-        [f"{KAFKA}/test_batch_limits.py::test_batches_are_cut_anywhere"],
+        [f"{KAFKA}/test_batch_limits.py::test_cut_splits_batches_at_any_row"],
     ),
     Bug(
         "bridge-resumes-in-a-recreated-topic",
         "a bridge resumes at the offsets of a deleted topic in the topic recreated under its name",
         [Change("now is not None and before != now:\n", "now is not None and before > before:\n")],
-        [f"{KAFKA}/test_replaced_topics.py::test_what_is_not_noted_is_noted_with_the_next_commit"],
+        [f"{KAFKA}/test_replaced_topics.py::test_missing_note_is_added_and_then_checked"],
     ),
     Bug(
         "bridge-shows-passwords-at-debug",
         "log lines of Kafka clients are written unchanged, also requests with the password",
         [Change("                record.msg, record.args = hidden, ()\n", "                pass\n")],
-        [f"{KAFKA}/test_secrets.py::test_errors_and_log_lines"],
+        [f"{KAFKA}/test_secrets.py::test_secrets_are_hidden_in_errors_and_log_lines"],
     ),
     Bug(
         "bridge-drops-rocketmq-properties",
         "the copy to Kafka omits properties that a header of the same name does not restore",
-        [Change("    for row, held in _to_be_held(rows, properties).items():\n", "    for row, held in ():\n")],
-        [f"{KAFKA}/test_mapping.py::test_a_message_of_rocketmq_goes_out_and_comes_back"],
+        [Change("    for row, held in _not_restorable(rows, properties).items():\n", "    for row, held in ():\n")],
+        [f"{KAFKA}/test_mapping.py::test_rocketmq_message_is_mapped_to_kafka_and_back"],
     ),
     # -- quality
     Bug(
@@ -693,19 +693,19 @@ BUGS: Final = (
         "airflow-busy-store-fails",
         "a task whose store is locked by another process fails at once",
         [Change("if self.code == EXIT_BUSY or self.code < 0 or", "if self.code < 0 or")],
-        ["tests/rocketflow/airflow/test_parts.py::test_what_an_exit_code_means"],
+        ["tests/rocketflow/airflow/test_parts.py::test_verdict_of_an_exit_code"],
     ),
     Bug(
         "airflow-command-outlives-its-task",
         "a killed worker leaves its command running, which holds the store's lock",
         [Change("prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)", "prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)")],
-        ["tests/rocketflow/airflow/test_parts.py::test_a_command_ends_with_whoever_waits_for_it"],
+        ["tests/rocketflow/airflow/test_parts.py::test_command_ends_when_its_parent_is_killed"],
     ),
     Bug(
         "airflow-secrets-passed-on",
         "a command inherits Airflow's environment with its keys",
         [Change('hidden = ("AIRFLOW", "_AIRFLOW", ', "hidden = (")],
-        ["tests/rocketflow/airflow/test_parts.py::test_a_command_does_not_get_airflows_secrets"],
+        ["tests/rocketflow/airflow/test_parts.py::test_command_does_not_inherit_airflows_secrets"],
     ),
     # -- settings
     Bug(

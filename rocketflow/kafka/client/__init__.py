@@ -1,1 +1,1 @@
-"""Kafka's clients: poll, decode and send batches."""
+"""Kafka clients: polling, decoding and sending record batches."""

@@ -1,10 +1,11 @@
-"""A consumer whose polls give columns: record batches are decoded many at a time, not record by record.
+"""A consumer whose polls return record batches, which are decoded into columns many at a time.
 
-kafka-python unpacks every record into an object before it hands it out; nothing it documents gives the batches. Its
-fetcher makes one `PartitionRecords` of each answer, whose `_unpack_records` walks over the batches (and leaves out
-those of aborted transactions and control batches). Here a subclass of it hands out whole batches instead; positions,
-pauses, sessions and retries stay kafka-python's. Where a version of it has no such place, or with
-`ROCKETFLOW_KAFKA_RECORDS=1`, columns are built of its records: the same rows, several times slower.
+kafka-python unpacks every record into an object before `poll` returns it, and no documented option returns batches.
+Its fetcher creates one `PartitionRecords` per fetch response, whose `_unpack_records` iterates over the batches and
+skips control batches and those of aborted transactions. This module replaces it by a subclass that yields complete
+batches; kafka-python still manages positions, pauses, sessions and retries. If a kafka-python version has another
+structure, or with `ROCKETFLOW_KAFKA_RECORDS=1`, columns are built from its records: the same rows, several times
+slower.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ RECORDS_AT_ONCE: Final = 20_000
 
 
 def hand_out_batches(consumer: Any) -> bool:
-    """Make `consumer.poll` give `RawBatch`es; False, with nothing changed, where this client has no place for it."""
+    """Make `consumer.poll` return `RawBatch`es; return False, with nothing changed, if this client cannot."""
     if os.environ.get(_RECORDS_ONLY) == "1":
         return False
     try:
@@ -41,7 +42,7 @@ def hand_out_batches(consumer: Any) -> bool:
 
 
 def rows_of(topic: str, partition: int, polled: Sequence[Any]) -> Iterator[KafkaRows]:
-    """Columns of what one poll gave for a partition, in order: runs of batches, and runs of records (old formats)."""
+    """Yield the columns of a partition's poll result, in order: one item per run of batches or old-format records."""
     start = 0
     while start < len(polled):
         raw = isinstance(polled[start], RawBatch)
@@ -56,14 +57,15 @@ def rows_of(topic: str, partition: int, polled: Sequence[Any]) -> Iterator[Kafka
 
 
 def count_of(polled: Sequence[Any]) -> int:
-    """How many messages a poll gave for a partition, at most: gaps within a batch are not known."""
+    """Return the most messages that a partition's poll result can hold: gaps within a batch are unknown."""
     return sum(one.most_rows if isinstance(one, RawBatch) else 1 for one in polled)
 
 
 def cut(polled: list[Any], rows: int, room: int) -> tuple[list[Any], list[Any]]:
-    """(what of a partition goes into one commit, what is left for the next), in order.
+    """Split a partition's poll result into (part for this commit, rest for the next one), in order.
 
-    At most `rows` messages: a batch is cut through. It ends with the batch that reaches `room` bytes.
+    The first part has at most `rows` messages; a batch is split if necessary. It ends with the batch that reaches
+    `room` bytes.
     """
     for at, one in enumerate(polled):
         if rows <= 0 or room <= 0:
@@ -79,7 +81,7 @@ def cut(polled: list[Any], rows: int, room: int) -> tuple[list[Any], list[Any]]:
 
 
 def size_of(polled: Mapping[Any, Sequence[Any]]) -> int:
-    """About how many bytes a poll gave."""
+    """Return the approximate size of a poll result in bytes."""
     total = 0
     for batches in polled.values():
         for one in batches:
@@ -88,12 +90,12 @@ def size_of(polled: Mapping[Any, Sequence[Any]]) -> int:
 
 
 def _batch_records(original: Any) -> Any:
-    """`original`, handing out whole batches."""
+    """Return a subclass of `original` that yields complete batches."""
     from kafka.errors import CorruptRecordError
     from kafka.protocol.consumer import IsolationLevel
 
     class BatchRecords(original):  # type: ignore[misc]
-        """An answer for one partition, a batch at a time."""
+        """A fetch response of one partition, one batch at a time."""
 
         def _unpack_records(
             self, tp: Any, records: Any, key_deserializer: Any, value_deserializer: Any
@@ -142,7 +144,7 @@ def _raw_batch(batch: Any, fetch_offset: int) -> RawBatch:
 
 
 def _old_records(answer: Any, tp: Any, batch: Any) -> Iterator[Any]:
-    """Yield the records of a message set of an old format; `answer` notes how far it is read."""
+    """Yield the records of an old-format message set, advancing the fetch position of `answer`."""
     from kafka.consumer.fetcher import ConsumerRecord
     from kafka.errors import CorruptRecordError
 

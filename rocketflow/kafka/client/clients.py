@@ -1,4 +1,4 @@
-"""kafka-python's clients as the bridge needs them, and its errors as the bridge's."""
+"""kafka-python clients with the bridge's settings, and the conversion of their errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _MIB: Final = 1 << 20
 MAX_REQUEST_BYTES: Final = 8 * _MIB
 GIVE_UP_S: Final = 60.0
-"""How long a transaction that fails is tried again where somebody waits for the end, or Kafka says no."""
+"""Seconds for which a failing call or transaction is retried if the run must end or Kafka refuses the request."""
 _CONSUMER: Final = {
     "bootstrap_timeout_ms": 15_000,
     "fetch_max_bytes": 16 * _MIB,
@@ -44,20 +44,18 @@ _PRODUCER: Final = {
     "max_block_ms": 30_000,
 }
 CALL_MS: Final = 10_000
-"""How long a question to Kafka may take."""
+"""Timeout of one request to Kafka, in ms."""
 
 
 NULL: Final = object()
-"""Given as a value it is sent as null: kafka-python refuses None beside a key of None, Kafka does not."""
+"""A message value that is sent as null: kafka-python refuses the value None with the key None, Kafka does not."""
 
 
 def leave_null() -> Any:
-    """Return the serializer of values that are bytes already, or `NULL`."""
+    """Return a serializer that passes bytes through and sends `NULL` as null."""
     from kafka.serializer import Serializer
 
     class LeaveNull(Serializer):  # type: ignore[misc]
-        """Sends bytes as they are, and `NULL` as null."""
-
         def serialize(self, topic: str, headers: Any, data: Any) -> bytes | None:
             return None if data is NULL else data
 
@@ -65,7 +63,7 @@ def leave_null() -> Any:
 
 
 class NullHeader(tuple[str, bytes]):
-    """A header whose value is null: kafka-python writes such headers, and refuses to be given them."""
+    """A header whose value is null: kafka-python can write such headers but refuses to accept them."""
 
     def __new__(cls, name: str) -> NullHeader:
         return super().__new__(cls, (name, b""))
@@ -75,14 +73,14 @@ class NullHeader(tuple[str, bytes]):
 
 
 def allow_null_headers() -> None:
-    """Let kafka-python count the bytes of headers whose value is null: it writes them, and then counts with `len`."""
+    """Let kafka-python count headers with null values as 0 bytes: it writes them, but then calls `len` on the value."""
     from kafka.producer import producer_batch
 
     producer_batch.len = lambda value: 0 if value is None else len(value)
 
 
 def consumer(options: BridgeOptions, **more: Any) -> tuple[Any, bool]:
-    """(a consumer that has nothing assigned, whether its polls give whole batches)."""
+    """Create a consumer without an assignment; return (consumer, True if its polls return complete batches)."""
     require_kafka()
     from kafka import KafkaConsumer
 
@@ -96,13 +94,13 @@ def consumer(options: BridgeOptions, **more: Any) -> tuple[Any, bool]:
             allow_auto_create_topics=False,
             **{**given, **more},
         )
-    whole = hand_out_batches(made)
-    made.config["max_poll_records"] = BATCHES_AT_ONCE if whole else RECORDS_AT_ONCE
-    return made, whole
+    in_batches = hand_out_batches(made)
+    made.config["max_poll_records"] = BATCHES_AT_ONCE if in_batches else RECORDS_AT_ONCE
+    return made, in_batches
 
 
 def producer(options: BridgeOptions) -> Any:
-    """A transactional producer whose transactions of before are ended; it fences every other one of this bridge."""
+    """Create the transactional producer of a bridge: it ends open transactions of its predecessors and fences them."""
     require_kafka()
     from kafka import KafkaConsumer, KafkaProducer
 
@@ -120,7 +118,7 @@ def producer(options: BridgeOptions) -> Any:
 
 
 def admin(options: BridgeOptions) -> Any:
-    """An administrator's client."""
+    """Create an admin client."""
     require_kafka()
     from kafka import KafkaConsumer
     from kafka.admin import KafkaAdminClient
@@ -141,20 +139,20 @@ def _producer_defaults() -> dict[str, Any]:
 
 @contextlib.contextmanager
 def kafka_errors(options: BridgeOptions, failures: ConnectionFailures | None = None) -> Iterator[None]:
-    """Errors of kafka-python in this block as the bridge's, with no secret in them."""
+    """Convert kafka-python's errors in this block into bridge errors without secrets."""
     from kafka.errors import KafkaError
 
     try:
         yield
     except KafkaError as error:
         raise as_bridge_error(options, error, failures) from None  # its traceback may hold options
-    except (AssertionError, ValueError, OSError) as error:  # what the clients say of options and files
+    except (AssertionError, ValueError, OSError) as error:  # raised by the clients for options and files
         raise KafkaRefusedError(options.client.hide(f"kafka-python refused: {error}")) from None
 
 
 @contextlib.contextmanager
 def _connecting(options: BridgeOptions) -> Iterator[None]:
-    """As `kafka_errors` while a client is made: why it does not connect is told too."""
+    """Convert errors like `kafka_errors` while a client is created, and add why it could not connect."""
     with connection_failures() as failures, kafka_errors(options, failures):
         yield
 
@@ -162,57 +160,59 @@ def _connecting(options: BridgeOptions) -> Iterator[None]:
 def as_bridge_error(
     options: BridgeOptions, error: Exception, failures: ConnectionFailures | None = None
 ) -> BridgeError | TopicMissingError:
-    """What one of kafka-python's errors means for a bridge, and what was wrong with its connections until then."""
+    """Return the bridge error for one of kafka-python's, with the reason of `failures` if connections failed before."""
     from kafka import errors
 
     text = options.client.hide(f"{type(error).__name__}: {error}")
-    # a producer that failed before names what it failed with among the arguments of its next error
+    # after a failure a producer's next error has the original error among its arguments
     error = next((one for one in error.args if isinstance(one, errors.KafkaError)), error)
     if isinstance(error, (errors.ProducerFencedError, errors.InvalidProducerEpochError)):
         return FencedBridgeError(
-            f"bridge {options.bridge_id}: another bridge with this id has begun since (its transactional id is "
-            f"{options.transactional_id}); this one ends, what it had not committed is not there"
+            f"bridge {options.bridge_id}: fenced by another bridge that started with the same id (transactional id "
+            f"{options.transactional_id}); this bridge stops, its open transaction is aborted"
         )
     if isinstance(error, errors.UnsupportedCodecError):
         return KafkaRefusedError(f"messages are compressed with a codec that is not installed here: {text}")
     if isinstance(error, errors.CorruptRecordError):
-        return KafkaRefusedError(f"a record batch in Kafka is corrupt: {text}; nothing of it was copied")
+        return KafkaRefusedError(f"a record batch in Kafka is corrupt: {text}; none of its records was copied")
     if failures is not None and failures.refused:
         return _refused_at_login(options, failures.refused)
     if failures is not None and failures.handshake:
         why = options.client.hide(failures.handshake)
-        return KafkaRefusedError(f"Kafka at {options.bootstrap}: no TLS with it ({why}); look at the ssl options")
+        return KafkaRefusedError(
+            f"Kafka at {options.bootstrap}: the TLS handshake failed ({why}); check the ssl options"
+        )
     if isinstance(error, (errors.KafkaTimeoutError, errors.KafkaConnectionError, errors.NodeNotReadyError)):
         return KafkaUnreachableError(f"Kafka at {options.bootstrap} does not answer: {text}{_last(options, failures)}")
     if isinstance(error, errors.AuthorizationError) or "Sasl" in type(error).__name__:
         return _refused_at_login(options, text)
     if isinstance(error, errors.UnknownTopicOrPartitionError):
-        return TopicMissingError(f"a topic is not there: {text}")
+        return TopicMissingError(f"Kafka at {options.bootstrap}: a topic does not exist: {text}")
     return KafkaRefusedError(f"Kafka at {options.bootstrap}: {text}")
 
 
 def _last(options: BridgeOptions, failures: ConnectionFailures | None) -> str:
-    """What the last try to connect came to."""
+    """Return the outcome of the last attempt to connect, or ""."""
     if failures is None or not failures.last:
         return ""
     hint = ""
     if failures.disconnected and options.client.secured:
-        hint = "; a broker ends connections that it does not let in: look at the SASL options and ACLs"
+        hint = "; a broker closes connections that it rejects: check the SASL options and ACLs"
     return options.client.hide(f" ({failures.last}{hint})")
 
 
 def _refused_at_login(options: BridgeOptions, why: str) -> KafkaRefusedError:
-    told = options.client.hide(why)
-    return KafkaRefusedError(f"Kafka at {options.bootstrap} refused: {told}; look at the SASL options and ACLs")
+    reason = options.client.hide(why)
+    return KafkaRefusedError(f"Kafka at {options.bootstrap} refused: {reason}; check the SASL options and ACLs")
 
 
 def quiet_log() -> None:
-    """kafka-python tells of every reconnection; what matters the bridge tells itself."""
+    """Silence kafka-python's log, unless configured: it reports every reconnection, and the bridge reports failures."""
     log = logging.getLogger("kafka")
     if log.level == logging.NOTSET:
         log.setLevel(logging.CRITICAL)
 
 
 def now_ms() -> int:
-    """The wall clock."""
+    """Return the wall-clock time in ms."""
     return int(time.time() * 1000)

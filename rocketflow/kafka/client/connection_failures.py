@@ -1,8 +1,8 @@
-"""Why kafka-python could not connect: it tries again until its time is up, and then says only that.
+"""The reasons why kafka-python could not connect: it retries until its timeout, and then raises only a timeout error.
 
-What a broker or TLS said to each try it tells its log alone; the last of that is kept here. A name and password that a
-broker refused, and a certificate that nobody trusts, will not do the next time either: the first try ends it, as
-Kafka's own clients have it (`AuthenticationException` is fatal to them).
+The reason of each failed attempt goes only to kafka-python's log; this module keeps the last one. Rejected credentials
+and an untrusted certificate cannot succeed on a retry: the first attempt then ends the connect, as in Kafka's Java
+client, where `AuthenticationException` is fatal.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _LOG: Final = logging.getLogger("kafka.net.manager")
 _REFUSED: Final = re.compile(r"(?P<sasl>Sasl\w*Error|\w*AuthenticationFailedError): (?P<why>.*?)( \(backoff .*)?$")
 _HANDSHAKE: Final = re.compile(r"Handshake failed: (?P<why>.*?)( \(backoff .*)?$")
 _BOOTSTRAP: Final = "Bootstrap connection to %s failed:"
-"""How the record begins that a client writes between two tries, where nothing is under way any more."""
+"""The beginning of the log record that a client writes between two attempts, when no request is in flight."""
 _FAILED: Final = re.compile(r"connection to \S+ failed: (?P<why>.*?)( \(backoff .*)?$")
 _ENDED: Final = re.compile(r"disconnected|reset by peer|[Bb]roken pipe")
 
 
 class ConnectionFailures(logging.Handler):
-    """What went wrong, "" where nothing did.
+    """The reasons of failed connections, each "" without a failure.
 
-    `refused` is what a broker said to a name and password, `handshake` what was wrong with TLS, `last` what came last.
-    `disconnected`: a broker ended a connection. So it does behind a login that it refused, and kafka-python drops what
-    was said where both arrive together.
+    `refused` is the broker's answer to rejected credentials, `handshake` the TLS error, `last` the last error of any
+    kind. `disconnected` is True once a broker closed a connection: a broker does so after a rejected login, and
+    kafka-python drops the answer if both arrive together.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class ConnectionFailures(logging.Handler):
         self.disconnected = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep what a record says; raises what another try would not mend, which ends the client's tries."""
+        """Keep the reason in `record`. Raise errors that a retry cannot fix, which ends the client's attempts."""
         text = record.getMessage()
         refused, handshake, failed = _REFUSED.search(text), _HANDSHAKE.search(text), _FAILED.search(text)
         if failed is not None:
@@ -56,7 +56,7 @@ class ConnectionFailures(logging.Handler):
 
 
 def _is_final(error: Exception) -> bool:
-    """Whether the next try has to fail as well."""
+    """Return True if a retry must fail as well."""
     from kafka.errors import AuthorizationError, SaslAuthenticationFailedError
 
     if isinstance(error, (AuthorizationError, SaslAuthenticationFailedError)):
@@ -66,7 +66,7 @@ def _is_final(error: Exception) -> bool:
 
 @contextmanager
 def connection_failures() -> Iterator[ConnectionFailures]:
-    """What happens to connections of any client within; nothing more is printed for it than before."""
+    """Collect the connection failures of all clients in this block, without printing more log lines than before."""
     found = ConnectionFailures()
     level, propagate = _LOG.level, _LOG.propagate
     if not _LOG.isEnabledFor(logging.WARNING):

@@ -1,4 +1,4 @@
-"""Messages of one Kafka partition as columns: what the client's records and the record batches both become."""
+"""Messages of one Kafka partition as columns, built from the client's records or from record batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HeaderRows:
-    """Headers of all rows in order: `rows` (ascending) says whose each is; names are bytes, values may be null."""
+    """Headers of all rows, in order: `rows` (ascending) has each header's row; names are bytes, values may be null."""
 
     rows: Ints
     names: pa.Array
@@ -29,10 +29,10 @@ class HeaderRows:
 
 @dataclass(frozen=True, slots=True)
 class KafkaRows:
-    """Messages of one partition, in the order of their offsets.
+    """Messages of one partition, in offset order.
 
-    `timestamps` are ms, -1 for none; `log_append` says where the broker gave it; keys and values are binary, null where
-    Kafka's are.
+    `timestamps` are ms, -1 for none; `log_append` is True where the broker set the timestamp; `keys` and `values` are
+    binary, null where Kafka's are.
     """
 
     topic: str
@@ -49,11 +49,11 @@ class KafkaRows:
 
     @property
     def size(self) -> int:
-        """About how many bytes they take."""
+        """Approximate size in bytes."""
         return int(self.keys.nbytes + self.values.nbytes) + 24 * len(self)
 
     def take(self, keep: npt.NDArray[np.intp]) -> KafkaRows:
-        """Only rows `keep` (ascending)."""
+        """Return the rows at the positions `keep` (ascending)."""
         chosen = int_array(keep, pa.int64())
         headers = None
         if self.headers is not None:
@@ -76,7 +76,7 @@ class KafkaRows:
 
 
 def rows_of_records(topic: str, partition: int, records: Sequence[Any]) -> KafkaRows:
-    """Columns of the client's `ConsumerRecord`s."""
+    """Convert the client's `ConsumerRecord`s into columns."""
     headers = None
     if any(record.headers for record in records):
         flat = [(row, name, value) for row, record in enumerate(records) for name, value in record.headers]

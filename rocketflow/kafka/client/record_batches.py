@@ -1,10 +1,10 @@
-"""Records of Kafka's record batches (message format 2), many batches at once, as columns.
+"""Decode Kafka's record batches (message format 2) into columns, many batches at once.
 
     record:  length varint | attributes int8 | timestampDelta varlong | offsetDelta varint
              | keyLength varint, key | valueLength varint, value | headerCount varint, headers
     header:  nameLength varint, name | valueLength varint, value             (length -1: null)
 
-Only the lengths are followed record by record; every other field is read for all records at once.
+Only the record lengths are read one by one; every other field is read for all records at once.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _MAX_VARINT: Final = 10
 
 
 class BrokenBatchError(ValueError):
-    """A batch whose CRC is right, and whose records are not where they should be."""
+    """A batch has a correct CRC but malformed records."""
 
 
 @dataclass(frozen=True, slots=True)
 class RawBatch:
-    """The records of one batch, decompressed; only those from `first_offset` to `offset` are wanted.
+    """The decompressed records of one batch, of which `[first_offset, offset]` are wanted.
 
-    `offset` is its last offset, unless it was split.
+    `offset` is the batch's last offset unless it was split.
     """
 
     base_offset: int
@@ -55,23 +55,23 @@ class RawBatch:
 
     @property
     def most_rows(self) -> int:
-        """How many rows are wanted, at most."""
+        """The most rows that can be wanted (a compacted batch has fewer)."""
         return min(self.count, self.offset + 1 - max(self.base_offset, self.first_offset))
 
     def split(self, rows: int) -> tuple[RawBatch, RawBatch]:
-        """At most `rows` of its rows, and the others."""
-        behind = max(self.base_offset, self.first_offset) + rows
-        return replace(self, offset=behind - 1), replace(self, first_offset=behind)
+        """Return two views of the batch: its first `rows` wanted offsets, and the others."""
+        middle = max(self.base_offset, self.first_offset) + rows
+        return replace(self, offset=middle - 1), replace(self, first_offset=middle)
 
 
 def decode_batches(topic: str, partition: int, batches: Sequence[RawBatch]) -> KafkaRows:
-    """All rows of consecutive batches of one partition; BrokenBatchError where one is not what it says."""
+    """Return the wanted rows of consecutive batches of one partition. Raise BrokenBatchError for a malformed batch."""
     data = b"".join([*(one.records for one in batches), _PADDING])
     octets = np.frombuffer(data, np.uint8)
     starts, end = _record_starts(data, batches)
     counts = np.array([one.count for one in batches], np.int64)
     ends = np.append(starts[1:], end) if len(starts) else starts
-    _, at = _varints(octets, starts)  # the length that was followed
+    _, at = _varints(octets, starts)  # the record length
     stamp, at = _varints(octets, at + 1)
     delta, at = _varints(octets, at)
     keys, at = _nullable(data, octets, at, ends)
@@ -79,7 +79,9 @@ def decode_batches(topic: str, partition: int, batches: Sequence[RawBatch]) -> K
     header_counts, at = _varints(octets, at)
     headers, at = _headers(data, octets, at, ends, header_counts)
     if bool((at != ends).any()) or bool((header_counts < 0).any()):
-        raise BrokenBatchError(f"{topic}-{partition} from offset {batches[0].base_offset}: a record has another length")
+        raise BrokenBatchError(
+            f"{topic}-{partition} from offset {batches[0].base_offset}: a record's fields do not match its length"
+        )
     log_append = np.repeat(np.array([one.log_append for one in batches], np.bool_), counts)
     newest = np.repeat(np.array([one.max_timestamp for one in batches], np.int64), counts)
     stamp = stamp + np.repeat(np.array([one.first_timestamp for one in batches], np.int64), counts)
@@ -91,7 +93,7 @@ def decode_batches(topic: str, partition: int, batches: Sequence[RawBatch]) -> K
 
 
 def _record_starts(data: bytes, batches: Sequence[RawBatch]) -> tuple[Ints, int]:
-    """Where every record's length stands, and where the last one ends."""
+    """Return the position of every record's length field, and the end of the last record."""
     starts: list[int] = []
     note = starts.append
     at = 0
@@ -121,28 +123,28 @@ def _record_starts(data: bytes, batches: Sequence[RawBatch]) -> tuple[Ints, int]
 
 
 def _varints(octets: npt.NDArray[np.uint8], at: Ints) -> tuple[Ints, Ints]:
-    """Zigzag varints that begin at `at`, and where each ends."""
+    """Return the zigzag varints that start at positions `at`, and the end of each."""
     if len(at) and int(at.max()) >= len(octets):
-        raise BrokenBatchError("a record reaches beyond its batch")
+        raise BrokenBatchError("a record extends past its batch")
     octet = octets[at]
     value = (octet & 0x7F).astype(np.uint64)
-    behind = at + 1
+    end = at + 1
     more = np.flatnonzero(octet >= 0x80)
     shift = 7
     while len(more):
-        places = behind[more]
+        places = end[more]
         if shift >= 7 * _MAX_VARINT or int(places.max()) >= len(octets):
-            raise BrokenBatchError("a number in a record is cut off")
+            raise BrokenBatchError("a varint in a record is cut off")
         octet = octets[places]
         value[more] |= (octet & 0x7F).astype(np.uint64) << np.uint64(shift)
-        behind[more] += 1
+        end[more] += 1
         more = more[octet >= 0x80]
         shift += 7
-    return (value >> np.uint64(1)).astype(np.int64) ^ -(value & np.uint64(1)).astype(np.int64), behind
+    return (value >> np.uint64(1)).astype(np.int64) ^ -(value & np.uint64(1)).astype(np.int64), end
 
 
 def _nullable(data: bytes, octets: npt.NDArray[np.uint8], at: Ints, ends: Ints) -> tuple[pa.Array, Ints]:
-    """Byte strings with their length before them, null for -1; and where each ends."""
+    """Return length-prefixed byte strings (null for length -1), and the end of each."""
     lengths, at = _varints(octets, at)
     present = lengths >= 0
     stop = at + np.maximum(lengths, 0)
@@ -155,7 +157,7 @@ def _nullable(data: bytes, octets: npt.NDArray[np.uint8], at: Ints, ends: Ints) 
 def _headers(
     data: bytes, octets: npt.NDArray[np.uint8], at: Ints, ends: Ints, counts: Ints
 ) -> tuple[HeaderRows | None, Ints]:
-    """All headers, one of each row at a time, then brought into the order of the rows."""
+    """Return all headers in row order, and the end of each row. Reads header 1 of all rows, then header 2, etc."""
     most = int(counts.max()) if len(counts) else 0
     if most <= 0:
         return None, at
@@ -163,11 +165,10 @@ def _headers(
     rows, names, values = [], [], []
     for number in range(most):
         some = np.flatnonzero(counts > number)
-        name, behind = _nullable(data, octets, at[some], ends[some])
+        name, end = _nullable(data, octets, at[some], ends[some])
         if name.null_count:
             raise BrokenBatchError("a header without a name")
-        value, behind = _nullable(data, octets, behind, ends[some])
-        at[some] = behind
+        value, at[some] = _nullable(data, octets, end, ends[some])
         rows.append(some)
         names.append(name)
         values.append(value)

@@ -1,4 +1,4 @@
-"""What of a store is copied: its topics that were asked for, looked for again from time to time, and their queues."""
+"""The store topics that a bridge copies, refreshed periodically, and their queues."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 class CopiedTopics:
-    """The topics of a store that a bridge copies; `names` are Kafka's names by the store's."""
+    """The store topics that a bridge copies; `names` maps store topics to Kafka topics."""
 
     def __init__(self, options: BridgeOptions, reader: StoreReader) -> None:
         self._options, self._reader = options, reader
         self.names: dict[str, str] = {}
         self._looked = 0.0
 
-    def look(self) -> None:
-        """Look which topics there are, if it is time to; TopicMissingError for one that was asked for by name."""
+    def refresh(self) -> None:
+        """List the topics again if `discover_ms` have passed. Raise TopicMissingError if a named topic is missing."""
         now = time.monotonic()
         if self.names and (now - self._looked) * 1000 < self._options.discover_ms:
             return
@@ -35,17 +35,19 @@ class CopiedTopics:
             raise TopicMissingError(f"the store at {self._options.store} has no topic {', '.join(missing)}")
 
     def _check_own_topics(self) -> None:
-        """Neither refused messages nor marks may go where messages are copied to."""
+        """Raise UsageError if refused messages or marks would go to a topic that messages are copied to."""
         options, into = self._options, {target: topic for topic, target in self.names.items()}
         own = {"--progress-topic": options.progress_topic}
         if options.on_refused == QUARANTINE:
             own["--quarantine-topic"] = options.quarantine_topic
             if options.quarantine_topic == options.progress_topic:
-                raise UsageError(f"--quarantine-topic {options.quarantine_topic}: the bridge's marks are there")
+                raise UsageError(
+                    f"--quarantine-topic {options.quarantine_topic} is also the --progress-topic; give another one"
+                )
         for option, name in own.items():
             if name in into:
                 raise UsageError(
-                    f"{option} {name}: the store's topic {into[name]} is copied there; give another one, or "
+                    f"{option} {name}: the store's topic {into[name]} is copied to it; give another one, or "
                     f"--map NAME={into[name]}"
                 )
 
@@ -54,10 +56,10 @@ class CopiedTopics:
         return 1 if self._options.by_key else self._queue_count(topic)
 
     def _queue_count(self, topic: str) -> int:
-        """Return how many queues a topic has, or may come to have."""
+        """Return the number of queues that a topic has or, by its configuration, may get."""
         known = topics_of(self._reader.path).get(topic)
-        there = max((queue for name, queue in self.bounds() if name == topic), default=0) + 1
-        return max(there, 0 if known is None else known.write_queue_nums)
+        present = max((queue for name, queue in self.bounds() if name == topic), default=0) + 1
+        return max(present, 0 if known is None else known.write_queue_nums)
 
     def bounds(self) -> dict[tuple[str, int], tuple[int, int]]:
         """Return (min, max) queue offsets of every queue that is copied."""

@@ -1,8 +1,8 @@
-"""store-to-kafka: ranges of queues in one transaction with the mark that says how far they go.
+"""store-to-kafka: each transaction holds ranges of queues and the mark with their end offsets.
 
-A transaction either is seen whole by readers with `read_committed`, or not at all; after a kill the mark of the last
-one tells where to go on. What became of a transaction whose commit was not answered is not guessed: a new producer of
-the same transactional id ends it one way or the other, and then the mark says which.
+Readers with `read_committed` see either all of a transaction or none of it; after a kill the bridge resumes at the
+mark of the last committed transaction. If the outcome of a commit is unknown, a new producer with the same
+transactional id ends that transaction, and the mark then shows whether it was committed.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ class StoreToKafka:
         with StoreReader(self._options.store, StoreConfig.load()) as reader, contextlib.ExitStack() as at_last:
             self._path = reader.path
             self._topics = CopiedTopics(self._options, reader)
-            self._topics.look()
+            self._topics.refresh()
             self._sender = RangeSender(self._options, reader, self._stop)
             at_last.callback(self._close_producer)
             with contextlib.suppress(StoppedError):
-                with self._stop.may_end():
-                    self._begin_producer()
+                with self._stop.interruptible():
+                    self._start_producer()
                 self._copy()
             if not self._stop.asked.is_set():
-                self._look_at_lag()
+                self._update_lag()
         self.summary.stopped = self._stop.signal_name
         self.summary.progress = dict(self._progress)
         return self.summary
@@ -82,7 +82,7 @@ class StoreToKafka:
     def _copy(self) -> None:
         failed_since: float | None = None
         while not self._stop.asked.is_set():
-            self._topics.look()
+            self._topics.refresh()
             ranges = self._plan()
             try:
                 if ranges:
@@ -96,9 +96,9 @@ class StoreToKafka:
                 failed_since = failed_since or time.monotonic()
                 self._recover(error, failed_since)
                 continue
-            if self.summary.tell_due():
-                self._look_at_lag()
-                self.summary.tell()
+            if self.summary.is_report_due():
+                self._update_lag()
+                self.summary.report()
             if not ranges:
                 if self._is_caught_up():
                     self.summary.caught_up = True
@@ -106,41 +106,41 @@ class StoreToKafka:
                 self._stop.asked.wait(_IDLE_S)
 
     def _recover(self, error: BridgeError, failed_since: float) -> None:
-        """After a failed transaction: a new producer, and on from the mark."""
+        """Start a new producer after a failed transaction, and resume at the mark."""
         if isinstance(error, KafkaRefusedError) and time.monotonic() - failed_since > clients.GIVE_UP_S:
             raise error
         if self._options.until_caught_up and time.monotonic() - failed_since > clients.GIVE_UP_S:
             raise error
-        warn(f"{error}; trying again")
+        warn(f"{error}; retrying")
         self._stop.asked.wait(_RETRY_S)
         self._close_producer()
-        with self._stop.may_end():
+        with self._stop.interruptible():
             try:
-                self._begin_producer()
+                self._start_producer()
             except KafkaUnreachableError as still:
                 warn(str(still))
 
-    def _begin_producer(self) -> None:
-        """Fence whoever had this id, end what it had begun, and read how far it came."""
+    def _start_producer(self) -> None:
+        """Fence the previous producer of this id, end its open transaction, and read its mark."""
         self._kafka = TargetTopics(self._options)
         if self._new:
-            self._kafka.check_there(self._topics.names.values())
+            self._kafka.check_exist(self._topics.names.values())
             for topic, target in self._topics.names.items():
                 self._kafka.partitions(target, self._topics.partitions_for(topic))
             ensure_topic(self._options)
         self._session = ProducerSession(self._options)
         self._sender.connect(self._kafka, self._session.producer)
         try:
-            self._go_on_from_mark()
+            self._resume_from_mark()
         except BaseException:
-            self._close_producer()  # nothing is sent before it is known how far the bridge is
+            self._close_producer()  # nothing may be sent before the bridge's progress is known
             raise
         if self._new:
             for topic, target in sorted(self._topics.names.items()):
-                self.summary.tell_begun(topic, target, self._progress.get(topic, {"every queue": None}))
+                self.summary.report_start(topic, target, self._progress.get(topic, {"every queue": None}))
         self._new = False
 
-    def _go_on_from_mark(self) -> None:
+    def _resume_from_mark(self) -> None:
         marks = read_marks(self._options)
         mark = marks.get(self._options.bridge_id)
         self._refuse_claimed({} if mark is None else mark.progress, marks)
@@ -165,12 +165,12 @@ class StoreToKafka:
         refuse_claimed(self._options.bridge_id, pairs, claims_of_marks(marks, store_id(self._path)))
 
     def _check_mark(self, mark: Mark) -> None:
-        """UsageError where it is another store's, TopicReplacedError where a topic is not the one it was."""
-        ours = store_id(self._path)
-        if mark.store_id and ours and mark.store_id != ours:
+        """Raise UsageError if the mark belongs to another store, TopicReplacedError if a topic was recreated."""
+        this_store = store_id(self._path)
+        if mark.store_id and this_store and mark.store_id != this_store:
             raise UsageError(
-                f"bridge {self._options.bridge_id} copied another store ({mark.store_id}, this is {ours}); "
-                "give another --id"
+                f"bridge {self._options.bridge_id} copied the store with id {mark.store_id}, this store has id "
+                f"{this_store}; give another --id"
             )
         for topic, target in self._topics.names.items():
             if topic in mark.progress:
@@ -185,7 +185,7 @@ class StoreToKafka:
     # -- what to copy
 
     def _plan(self) -> list[QueueRange]:
-        """What the next transaction takes: something of every queue, at most `max_batch_rows` in all."""
+        """Return the ranges of the next transaction: a part of every queue, at most `max_batch_rows` in total."""
         bounds = self._topics.bounds()
         starts = {key: self._checked_start(*key, *limits) for key, limits in bounds.items()}
         waiting = [QueueRange(*key, starts[key], high) for key, (_, high) in bounds.items() if starts[key] < high]
@@ -194,7 +194,7 @@ class StoreToKafka:
         if not waiting:
             return []
         self._turn += 1
-        first = self._turn % len(waiting)  # whoever is first may take all the room that there is
+        first = self._turn % len(waiting)  # the first range may use all of a transaction's bytes
         waiting = (waiting[first:] + waiting[:first])[: self._options.max_batch_rows]
         each = max(self._options.max_batch_rows // len(waiting), 1)
         return [QueueRange(one.topic, one.queue_id, one.start, min(one.end, one.start + each)) for one in waiting]
@@ -203,47 +203,47 @@ class StoreToKafka:
         start = self._progress.get(topic, {}).get(str(queue_id))
         if start is None or low <= start <= high:
             return low if start is None else start
-        go_on = low if start < low else high
+        resume_at = low if start < low else high
         what = (
-            f"queue offsets {start} to {low - 1} are gone (retention)"
+            f"queue offsets {start} to {low - 1} were deleted by retention before they were copied"
             if start < low
-            else f"the queue ends at {high}, before {start} that was copied up to; is this the same store?"
+            else f"the queue ends at {high}, but offsets up to {start} were copied earlier; is this the same store?"
         )
         where = f"topic {topic} queue {queue_id}: {what}"
         if self._options.on_data_loss != CONTINUE:
-            raise DataLossError(f"{where}; to go on at {go_on}: --on-data-loss continue")
+            raise DataLossError(f"{where}; to resume at {resume_at}, give --on-data-loss continue")
         lost = max(low - start, 1)
-        warn_of_loss(self._options.store, where, go_on, lost)
+        warn_of_loss(self._options.store, where, resume_at, lost)
         self.summary.lost += lost
-        self._progress[topic][str(queue_id)] = go_on
-        return go_on
+        self._progress[topic][str(queue_id)] = resume_at
+        return resume_at
 
     def _is_caught_up(self) -> bool:
         if not self._options.until_caught_up or self._targets is None:
             return False
         done = self._progress
         left = [key for key, end in self._targets.items() if done.get(key[0], {}).get(str(key[1]), 0) < end]
-        return not left or not self._topics.bounds().keys() & left  # a topic that was deleted has nothing more to come
+        return not left or not self._topics.bounds().keys() & left  # a deleted topic gets no more messages
 
-    def _look_at_lag(self) -> None:
-        behind = 0
+    def _update_lag(self) -> None:
+        lag = 0
         for (topic, queue_id), (low, high) in self._topics.bounds().items():
-            behind += high - max(self._progress.get(topic, {}).get(str(queue_id), low), low)
-        self.summary.lag_messages = behind
-        if not behind:
+            lag += high - max(self._progress.get(topic, {}).get(str(queue_id), low), low)
+        self.summary.lag_messages = lag
+        if not lag:
             self.summary.lag_ms = 0
 
     # -- transactions
 
     def _transact(self, ranges: list[QueueRange], *, mark_alone: bool = False) -> None:
-        """One transaction: all messages of the ranges (fewer where they are many bytes), and the mark."""
+        """Commit one transaction: the messages of the ranges, as far as `max_batch_bytes` allow, and the mark."""
         session = self._session
         if session is None:
             raise KafkaUnreachableError(f"Kafka at {self._options.bootstrap} does not answer")
         progress = {topic: dict(queues) for topic, queues in self._progress.items()}
         rows = quarantined = 0
         newest = 0
-        with clients.kafka_errors(self._options), _nothing_to_collect():
+        with clients.kafka_errors(self._options), _without_gc():
             session.begin_transaction()
             room = self._options.max_batch_bytes
             for one in ranges:
@@ -259,7 +259,7 @@ class StoreToKafka:
             session.producer.send(
                 self._options.progress_topic, key=self._options.bridge_id.encode(), value=mark, partition=0
             )
-            with self._stop.may_end():
+            with self._stop.interruptible():
                 session.commit_transaction()
         self._progress, self._targets_of_mark = progress, targets
         if not mark_alone:
@@ -269,7 +269,7 @@ class StoreToKafka:
             self.summary.lag_ms = max(clients.now_ms() - newest, 0) if newest else 0
 
     def _checked_targets(self, session: ProducerSession, progress: Progress) -> dict[str, str | None]:
-        """Ids of all topics that were copied to; TopicReplacedError where the producer was told of another one."""
+        """Return the ids of all target topics. Raise TopicReplacedError if the producer's metadata has another id."""
         copied = {self._topics.names[topic] for topic in progress if topic in self._topics.names}
         for target, now in ids_of(session.producer, copied).items():
             check_same_topic(target, self._kafka.id_of(target), now, self._options.bridge_id)
@@ -278,9 +278,12 @@ class StoreToKafka:
 
 
 @contextlib.contextmanager
-def _nothing_to_collect() -> Iterator[None]:
-    """Keep the garbage collector away: a future a message lives until the transaction ends, looking at all of them
-    again and again frees nothing and takes a third of the time."""
+def _without_gc() -> Iterator[None]:
+    """Disable the garbage collector in this block.
+
+    Every message has a future that lives until the transaction ends: collections free nothing and take a third of the
+    time.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:

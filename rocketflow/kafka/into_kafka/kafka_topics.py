@@ -1,4 +1,4 @@
-"""Topics that are written to: how many partitions they have, and which messages they take."""
+"""The Kafka topics that a bridge writes to: their partitions, and the messages that they accept."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ _FOREVER: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class TopicLimits:
-    """Which messages a topic takes: record batches of so many bytes, with a key where it is compacted, of times around
-    now (ms); and how many bytes the client sends."""
+    """The limits of a topic and of the client.
+
+    The topic accepts record batches up to `topic_bytes`, only with a key if it is compacted (`needs_keys`), and with
+    timestamps from `before_ms` before now to `after_ms` after now. The client sends requests up to `client_bytes`.
+    """
 
     topic_bytes: int
     client_bytes: int
@@ -33,13 +36,13 @@ class TopicLimits:
 
     @property
     def max_bytes(self) -> int:
-        """The least of what both allow."""
+        """The smaller of the two size limits."""
         return min(self.topic_bytes, self.client_bytes)
 
-    def why_not_of(self, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> str | None:
-        """Why the topic, or the client, takes no message with these parts; None where both do."""
+    def refusal_of_parts(self, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> str | None:
+        """Return the reason why the topic or the client refuses a message with these parts; None if both accept it."""
         if key is None and self.needs_keys:
-            return "it has no key, which a compacted topic asks for"
+            return "it has no key, which a compacted topic requires"
         size = batch_size(key, value, headers)
         if size > self.topic_bytes:
             most = self.topic_bytes
@@ -49,16 +52,16 @@ class TopicLimits:
             return f"{size} bytes before compression, the client's max_request_size is {self.client_bytes}"
         return None
 
-    def why_not_at(self, stamp: int | None, now_ms: int) -> str | None:
-        """Why the topic takes no message of this time; None where it does."""
+    def refusal_of_time(self, stamp: int | None, now_ms: int) -> str | None:
+        """Return the reason why the topic refuses a message with this timestamp (ms); None if it accepts it."""
         if stamp is None or -self.before_ms <= stamp - now_ms <= self.after_ms:
             return None
         side = "after" if stamp > now_ms else "before"
-        return f"its time is {stamp} ms, the topic's message.timestamp.{side}.max.ms does not allow that"
+        return f"its timestamp is {stamp} ms, which the topic's message.timestamp.{side}.max.ms does not allow"
 
 
 class TargetTopics:
-    """Asks once a topic; makes those that are missing where it may."""
+    """Describes each topic once; creates missing topics if the options allow it."""
 
     def __init__(self, options: BridgeOptions) -> None:
         self._options = options
@@ -67,43 +70,43 @@ class TargetTopics:
         self._limits: dict[str, TopicLimits] = {}
 
     def partitions(self, topic: str, at_least: int) -> int:
-        """How many partitions a topic has.
+        """Return the number of partitions of a topic.
 
-        TopicMissingError where there is none and none may be made, UsageError where there are too few.
+        Raises: TopicMissingError if it is missing and may not be created, UsageError if it has too few partitions.
         """
         if self._partitions.get(topic, 0) < at_least:
-            self._look(topic, at_least)
+            self._describe(topic, at_least)
         found = self._partitions[topic]
         if found < at_least:
             raise UsageError(
-                f"Kafka topic {topic} has {found} partitions, the store's topic at least {at_least} queues; add "
-                "partitions, or choose them by key (--by-key)"
+                f"Kafka topic {topic} has {found} partitions, but the store's topic has at least {at_least} queues; "
+                "add partitions, or choose partitions by key (--by-key)"
             )
         return found
 
-    def check_there(self, topics: Iterable[str]) -> None:
-        """TopicMissingError for topics that are not there and may not be made, all of them at once; makes nothing."""
+    def check_exist(self, topics: Iterable[str]) -> None:
+        """Raise TopicMissingError naming all missing topics, unless they may be created. Creates nothing."""
         admin = clients.admin(self._options)
         try:
             with clients.kafka_errors(self._options):
-                there = set(admin.list_topics())
+                existing = set(admin.list_topics())
         finally:
             admin.close()
-        missing = sorted(set(topics) - there)
+        missing = sorted(set(topics) - existing)
         if missing and not self._options.create_topics:
             raise self._missing(missing)
 
     def id_of(self, topic: str) -> str | None:
-        """The id of a topic that was asked for, None where the broker has none."""
+        """Return the id of a topic that was described; None if the broker has no topic ids."""
         return self._ids.get(topic)
 
     def limits(self, topic: str) -> TopicLimits:
-        """What the topic, and the client, take."""
+        """Return the limits of the topic and of the client."""
         if topic not in self._limits:
-            self._look(topic, 1)
+            self._describe(topic, 1)
         return self._limits[topic]
 
-    def _look(self, topic: str, at_least: int) -> None:
+    def _describe(self, topic: str, at_least: int) -> None:
         admin = clients.admin(self._options)
         try:
             with clients.kafka_errors(self._options):
@@ -124,7 +127,7 @@ class TargetTopics:
 
     def _missing(self, topics: Sequence[str]) -> TopicMissingError:
         return TopicMissingError(
-            f"Kafka at {self._options.bootstrap} has no topic {', '.join(topics)}; make it, or give --create-topics"
+            f"Kafka at {self._options.bootstrap} has no topic {', '.join(topics)}; create it, or give --create-topics"
         )
 
     def _client_limit(self) -> int:
@@ -147,7 +150,7 @@ def _limits(admin: Any, topic: str, client_bytes: int) -> TopicLimits:
 
 
 def _find(answer: Any, name: str) -> str | None:
-    """A value in the administrator's nested answer."""
+    """Find a config value in the admin client's nested answer."""
     if isinstance(answer, dict):
         if name in answer:
             value = answer[name]

@@ -1,4 +1,4 @@
-"""The producer of a bridge out of a store, and whether a transaction of it is open."""
+"""The producer of a store-to-kafka bridge, and the state of its transaction."""
 
 from __future__ import annotations
 
@@ -15,27 +15,25 @@ _CLOSE_S: Final = 2.0
 
 
 class ProducerSession:
-    """A producer of the bridge's transactional id: it fences whoever had this id, and ends what that had begun."""
+    """A producer with the bridge's transactional id: it fences its predecessor and ends that one's transaction."""
 
     def __init__(self, options: BridgeOptions) -> None:
         self.producer = clients.producer(options)
         self._open = False
 
     def begin_transaction(self) -> None:
-        """Begin a transaction."""
         self.producer.begin_transaction()
         self._open = True
 
     def commit_transaction(self) -> None:
-        """Commit the open transaction."""
         self.producer.commit_transaction()
         self._open = False
 
     def close(self) -> None:
-        """Let go of the producer; a transaction that is open is given up at once, or else Kafka does so in a while."""
+        """Close the producer and abort its open transaction; if that fails, Kafka aborts it after its timeout."""
 
         def close() -> None:
-            with contextlib.suppress(Exception):  # what is not committed is not there, however it ends
+            with contextlib.suppress(Exception):  # readers see nothing uncommitted, whether this succeeds or not
                 if self._open:
                     self.producer.abort_transaction()
                 self.producer.close(timeout=_CLOSE_S)

@@ -1,9 +1,9 @@
-"""How far a bridge into Kafka is: a record of the topic `__rocketflow_progress`, written in every transaction.
+"""The progress of a bridge into Kafka: a record in the topic `__rocketflow_progress`, written in every transaction.
 
 Key: the bridge's id. Value: {"version": 1, "store": ID, "progress": {"store topic": {"queue": next queue offset}},
-"targets": {"Kafka topic": its id}}; ids are missing where the broker has none. The topic is compacted and has one
-partition; the last committed record of a key counts. A consumer group's offsets would be forgotten some days after a
-bridge was stopped; these are not.
+"targets": {"Kafka topic": its id}}; ids are missing if the broker has none. The topic is compacted and has one
+partition; the last committed record of a key is valid. Unlike a consumer group's offsets, these records do not expire
+some days after a bridge has stopped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SEGMENT_BYTES: Final = 1 << 20
 
 
 def ensure_topic(options: BridgeOptions) -> None:
-    """Make the marks' topic where it is missing; KafkaRefusedError where it is not one that keeps them."""
+    """Create the compacted topic of the marks if it is missing."""
     from kafka.errors import TopicAlreadyExistsError
 
     topic = options.progress_topic
@@ -46,7 +46,7 @@ _CONFIGS: Final = {
 
 
 def read_marks(options: BridgeOptions) -> dict[str, Mark]:
-    """Return what the last committed transaction of every bridge says, by the bridge's id."""
+    """Return the last committed mark of every bridge, by bridge id."""
     from kafka import TopicPartition
 
     consumer, _ = clients.consumer(options, group_id=None)
@@ -66,7 +66,10 @@ def read_marks(options: BridgeOptions) -> dict[str, Mark]:
 
 
 def _take(options: BridgeOptions, polled: list[Any], found: dict[str, Mark]) -> None:
-    """Put marks into `found`; KafkaRefusedError where the bridge's own is none, others' that are none are left out."""
+    """Put the polled marks into `found`.
+
+    Raise KafkaRefusedError if this bridge's mark is malformed; skip malformed marks of other bridges.
+    """
     from rocketflow.kafka.client.batch_consumer import rows_of
 
     for rows in rows_of(options.progress_topic, 0, polled):

@@ -1,4 +1,4 @@
-"""Messages of a queue's range to Kafka, within the producer's transaction; what Kafka refuses goes to quarantine."""
+"""Send the messages of queue ranges in the producer's transaction; messages that Kafka refuses are quarantined."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 _READ_BYTES: Final = 2 << 20
 _RECORD_OVERHEAD: Final = 128
 _PROPERTIES_ROOM: Final = 64 << 10
-"""More than key and headers of a stored message can have."""
+"""More bytes than the key and headers of a stored message can have."""
 _CLIENT_ROOM: Final = 512
-"""More than a client's estimate is above the bytes of a message, and a key that a compacted topic asks for."""
+"""More bytes than a client's estimate exceeds a message's real size, plus a key for a compacted quarantine topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class QueueRange:
 
 @dataclass(slots=True)
 class Sent:
-    """What of a range is in the transaction; `following` is the next queue offset."""
+    """The part of a range that is in the transaction; `following` is the next queue offset."""
 
     following: int
     rows: int = 0
@@ -53,17 +53,17 @@ class Sent:
 
 
 class RangeSender:
-    """Sends ranges by one producer to topics of one cluster."""
+    """Sends queue ranges through one producer at a time."""
 
     def __init__(self, options: BridgeOptions, reader: StoreReader, stop: StopRequest) -> None:
         self._options, self._reader, self._stop = options, reader, stop
 
     def connect(self, kafka: TargetTopics, producer: Any) -> None:
-        """Send by this producer from now on."""
+        """Use this producer from now on."""
         self._kafka, self._producer = kafka, producer
 
     def send(self, one: QueueRange, target: str, room: int) -> Sent:
-        """Hand messages of a range to the producer, until there is no more room in this transaction."""
+        """Send messages of a range until it ends or until they use this range's share of `room` bytes."""
         sent = Sent(following=one.start)
         faults = SkipFaults() if self._options.on_data_loss == CONTINUE else RaiseFaults()
         share = max(room // 4, min(room, _READ_BYTES))
@@ -99,15 +99,15 @@ class RangeSender:
         in_doubt = nulls or bool(rows.faults) or int(sizes.max(initial=0)) > limits.max_bytes - _PROPERTIES_ROOM
         in_doubt = in_doubt or (limits.needs_keys and None in rows.keys)
         stamps = [stamp for stamp in rows.timestamps if stamp is not None] or [now_ms]
-        in_doubt = in_doubt or any(limits.why_not_at(stamp, now_ms) for stamp in (min(stamps), max(stamps)))
+        in_doubt = in_doubt or any(limits.refusal_of_time(stamp, now_ms) for stamp in (min(stamps), max(stamps)))
         for at, (key, value, headers, stamp) in enumerate(
             zip(rows.keys, rows.values, rows.headers, rows.timestamps, strict=True)
         ):
             if in_doubt:
-                why = rows.faults.get(at) or limits.why_not_of(key, value, headers)
-                why = why or limits.why_not_at(stamp, now_ms)
+                why = rows.faults.get(at) or limits.refusal_of_parts(key, value, headers)
+                why = why or limits.refusal_of_time(stamp, now_ms)
                 if why is not None:
-                    self._set_aside(one, batch, rows, at, why, sent)
+                    self._quarantine(one, batch, rows, at, why, sent)
                     continue
                 headers = [clients.NullHeader(name) if item is None else (name, item) for name, item in headers]
             if partition is None and key is None:
@@ -116,16 +116,16 @@ class RangeSender:
                 place = partition
             send(target, null if value is None else value, key, headers, place, stamp)
 
-    def _set_aside(
+    def _quarantine(
         self, one: QueueRange, batch: pa.RecordBatch, rows: ProducerRows, at: int, why: str, sent: Sent
     ) -> None:
-        """A message that Kafka would not take: what is kept of it goes to the quarantine topic."""
+        """Send the record of a refused message to the quarantine topic, or raise MessageRefusedError."""
         offset = batch.column("queueOffset")[at].as_py()
         where = f"topic {one.topic} queue {one.queue_id} queue offset {offset}"
         if self._options.on_refused != QUARANTINE:
             raise MessageRefusedError(
-                f"{where}: {why}; set such messages aside with --on-refused quarantine (or, where they are too large, "
-                "raise max.message.bytes and --kafka-option max_request_size)"
+                f"{where}: {why}; give --on-refused quarantine to skip such messages (or, if they are too large, raise "
+                "max.message.bytes and --kafka-option max_request_size)"
             )
         topic = self._options.quarantine_topic
         self._kafka.partitions(topic, 1)

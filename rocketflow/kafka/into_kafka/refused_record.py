@@ -1,4 +1,4 @@
-"""The record that is sent in place of a message that Kafka refused: key and headers as far as they fit, and why."""
+"""The quarantine record of a message that Kafka refused: the reason, and as much of the message as fits."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 _ROOM: Final = 64
-"""More than the numbers that tell of lengths change by when a body is cut."""
+"""More bytes than the length fields can shrink or grow when a body is cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedRecord:
-    """What is sent in place of a message of the store."""
+    """The record that is sent instead of a refused message."""
 
     key: bytes | None
     value: bytes
@@ -31,7 +31,7 @@ class RefusedRecord:
 
 @dataclass(frozen=True, slots=True)
 class RefusedMessage:
-    """A message that Kafka would not take, of `origin` (topic:queue:offset); `timestamp` is in ms."""
+    """A message that Kafka refused; `origin` is its topic:queue:offset, `timestamp` is in ms."""
 
     origin: str
     key: bytes | None
@@ -41,31 +41,31 @@ class RefusedMessage:
 
 
 def refused_record(message: RefusedMessage, why: str, most: int) -> RefusedRecord:
-    """Return the record for a message: its key and headers as far as `most` bytes allow.
+    """Return the quarantine record of a message, at most `most` bytes as a record batch.
 
-    `most` is what a record batch may have; headers `refused.*` tell what became of the message.
+    Key, headers and value are cut to fit. Headers `refused.*` have the reason and the original sizes.
     """
     key, headers = message.key, message.headers
-    whole = message.value or b""
-    told: list[Header] = [
+    value = message.value or b""
+    report: list[Header] = [
         (names.ORIGIN_HEADER, message.origin.encode()),
         ("refused", why[:MAX_WHY].encode()),
-        ("refused.value-size", str(len(whole)).encode()),
-        ("refused.value-sha256", hashlib.sha256(whole).hexdigest().encode()),
+        ("refused.value-size", str(len(value)).encode()),
+        ("refused.value-sha256", hashlib.sha256(value).hexdigest().encode()),
     ]
     if message.timestamp is not None:
-        told.append(("refused.timestamp", str(message.timestamp).encode()))
+        report.append(("refused.timestamp", str(message.timestamp).encode()))
     kept_key = None if key is None else key[: min(MAX_KEY, most // 4)]
     if key is not None and kept_key != key:
-        told.append(("refused.key-size", str(len(key)).encode()))
-    left_out: Header = ("refused.headers-left-out", str(len(headers)).encode())
-    room = min(most - batch_size(kept_key, b"", [*told, left_out]) - _ROOM, MAX_HEADERS)
+        report.append(("refused.key-size", str(len(key)).encode()))
+    omitted: Header = ("refused.headers-left-out", str(len(headers)).encode())
+    room = min(most - batch_size(kept_key, b"", [*report, omitted]) - _ROOM, MAX_HEADERS)
     kept: list[Header] = []
     for one in headers:
         room -= header_size(*one)
         if room < 0:
-            told.append((left_out[0], str(len(headers) - len(kept)).encode()))
+            report.append((omitted[0], str(len(headers) - len(kept)).encode()))
             break
         kept.append(one)
-    room = most - batch_size(kept_key, b"", [*told, *kept]) - _ROOM
-    return RefusedRecord(kept_key, whole[: max(min(room, MAX_BODY), 0)], [*told, *kept])
+    room = most - batch_size(kept_key, b"", [*report, *kept]) - _ROOM
+    return RefusedRecord(kept_key, value[: max(min(room, MAX_BODY), 0)], [*report, *kept])

@@ -1,8 +1,8 @@
-"""The bulk way out: Spark reads the store and writes with its own Kafka connector, in parallel.
+"""Bulk export: Spark reads the store and writes through its own Kafka connector, in parallel.
 
-At least once: a batch that fails and is tried again is sent again, as with every sink of that connector. So every
-message has a header `rocketmq.origin` (topic:queue:offset) to drop the second of two by. The connector sends no
-timestamps: Kafka's is the time of sending, the message's own is in the header `rocketmq.bornTimestamp`.
+The guarantee is at-least-once: a retried batch is sent again, as with every sink of that connector. Every message has
+a header `rocketmq.origin` (topic:queue:offset) by which readers can drop duplicates. The connector sends no timestamps:
+the Kafka timestamp is the time of sending, the message's own is in the header `rocketmq.bornTimestamp`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ _TUNED: Final = {
 
 
 def run(asked: BridgeOptions, checkpoint: str, connector: Sequence[str], *, required: bool) -> dict[str, Any] | None:
-    """Copy with Spark; None where its Kafka connector is not there (KafkaMissingError where it is `required`)."""
+    """Copy with Spark; return the summary, or None without its Kafka connector.
+
+    Raises: KafkaMissingError if the connector is missing and `required`.
+    """
     from rocketflow.spark.session import build_session
 
     if asked.client.shown():
@@ -65,7 +68,7 @@ def run(asked: BridgeOptions, checkpoint: str, connector: Sequence[str], *, requ
 
 
 def has_connector(spark: SparkSession) -> bool:
-    """Whether Spark's Kafka connector can be loaded."""
+    """Return True if Spark's Kafka connector is on the class path."""
     try:
         jvm: Any = spark._jvm
         jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(_PROVIDER)

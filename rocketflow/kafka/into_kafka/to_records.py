@@ -1,8 +1,8 @@
-"""Stored messages -> what a Kafka producer sends: the way back of `to_store`, and the way out for RocketMQ's own.
+"""Convert stored messages into what a Kafka producer sends; the inverse of `into_store.to_rows`.
 
-Of a message that came from Kafka everything is as it was. Of any other the key is its sharding key, or else its KEYS;
-its properties are headers, its TAGS, KEYS, flag and UNIQ_KEY headers whose names begin with `rocketmq.`. Properties
-that a header of their name could not bring back into a store (`property_names`) are in one more header, as JSON.
+A message that came from Kafka is restored exactly. For any other message, the key is its sharding key or else its
+KEYS, its properties become headers, and its TAGS, KEYS, flag and UNIQ_KEY become headers `rocketmq.*`. Properties that
+a header of their name could not restore in a store (`property_names`) are in one more header, as JSON.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Codes = npt.NDArray[np.int64]
 
 COLUMNS: Final = ("queueOffset", "body", "flag", "bornTimestamp", "storeTimestamp", "properties")
-"""Columns of the source that `kafka_rows` needs."""
+"""The columns of the Spark source that `kafka_rows` needs."""
 
 _NOT_PARTS: Final = frozenset(
     {
@@ -49,9 +49,9 @@ _NOT_PARTS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ProducerRows:
-    """What to send, row by row; a timestamp of None leaves it to the broker.
+    """The messages to send; with a timestamp of None the broker sets it.
 
-    `faults` tells by row what of the properties that this bridge writes is not what it writes.
+    `faults` maps rows to the reason why a property of the bridge (`KAFKA_*`) is malformed.
     """
 
     keys: list[bytes | None]
@@ -65,7 +65,7 @@ class ProducerRows:
 
 
 class _PropertyColumns:
-    """A map column by name."""
+    """Access by name to a map column of properties."""
 
     def __init__(self, maps: pa.Array) -> None:
         offsets = np.frombuffer(maps.buffers()[1], np.int32, len(maps) + 1, maps.offset * 4).astype(np.int64)
@@ -78,7 +78,7 @@ class _PropertyColumns:
         self.names: list[str] = coded.dictionary.to_pylist()
 
     def of(self, name: str) -> dict[int, str]:
-        """{row: value} of a property."""
+        """Return {row: value} of a property."""
         if name not in self.names:
             return {}
         at = np.flatnonzero(self.codes == self.names.index(name))
@@ -86,7 +86,7 @@ class _PropertyColumns:
         return dict(zip(self.rows[at].tolist(), values, strict=True))
 
     def column(self, name: str) -> list[bytes | None]:
-        """The property of every row as bytes, None where a row has none."""
+        """Return a property of every row as bytes, None for rows without it."""
         if name not in self.names:
             return [None] * self.count
         at = np.flatnonzero(self.codes == self.names.index(name))
@@ -99,7 +99,7 @@ class _PropertyColumns:
         return found
 
     def has(self, name: str) -> npt.NDArray[np.bool_]:
-        """Which rows have a property."""
+        """Return the mask of the rows that have a property."""
         mask = np.zeros(self.count, bool)
         if name in self.names:
             mask[self.rows[self.codes == self.names.index(name)]] = True
@@ -107,7 +107,7 @@ class _PropertyColumns:
 
 
 def kafka_rows(batch: pa.RecordBatch) -> ProducerRows:
-    """What to send for each row of a batch with `COLUMNS`."""
+    """Convert the rows of a batch with `COLUMNS`."""
     properties = _PropertyColumns(batch.column("properties"))
     from_kafka = properties.has(names.ORIGIN_OFFSET)
     keys = properties.column(PROPERTY_SHARDING_KEY)
@@ -124,7 +124,7 @@ def kafka_rows(batch: pa.RecordBatch) -> ProducerRows:
 
     def timestamp(row: int, text: str) -> None:
         if not -(1 << 63) <= int(text) < 1 << 63:
-            raise ValueError("is no time in ms")
+            raise ValueError("not a timestamp in ms")
         timestamps[row] = int(text)
 
     def listed(row: int, text: str) -> None:
@@ -139,11 +139,11 @@ def kafka_rows(batch: pa.RecordBatch) -> ProducerRows:
     }
     for name, take in parts.items():
         for row, text in properties.of(name).items():
-            if from_kafka[row]:  # any sender may give a message such a property: of others it has no meaning
+            if from_kafka[row]:  # any sender may set such a property: without an origin it has no meaning
                 try:
                     take(row, text)
                 except (ValueError, TypeError, IndexError) as error:
-                    faults[row] = f"its property {name} is not what the bridge writes ({error})"
+                    faults[row] = f"its property {name} is malformed ({error})"
     own = np.flatnonzero(~from_kafka)
     if len(own):
         _add_rocketmq(own.tolist(), batch, properties, keys, headers)
@@ -151,14 +151,17 @@ def kafka_rows(batch: pa.RecordBatch) -> ProducerRows:
 
 
 def _headers(properties: _PropertyColumns, from_kafka: npt.NDArray[np.bool_]) -> list[list[Header]]:
-    """Properties that are headers of their own; `rocketmq.` begins such names only where a message came from Kafka."""
+    """Return the properties that become headers of their own.
+
+    Names beginning with `rocketmq.` are included only for messages that came from Kafka.
+    """
     plain = np.array([name not in _NOT_PARTS and not names.has_a_meaning(name) for name in properties.names], bool)
-    ours = np.array([name.startswith(names.ROCKETMQ) for name in properties.names], bool)
+    reserved = np.array([name.startswith(names.ROCKETMQ) for name in properties.names], bool)
     headers: list[list[Header]] = [[] for _ in range(properties.count)]
     if plain.any():
         at = plain[properties.codes]
-        if ours.any():
-            at &= ~ours[properties.codes] | from_kafka[properties.rows]
+        if reserved.any():
+            at &= ~reserved[properties.codes] | from_kafka[properties.rows]
         at = np.flatnonzero(at)
         values = properties.items.take(int_array(at, pa.int64())).cast(pa.binary()).to_pylist()
         texts, codes, rows = properties.names, properties.codes[at].tolist(), properties.rows[at].tolist()
@@ -168,9 +171,9 @@ def _headers(properties: _PropertyColumns, from_kafka: npt.NDArray[np.bool_]) ->
 
 
 def _listed(listed: Any, own: dict[str, bytes | None]) -> list[Header]:
-    """The headers that KAFKA_HEADERS lists; ValueError where it is no list of them."""
+    """Return the headers that KAFKA_HEADERS lists. Raise ValueError if it is malformed."""
     if not isinstance(listed, list):
-        raise ValueError("is no list")
+        raise ValueError("not a list")
     found: list[Header] = []
     for one in listed:
         if isinstance(one, str):
@@ -178,15 +181,15 @@ def _listed(listed: Any, own: dict[str, bytes | None]) -> list[Header]:
             continue
         name, value = one
         if not isinstance(name, str):
-            raise ValueError(f"{name!r:.40} is no name")
+            raise ValueError(f"{name!r:.40} is not a name")
         found.append((name, None if value is None else base64.b64decode(value, validate=True)))
     return found
 
 
-def _to_be_held(rows: list[int], properties: _PropertyColumns) -> dict[int, dict[str, str]]:
-    """Properties of `rows` that headers of their names would not bring back, by row."""
+def _not_restorable(rows: list[int], properties: _PropertyColumns) -> dict[int, dict[str, str]]:
+    """Return the properties of `rows` that headers of their names would not restore, by row."""
     carried = np.array([names.is_carried(name) for name in properties.names], bool)
-    alone = np.array([names.comes_back(name) for name in properties.names], bool)
+    alone = np.array([names.is_restorable(name) for name in properties.names], bool)
     if not carried.any():
         return {}
     own = np.zeros(properties.count, bool)
@@ -209,9 +212,9 @@ def _add_rocketmq(
     keys: list[bytes | None],
     headers: list[list[Header]],
 ) -> None:
-    """What a message of RocketMQ's own has beside its properties."""
+    """Set the keys and add the headers `rocketmq.*` of messages that did not come from Kafka."""
     flags = batch.column("flag").to_pylist()
-    for row, held in _to_be_held(rows, properties).items():
+    for row, held in _not_restorable(rows, properties).items():
         headers[row].append((names.PROPERTIES_HEADER, json.dumps(held, separators=(",", ":")).encode()))
     parts = [
         (names.TAGS_HEADER, properties.column(PROPERTY_TAGS)),

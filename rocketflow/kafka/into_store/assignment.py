@@ -1,6 +1,6 @@
-"""Which partitions a bridge reads: all of its topics, or those that the consumer group gives it.
+"""Partition assignment of a bridge: all partitions of its topics, or those that its consumer group assigns.
 
-Either way the store's envelope says where a partition goes on; what the group has noted is never asked.
+Either way each partition starts at the offset in the store's last envelope; the group's offsets are never read.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a partition's messages go, and from which offset on.
+    """The target of a partition's messages, and the offset to start at.
 
-    `base` is None where nothing was ever committed: then from the log's begin, or with `latest` from its end.
-    `topic_id` is None where the broker has none.
+    `base` is None if no commit exists: then reading starts at the log's begin, or with `latest` at its end.
+    `topic_id` is None if the broker has no topic ids.
     """
 
     store_topic: str
@@ -43,7 +43,7 @@ class Place:
 
 
 class _Topics:
-    """The topics of a bridge and their partitions, looked for again from time to time."""
+    """The topics of a bridge and their partitions, refreshed periodically."""
 
     def __init__(self, options: BridgeOptions, consumer: Any) -> None:
         self._options, self._consumer = options, consumer
@@ -52,11 +52,10 @@ class _Topics:
         self._ids: dict[str, str | None] = {}
         self._looked: float | None = None
 
-    def look(self) -> dict[str, set[int]] | None:
-        """{Kafka topic: partitions}; None where it is not yet time to look again.
+    def refresh(self) -> dict[str, set[int]] | None:
+        """Return {Kafka topic: partitions}; None before `discover_ms` have passed, or while Kafka does not answer.
 
-        TopicMissingError for a topic that was asked for by name and is not there, TopicReplacedError for one that is
-        another than it was.
+        Raises: TopicMissingError if a named topic is missing, TopicReplacedError if a topic was recreated.
         """
         now = time.monotonic()
         if self._looked is not None and (now - self._looked) * 1000 < self._options.discover_ms:
@@ -69,7 +68,7 @@ class _Topics:
         except KafkaUnreachableError as error:
             if first:
                 raise
-            warn(f"{error}; going on when it does")
+            warn(f"{error}; waiting for it")
             return None
         if missing:
             raise TopicMissingError(f"Kafka at {self._options.bootstrap} has no topic {', '.join(missing)}")
@@ -82,13 +81,13 @@ class _Topics:
         return partitions
 
     def place(self, topic: str, base: int | None, *, latest: bool = False) -> Place:
-        """Where messages of a topic go."""
+        """Return the place of a partition of `topic` that starts at `base`."""
         return Place(self.names[topic], self._partitions[topic], self._ids[topic], base, latest)
 
     def check(self, progress: Mapping[str, Any], topics: Iterable[str], claims: Callable[[], list[Claim]]) -> None:
-        """Refuse topics that an envelope's notes do not fit, and new ones that another bridge has copied.
+        """Refuse topics that contradict an envelope's notes, and new topics that another bridge has copied.
 
-        See `topic_record.check_note` and `claims.refuse_claimed`.
+        See `topic_record.check_note` and `claims.refuse_claimed` for the errors.
         """
         wanted = sorted(set(topics))
         for topic in wanted:
@@ -105,31 +104,31 @@ class _Topics:
         self._ids = now
 
     def _check_quarantine(self, found: Mapping[str, str]) -> None:
-        """Where refused messages go must be no topic that others are copied to."""
+        """Raise UsageError if messages are copied to the quarantine topic."""
         quarantine = self._options.quarantine_topic
         into = [kafka for kafka, store in found.items() if store == quarantine]
         if into and self._options.on_refused == QUARANTINE:
             raise UsageError(
-                f"--quarantine-topic {quarantine}: Kafka topic {', '.join(into)} is copied there; give refused "
-                f"messages a topic of their own, or --map {into[0]}=NAME"
+                f"--quarantine-topic {quarantine}: Kafka topic {', '.join(into)} is copied to it; give another one, or "
+                f"--map {into[0]}=NAME"
             )
 
 
 class ManualAssignment:
-    """All partitions of all topics, new ones when they are found: this bridge is alone."""
+    """Assigns all partitions of all topics to this bridge, new ones as they are found."""
 
     def __init__(self, options: BridgeOptions, consumer: Any, port: StorePort) -> None:
         self._options, self._consumer, self._port = options, consumer, port
         self._topics = _Topics(options, consumer)
         self._assigned: set[Any] = set()
-        self._found: dict[str, set[int]] | None = self._topics.look()
+        self._found: dict[str, set[int]] | None = self._topics.refresh()
         self._looked = self._begun = False
 
     def changes(self) -> tuple[dict[Any, Place], list[Any]]:
-        """(partitions that came, that went) since this was asked last."""
+        """Return (partitions assigned, partitions revoked) since the last call."""
         from kafka import TopicPartition
 
-        found, self._found = self._topics.look() if self._found is None else self._found, None
+        found, self._found = self._topics.refresh() if self._found is None else self._found, None
         if found is None:
             return {}, []
         self._looked = True
@@ -150,12 +149,12 @@ class ManualAssignment:
         return places, went
 
     def is_complete(self) -> bool:
-        """Whether it is known what is to be read."""
+        """Return True once the partitions to read are known."""
         return self._looked
 
 
 class GroupAssignment:
-    """What the consumer group gives: several bridges of one id divide the partitions among them."""
+    """Follows the assignment of a consumer group, through which several bridges of one id share the partitions."""
 
     def __init__(self, options: BridgeOptions, consumer: Any, port: StorePort) -> None:
         self._options, self._consumer, self._port = options, consumer, port
@@ -164,13 +163,13 @@ class GroupAssignment:
         self._came: dict[Any, Place] = {}
         self._went: list[Any] = []
         self._joined = False
-        self._found: dict[str, set[int]] | None = self._topics.look()
+        self._found: dict[str, set[int]] | None = self._topics.refresh()
         self._subscribed: set[str] = set()
         self._progress: Mapping[str, Any] = {}
 
     def changes(self) -> tuple[dict[Any, Place], list[Any]]:
-        """(partitions that came, that went) since this was asked last."""
-        found, self._found = self._topics.look() if self._found is None else self._found, None
+        """Return (partitions assigned, partitions revoked) since the last call."""
+        found, self._found = self._topics.refresh() if self._found is None else self._found, None
         if found is not None and set(found) != self._subscribed:
             self._subscribed = set(found)
             self._consumer.subscribe(topics=sorted(found), listener=_listener(self))
@@ -181,24 +180,24 @@ class GroupAssignment:
         return came, went
 
     def is_complete(self) -> bool:
-        """Whether the group has given this bridge its part."""
+        """Return True once the group has assigned partitions to this bridge."""
         return self._joined
 
-    def given(self, partitions: list[Any]) -> None:
-        """In the consumer's thread: read these from where the store's envelope says."""
+    def assigned(self, partitions: list[Any]) -> None:
+        """Seek each partition to the offset in the store's last envelope. Runs in the consumer's thread."""
         last = self._port.last_commit(self._options.sink_id)
         with self._lock:
             self._joined = True
             self._progress = {} if last is None else last.progress
             for tp in partitions:
                 base = None if last is None else next_offset(last.progress, tp.topic, tp.partition)
-                begin(self._consumer, tp, base, latest=False)  # so that nobody asks the group
+                begin(self._consumer, tp, base, latest=False)  # or the client would fetch the group's offsets
                 self._came[tp] = self._topics.place(tp.topic, base)
                 if tp in self._went:
                     self._went.remove(tp)
 
-    def taken(self, partitions: list[Any]) -> None:
-        """In the consumer's thread: these are another bridge's now."""
+    def revoked(self, partitions: list[Any]) -> None:
+        """Give up partitions that now belong to another bridge. Runs in the consumer's thread."""
         with self._lock:
             for tp in partitions:
                 self._came.pop(tp, None)
@@ -206,7 +205,7 @@ class GroupAssignment:
 
 
 def begin(consumer: Any, tp: Any, base: int | None, *, latest: bool) -> None:
-    """Read a partition from `base` on, or from an end of its log."""
+    """Seek a partition to `base`, or without one to the end of its log (`latest`) or its begin."""
     if base is not None:
         consumer.seek(tp, base)
     elif latest:
@@ -219,15 +218,13 @@ def _listener(assignment: GroupAssignment) -> Any:
     from kafka import ConsumerRebalanceListener
 
     class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-        """Hands on what the group says."""
-
         def on_partitions_revoked(self, revoked: list[Any]) -> None:
-            assignment.taken(list(revoked))
+            assignment.revoked(list(revoked))
 
         def on_partitions_assigned(self, assigned: list[Any]) -> None:
-            assignment.given(list(assigned))
+            assignment.assigned(list(assigned))
 
         def on_partitions_lost(self, lost: list[Any]) -> None:
-            assignment.taken(list(lost))
+            assignment.revoked(list(lost))
 
     return Listener()

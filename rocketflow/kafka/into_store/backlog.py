@@ -1,4 +1,4 @@
-"""What was polled of every partition and waits to be committed."""
+"""The polled batches of every partition that wait to be committed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Reading:
-    """A partition that is read: `base` is what the last commit says, `polled` what came since."""
+    """The state of a partition: `base` is its next offset in the last commit, `polled` the batches polled since."""
 
     store_topic: str
     partitions: int
@@ -28,7 +28,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class NextPart:
-    """What a commit takes of one partition."""
+    """One partition's part of a commit."""
 
     tp: Any
     reading: Reading
@@ -37,7 +37,7 @@ class NextPart:
 
 
 class Backlog:
-    """The partitions that are read, by Kafka's TopicPartition."""
+    """The states of the partitions that are read, by Kafka's TopicPartition."""
 
     def __init__(self, options: BridgeOptions) -> None:
         self._options = options
@@ -46,19 +46,19 @@ class Backlog:
         self._since: float | None = None
 
     def begin(self, tp: Any, reading: Reading) -> None:
-        """Read a partition; what was polled of it before is dropped."""
+        """Start to read a partition; drops what was polled of it before."""
         self.drop(tp)
         self.reading[tp] = reading
 
     def drop(self, tp: Any) -> None:
-        """Forget a partition and what was polled of it: whoever has it reads it again."""
-        gone = self.reading.pop(tp, None)
-        if gone is not None:
-            self._bytes -= size_of({tp: gone.polled})
-            self._rows -= count_of(gone.polled)
+        """Drop a partition and what was polled of it: its next owner reads it again."""
+        dropped = self.reading.pop(tp, None)
+        if dropped is not None:
+            self._bytes -= size_of({tp: dropped.polled})
+            self._rows -= count_of(dropped.polled)
 
     def take(self, polled: Mapping[Any, list[Any]]) -> None:
-        """Keep what came of partitions that are read."""
+        """Add the polled batches of the partitions that are read."""
         for tp, batches in polled.items():
             reading = self.reading.get(tp)
             if reading is not None and batches:
@@ -68,28 +68,29 @@ class Backlog:
                 self._since = self._since or time.monotonic()
 
     def __bool__(self) -> bool:
-        """Return whether anything waits."""
+        """Return True if any batch waits."""
         return self._bytes > 0
 
     @property
     def is_enough(self) -> bool:
-        """Whether a whole commit waits."""
+        """True if a full commit waits."""
         return self._bytes >= self._options.max_batch_bytes or self._rows >= self._options.max_batch_rows
 
     @property
     def is_due(self) -> bool:
-        """Whether there is enough to commit, or it waited for long enough, or a partition has no base yet."""
+        """True if a commit is full, if the commit interval has passed, or if a partition has no base yet."""
         if any(one.base is None for one in self.reading.values()):
-            return True  # where a partition was begun has to be known, or `latest` would move
+            return True  # its start must be committed, or `latest` would move with a restart
         if self._since is None:
             return False
         waited = time.monotonic() - self._since
         return self.is_enough or waited * 1000 >= self._options.commit_interval_ms
 
     def next_parts(self, position: Callable[[Any], int | None], *, progress_alone: bool) -> list[NextPart]:
-        """Take out as much as one commit may have; `position` says how far a partition without messages came.
+        """Remove and return the parts of the next commit, as much as one commit may have.
 
-        Such a partition is part of it if it has no base yet, or with `progress_alone`.
+        `position` returns the next offset of a partition. A partition without messages is included, to commit its
+        position, if it has no base yet or with `progress_alone`.
         """
         parts: list[NextPart] = []
         rows, room = self._options.max_batch_rows, self._options.max_batch_bytes
@@ -122,13 +123,13 @@ class Backlog:
         return parts
 
     def _in_turn(self) -> Iterable[tuple[Any, Reading]]:
-        """Return all partitions, another one first each time: the first may take all the room that there is."""
+        """Return all partitions, rotated by one each time: the first one may fill the commit."""
         every = list(self.reading.items())
         self._turn += 1
         first = self._turn % max(len(every), 1)
         return every[first:] + every[:first]
 
-    def behind(self, end_of: Callable[[Any], int | None]) -> int:
-        """Return how many messages Kafka has after what was committed."""
+    def lag(self, end_of: Callable[[Any], int | None]) -> int:
+        """Return how many offsets Kafka has after the committed ones; `end_of` returns a partition's end offset."""
         ends = [(end_of(tp), one.base) for tp, one in self.reading.items()]
         return sum(max(end - base, 0) for end, base in ends if end is not None and base is not None)

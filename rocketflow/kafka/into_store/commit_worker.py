@@ -1,4 +1,4 @@
-"""The one worker that decodes, encodes and commits what was polled before, while the main thread polls on."""
+"""The worker thread that decodes, encodes and commits polled batches while the main thread continues to poll."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COMMIT_TRIES: Final = 5
 
 
 class CommitWorker:
-    """At most one commit at a time; `in_commit` is what the last one took."""
+    """Runs at most one commit at a time; `in_commit` are the parts of the last one."""
 
     def __init__(self, options: BridgeOptions, port: StorePort) -> None:
         self._options, self._port = options, port
@@ -43,23 +43,24 @@ class CommitWorker:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a commit runs, or has an outcome that was not taken."""
+        """True while a commit runs, and until its outcome is taken."""
         return self._commit is not None
 
     def submit(self, parts: Sequence[NextPart]) -> None:
-        """Commit parts of partitions."""
+        """Start to commit these parts."""
         self.in_commit = parts
         self._commit = self._pool.submit(self._run, parts)
 
     def outcome(self, *, wait: bool) -> CommitOutcome | None:
-        """Take the outcome of the commit, or raise its error; None if there is none (yet, without `wait`)."""
+        """Take the outcome of the commit, or raise its error. Return None without a commit, or without `wait` while it
+        runs."""
         if self._commit is None or not (wait or self._commit.done()):
             return None
         outcome, self._commit = self._commit.result(), None
         return outcome
 
     def _run(self, parts: Sequence[NextPart]) -> CommitOutcome:
-        """Decode, encode, and only then take the store's lock."""
+        """Decode and encode the parts, then take the store's lock and commit them."""
         encoded = []
         for one in parts:
             try:

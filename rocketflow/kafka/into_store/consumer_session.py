@@ -1,6 +1,6 @@
-"""The Kafka consumer of a bridge into a store: how it polls, waits for a broker that is away, and is paused.
+"""The Kafka consumer of a bridge into a store: polls, waits for unreachable brokers, pauses partitions.
 
-Only the thread that polls calls it.
+Only the polling thread may call it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WARN_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """What one poll gave by partition; `out_of_range` are partitions whose next offset Kafka does not have."""
+    """The result of one poll by partition; `out_of_range` are the next offsets that Kafka does not have."""
 
     batches: dict[Any, list[Any]] = field(default_factory=dict)
     out_of_range: dict[Any, int] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class ConsumerSession:
 
     def __init__(self, options: BridgeOptions, stop: StopRequest) -> None:
         self._options, self._stop = options, stop
-        with stop.may_end():
+        with stop.interruptible():
             self.consumer, _ = clients.consumer(
                 options, group_id=options.group_id, metadata_max_age_ms=options.discover_ms
             )
@@ -51,23 +51,23 @@ class ConsumerSession:
         self._warned = float("-inf")
 
     def close(self) -> None:
-        """Leave the group; what was copied is in the store, so that a failure changes nothing."""
+        """Leave the group. Errors are ignored: all progress is in the store."""
         with contextlib.suppress(Exception):
             self.consumer.close(autocommit=False, timeout_ms=_CLOSE_MS)
 
     def poll(self, *, is_waiting: bool) -> Polled:
-        """Take what came; not for long if something else waits. A broker that is away gives nothing."""
+        """Poll once, shortly if other work is waiting (`is_waiting`). An unreachable broker yields an empty result."""
         from kafka.errors import KafkaError, LogTruncationError, OffsetOutOfRangeError, RetriableError
 
         try:
-            # a group is not joined within such short polls
+            # joining a group takes longer than such a short poll
             short = not self._options.shared and is_waiting
             return Polled(self.consumer.poll(_SHORT_POLL_MS if short else _POLL_MS))
         except OffsetOutOfRangeError as error:
             return Polled(out_of_range=error.args[0] if error.args else {})
         except LogTruncationError as error:
             return Polled(out_of_range={tp: self.consumer.position(tp, timeout_ms=0) for tp in error.divergent_offsets})
-        except RetriableError as error:  # a broker that is away; what was handed out before is not touched by it
+        except RetriableError as error:  # an unreachable broker does not affect batches polled before
             if time.monotonic() - self._warned > _WARN_S:
                 self._warned = time.monotonic()
                 warn(str(clients.as_bridge_error(self._options, error)))
@@ -78,18 +78,21 @@ class ConsumerSession:
         return Polled()
 
     def begin(self, tp: Any, base: int | None, *, latest: bool) -> None:
-        """Read a partition from `base` on, or from an end of its log."""
+        """Seek a partition to `base`, or without one to the end of its log (`latest`) or its begin."""
         begin(self.consumer, tp, base, latest=latest)
 
     def join(self, tp: Any, base: int | None, *, latest: bool) -> None:
-        """As `begin`, of a partition that came; it is paused if all are. Nothing, if it has gone again."""
+        """Seek a newly assigned partition like `begin`, and pause it if the others are paused.
+
+        Does nothing if the partition has been revoked in the meantime.
+        """
         if tp in self.consumer.assignment():
             self.begin(tp, base, latest=latest)
             if self._paused:
                 self.consumer.pause(tp)
 
     def pause(self, is_full: bool) -> None:
-        """Pause all partitions, or resume them."""
+        """Pause all partitions if `is_full`, else resume them."""
         if is_full == self._paused:
             return
         self._paused = is_full
@@ -98,7 +101,7 @@ class ConsumerSession:
             (self.consumer.pause if is_full else self.consumer.resume)(*assigned)
 
     def position(self, tp: Any) -> int | None:
-        """Return the offset after all that was polled, marks of transactions too; None if it is not known yet."""
+        """Return the offset after everything polled, including transaction markers; None if it is not known yet."""
         from kafka.errors import KafkaError
 
         try:
@@ -116,23 +119,23 @@ class ConsumerSession:
         return self._ask(lambda: self.consumer.beginning_offsets(list(partitions), timeout_ms=_ASK_MS))
 
     def refresh_topics(self) -> None:
-        """Ask for the topics and their ids, as Kafka has them now."""
+        """Refresh the client's topics and topic ids from Kafka."""
         self._ask(self.consumer.topics)
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
-        """Return Kafka's answer; ask again for a minute while it is away, as it may be while a bridge runs."""
+        """Return Kafka's answer; retry for a minute while Kafka is unreachable."""
         deadline = time.monotonic() + clients.GIVE_UP_S
         while True:
             try:
-                with self._stop.may_end(), clients.kafka_errors(self._options):
+                with self._stop.interruptible(), clients.kafka_errors(self._options):
                     return question()
             except KafkaUnreachableError as error:
                 if time.monotonic() > deadline:
                     raise
-                warn(f"{error}; asking again")
+                warn(f"{error}; retrying")
 
     def inform(self, committed: Mapping[Partition, int], read: Iterable[Any]) -> None:
-        """Report offsets of partitions that are read to the group, for lag tools; a failure changes nothing."""
+        """Commit the offsets of assigned partitions to the group, for lag tools only. Errors are ignored."""
         from kafka import TopicPartition
         from kafka.errors import KafkaError
         from kafka.structs import OffsetAndMetadata
@@ -148,4 +151,4 @@ class ConsumerSession:
 
 
 def _ignore(offsets: Any, response: Any) -> None:
-    """Take an answer that changes nothing."""
+    """Ignore the answer to a group commit."""

@@ -1,8 +1,8 @@
-"""kafka-to-store: polls, and commits what came with how far it came; see `store_commit` for why nothing comes twice.
+"""kafka-to-store: polls batches and commits them together with their offsets; `store_commit` prevents duplicates.
 
-The main thread polls; one worker decodes, encodes and commits what was polled before. While it is busy and as much
-again waits, all partitions are paused: what is in memory stays within two commits and one answer of Kafka. The consumer
-is `consumer_session`'s, what waits is the `backlog`'s, commits are the `commit_worker`'s.
+The main thread polls; one worker decodes, encodes and commits what was polled before. While the worker is busy and
+another full commit waits, all partitions are paused: memory stays within two commits and one fetch response. See
+`consumer_session` for the consumer, `backlog` for waiting batches, `commit_worker` for commits.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class KafkaToStore:
             at_last.callback(port.close)
             self._session = ConsumerSession(options, self._stop)
             at_last.callback(self._session.close)
-            with self._stop.may_end():
+            with self._stop.interruptible():
                 kind = GroupAssignment if options.shared else ManualAssignment
                 self._assignment = kind(options, self._session.consumer, port)
-            port.begin()  # Kafka is there, and so are the topics
+            port.begin()  # only after Kafka has answered and all topics exist
             last = port.last_commit(options.sink_id)
             self.summary.progress = {} if last is None else offsets_alone(last.progress)
             self._worker = at_last.enter_context(CommitWorker(options, port))
-            with self._stop.may_end():
+            with self._stop.interruptible():
                 self._follow_assignment({})
             self._copy()
         self.summary.stopped = self._stop.signal_name
@@ -67,16 +67,16 @@ class KafkaToStore:
 
     def _copy(self) -> None:
         with contextlib.suppress(StoppedError):
-            self._copy_on()
+            self._poll_and_commit()
         self._reap(wait=True)
         if not self._stop.asked.is_set():
-            self._look_at_lag()
+            self._update_lag()
 
-    def _copy_on(self) -> None:
+    def _poll_and_commit(self) -> None:
         while not self._stop.asked.is_set():
             polled = self._session.poll(is_waiting=self._worker.is_busy or bool(self._backlog))
             if polled.out_of_range:
-                self._go_on_after_loss(polled.out_of_range)
+                self._resume_after_loss(polled.out_of_range)
             self._follow_assignment(polled.batches)
             self._backlog.take(polled.batches)
             self._reap(wait=False)
@@ -86,16 +86,17 @@ class KafkaToStore:
             if not self._worker.is_busy and self._is_caught_up():
                 self.summary.caught_up = True
                 break
-            if self.summary.tell_due():
-                self._look_at_lag()
-                self.summary.tell()
+            if self.summary.is_report_due():
+                self._update_lag()
+                self.summary.report()
 
     def _follow_assignment(self, polled: dict[Any, list[Any]]) -> None:
-        """Partitions that came, and that went: what was polled of those is dropped, whoever has them reads it again.
+        """Start assigned partitions, and drop revoked ones with what was polled of them.
 
-        A partition that came is begun here, in the thread that polls: what this poll gave of it may be of before.
+        Assigned partitions are started here, in the polling thread, and removed from `polled`: their batches may have
+        been fetched from an earlier position.
         """
-        with self._stop.may_end():
+        with self._stop.interruptible():
             came, went = self._assignment.changes()
         for tp in went:
             self._backlog.drop(tp)
@@ -107,34 +108,34 @@ class KafkaToStore:
         for tp, place in came.items():
             begun.setdefault((tp.topic, place.store_topic), {})[str(tp.partition)] = place.base
         for names, offsets in sorted(begun.items()):
-            self.summary.tell_begun(*names, offsets)
+            self.summary.report_start(*names, offsets)
         if came and self._options.until_caught_up and self._targets is not None:
             self._targets |= self._session.ends(tp for tp in came if tp in self._backlog.reading)
 
     # -- commits
 
     def _submit(self, *, progress_alone: bool = False) -> None:
-        """Hand what was polled to the worker, as much of it as one commit may have."""
+        """Give the worker the parts of the next commit."""
         self._check_ids()
         parts = self._backlog.next_parts(self._session.position, progress_alone=progress_alone)
         if parts:
             self._worker.submit(parts)
 
     def _check_ids(self) -> None:
-        """TopicReplacedError where Kafka has told of another topic of a name since its partitions were begun."""
+        """Raise TopicReplacedError if the client's metadata has another topic id than at the start of a partition."""
         begun = {tp.topic: reading.topic_id for tp, reading in self._backlog.reading.items()}
         for topic, now in ids_of(self._session.consumer, begun).items():
             check_same_topic(topic, begun[topic], now, self._options.bridge_id)
 
     def _reap(self, *, wait: bool) -> None:
-        """Note what a finished commit did."""
+        """Record the outcome of a finished commit; with `wait`, wait for a running one."""
         outcome = self._worker.outcome(wait=wait)
         if outcome is None:
             return
         self._sum_up(outcome)
         for one in self._worker.in_commit:
             if one.part.key in outcome.committed and self._backlog.reading.get(one.tp) is one.reading:
-                one.reading.base = one.part.following  # not of a partition that was begun anew meanwhile
+                one.reading.base = one.part.following  # unless the partition was restarted meanwhile
         if outcome.stale:
             self._superseded(outcome.stale)
         self._session.inform(outcome.committed, self._backlog.reading)
@@ -149,12 +150,12 @@ class KafkaToStore:
             summary.lag_ms = max(clients.now_ms() - outcome.newest_ms, 0)
 
     def _superseded(self, stale: dict[Partition, int]) -> None:
-        """Another bridge of this id committed messages of a partition: read it from there, or end."""
+        """Resume partitions that another bridge of this id has advanced; raise FencedBridgeError without `--share`."""
         if not self._options.shared:
             topic, partition = next(iter(stale))
             raise FencedBridgeError(
-                f"bridge {self._options.bridge_id}: another bridge with this id copied {topic} partition {partition} "
-                "meanwhile; run one, give another --id, or let them --share"
+                f"bridge {self._options.bridge_id}: another bridge with the same id copied {topic} partition "
+                f"{partition} meanwhile; run only one of them, give another --id, or run both with --share"
             )
         for one in self._worker.in_commit:
             tp, part = one.tp, one.part
@@ -166,7 +167,7 @@ class KafkaToStore:
     # -- ends
 
     def _is_caught_up(self) -> bool:
-        """Whether all is committed that was there when this was asked first."""
+        """Return True if everything is committed that Kafka had at the first call."""
         if not self._options.until_caught_up or not self._assignment.is_complete():
             return False
         if self._targets is None:
@@ -176,38 +177,38 @@ class KafkaToStore:
             if reading is not None and (reading.base is None or reading.base < target):
                 position = self._session.position(tp)
                 if not reading.polled and position is not None and position >= target:
-                    self._submit(progress_alone=True)  # what is behind the last message: marks of transactions
+                    self._submit(progress_alone=True)  # the transaction markers after the last message
                 return False
         return True
 
-    def _look_at_lag(self) -> None:
-        self.summary.lag_messages = self._backlog.behind(self._session.consumer.highwater)
+    def _update_lag(self) -> None:
+        self.summary.lag_messages = self._backlog.lag(self._session.consumer.highwater)
         if not self.summary.lag_messages:
             self.summary.lag_ms = 0
 
-    def _go_on_after_loss(self, out_of_range: dict[Any, int]) -> None:
-        """Kafka does not have what comes next: DataLossError, or on from what it has."""
+    def _resume_after_loss(self, out_of_range: dict[Any, int]) -> None:
+        """Resume partitions whose next offset Kafka does not have, or raise DataLossError."""
         self._reap(wait=True)
         self._session.refresh_topics()
         self._check_ids()
-        self._follow_assignment({})  # which tells of partitions that have just come whether they fit
+        self._follow_assignment({})  # also checks the topics of new partitions
         low, high = self._session.begins(out_of_range), self._session.ends(out_of_range)
         for tp, offset in out_of_range.items():
             if low[tp] <= (offset or 0) <= high[tp]:
-                self._session.consumer.seek(tp, offset)  # it is there again: a replica was behind
+                self._session.consumer.seek(tp, offset)  # it exists again: a replica had lagged behind
                 continue
             if (offset or 0) < low[tp]:
-                lost, go_on = low[tp] - (offset or 0), low[tp]
-                what = f"offsets {offset} to {low[tp] - 1} are gone (retention, or deleted records)"
+                lost, resume_at = low[tp] - (offset or 0), low[tp]
+                what = f"offsets {offset} to {low[tp] - 1} were deleted (retention or DeleteRecords) before the copy"
             else:
-                lost, go_on = 1, high[tp]
+                lost, resume_at = 1, high[tp]
                 what = (
-                    f"the log ends at {high[tp]}, before {offset} that was copied up to: it was cut, or the topic was "
-                    "made anew (then use another --id)"
+                    f"the log ends at {high[tp]}, but offsets up to {offset} were copied earlier: the log was "
+                    "truncated, or the topic was recreated (then give another --id)"
                 )
             where = f"{tp.topic} partition {tp.partition}: {what}"
             if self._options.on_data_loss != CONTINUE:
-                raise DataLossError(f"{where}; to go on at {go_on}: --on-data-loss continue")
-            warn_of_loss(self._options.store, where, go_on, lost)
+                raise DataLossError(f"{where}; to resume at {resume_at}, give --on-data-loss continue")
+            warn_of_loss(self._options.store, where, resume_at, lost)
             self.summary.lost += lost
-            self._session.consumer.seek(tp, go_on)
+            self._session.consumer.seek(tp, resume_at)

@@ -1,6 +1,7 @@
-"""What is kept of a message that the store would not take: where it is, why, its key and headers, how it begins.
+"""The quarantine rows of messages that the store refused: origin, reason, key, headers, begin of the value.
 
-Key and headers are cut to what always fits; what was left out is said. The whole message stays where it came from.
+Key, headers and value are cut to limits that always fit, and properties name what was omitted. The complete message
+stays in Kafka.
 """
 
 from __future__ import annotations
@@ -31,31 +32,34 @@ if TYPE_CHECKING:
 
 
 def refused_rows(rows: KafkaRows, refused: Mapping[int, str]) -> pa.RecordBatch:
-    """Sink rows (queue 0) for the rows that are refused, and why: the mapping of every message, and `KAFKA_REFUSED`."""
+    """Return the quarantine rows (queue 0) of the refused rows, a mapping of row to reason.
+
+    They are mapped like every message, with the properties `KAFKA_REFUSED`, `KAFKA_VALUE_SIZE` and so on in addition.
+    """
     some = np.array(sorted(refused), np.intp)
-    whole = rows.take(some)
-    every = np.arange(len(whole), dtype=np.int64)
-    told = Properties()
-    told.add(every, names.REFUSED_BECAUSE, _texts([refused[row][:MAX_WHY] for row in some.tolist()]))
-    sizes = pc.binary_length(whole.values).fill_null(0)
-    told.add(every, names.VALUE_SIZE, sizes.cast(pa.string()).cast(pa.binary()))
-    digests = [hashlib.sha256(value.as_buffer() or b"").hexdigest() for value in whole.values]
-    told.add(every, names.VALUE_SHA256, _texts(digests))
-    key_sizes = np.asarray(pc.binary_length(whole.keys).fill_null(0))
-    _add_counts(told, names.KEY_SIZE, np.where(key_sizes > MAX_KEY, key_sizes, 0))
-    headers, left_out = _first_headers(whole)
-    _add_counts(told, names.HEADERS_LEFT_OUT, left_out)
+    uncut = rows.take(some)
+    every = np.arange(len(uncut), dtype=np.int64)
+    extra = Properties()
+    extra.add(every, names.REFUSED_BECAUSE, _texts([refused[row][:MAX_WHY] for row in some.tolist()]))
+    sizes = pc.binary_length(uncut.values).fill_null(0)
+    extra.add(every, names.VALUE_SIZE, sizes.cast(pa.string()).cast(pa.binary()))
+    digests = [hashlib.sha256(value.as_buffer() or b"").hexdigest() for value in uncut.values]
+    extra.add(every, names.VALUE_SHA256, _texts(digests))
+    key_sizes = np.asarray(pc.binary_length(uncut.keys).fill_null(0))
+    _add_counts(extra, names.KEY_SIZE, np.where(key_sizes > MAX_KEY, key_sizes, 0))
+    headers, omitted = _first_headers(uncut)
+    _add_counts(extra, names.HEADERS_LEFT_OUT, omitted)
     cut = replace(
-        whole,
-        keys=pc.binary_slice(whole.keys, 0, MAX_KEY),
-        values=pc.binary_slice(whole.values, 0, MAX_BODY),
+        uncut,
+        keys=pc.binary_slice(uncut.keys, 0, MAX_KEY),
+        values=pc.binary_slice(uncut.values, 0, MAX_BODY),
         headers=headers,
     )
-    return sink_rows(cut, QueueRule(queues=1), told)
+    return sink_rows(cut, QueueRule(queues=1), extra)
 
 
 def _first_headers(rows: KafkaRows) -> tuple[HeaderRows | None, Ints]:
-    """Each row's first headers, as far as there is room for them, and how many are left out."""
+    """Return the first headers of each row that fit into `MAX_HEADERS` bytes, and how many of each row are omitted."""
     headers = rows.headers
     if headers is None:
         return None, np.zeros(len(rows), np.int64)
@@ -69,7 +73,7 @@ def _first_headers(rows: KafkaRows) -> tuple[HeaderRows | None, Ints]:
 
 
 def _costs(headers: HeaderRows) -> Ints:
-    """Most bytes of properties that each header takes."""
+    """Return an upper bound of the property bytes that each header takes."""
     coded = pc.dictionary_encode(headers.names)
     known: list[bytes] = coded.dictionary.to_pylist()
     codes = np.asarray(coded.indices)
@@ -80,10 +84,10 @@ def _costs(headers: HeaderRows) -> Ints:
     return costs
 
 
-def _add_counts(told: Properties, name: str, counts: Ints) -> None:
+def _add_counts(extra: Properties, name: str, counts: Ints) -> None:
     """Add `counts` as property `name` where they are not 0."""
     some = np.flatnonzero(counts).astype(np.int64)
-    told.add(some, name, _texts([str(one) for one in counts[some].tolist()]))
+    extra.add(some, name, _texts([str(one) for one in counts[some].tolist()]))
 
 
 def _texts(values: Sequence[str]) -> pa.Array:

@@ -1,8 +1,9 @@
-"""One commit of Kafka messages: rows and the next offset of every partition in one envelope, or nothing.
+"""One atomic commit of Kafka messages: the rows and the next offset of every partition in one envelope.
 
-The envelope decides what was copied. A partition's messages are committed only where the envelope still says what the
-bridge began to read from; where it says something else, another bridge was here, and they are left out. So nothing is
-copied twice, whoever holds a partition, a zombie or one that is still being told of a rebalance.
+The envelope is the only record of what was copied. A partition's messages are committed only if the last envelope
+still has the offset that the bridge started to read at; otherwise another bridge has advanced the partition, and the
+messages are skipped. So no message is copied twice, no matter which bridges hold a partition: not even by a zombie, or
+by a bridge that has not yet seen a rebalance.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class PartitionPart:
-    """Messages of a partition from offset `base` to `following` (the next to read).
+    """The messages of one partition at offsets [`base`, `following`).
 
-    `base` is what the last commit said, None where it said nothing; `partitions` is how many its topic has, `topic_id`
-    which topic of that name it is.
+    `base` is the next offset in the last commit, None without one; `partitions` is the partition count of the topic,
+    `topic_id` its Kafka id.
     """
 
     topic: str
@@ -59,7 +60,7 @@ class PartitionPart:
 
 @dataclass(slots=True)
 class EncodedPart:
-    """A part ready to be appended; `quarantined` of its `rows` go to the quarantine topic."""
+    """An encoded part, ready to be appended; `quarantined` of its `rows` go to the quarantine topic."""
 
     part: PartitionPart
     rows: int
@@ -70,7 +71,11 @@ class EncodedPart:
 
 @dataclass(slots=True)
 class CommitOutcome:
-    """What a commit did: `committed` says the next offset by partition, `stale` what the envelope says instead."""
+    """The outcome of a commit.
+
+    `committed` has the next offset of each committed partition; `stale` has, for each skipped partition, the offset in
+    the envelope, -1 for none.
+    """
 
     rows: int = 0
     quarantined: int = 0
@@ -81,13 +86,13 @@ class CommitOutcome:
 
 
 def next_offset(progress: Mapping[str, Any], topic: str, partition: int) -> int | None:
-    """What an envelope's progress says of a partition."""
+    """Return the next offset of a partition in an envelope's progress, or None."""
     found = progress.get(topic, {}).get(str(partition))
     return None if found is None else int(found)
 
 
 class PartEncoder:
-    """Encodes parts before the store's lock is taken."""
+    """Encodes parts; needs no lock of the store."""
 
     def __init__(self, config: StoreConfig, options: BridgeOptions) -> None:
         self._config, self._options = config, options
@@ -95,7 +100,10 @@ class PartEncoder:
         self._encoders: dict[str, BatchEncoder] = {}
 
     def encode(self, part: PartitionPart) -> EncodedPart:
-        """The part's records; MessageRefusedError for one that the store cannot keep, unless those are set aside."""
+        """Encode the records of a part.
+
+        Raises: MessageRefusedError for a message that the store refuses, unless such messages are quarantined.
+        """
         encoded = EncodedPart(part, 0, [])
         for rows in part.rows:
             batch, refused = self._checked(rows, part.store_topic)
@@ -114,11 +122,11 @@ class PartEncoder:
 
     def _encoder(self, topic: str) -> BatchEncoder:
         if topic not in self._encoders:
-            self._encoders[topic] = BatchEncoder(self._config, lambda _: 1, topic)  # every row says its queue
+            self._encoders[topic] = BatchEncoder(self._config, lambda _: 1, topic)  # every row has a queueId
         return self._encoders[topic]
 
     def _checked(self, rows: KafkaRows, topic: str) -> tuple[pa.RecordBatch, dict[int, str]]:
-        """(rows that the store can keep, why it cannot keep the others by row)."""
+        """Return (rows that the store accepts, {refused row: reason})."""
         batch = sink_rows(rows, self._rule)
         refused = _refusals(self._encoder(topic), batch)
         if not refused:
@@ -127,14 +135,14 @@ class PartEncoder:
             row, why = min(refused.items())
             raise MessageRefusedError(
                 f"{rows.topic} partition {rows.partition} offset {int(rows.offsets[row])}: {why}; raise the limit "
-                "(--config broker.conf), or set such messages aside with --on-refused quarantine"
+                "(--config broker.conf), or give --on-refused quarantine to skip such messages"
             )
         kept = np.setdiff1d(np.arange(len(rows)), list(refused))
         return (sink_rows(rows.take(kept), self._rule) if len(kept) else batch.slice(0, 0)), refused
 
 
 def _refusals(encoder: BatchEncoder, batch: pa.RecordBatch, first: int = 0) -> dict[int, str]:
-    """Why rows of a batch, whose first is `first`, cannot be kept: halves are looked at until a row is alone."""
+    """Return {row: reason} of a batch's refused rows, found by bisection; `first` is the number of its first row."""
     try:
         encoder.validate(batch)
     except MessageRejectedError as error:
@@ -151,18 +159,18 @@ def _refusals(encoder: BatchEncoder, batch: pa.RecordBatch, first: int = 0) -> d
 def commit_parts(
     store: MessageStore, options: BridgeOptions, run_id: str, encoded: Sequence[EncodedPart]
 ) -> CommitOutcome:
-    """Append all parts that go on from where the last commit ended, with their progress: one commit, or none.
+    """Append all parts that start at the last commit's offsets, with their progress, as one commit or none.
 
-    TopicReplacedError, QueuesChangedError where the notes of the last commit say so.
+    Raises: TopicReplacedError or QueuesChangedError if a part contradicts the topic notes of the last commit.
     """
     last = last_commit(store, options.sink_id)
     outcome, progress = CommitOutcome(), _copy(last)
     chunks: list[EncodedChunk] = []
     for one in encoded:
         part = one.part
-        said = next_offset(progress, part.topic, part.partition)
-        if said != part.base:
-            outcome.stale[part.key] = -1 if said is None else said
+        committed = next_offset(progress, part.topic, part.partition)
+        if committed != part.base:
+            outcome.stale[part.key] = -1 if committed is None else committed
             continue
         note = TopicNote(part.topic_id, options.queues, part.store_topic)
         note_topic(progress, part.topic, note, options.bridge_id)

@@ -1,4 +1,4 @@
-"""The store that a bridge writes to: its lock is taken for the time of one commit, or held between commits."""
+"""The store that a bridge writes to, locked for one commit at a time or, with `hold`, until `close`."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class StorePort:
-    """Opens the store at `path` for commits; StoreLockedError where another writer keeps it for too long.
+    """Opens the store at `path` for commits; raises StoreLockedError if another writer holds it for too long.
 
-    A lock that is let go after every commit lets Spark sinks, jobs and other bridges write to the same store. Nothing
-    is made or locked before `begin`.
+    Without `hold` the lock is released after every commit, so that Spark sinks, jobs and other bridges can write to the
+    same store. Nothing is created or locked before `begin`.
     """
 
     def __init__(
@@ -34,16 +34,16 @@ class StorePort:
         self._timeout_s, self._stop = lock_timeout_ms / 1000, stop
         self._held: MessageStore | None = None
         self.config = config
-        """Once the store was open as that has it: its files' sizes, and what its records end with."""
+        """The requested settings; after `begin` the store's own, with its file sizes and record format."""
 
     def begin(self) -> None:
-        """Make the store where there is none, take its settings, and with `hold` its lock."""
+        """Create the store if it is missing, read its settings, and with `hold` keep its lock."""
         with self.opened() as store:
             self.config = store.config
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[MessageStore]:
-        """The store, for one commit."""
+        """Yield the locked store for one commit."""
         store = self._held or self._open()
         if self._hold:
             self._held = store
@@ -53,19 +53,19 @@ class StorePort:
             yield store
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store if it is held."""
         if self._held is not None:
             held, self._held = self._held, None
             held.close()
 
     def last_commit(self, sink_id: str) -> CommitEnvelope | None:
-        """The last commit under an id, without taking the lock."""
+        """Return the last commit of a sink id, without taking the lock."""
         if self._held is not None:
             return last_commit(self._held, sink_id)
         return read_last_commit(self._path, sink_id)
 
     def claims(self) -> list[Claim]:
-        """Return what bridges have copied into the store, without taking the lock."""
+        """Return the claims of all bridges on the store, without taking the lock."""
         if self._held is not None:
             return claims_on_store(self._held)
         if not is_store(self._path, self._asked):
@@ -78,7 +78,7 @@ class StorePort:
 
 
 def read_last_commit(path: str, sink_id: str) -> CommitEnvelope | None:
-    """The last commit under an id in the store at `path`, None without one (or without a store)."""
+    """Return the last commit of a sink id in the store at `path`; None without a commit or without a store."""
     if not is_store(path, StoreConfig.load()):
         return None
     with StoreReader(path, StoreConfig.load()) as reader:
@@ -86,5 +86,5 @@ def read_last_commit(path: str, sink_id: str) -> CommitEnvelope | None:
 
 
 def config_of(file: str | None) -> StoreConfig:
-    """Settings of the environment, of a broker.conf, or the defaults."""
+    """Load the settings from a broker.conf, or without one from the environment or the defaults."""
     return StoreConfig.load(file)

@@ -1,6 +1,6 @@
-"""Kafka messages -> rows of the store's sink columns: column by column, nothing is read or written.
+"""Convert Kafka messages into rows with the store's sink columns, column by column, without I/O.
 
-`property_names` says where everything goes; `to_kafka` is the way back.
+`property_names` defines the mapping; `into_kafka.to_records` is its inverse.
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ _FLAG: Final = (-(1 << 31), (1 << 31) - 1)
 
 @dataclass(frozen=True, slots=True)
 class QueueRule:
-    """Which queue a message goes to: that of its partition, or with `queues` one by its key (by partition without)."""
+    """The choice of a message's queue: that of its partition, or with `queues` by its key (without a key by
+    partition)."""
 
     queues: int | None = None
 
     def count(self, partitions: int) -> int:
-        """How many queues a topic needs whose Kafka topic has so many partitions."""
+        """Return the number of queues for a Kafka topic with this number of partitions."""
         return self.queues or partitions
 
     def queue_ids(self, rows: KafkaRows) -> npt.NDArray[np.int32]:
-        """The queue of every row: all of a partition's messages with one key go to one, in their order."""
+        """Return the queue of every row: messages with equal keys go to the same queue, in order."""
         if self.queues is None:
             return np.full(len(rows), rows.partition, np.int32)
         fixed = rows.partition % self.queues
@@ -52,7 +53,7 @@ class QueueRule:
 
 
 class Properties:
-    """Properties of all rows, collected a name at a time."""
+    """The properties of all rows, collected by name."""
 
     def __init__(self) -> None:
         self._rows: list[Rows] = []
@@ -60,18 +61,18 @@ class Properties:
         self._values: list[pa.Array] = []
 
     def add(self, rows: Rows, name: str, values: pa.Array) -> None:
-        """`values[i]` (binary) as property `name` of row `rows[i]`."""
+        """Add `values[i]` (binary) as property `name` of row `rows[i]`."""
         self.add_named(rows, constant_string(name, len(rows)).cast(pa.binary()), values)
 
     def add_named(self, rows: Rows, named: pa.Array, values: pa.Array) -> None:
-        """As `add`, each with its own name."""
+        """Add `values[i]` as property `named[i]` of row `rows[i]`; both are binary."""
         if len(rows):
             self._rows.append(rows)
             self._names.append(named)
             self._values.append(values)
 
     def maps(self, count: int) -> pa.Array:
-        """A map<string, string> for each of `count` rows, in the order of the adds."""
+        """Return a map<string, string> for each of `count` rows, in the order in which properties were added."""
         rows = np.concatenate(self._rows)
         order = int_array(np.argsort(rows, kind="stable"), pa.int64())
         offsets = np.zeros(count + 1, np.int32)
@@ -80,10 +81,13 @@ class Properties:
         return pa.MapArray.from_arrays(int_array(offsets, pa.int32()), *taken)
 
 
-def sink_rows(rows: KafkaRows, rule: QueueRule, told: Properties | None = None) -> pa.RecordBatch:
-    """The rows with the sink's columns (without a topic: all of a partition's go to one), and properties `told`."""
+def sink_rows(rows: KafkaRows, rule: QueueRule, extra: Properties | None = None) -> pa.RecordBatch:
+    """Return the rows with the sink's columns and the properties `extra` in addition.
+
+    There is no topic column: all messages of a partition go to the same topic.
+    """
     every = np.arange(len(rows), dtype=np.int64)
-    properties = told or Properties()
+    properties = extra or Properties()
     constant = constant_string(rows.topic, len(rows)).cast(pa.binary())
     properties.add(every, names.ORIGIN_TOPIC, constant)
     properties.add(every, names.ORIGIN_PARTITION, constant_string(str(rows.partition), len(rows)).cast(pa.binary()))
@@ -114,7 +118,10 @@ def sink_rows(rows: KafkaRows, rule: QueueRule, told: Properties | None = None) 
 
 
 def _keys(keys: pa.Array, properties: Properties) -> pa.Array:
-    """Keys as text, null where there is none or it is empty; what is no text is base64, and says so."""
+    """Return the keys as text: base64 for keys that are not plain text, null for missing and empty keys.
+
+    Adds KAFKA_KEY_ENCODING for keys that are base64 or empty.
+    """
     present = valid_mask(keys)
     odd = present & ~text_mask(keys)
     if not odd.any():
@@ -130,7 +137,7 @@ def _keys(keys: pa.Array, properties: Properties) -> pa.Array:
 
 
 def _times(rows: KafkaRows, properties: Properties) -> pa.Array:
-    """bornTimestamp, null where it cannot say what Kafka says."""
+    """Return bornTimestamp, null where Kafka's timestamp does not fit; such timestamps are added as KAFKA_TIMESTAMP."""
     if rows.log_append.any():
         _mark(properties, rows.log_append, names.TIMESTAMP_TYPE, names.LOG_APPEND_TIME)
     born = int_array(rows.timestamps, pa.int64())
@@ -144,7 +151,7 @@ def _times(rows: KafkaRows, properties: Properties) -> pa.Array:
 
 
 def _headers(headers: HeaderRows, count: int, properties: Properties) -> dict[str, pa.Array]:
-    """Add all headers; string columns of those that a RocketMQ message has a place for."""
+    """Add all headers as properties; return the string columns of the headers for tags, keys and flag."""
     coded = pc.dictionary_encode(headers.names)
     codes = np.asarray(coded.indices).astype(np.int64)
     known = coded.dictionary.to_pylist()
@@ -157,24 +164,24 @@ def _headers(headers: HeaderRows, count: int, properties: Properties) -> dict[st
     own = np.flatnonzero(plain)
     wanted = int_array(own, pa.int64())
     properties.add_named(headers.rows[own], headers.names.take(wanted), headers.values.take(wanted))
-    brought = _brought_back(headers, codes, known, plain, once, properties)
-    if len(own) < len(plain) or len(brought):
-        odd = np.union1d(headers.rows[~plain], brought)
+    restored = _restore_held(headers, codes, known, plain, once, properties)
+    if len(own) < len(plain) or len(restored):
+        odd = np.union1d(headers.rows[~plain], restored)
         coded_headers = [_as_json(headers, plain, row) for row in odd.tolist()]
         properties.add(odd, names.HEADERS, values_array(coded_headers, pa.binary()))
     found = {}
     for name in (names.TAGS_HEADER, names.KEYS_HEADER, names.FLAG_HEADER):
         if name.encode() in known:
-            there = np.flatnonzero(once & (codes == known.index(name.encode())))
+            present = np.flatnonzero(once & (codes == known.index(name.encode())))
             values: list[bytes | None] = [None] * count
-            for at in there.tolist():
+            for at in present.tolist():
                 values[int(headers.rows[at])] = _storable(headers.values[at].as_py())
             found[name] = values_array(values, pa.string())
     return found
 
 
 def _storable(value: bytes | None) -> bytes | None:
-    """A header's value where it may be a property's, else None."""
+    """Return a header's value if it may be a property's value, else None."""
     try:
         text = (value or b"").decode("utf-8")
     except UnicodeDecodeError:
@@ -182,7 +189,7 @@ def _storable(value: bytes | None) -> bytes | None:
     return value if names.may_be_stored(text) else None
 
 
-def _brought_back(
+def _restore_held(
     headers: HeaderRows,
     codes: npt.NDArray[np.int64],
     known: list[bytes],
@@ -190,7 +197,7 @@ def _brought_back(
     once: npt.NDArray[np.bool_],
     properties: Properties,
 ) -> Rows:
-    """Add the properties that headers `rocketmq.properties` hold; the rows that got some, ascending."""
+    """Add the properties held by headers `rocketmq.properties`; return the rows that got some, ascending."""
     code = names.PROPERTIES_HEADER.encode()
     if code not in known:
         return np.zeros(0, np.int64)
@@ -212,7 +219,7 @@ def _brought_back(
 
 
 def held_properties(value: bytes | None) -> dict[str, str]:
-    """Properties that a header `rocketmq.properties` holds and a store may be given; none where it is none of ours."""
+    """Return the storable properties in a header `rocketmq.properties`; none if the bridge did not write it."""
     try:
         held = parse_json(value or b"")
     except ValueError:
@@ -235,7 +242,7 @@ def _as_json(headers: HeaderRows, plain: npt.NDArray[np.bool_], row: int) -> byt
             listed.append(name)
         else:
             listed.append([name, None if value is None else base64.b64encode(value).decode()])
-    return json.dumps(listed, separators=(",", ":")).encode()  # ASCII: no separator of properties is left in it
+    return json.dumps(listed, separators=(",", ":")).encode()  # ASCII, hence without property separators
 
 
 def _flag(text: str | None) -> int:

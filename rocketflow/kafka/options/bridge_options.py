@@ -1,4 +1,4 @@
-"""What a bridge is asked to do: the arguments of `rocketflow bridge` and of `jobs/kafka_bridge.py` alike."""
+"""The options of a bridge: arguments of `rocketflow bridge` and of `jobs/kafka_bridge.py`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MIB: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class BridgeOptions:
-    """One bridge. Times are ms; `bridge_id` names its progress on both sides."""
+    """The options of one bridge. Times are in ms; its progress is stored under `bridge_id`."""
 
     direction: str
     bootstrap: str
@@ -56,33 +56,33 @@ class BridgeOptions:
 
     @property
     def group_id(self) -> str:
-        """The consumer group that is told how far the bridge is (and, with `shared`, that divides the work)."""
+        """The consumer group that the bridge reports its offsets to and that, with `shared`, assigns partitions."""
         return self.group or f"rocketflow-bridge-{self.bridge_id}"
 
     @property
     def sink_id(self) -> str:
-        """Whose commits in the store are this bridge's."""
+        """The sink id of this bridge's commits in the store."""
         return f"kafka-bridge:{self.bridge_id}"
 
     @property
     def transactional_id(self) -> str:
-        """Whose transactions in Kafka are this bridge's."""
+        """The id of this bridge's transactions in Kafka."""
         return f"rocketflow-bridge-{self.bridge_id}"
 
 
 class BridgeParser(JobParser):
-    """Tells of wrong arguments by the names of options alone: what stands behind them may be a password."""
+    """A parser whose errors show the names of options, never their values, which may be passwords."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse does; what belongs to no option ends the command."""
+        """Parse like argparse, and exit with an error for unrecognized arguments."""
         given, unknown = self.parse_known_args(args, namespace)
         if unknown:
             options = [one.partition("=")[0] for one in unknown if one.startswith("--")]
-            self.error(f"unrecognized arguments: {' '.join(options) or 'some that stand behind no option'}")
+            self.error(f"unrecognized arguments: {' '.join(options) or 'values that belong to no option'}")
         return given
 
     def error(self, message: str) -> NoReturn:
-        """As every job does."""
+        """Exit with `message`, without the values that argparse puts into some messages."""
         message = re.sub(r"^(ambiguous option: --[\w-]+)=.*( could match )", r"\1\2", message, flags=re.DOTALL)
         message = re.sub(r"ignored explicit argument .*", "it takes no value", message, flags=re.DOTALL)
         super().error(message)
@@ -93,7 +93,7 @@ _ONLY_INTO_KAFKA: Final = frozenset({"--by-key", "--create-topics", "--progress-
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, direction: str | None = None) -> None:
-    """Add the options of the bridge. With a direction help leaves out those that mean nothing there."""
+    """Add the options of the bridge. With a direction, help omits the options of the other one."""
     hidden = _ONLY_INTO_KAFKA if direction == KAFKA_TO_STORE else _ONLY_INTO_STORE if direction else frozenset()
 
     def add(name: str, **more: Any) -> None:
@@ -108,26 +108,37 @@ def add_arguments(parser: argparse.ArgumentParser, *, direction: str | None = No
     add("--store", required=True, metavar="PATH", help="store directory")
     add("--topics", metavar="A,B", help="topics to copy, by the names of the side that is read")
     add("--topics-pattern", metavar="REGEX", help="copy every topic whose whole name matches, new ones too")
-    add("--map", action="append", default=[], metavar="KAFKA.TOPIC=STORE_TOPIC", help="another name; . is | otherwise")
-    add("--id", metavar="NAME", help="the bridge's name: its progress goes on under it (default: from the topics)")
-    add("--restart", action="store_true", help="begin topics that another bridge (another --id) has copied")
-    add("--until-caught-up", action="store_true", help="end once everything is copied that was there at the start")
-    add("--from", dest="start", choices=("earliest", "latest"), default="earliest", help="where a new bridge begins")
+    add(
+        "--map",
+        action="append",
+        default=[],
+        metavar="KAFKA.TOPIC=STORE_TOPIC",
+        help="another target name (default: . becomes |)",
+    )
+    add("--id", metavar="NAME", help="the bridge's name, under which it resumes (default: from the topics)")
+    add("--restart", action="store_true", help="copy topics again that another bridge (another --id) has copied")
+    add("--until-caught-up", action="store_true", help="end once everything present at the start is copied")
+    add("--from", dest="start", choices=("earliest", "latest"), default="earliest", help="where a new bridge starts")
     add("--queues", type=int, metavar="N", help="into the store: N queues, chosen by key (default: one a partition)")
     add("--by-key", action="store_true", help="into Kafka: partitions chosen by key (default: that of the queue)")
     add("--share", action="store_true", help="into the store: divide partitions among all bridges of this id")
     add("--hold-store", action="store_true", help="keep the store's lock between commits")
-    add("--group", metavar="NAME", help="consumer group that is told of the progress (default: from the id)")
-    add("--on-refused", choices=(STOP, QUARANTINE), default=STOP, help="messages that the other side cannot keep")
-    add("--quarantine-topic", default="KAFKA_QUARANTINE", metavar="T", help="where they go with quarantine")
-    add("--on-data-loss", choices=(STOP, CONTINUE), default=STOP, help="messages that went before they were copied")
+    add("--group", metavar="NAME", help="consumer group to report offsets to (default: from the id)")
+    add("--on-refused", choices=(STOP, QUARANTINE), default=STOP, help="messages that the other side refuses")
+    add("--quarantine-topic", default="KAFKA_QUARANTINE", metavar="T", help="topic of quarantined messages")
+    add("--on-data-loss", choices=(STOP, CONTINUE), default=STOP, help="messages that were deleted before the copy")
     add("--max-batch-bytes", type=int, default=16 * _MIB, metavar="N", help="most bytes of one commit (16 MiB)")
     add("--max-batch-rows", type=int, default=200_000, metavar="N", help="most messages of one commit (200,000)")
     add("--commit-interval-ms", type=int, default=500, metavar="MS", help="longest wait for a fuller commit (500)")
     add("--lock-timeout-ms", type=int, default=30_000, metavar="MS", help="wait for the store's lock (30,000)")
     add("--discover-ms", type=int, default=30_000, metavar="MS", help="look for new topics and partitions (30,000)")
-    add("--create-topics", action="store_true", help="into Kafka: make topics that are missing")
-    add("--progress-topic", default="__rocketflow_progress", metavar="T", help="into Kafka: the topic of the marks")
+    add("--create-topics", action="store_true", help="into Kafka: create missing topics")
+    add(
+        "--progress-topic",
+        default="__rocketflow_progress",
+        metavar="T",
+        help="into Kafka: the topic of the bridge's progress",
+    )
     add("--origin-headers", action="store_true", help="into Kafka: a header rocketmq.origin with topic:queue:offset")
     add("--config", metavar="FILE", help="the store's broker.conf")
     add("--kafka-option", action="append", default=[], metavar="K=V", help="an option of kafka-python's client")
@@ -135,7 +146,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, direction: str | None = No
 
 
 def options_of(given: argparse.Namespace, direction: str | None = None) -> BridgeOptions:
-    """The options of a parsed command line; UsageError names what is wrong."""
+    """Return the options of a parsed command line. Raise UsageError for an invalid one."""
     direction = direction or given.direction
     assert direction is not None
     choice = TopicChoice.parse(given.topics, given.topics_pattern, given.map)
@@ -149,21 +160,21 @@ def options_of(given: argparse.Namespace, direction: str | None = None) -> Bridg
     ):
         value = getattr(given, name)
         if value is not None and value < low:
-            raise UsageError(f"--{name.replace('_', '-')} {value}: at least {low}")
+            raise UsageError(f"--{name.replace('_', '-')} {value}: must be at least {low}")
     into_store = direction == KAFKA_TO_STORE
     wrong = ("by_key", "create_topics", "origin_headers") if into_store else ("queues", "share", "hold_store")
     for name in wrong:
         if getattr(given, name):
-            raise UsageError(f"--{name.replace('_', '-')} means nothing with {direction}")
+            raise UsageError(f"--{name.replace('_', '-')} has no meaning with {direction}")
     if given.share and given.hold_store:
-        raise UsageError("--share and --hold-store: bridges that share the work take the store's lock in turn")
+        raise UsageError("--share excludes --hold-store: bridges that share partitions take the store's lock in turn")
     if given.share and given.start == "latest":
-        raise UsageError("--share and --from latest: let one bridge begin alone, then share")
+        raise UsageError("--share excludes --from latest: start one bridge without --share first")
     if into_store:
         check_store_name(given.quarantine_topic, given.quarantine_topic)
     bridge_id = given.id or _default_id(direction, choice)
     if not _ID.fullmatch(bridge_id):
-        raise UsageError(f"--id {bridge_id!r}: 1 to 80 of letters, digits and _ . -")
+        raise UsageError(f"--id {bridge_id!r}: must be 1 to 80 letters, digits, _ . or -")
     check_sink_id(f"kafka-bridge:{bridge_id}")
     return BridgeOptions(
         direction=direction,
@@ -196,7 +207,7 @@ def options_of(given: argparse.Namespace, direction: str | None = None) -> Bridg
 
 
 def _default_id(direction: str, choice: TopicChoice) -> str:
-    """Return a name that is the same whenever the same topics are asked for, however they are spelled."""
+    """Return an id derived from the chosen topics; it does not depend on their order or spelling."""
     import hashlib
 
     into_store = direction == KAFKA_TO_STORE
@@ -208,7 +219,7 @@ def _default_id(direction: str, choice: TopicChoice) -> str:
 
 
 def bridge_parser(*, program: str, direction: str | None, example: str) -> BridgeParser:
-    """Return the parser of a command line of one direction; it ends a wrong one with exit code 2."""
+    """Return the parser for the command line of one direction; it exits with code 2 for an invalid one."""
     parser = BridgeParser(
         prog=program, description="Copy topics between Kafka and a store, exactly once.", epilog=f"example: {example}"
     )
@@ -217,23 +228,23 @@ def bridge_parser(*, program: str, direction: str | None, example: str) -> Bridg
 
 
 def parse(arguments: Sequence[str] | None, *, program: str, direction: str | None, example: str) -> BridgeOptions:
-    """The options of a command line."""
+    """Parse a command line."""
     parser = bridge_parser(program=program, direction=direction, example=example)
     return options_of(parser.parse_args(arguments), direction)
 
 
 def _addresses(text: str) -> str:
-    """Brokers as a user lists them; UsageError for what is no address."""
+    """Normalise a comma-separated list of brokers. Raise UsageError for an invalid address."""
     if "@" in text:
         raise UsageError(
-            "--bootstrap: an address has no name or password in it (what was given is not shown); give host:port, and "
-            "sasl.username and sasl.password in a file that --kafka-config names"
+            "--bootstrap: an address must not contain a name or password (the given one is not shown); give host:port, "
+            "and put sasl.username and sasl.password into a file for --kafka-config"
         )
     found = [one.strip() for one in text.split(",") if one.strip()]
     for one in found:
         host, colon, port = one.rpartition(":")
         if colon and not (host and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
-            raise UsageError(f"--bootstrap {one}: must be host:port, the port from 1 to 65535")
+            raise UsageError(f"--bootstrap {one}: must be host:port with a port from 1 to 65535")
     if not found:
         raise UsageError("--bootstrap is empty: give host:port, comma-separated")
     return ",".join(found)

@@ -1,7 +1,7 @@
-"""Options for kafka-python's clients: `--kafka-option k=v`, `--kafka-config FILE`; what is secret is never shown.
+"""Options for kafka-python's clients: `--kafka-option k=v`, `--kafka-config FILE`; secrets are never shown.
 
-Names may be kafka-python's (`sasl_plain_password`) or Kafka's own (`sasl.mechanism`); values take the type of the
-client's default. Options that exactly-once depends on are refused.
+Names may be kafka-python's (`sasl_plain_password`) or Kafka's (`sasl.mechanism`); values are converted to the type of
+the client's default. Options that exactly-once depends on are refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _JAVA_NAMES: Final = {
     "sasl_password": "sasl_plain_password",
     "fetch_max_wait_ms": "fetch_max_wait_ms",
 }
-_OURS: Final = frozenset(
+_RESERVED: Final = frozenset(
     {
         "bootstrap_servers",
         "group_id",
@@ -57,7 +57,7 @@ _FALSE: Final = frozenset({"false", "no", "off", "0"})
 
 
 class ClientOptions:
-    """The user's options by kafka-python's names. Neither `str` nor `repr` shows a secret."""
+    """The user's options, by kafka-python's names. Neither `str` nor `repr` shows a secret."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = dict(values)
@@ -67,22 +67,22 @@ class ClientOptions:
         return f"ClientOptions({json.dumps(self.shown())})"
 
     def shown(self) -> dict[str, str]:
-        """All options, secrets hidden."""
+        """Return all options, with secrets hidden."""
         return {name: HIDDEN if SECRET_NAME.search(name) else value for name, value in sorted(self._values.items())}
 
     @property
     def secured(self) -> bool:
-        """Whether they ask for TLS or a login."""
+        """True if the options require TLS or a login."""
         return self._values.get("security_protocol", "PLAINTEXT") != "PLAINTEXT"
 
     def hide(self, text: str) -> str:
-        """`text` without any secret in it."""
+        """Return `text` with all secrets hidden."""
         return self.secrets.hide(text)
 
     def for_client(self, *kinds: Mapping[str, Any]) -> dict[str, Any]:
-        """Keyword arguments for the client whose defaults are `kinds[0]`, each of its default's type.
+        """Return keyword arguments for the client whose defaults are `kinds[0]`, converted to the defaults' types.
 
-        Options that only clients of the other `kinds` know are left out.
+        Options that only the other `kinds` of clients know are skipped.
         """
         found: dict[str, Any] = {}
         for name, text in self._values.items():
@@ -94,7 +94,10 @@ class ClientOptions:
 
 
 def parse_options(pairs: Sequence[str], files: Iterable[str]) -> ClientOptions:
-    """Options from `k=v` pairs and properties files (a pair wins); UsageError names what is wrong, never a value."""
+    """Parse `k=v` pairs and properties files; a pair overrides a file.
+
+    Raises: UsageError for invalid options, without showing their values.
+    """
     values: dict[str, str] = {}
     for file in files:
         try:
@@ -108,7 +111,7 @@ def parse_options(pairs: Sequence[str], files: Iterable[str]) -> ClientOptions:
         values |= [_pair(pair, "--kafka-option")]
     for name in _FILES:
         _check_file(name, values.get(name))
-    for name, known in _KNOWN.items():  # kafka-python takes an unknown protocol for PLAINTEXT
+    for name, known in _KNOWN.items():  # kafka-python treats an unknown protocol as PLAINTEXT
         if name in values:
             values[name] = values[name].upper()
             if values[name] not in known:
@@ -117,7 +120,7 @@ def parse_options(pairs: Sequence[str], files: Iterable[str]) -> ClientOptions:
 
 
 def _check_file(name: str, path: str | None) -> None:
-    """kafka-python would only try to connect, again and again."""
+    """Raise UsageError if a file cannot be read: kafka-python would only retry to connect."""
     try:
         if path is not None:
             with open(path, "rb"):
@@ -129,11 +132,11 @@ def _check_file(name: str, path: str | None) -> None:
 def _pair(text: str, where: str) -> tuple[str, str]:
     name, value = key_value(where, text)
     name = name.strip().replace(".", "_")
-    if not _NAME.fullmatch(name):  # what stands there may be a value
-        raise UsageError(f"{where}: give it as key=value, the key of letters, digits, _ and .")
+    if not _NAME.fullmatch(name):  # the text may be a secret value
+        raise UsageError(f"{where}: give it as key=value; a key has letters, digits, _ and .")
     name = _JAVA_NAMES.get(name, name)
-    if name in _OURS:
-        raise UsageError(f"{where}: {name} is the bridge's own to set")
+    if name in _RESERVED:
+        raise UsageError(f"{where}: {name} is set by the bridge and cannot be given")
     if name in _NOT_TEXT:
         raise UsageError(f"{where}: {name} cannot be given as text")
     return name, value.strip()
@@ -155,7 +158,7 @@ def _typed(name: str, text: str, default: Any) -> Any:
             return int(text)
     except ValueError as error:
         shown = HIDDEN if SECRET_NAME.search(name) else text
-        raise UsageError(f"kafka option {name}={shown}: not of the right type ({type(default).__name__})") from error
+        raise UsageError(f"kafka option {name}={shown}: must be of type {type(default).__name__}") from error
     return text
 
 
@@ -167,7 +170,7 @@ def _nearest(name: str, kinds: Sequence[Mapping[str, Any]]) -> str:
 
 
 def require_kafka() -> None:
-    """KafkaMissingError where kafka-python is not installed."""
+    """Raise KafkaMissingError if kafka-python is not installed."""
     try:
         import kafka  # noqa: F401
     except ImportError as error:

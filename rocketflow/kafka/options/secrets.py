@@ -1,7 +1,7 @@
-"""Secrets of options, kept out of whatever is printed: errors, log lines of every library, tracebacks.
+"""Keep secrets of options out of everything that is printed: errors, tracebacks, log lines of every library.
 
-kafka-python logs whole requests at DEBUG, the one that holds the password too; py4j logs every option that it hands to
-Spark. What a process was once told to hide it hides until it ends: threads of clients log behind a bridge's end.
+At DEBUG kafka-python logs complete requests, including the one with the password; py4j logs every option that it
+passes to Spark. A secret stays hidden until the process ends: client threads can log after a bridge has ended.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ SECRET_NAME: Final = re.compile(
     r"passw|passphrase|pwd|secret|token|credential|jaas|private|keystore[._]key|(api|access)[._]?key|basic[._]auth",
     re.IGNORECASE,
 )
-"""Names of options whose values nobody is to see."""
+"""The names of options whose values are secret."""
 _WITHIN: Final = re.compile(
     r"""\w*(?:passw|secret|token|credential|private|key)\w*\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s;"']+)""",
     re.IGNORECASE,
 )
-"""Secrets that a secret option's value has in it, as a login module's `password="..."`."""
+"""Secrets inside the value of a secret option, such as a login module's `password="..."`."""
 
 
 class Secrets:
-    """Texts that must not be seen, in every way in which they may be written."""
+    """Texts that must not be shown, in all their escaped forms."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._forms: set[str] = set()
@@ -44,7 +44,7 @@ class Secrets:
 
     @classmethod
     def of_options(cls, options: Mapping[str, str]) -> Secrets:
-        """The values of those options whose names say that they are secret, and what such a value has in it."""
+        """Collect the values of options with secret names, and the secrets inside such values."""
         found = cls()
         for name, value in options.items():
             if SECRET_NAME.search(name):
@@ -54,7 +54,7 @@ class Secrets:
         return found
 
     def add(self, value: str) -> None:
-        """Hide a text too."""
+        """Add a text to hide."""
         if value:
             raw = value.encode("utf-8", "surrogateescape")
             escaped = value.replace("\\", "\\\\")
@@ -62,11 +62,11 @@ class Secrets:
             self._forms |= {value, escaped, escaped.replace("\n", "\\n"), *texts}
 
     def update(self, others: Secrets) -> None:
-        """Hide what `others` hide too."""
+        """Add the texts that `others` hide."""
         self._forms |= others._forms
 
     def hide(self, text: str) -> str:
-        """`text` without any secret in it."""
+        """Return `text` with every secret replaced by `HIDDEN`."""
         for form in sorted(self._forms, key=len, reverse=True):
             text = text.replace(form, HIDDEN)
         return text
@@ -77,7 +77,7 @@ _installed: Final = threading.Lock()
 
 
 def hide_in_logs(secrets: Secrets) -> None:
-    """From now on no log line of this process, whoever writes it, has one of these in it, nor has its traceback."""
+    """Hide these secrets from now on in all log lines and logged tracebacks of this process, of any logger."""
     _of_process.update(secrets)
     if not _installed.acquire(blocking=False):
         return
@@ -85,7 +85,7 @@ def hide_in_logs(secrets: Secrets) -> None:
 
     def without_secrets(*args: Any, **more: Any) -> logging.LogRecord:
         record = made(*args, **more)
-        with contextlib.suppress(Exception):  # a message that does not fit its arguments is logging's to tell of
+        with contextlib.suppress(Exception):  # logging reports a message that does not fit its arguments
             text = record.getMessage()
             hidden = _of_process.hide(text)
             if hidden != text:
@@ -102,7 +102,7 @@ def hide_in_logs(secrets: Secrets) -> None:
 
 @contextlib.contextmanager
 def hidden_in_errors(secrets: Secrets) -> Iterator[None]:
-    """An error of this block that has a secret in it, or in one behind it, leaves without it and those behind it."""
+    """Raise the errors of this block without secrets: a message is hidden, a chain that contains one is cut off."""
     try:
         yield
     except Exception as error:

@@ -1,1 +1,1 @@
-"""What both directions of the bridge share."""
+"""Code shared by both directions of the bridge."""

@@ -1,7 +1,7 @@
-"""Which topics bridges have copied, and to which: progress belongs to a pair of topics, however it is spelled.
+"""Claims: the pairs of topics (source and target) that bridges have copied.
 
-A bridge finds its own progress by its id. Before it begins with a pair that it has no progress of, that of all other
-bridges is looked at: copying what another one has copied stores or sends every message twice.
+A bridge finds its own progress by its id. Before it starts a pair without progress, it checks the progress of all
+other bridges: copying a pair that another bridge has copied would store or send every message twice.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ SINK_PREFIX: Final = "kafka-bridge:"
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A topic and the one that it is copied to; `kafka_id` is the id of that in Kafka, None where it has none."""
+    """A topic and its target; `kafka_id` is the id of the one that is in Kafka, None if it has none."""
 
     source: str
     target: str
     kafka_id: str | None = None
 
     def is_same(self, other: Pair) -> bool:
-        """Return whether the topics are the same; a Kafka topic that was made anew is another one."""
+        """Return True if the topics are the same; a recreated Kafka topic is another one."""
         another = self.kafka_id is not None and other.kafka_id is not None and self.kafka_id != other.kafka_id
         return (self.source, self.target) == (other.source, other.target) and not another
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the bridge `bridge_id` has copied of a pair: the next offset by partition or queue."""
+    """The progress of the bridge `bridge_id` with a pair: the next offset by partition or queue."""
 
     bridge_id: str
     pair: Pair
@@ -47,7 +47,7 @@ class Claim:
 
 
 def refuse_claimed(bridge_id: str, pairs: Iterable[Pair], claims: Iterable[Claim]) -> None:
-    """Raise TopicClaimedError where another bridge has copied one of `pairs`."""
+    """Raise TopicClaimedError if another bridge has copied one of `pairs`."""
     others = [one for one in claims if one.bridge_id != bridge_id]
     for pair in pairs:
         for other in others:
@@ -55,20 +55,20 @@ def refuse_claimed(bridge_id: str, pairs: Iterable[Pair], claims: Iterable[Claim
                 places = ", ".join(f"{place}: {offset}" for place, offset in sorted(other.progress.items()))
                 raise TopicClaimedError(
                     f"bridge {bridge_id}: bridge {other.bridge_id} has copied {pair.source} to {pair.target} (next "
-                    f"offsets {places}): give --id {other.bridge_id} to go on from there, or --restart to copy "
-                    "everything once more"
+                    f"offsets {places}): give --id {other.bridge_id} to resume there, or --restart to copy everything "
+                    "again"
                 )
 
 
 def claims_on_store(store: CommitLogReads) -> list[Claim]:
-    """Return what bridges have copied into a store."""
+    """Return the claims of all bridges that have copied into a store."""
     return [
         claim for sink_id, last in last_commits(store, SINK_PREFIX).items() for claim in _of_envelope(sink_id, last)
     ]
 
 
 def _of_envelope(sink_id: str, last: CommitEnvelope) -> list[Claim]:
-    """Return the claims of one bridge. Notes before 0.2 have no target: it was the default one."""
+    """Return the claims of one bridge. Notes written before 0.2 have no target: it was the default one."""
     notes, found = last.progress.get(NOTES, {}), []
     for topic, progress in offsets_alone(last.progress).items():
         note = notes.get(topic, {})
@@ -79,9 +79,9 @@ def _of_envelope(sink_id: str, last: CommitEnvelope) -> list[Claim]:
 
 
 def claims_of_marks(marks: Mapping[str, Mark], store_id: str) -> list[Claim]:
-    """Return what bridges have copied out of the store with this id, by their marks in Kafka.
+    """Return the claims of all bridges that have copied from the store with this id, by their marks in Kafka.
 
-    A mark names the topics that were copied to, and not which of them was a topic's: each may have been.
+    A mark names the target topics without their source topics: if no target has the default name, each is claimed.
     """
     found = []
     for bridge_id, mark in marks.items():

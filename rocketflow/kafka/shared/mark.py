@@ -1,4 +1,4 @@
-"""A bridge's mark: which store it copied and how far. `into_kafka.progress_mark` keeps marks in a topic."""
+"""A bridge's mark: the store that it copies and its progress. `into_kafka.progress_mark` keeps marks in a topic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Progress = dict[str, dict[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Which store was copied, how far its queues are, and the ids of the topics they were copied to."""
+    """The id of the copied store, the next offset of each queue, and the ids of the target topics."""
 
     store_id: str
     progress: Progress
@@ -33,7 +33,7 @@ def encode_mark(mark: Mark) -> bytes:
 
 
 def decode_mark(value: bytes, where: str) -> Mark:
-    """Return the mark that a record's value is; KafkaRefusedError where it is none."""
+    """Decode the mark in a record's value. Raise KafkaRefusedError if it is malformed."""
     try:
         fields = parse_json(value)
         if fields["version"] != VERSION:
@@ -45,4 +45,4 @@ def decode_mark(value: bytes, where: str) -> Mark:
         targets = {str(topic): None if one is None else str(one) for topic, one in fields.get("targets", {}).items()}
         return Mark(str(fields["store"]), progress, targets)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise KafkaRefusedError(f"{where} is no mark of a bridge ({error}); give another --progress-topic") from error
+        raise KafkaRefusedError(f"{where} is not a bridge's mark ({error}); give another --progress-topic") from error

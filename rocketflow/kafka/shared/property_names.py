@@ -1,20 +1,20 @@
-"""What a Kafka message's parts are called among a stored message's properties, and what may stand there as text.
+"""The properties that hold a Kafka message's parts in a stored message, and the texts that they may hold.
 
-    KAFKA_TOPIC, KAFKA_PARTITION, KAFKA_OFFSET   where it comes from; a message with KAFKA_OFFSET came from Kafka
-    KAFKA_KEY_ENCODING      base64: __SHARDINGKEY is the key in base64; empty: the key is there and has no bytes
+    KAFKA_TOPIC, KAFKA_PARTITION, KAFKA_OFFSET   the origin; a message with KAFKA_OFFSET came from Kafka
+    KAFKA_KEY_ENCODING      base64: __SHARDINGKEY is the key in base64; empty: the key exists and has no bytes
     KAFKA_TOMBSTONE         true: the value was null (the body is empty)
-    KAFKA_TIMESTAMP_TYPE    LogAppendTime where the broker gave the time
-    KAFKA_TIMESTAMP         the time in ms where bornTimestamp cannot say it (-1: none)
-    KAFKA_REFUSED           of a message that was set aside: why; with KAFKA_VALUE_SIZE, KAFKA_VALUE_SHA256, and where
-                            they were cut KAFKA_KEY_SIZE, KAFKA_HEADERS_LEFT_OUT (how many)
-    KAFKA_HEADERS           all headers in order as JSON, where one of them cannot be a property of its own:
+    KAFKA_TIMESTAMP_TYPE    LogAppendTime if the broker set the timestamp
+    KAFKA_TIMESTAMP         the timestamp in ms if bornTimestamp cannot hold it (-1: none)
+    KAFKA_REFUSED           the reason why a message was quarantined; with KAFKA_VALUE_SIZE, KAFKA_VALUE_SHA256 and, if
+                            they were cut, KAFKA_KEY_SIZE, KAFKA_HEADERS_LEFT_OUT (number of omitted headers)
+    KAFKA_HEADERS           all headers in order as JSON, if one of them cannot be a property of its own:
                             "name" (its value is the property), ["name", "base64 of the value"], ["name", null]
 
-A header `rocketmq.properties` of a message of RocketMQ's own holds, as a JSON object, properties that no header of
-their name could bring back; into a store they are properties again.
+A message that did not come from Kafka has a header `rocketmq.properties`: a JSON object of the properties that a header
+of their name could not restore. Copied into a store they become properties again.
 
-A header is a property of its own where its name and value are plain text, it is there once, and the name is not one
-that RocketMQ or this bridge gives a meaning to.
+A header becomes a property of its own if its name and value are plain text, it occurs once, and neither RocketMQ nor
+this bridge gives its name a meaning.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LOG_APPEND_TIME: Final = "LogAppendTime"
 TRUE: Final = "true"
 
 ROCKETMQ: Final = "rocketmq."
-"""How names of headers begin that the bridge gives a meaning to."""
+"""The prefix of header names that the bridge gives a meaning to."""
 TAGS_HEADER: Final = "rocketmq.TAGS"
 KEYS_HEADER: Final = "rocketmq.KEYS"
 FLAG_HEADER: Final = "rocketmq.FLAG"
@@ -51,9 +51,9 @@ ORIGIN_HEADER: Final = "rocketmq.origin"
 PROPERTIES_HEADER: Final = "rocketmq.properties"
 
 MAX_KEYS_SIZE: Final = 1024
-"""Longer keys are only the sharding key, and not looked up by the index."""
+"""Longer keys become only the sharding key, not KEYS, and are not in the index."""
 MAX_BORN_MS: Final = 253_402_300_799_999
-"""The end of the year 9999: later times are no dates to most tools."""
+"""The end of the year 9999: most tools cannot represent later timestamps as dates."""
 _MAX_NAME: Final = 255
 _NAME: Final = re.compile(rf"[A-Za-z0-9_.:/@$+-]{{1,{_MAX_NAME}}}")
 _MEANINGS: Final = """KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET
@@ -66,7 +66,7 @@ _UNSTORABLE: Final = re.compile("[\x01\x02\ud800-\udfff]")
 _GIVEN_A_MEANING: Final = frozenset(_MEANINGS.split())
 _PREFIXES: Final = ("KAFKA_", "INNER_", "TIMER_", "__", "TRANSACTION_", "DLQ_")
 _PLACED: Final = frozenset({"KEYS", "TAGS", "UNIQ_KEY", "__SHARDINGKEY"})
-"""They have headers of their own, or are the key."""
+"""Properties that have headers `rocketmq.*` of their own, or become the key."""
 _NOT_CARRIED: Final = frozenset(
     {
         *("DELAY", "REAL_TOPIC", "REAL_QID", "__CRC32#", "WAIT", "MSG_REGION", "TRACE_ON", "CLUSTER", "MIN_OFFSET"),
@@ -74,17 +74,18 @@ _NOT_CARRIED: Final = frozenset(
         *(TIMESTAMP, HEADERS, REFUSED_BECAUSE, VALUE_SIZE, VALUE_SHA256, KEY_SIZE, HEADERS_LEFT_OUT),
     }
 )
-"""What a store, broker or client writes for itself, a delivery that is over (it would wait again), the bridge's own."""
+"""Properties that a store, broker or client writes for its own use, those of a completed delayed delivery (the copy
+would be delayed again), and the bridge's own."""
 _NOT_CARRIED_PREFIXES: Final = ("INNER_", "TIMER_", "__RMQ.TRANSIENT.")
 
 
 def has_a_meaning(name: str) -> bool:
-    """Whether RocketMQ or this bridge gives a property of this name a meaning."""
+    """Return True if RocketMQ or this bridge gives a property of this name a meaning."""
     return name in _GIVEN_A_MEANING or name.startswith(_PREFIXES)
 
 
 def may_be_property(name: bytes) -> bool:
-    """Whether a header of this name may be a property of its own."""
+    """Return True if a header of this name may become a property of its own."""
     try:
         text = name.decode("ascii")
     except UnicodeDecodeError:
@@ -93,22 +94,22 @@ def may_be_property(name: bytes) -> bool:
 
 
 def is_carried(name: str) -> bool:
-    """Whether a property is its sender's: it is to be one again where the message goes on to another store."""
+    """Return True if a property was set by its sender, and must be restored when the message reaches another store."""
     return name not in _PLACED and name not in _NOT_CARRIED and not name.startswith(_NOT_CARRIED_PREFIXES)
 
 
-def comes_back(name: str) -> bool:
-    """Whether a header of this name brings a property back, where its value is plain text."""
+def is_restorable(name: str) -> bool:
+    """Return True if a header of this name with a plain-text value restores the property."""
     return may_be_property(name.encode("utf-8", "surrogatepass")) and not name.startswith(ROCKETMQ)
 
 
 def may_be_stored(text: str) -> bool:
-    """Whether a text may be a property's name or value: not empty, UTF-8, no separator of properties."""
+    """Return True if a text may be a property's name or value: not empty, valid UTF-8, no property separator."""
     return bool(text) and not _UNSTORABLE.search(text)
 
 
 def is_text(raw: bytes) -> bool:
-    """Whether bytes are plain text, not empty: UTF-8 without control characters."""
+    """Return True if bytes are plain text: not empty, UTF-8 without control characters."""
     if not raw or any(octet < 0x20 or octet == 0x7F for octet in raw):
         return False
     try:

@@ -1,4 +1,4 @@
-"""What a running bridge is told (stop) and tells (progress): shared by both directions."""
+"""Stop requests and progress reports of a running bridge, in both directions."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import FrameType
 
-_TELL_S: Final = 5.0
+_REPORT_S: Final = 5.0
 
 
 class StopRequest:
-    """Whether somebody asked the bridge to stop. A signal ends what is under way only where that may wait for Kafka."""
+    """A request to stop the bridge. A signal interrupts only calls inside `interruptible`, which may wait for Kafka."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()
         self.number = 0
-        self._may_be_ended = False
+        self._is_interruptible = False
 
     @property
     def signal_name(self) -> str | None:
-        """Which signal asked."""
+        """The name of the stopping signal, or None."""
         return signal.Signals(self.number).name if self.number else None
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[StopRequest]:
-        """Take the stopping signals in this block (in the main thread; elsewhere `asked` is all there is)."""
+        """Handle the stopping signals in this block. Outside the main thread only `asked` can stop the run."""
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
@@ -51,27 +51,27 @@ class StopRequest:
                 signal.signal(one, handler)
 
     @contextlib.contextmanager
-    def may_end(self) -> Iterator[None]:
-        """A call that may wait for long and leaves nothing behind: a stop ends it by StoppedError."""
-        self._may_be_ended = True
+    def interruptible(self) -> Iterator[None]:
+        """Let a stop interrupt this block by StoppedError; for calls that may wait long and leave no partial state."""
+        self._is_interruptible = True
         try:
             if self.number:
                 raise StoppedError(self.number)
             yield
         finally:
-            self._may_be_ended = False
+            self._is_interruptible = False
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         first = not self.asked.is_set()
         self.asked.set()
         self.number = number
-        if first and self._may_be_ended:
+        if first and self._is_interruptible:
             raise StoppedError(number)
 
 
 @dataclass(slots=True)
 class BridgeSummary:
-    """What a run did; `lag` counts messages that are there and not copied."""
+    """The summary of a run; `lag_messages` counts messages that exist and are not copied yet."""
 
     direction: str
     bridge_id: str
@@ -85,18 +85,18 @@ class BridgeSummary:
     lag_ms: int = 0
     progress: dict[str, Any] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
-    _told: float = field(default_factory=time.monotonic)
-    _rows_told: int = 0
+    _reported: float = field(default_factory=time.monotonic)
+    _rows_reported: int = 0
 
     @property
     def exit_code(self) -> int:
-        """3 where messages were lost or quarantined, 128 and the signal's number where one stopped the bridge."""
+        """3 if messages were lost or quarantined, 128 + the signal's number if a signal stopped the bridge, else 0."""
         if self.lost or self.quarantined:
             return 3
         return 0 if self.stopped is None else 128 + signal.Signals[self.stopped]
 
     def as_dict(self) -> dict[str, Any]:
-        """The one object that ends a run."""
+        """Return the JSON object that is printed at the end of a run."""
         return {
             "job": "kafka_bridge",
             "direction": self.direction,
@@ -113,20 +113,20 @@ class BridgeSummary:
             "progress": self.progress,
         }
 
-    def tell_due(self) -> bool:
-        """Whether it is time for a line of progress."""
-        return time.monotonic() - self._told >= _TELL_S
+    def is_report_due(self) -> bool:
+        """Return True if the next progress line is due."""
+        return time.monotonic() - self._reported >= _REPORT_S
 
-    def tell_begun(self, source: str, target: str, offsets: Mapping[str, int | None]) -> None:
-        """Print on stderr that a topic is copied from now on, from which offset of each partition or queue."""
+    def report_start(self, source: str, target: str, offsets: Mapping[str, int | None]) -> None:
+        """Print on stderr that the copy of a topic starts, and at which offset of each partition or queue."""
         places = ", ".join(f"{place}: {'its begin' if at is None else at}" for place, at in sorted(offsets.items()))
         print(f"{self.direction} {self.bridge_id}: {source} to {target}, from {places}", file=sys.stderr, flush=True)
 
-    def tell(self) -> None:
-        """A line of progress on stderr."""
+    def report(self) -> None:
+        """Print a progress line on stderr."""
         now = time.monotonic()
-        seconds, rows = now - self._told, self.rows - self._rows_told
-        self._told, self._rows_told = now, self.rows
+        seconds, rows = now - self._reported, self.rows - self._rows_reported
+        self._reported, self._rows_reported = now, self.rows
         rate = rows / seconds if seconds else 0.0
         print(
             f"{self.direction} {self.bridge_id}: {self.rows} messages in {self.batches} commits, {rate:.0f}/s, "
@@ -136,12 +136,12 @@ class BridgeSummary:
         )
 
 
-def warn_of_loss(store: str, where: str, go_on: int, lost: int) -> None:
-    """Messages that are gone, and that the bridge was told to go on without: counted among the store's events."""
-    events.report(events.DATA_LOSS, store, where, where, offset=go_on, count=lost, quietly=True)
-    warn(f"{events.DATA_LOSS} {where}; going on at {go_on}, without {lost} messages at least")
+def warn_of_loss(store: str, where: str, resume_at: int, lost: int) -> None:
+    """Report lost messages as a store event and on stderr, before the bridge resumes without them."""
+    events.report(events.DATA_LOSS, store, where, where, offset=resume_at, count=lost, quietly=True)
+    warn(f"{events.DATA_LOSS} {where}; resuming at {resume_at}, at least {lost} messages are lost")
 
 
 def warn(text: str) -> None:
-    """A line on stderr for something that a person should know."""
+    """Print a warning on stderr."""
     print(f"warning: {text}", file=sys.stderr, flush=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def valid_mask(column: pa.Array) -> npt.NDArray[np.bool_]:
-    """Return which values are present."""
+    """Return the mask of values that are not null."""
     if column.null_count == 0:
         return np.ones(len(column), bool)
     mask: npt.NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
@@ -24,7 +24,7 @@ def valid_mask(column: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def text_mask(column: pa.Array) -> npt.NDArray[np.bool_]:
-    """Return which values of a binary column are plain text (`property_names.is_text`); nulls are not."""
+    """Return the mask of values of a binary column that are plain text (`property_names.is_text`); nulls are not."""
     mask = valid_mask(column) & (np.asarray(pc.binary_length(column).fill_null(0)) > 0)
     _, offsets, data = column.buffers()
     if data is None or len(column) == 0:

@@ -1,4 +1,4 @@
-"""`make airflow`: a standalone Airflow with RocketFlow's DAGs on this machine, for a look; Ctrl-C ends all of it."""
+"""`make airflow`: a standalone Airflow with RocketFlow's DAGs on this machine, to try them; Ctrl-C stops all of it."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _SIZES: Final = StoreConfig(mapped_file_size_commit_log=1 << 24, max_hash_slot_n
 
 
 class _Stopped(Exception):
-    """A signal asked for the end."""
+    """A signal requested the stop."""
 
 
 def main() -> int:
-    """Set up what is missing, start, tell, wait, stop; the exit code."""
+    """Set up what is missing, start Airflow, print how to use it, wait, stop; return the exit code."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, _stop)
     try:
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def _serve() -> int:
-    print("an environment for Airflow (made once, about a minute) ...", flush=True)
+    print("setting up an environment for Airflow (only once, about a minute) ...", flush=True)
     environment = airflow_environment()
     home = cache_directory() / "airflow-standalone"
     shutil.rmtree(home / "wheel", ignore_errors=True)
@@ -88,7 +88,7 @@ def _serve() -> int:
         if not _healthy(port, process):
             print(f"error: Airflow did not start within {_START_S:.0f} s: see {home / 'log'}", file=sys.stderr)
             return 1
-        _tell(home, port, store)
+        _print_usage(home, port, store)
         process.wait()
         print(f"error: Airflow ended by itself: see {home / 'log'}", file=sys.stderr)
         return 1
@@ -99,7 +99,7 @@ def _serve() -> int:
         print("Airflow has stopped", flush=True)
 
 
-def _tell(home: Path, port: int, store: Path) -> None:
+def _print_usage(home: Path, port: int, store: Path) -> None:
     password = json.loads((home / "passwords.json").read_text())[_USER]
     print(
         f"\n  http://127.0.0.1:{port}   user {_USER}   password {password}\n\n"
@@ -112,7 +112,7 @@ def _tell(home: Path, port: int, store: Path) -> None:
 
 
 def _demo_store(path: Path) -> Path:
-    """100,000 messages in two topics, made once."""
+    """Create a store of 100,000 messages in two topics, unless it exists."""
     if not path.exists():
         making = path.with_name(f"{path.name}.{os.getpid()}")
         making.parent.mkdir(parents=True, exist_ok=True)
@@ -134,7 +134,7 @@ def _port_near(wanted: int) -> int:
 
 
 def _healthy(port: int, process: subprocess.Popen[bytes]) -> bool:
-    """Whether the API answers, and scheduler, triggerer and DAG processor are up."""
+    """Wait until scheduler, triggerer and DAG processor are healthy; return False after the timeout."""
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(urllib.error.URLError, OSError, ValueError):
@@ -147,7 +147,7 @@ def _healthy(port: int, process: subprocess.Popen[bytes]) -> bool:
 
 
 def _end_session(process: subprocess.Popen[bytes]) -> None:
-    """Ask every process of the session to stop, and kill what is left: Airflow's own children outlive their parent."""
+    """Stop every process of the session, and kill the remaining ones: Airflow's children can outlive their parent."""
     deadline = time.monotonic() + _STOP_S
     asked: set[int] = set()
     while True:
@@ -164,7 +164,7 @@ def _end_session(process: subprocess.Popen[bytes]) -> None:
 
 
 def _session(leader: int) -> list[int]:
-    """Processes of a session, and the sessions that commands of its tasks began."""
+    """Return the processes of a session, and of the sessions that its tasks' commands started."""
     found = []
     sessions = {leader}
     entries = {}

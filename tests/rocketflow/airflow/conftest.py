@@ -53,16 +53,16 @@ class AirflowProcess:
             )
 
     def begin(self, do: str, **arguments: Any) -> None:
-        """Ask; `answer` waits for what comes of it."""
+        """Send a request; `answer` waits for its answer."""
         assert self.process.stdin is not None
         print(json.dumps({"do": do, **arguments}), file=self.process.stdin, flush=True)
 
     def answer(self) -> dict[str, Any]:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        assert line, self.said()[-3000:]
+        assert line, self.log_text()[-3000:]
         answer: dict[str, Any] = json.loads(line)
-        assert "raised" not in answer, answer["raised"] + self.said()[-3000:]
+        assert "raised" not in answer, answer["raised"] + self.log_text()[-3000:]
         return answer
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
@@ -79,15 +79,15 @@ class AirflowProcess:
         self.begin_run(dag, params, **more)
         return self.answer()
 
-    def said(self) -> str:
-        """Airflow's log so far."""
+    def log_text(self) -> str:
+        """Return Airflow's log so far."""
         return self.log.read_text("utf-8", "replace")
 
     def __enter__(self) -> AirflowProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.kill()  # it keeps nothing that is worth the seconds of an orderly end
+        self.process.kill()  # a clean stop takes seconds and has nothing to save
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
@@ -96,7 +96,7 @@ class AirflowProcess:
 
 @pytest.fixture(scope="session")
 def another_airflow(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], AirflowProcess]:
-    """`another_airflow(store)`: one more, with a database of its own."""
+    """Return a function that creates another Airflow for a store, with a database of its own."""
     try:
         environment = airflow_environment()
     except AirflowNotInstalledError as error:
@@ -114,9 +114,9 @@ def airflow(
 
 
 @pytest.fixture(scope="session")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of 30,000 messages in two topics that nobody changes."""
-    path = tmp_path_factory.mktemp("whole") / "store"
+def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Create a store of 30,000 messages in two topics, which no test may change."""
+    path = tmp_path_factory.mktemp("intact") / "store"
     make_store(path)
     return path
 
@@ -128,15 +128,15 @@ def make_store(path: Path) -> None:
 
 
 @pytest.fixture
-def store(airflow: AirflowProcess, whole: Path) -> Path:
-    """A copy of `whole` that the connection names."""
+def store(airflow: AirflowProcess, intact: Path) -> Path:
+    """Copy `intact` to the store of the connection."""
     shutil.rmtree(airflow.store, ignore_errors=True)
-    shutil.copytree(whole, airflow.store)
+    shutil.copytree(intact, airflow.store)
     return airflow.store
 
 
 def derived(path: Path) -> dict[str, bytes]:
-    """Queues by name, index files by their order."""
+    """Return the bytes of the queue files by name and of the index files by their order."""
     found = {
         str(one.relative_to(path)): one.read_bytes() for one in (path / "consumequeue").rglob("*") if one.is_file()
     }
@@ -145,5 +145,5 @@ def derived(path: Path) -> dict[str, bytes]:
 
 
 def lose_queues_and_index(path: Path) -> None:
-    for room in ("consumequeue", "index"):
-        shutil.rmtree(path / room)
+    for name in ("consumequeue", "index"):
+        shutil.rmtree(path / name)

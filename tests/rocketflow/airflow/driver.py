@@ -1,4 +1,4 @@
-"""Runs in Airflow's environment: DAGs by `dag.test()`, as JSON lines on stdin ask for it; answers are JSON lines.
+"""Runs in Airflow's environment: reads requests as JSON lines from stdin, runs DAGs by `dag.test()`, answers as JSON.
 
 Airflow's own output goes to stderr.
 """
@@ -14,11 +14,11 @@ from typing import Any
 
 NOT_AT_PARSE_TIME = ("pyspark", "rocketflow", "rocketflow_store", "great_expectations", "pyarrow", "pandas")
 PROVIDER = ("rocketflow", "rocketflow.airflow", "rocketflow.airflow.provider")
-"""What Airflow itself imports of every provider that is installed."""
+"""Modules that Airflow itself imports of every installed provider."""
 
 
 def imported(folder: str) -> dict[str, Any]:
-    """What is found in a folder, how long each file took, and which modules that must not be loaded then are."""
+    """Parse the DAGs of a folder; return their facts, the seconds per file, and the heavy modules that were loaded."""
     from airflow.dag_processing.dagbag import DagBag
 
     sys.path.append(folder)
@@ -50,7 +50,7 @@ def _facts(dag: Any) -> dict[str, Any]:
 
 
 def provider() -> dict[str, Any]:
-    """What Airflow knows of the connection type."""
+    """Return what Airflow's provider manager knows about the connection type."""
     from airflow.providers_manager import ProvidersManager
 
     manager = ProvidersManager()
@@ -60,21 +60,21 @@ def provider() -> dict[str, Any]:
 
 
 def test_connection(conn_id: str) -> dict[str, Any]:
-    """What the button of the connection form does."""
+    """Test a connection like the button of the connection form."""
     from rocketflow.airflow.hook import RocketFlowStoreHook
 
-    ok, said = RocketFlowStoreHook(conn_id).test_connection()
-    return {"ok": ok, "said": said}
+    ok, message = RocketFlowStoreHook(conn_id).test_connection()
+    return {"ok": ok, "message": message}
 
 
 def run(folder: str, dag_id: str, date: str | None, conf: dict[str, Any], retry_delay: float) -> dict[str, Any]:
-    """One run of a DAG from its begin to its end; the states and numbers of tries of its tasks."""
+    """Run a DAG to its end; return the states, attempts and XComs of its tasks."""
     from airflow.dag_processing.dagbag import DagBag
 
     if folder not in sys.path:
         sys.path.append(folder)
     dag = DagBag(folder).dags[dag_id]
-    dag.deadline = None  # `dag.test()` of 3.3.2 raises where a DAG with a deadline ends well
+    dag.deadline = None  # `dag.test()` of 3.3.2 raises at the successful end of a DAG with a deadline
     for one in dag.tasks:
         one.retry_delay = timedelta(seconds=retry_delay)
         one.retry_exponential_backoff = 0
@@ -90,7 +90,7 @@ def run(folder: str, dag_id: str, date: str | None, conf: dict[str, Any], retry_
 
 
 def main() -> None:
-    """Until stdin ends."""
+    """Answer requests until stdin ends."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     does = {"imported": imported, "provider": provider, "test_connection": test_connection, "run": run}
@@ -98,7 +98,7 @@ def main() -> None:
         request = json.loads(line)
         try:
             answer = does[request.pop("do")](**request)
-        except Exception as error:  # the test that asked has to know
+        except Exception as error:  # reported to the test
             answer = {"raised": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer, default=str), file=answers, flush=True)
 

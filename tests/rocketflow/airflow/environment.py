@@ -1,4 +1,4 @@
-"""A real Airflow in an environment of its own, in the user's cache: made once, for the tests and `make airflow`."""
+"""A real Airflow in its own environment in the user's cache, created once, for the tests and `make airflow`."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ REQUIREMENTS: Final = DAGS / "requirements.txt"
 _INSTALL_S: Final = 270.0
 _MIGRATE_S: Final = 180.0
 _NEEDED: Final = 3 << 30
-"""Bytes of disk that a new environment wants at most, with the package manager's cache."""
+"""The most bytes of disk that a new environment needs, including the package manager's cache."""
 
 
 class AirflowNotInstalledError(Exception):
-    """Airflow cannot be had here; the text says why."""
+    """Airflow cannot be installed here; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class AirflowEnvironment:
-    """Where Airflow is installed, and a database that was made for it."""
+    """The paths of an Airflow installation and of an empty database for it."""
 
     home: Path
 
@@ -52,7 +52,10 @@ class AirflowEnvironment:
 
 
 def airflow_environment() -> AirflowEnvironment:
-    """The environment for `requirements.txt` and this Python; raises AirflowNotInstalledError."""
+    """Return the environment for `requirements.txt` and this Python, created if missing.
+
+    Raises: AirflowNotInstalledError if it cannot be created.
+    """
     wanted = REQUIREMENTS.read_text() + sys.version
     home = cache_directory() / f"airflow-{hashlib.sha256(wanted.encode()).hexdigest()[:12]}"
     environment = AirflowEnvironment(home)
@@ -66,7 +69,7 @@ def airflow_environment() -> AirflowEnvironment:
 
 
 def unpacked_wheel(target: Path) -> Path:
-    """The project's own wheel below `target`, for Airflow's module path: code and entry points, no dependencies."""
+    """Build and unpack the project's wheel under `target`, for Airflow's module path: code and entry points only."""
     built = subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(target / "dist"), str(ROOT)],
         capture_output=True,
@@ -89,7 +92,7 @@ def airflow_variables(
     connections: Mapping[str, Mapping[str, Any]],
     folders: Sequence[Path] = (DAGS,),
 ) -> dict[str, str]:
-    """Environment variables of an Airflow whose state is in `home` (a database is put there) and that has our DAGs."""
+    """Return the variables of an Airflow with RocketFlow's DAGs and its state, with a database, in `home`."""
     bundle = "airflow.dag_processing.bundles.local.LocalDagBundle"
     bundles = [{"name": one.name, "classpath": bundle, "kwargs": {"path": str(one)}} for one in folders]
     home.mkdir(parents=True, exist_ok=True)
@@ -111,7 +114,7 @@ def airflow_variables(
 
 
 def rocketflow_command() -> str:
-    """The project's own command."""
+    """Return the path of the project's own command."""
     return str(Path(sys.executable).parent / "rocketflow")
 
 
@@ -131,7 +134,7 @@ def _make(environment: AirflowEnvironment) -> None:
     home = environment.home
     free = shutil.disk_usage(home).free
     if free < _NEEDED:
-        raise AirflowNotInstalledError(f"Airflow wants {_NEEDED >> 30} GiB of disk, {free >> 20} MiB are free")
+        raise AirflowNotInstalledError(f"Airflow needs {_NEEDED >> 30} GiB of disk, only {free >> 20} MiB are free")
     shutil.rmtree(home / "venv", ignore_errors=True)
     uv = shutil.which("uv")
     if uv is not None:

@@ -1,4 +1,4 @@
-"""Every DAG in a real Airflow, end to end on real stores: damaged, clean, in use, and with killed processes."""
+"""Every DAG in a real Airflow, end to end on real stores: damaged, clean, locked, and with killed processes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def states(run: dict[str, Any]) -> dict[str, str]:
 
 
 def commands(parent: int, word: str) -> list[int]:
-    """Processes below `parent` that run a command line with `word`."""
+    """Return the descendants of `parent` whose command line has `word`."""
     found = []
     for child in children(parent):
         try:
@@ -58,12 +58,12 @@ def children(pid: int) -> list[int]:
 def wait_for(what: Callable[[], Any]) -> Any:
     deadline = time.monotonic() + _WAIT_S
     while not (found := what()):
-        assert time.monotonic() < deadline, "it did not come"
+        assert time.monotonic() < deadline, f"not within {_WAIT_S} s"
         time.sleep(0.005)
     return found
 
 
-def test_every_file_is_imported_without_what_is_heavy(airflow: AirflowProcess) -> None:
+def test_dag_files_import_no_heavy_modules(airflow: AirflowProcess) -> None:
     found = airflow.ask("imported", folder=str(DAGS))
     assert found["errors"] == {}
     assert found["loaded"] == []
@@ -80,22 +80,22 @@ def test_every_file_is_imported_without_what_is_heavy(airflow: AirflowProcess) -
         assert min(dag["retries"].values()) >= 3, name
 
 
-def test_the_connection_type_is_known(airflow: AirflowProcess, store: Path) -> None:
-    told = airflow.ask("provider")
-    assert told["hook"] == "rocketflow.airflow.hook.RocketFlowStoreHook"
-    assert "extra__rocketflow__path" in told["fields"]
+def test_connection_type_is_registered_and_testable(airflow: AirflowProcess, store: Path) -> None:
+    found = airflow.ask("provider")
+    assert found["hook"] == "rocketflow.airflow.hook.RocketFlowStoreHook"
+    assert "extra__rocketflow__path" in found["fields"]
     assert airflow.ask("test_connection", conn_id="rocketflow_default")["ok"]
     shutil.rmtree(store)
     refused = airflow.ask("test_connection", conn_id="rocketflow_default")
     assert not refused["ok"]
-    assert str(store) in refused["said"]
+    assert str(store) in refused["message"]
 
 
-def test_lost_queues_and_index_come_back_byte_for_byte(airflow: AirflowProcess, store: Path, whole: Path) -> None:
+def test_lost_queues_and_index_are_rebuilt_byte_for_byte(airflow: AirflowProcess, store: Path, intact: Path) -> None:
     lose_queues_and_index(store)
     run = airflow.run(REBUILD)
     assert run["state"] == "success"
-    assert derived(store) == derived(whole)
+    assert derived(store) == derived(intact)
     assert verify_store(store).clean
     repeated = airflow.run(REBUILD)
     assert repeated["state"] == "success"
@@ -107,31 +107,31 @@ def test_lost_queues_and_index_come_back_byte_for_byte(airflow: AirflowProcess, 
     }
 
 
-def test_only_what_is_missing_is_made_again(airflow: AirflowProcess, store: Path, whole: Path) -> None:
+def test_only_missing_queues_are_rebuilt(airflow: AirflowProcess, store: Path, intact: Path) -> None:
     shutil.rmtree(store / "consumequeue" / "paid" / "2")
     kept = {one: one.stat().st_mtime_ns for one in (store / "consumequeue" / "orders").rglob("*")}
     run = airflow.run(REBUILD)
     assert run["state"] == "success"
     assert run["xcoms"]["verify"]["selections"] == [["--only", "consumequeue", "--topic", "paid"]]
     assert [one["changedFiles"] for one in run["xcoms"]["rebuild"]] == [1]
-    assert derived(store) == derived(whole)
+    assert derived(store) == derived(intact)
     assert {one: one.stat().st_mtime_ns for one in (store / "consumequeue" / "orders").rglob("*")} == kept
 
 
-def test_a_killed_rebuild_is_run_again(airflow: AirflowProcess, store: Path, whole: Path) -> None:
+def test_killed_rebuild_is_retried(airflow: AirflowProcess, store: Path, intact: Path) -> None:
     lose_queues_and_index(store)
     airflow.begin_run(REBUILD)
     os.kill(wait_for(lambda: commands(airflow.process.pid, "rebuild"))[0], signal.SIGKILL)
     run = airflow.answer()
     assert run["state"] == "success"
     assert run["tasks"]["rebuild"]["tries"] == 2
-    assert derived(store) == derived(whole)
-    assert f"store {store} (connection rocketflow_default): `" in airflow.said()
-    assert "was killed by signal 9" in airflow.said()
+    assert derived(store) == derived(intact)
+    assert f"store {store} (connection rocketflow_default): `" in airflow.log_text()
+    assert "was killed by signal 9" in airflow.log_text()
 
 
-def test_a_killed_worker_takes_its_command_along_and_the_run_is_repeated(
-    another_airflow: Callable[[Path], AirflowProcess], airflow: AirflowProcess, store: Path, whole: Path
+def test_command_of_a_killed_worker_ends_and_the_run_can_be_repeated(
+    another_airflow: Callable[[Path], AirflowProcess], airflow: AirflowProcess, store: Path, intact: Path
 ) -> None:
     lose_queues_and_index(store)
     with another_airflow(store) as other:
@@ -142,15 +142,15 @@ def test_a_killed_worker_takes_its_command_along_and_the_run_is_repeated(
         wait_for(lambda: not Path(f"/proc/{command}").exists())
     run = airflow.run(REBUILD)
     assert run["state"] == "success"
-    assert derived(store) == derived(whole)
+    assert derived(store) == derived(intact)
     assert verify_store(store).clean
 
 
-def test_a_store_in_use_is_tried_again(airflow: AirflowProcess, store: Path) -> None:
+def test_locked_store_is_retried(airflow: AirflowProcess, store: Path) -> None:
     lock = DirectoryLock(store / "lock")
     try:
         airflow.begin_run("rocketflow_retention")
-        wait_for(lambda: "ended with 75 (the store is in use)" in airflow.said())
+        wait_for(lambda: "ended with exit code 75 (the store is locked by another process)" in airflow.log_text())
     finally:
         lock.release()
     run = airflow.answer()
@@ -158,20 +158,20 @@ def test_a_store_in_use_is_tried_again(airflow: AirflowProcess, store: Path) -> 
     assert run["tasks"]["clean"]["tries"] > 1
 
 
-def test_a_store_that_is_none_fails_at_once(airflow: AirflowProcess, store: Path) -> None:
+def test_path_without_a_store_fails_without_retry(airflow: AirflowProcess, store: Path) -> None:
     shutil.rmtree(store)
     store.write_text("no store")
-    before = len(airflow.said())
+    before = len(airflow.log_text())
     run = airflow.run("rocketflow_retention")
     store.unlink()
     assert run["state"] == "failed"
     assert run["tasks"]["clean"] == {"state": "failed", "tries": 1}
-    said = airflow.said()[before:]
-    assert f"store {store} (connection rocketflow_default): `" in said
-    assert f"store clean {store} --json` ended with 2: error: " in said
+    log = airflow.log_text()[before:]
+    assert f"store {store} (connection rocketflow_default): `" in log
+    assert f"store clean {store} --json` ended with exit code 2: error: " in log
 
 
-def test_an_audit_keeps_its_report_and_fails(airflow: AirflowProcess, store: Path) -> None:
+def test_audit_with_findings_keeps_its_report_and_fails(airflow: AirflowProcess, store: Path) -> None:
     home = airflow.home / "audit" / "rocketflow_default"
     dates = ["2026-01-02T05:00:00+00:00", "2026-01-03T05:00:00+00:00", "2026-01-04T05:00:00+00:00"]
     assert airflow.run("rocketflow_store_audit", date=dates[0])["state"] == "success"
@@ -180,7 +180,7 @@ def test_an_audit_keeps_its_report_and_fails(airflow: AirflowProcess, store: Pat
         out.seek(5000)
         out.write(b"\0\1\2\3")
     assert airflow.run("rocketflow_store_audit", {"fail_on": "nothing"}, date=dates[1])["state"] == "success"
-    for _ in range(2):  # repeated for the same date: the same report
+    for _ in range(2):  # a run repeated for the same date overwrites its report
         run = airflow.run("rocketflow_store_audit", {"keep": 2}, date=dates[2])
         assert states(run) == {"verify_and_report": "success", "judge": "failed"}
     assert run["tasks"]["judge"]["tries"] == 1
@@ -199,12 +199,12 @@ def test_an_audit_keeps_its_report_and_fails(airflow: AirflowProcess, store: Pat
     assert [one["summary"]["lostRecords"] for one in history] == [found.lost_records] * 2
 
 
-def test_retention_takes_what_is_over_its_time(airflow: AirflowProcess, store: Path) -> None:
+def test_retention_deletes_expired_files(airflow: AirflowProcess, store: Path) -> None:
     old = sorted((store / "commitlog").iterdir())
     for one in old:
         os.utime(one, (1, 1))
-    told = airflow.run("rocketflow_retention", {"dry_run": True})["xcoms"]["clean"]
-    assert [Path(one) for one in told["commitLogFiles"]] == old[:-1]
+    planned = airflow.run("rocketflow_retention", {"dry_run": True})["xcoms"]["clean"]
+    assert [Path(one) for one in planned["commitLogFiles"]] == old[:-1]
     assert sorted((store / "commitlog").iterdir()) == old
     run = airflow.run("rocketflow_retention", {"reserved_hours": 1})
     assert run["state"] == "success"
@@ -212,8 +212,8 @@ def test_retention_takes_what_is_over_its_time(airflow: AirflowProcess, store: P
     assert verify_store(store).clean
 
 
-def test_what_is_due_is_delivered_once(airflow: AirflowProcess, store: Path) -> None:
-    """The first job is killed; the run tries again, and a repeated one finds nothing."""
+def test_due_messages_are_delivered_once(airflow: AirflowProcess, store: Path) -> None:
+    """The first job is killed; the run retries it, and a repeated run delivers nothing."""
     shutil.rmtree(store)
     hour_ago = ManualClock(SystemClock().now_ms() - 3_600_000)
     with MessageStore.open(store, replace(SIZES, clock=hour_ago)) as writer:
@@ -238,7 +238,7 @@ def test_what_is_due_is_delivered_once(airflow: AirflowProcess, store: Path) -> 
         airflow.run("rocketflow_requeue", {"kinds": ["tomorrow"]})
 
 
-def test_the_gate_looks_at_its_day(airflow: AirflowProcess, store: Path, tmp_path: Path) -> None:
+def test_quality_gate_checks_the_messages_of_its_day(airflow: AirflowProcess, store: Path, tmp_path: Path) -> None:
     """The second of three days has two bad messages; a day without messages is skipped."""
     shutil.rmtree(store)
     suite = tmp_path / "suite.json"
@@ -255,7 +255,7 @@ def test_the_gate_looks_at_its_day(airflow: AirflowProcess, store: Path, tmp_pat
     bad = airflow.run(gate, params, date="2026-01-07T00:00:00+00:00")
     assert states(bad) == {"check": "success", "gate": "failed"}
     assert (bad["xcoms"]["check"]["rows"], bad["xcoms"]["check"]["quarantined"]) == (4, 2)
-    assert f"store {store}, topic flights, " in airflow.said()
+    assert f"store {store}, topic flights, " in airflow.log_text()
     if FULL:
         good = airflow.run(gate, params, date="2026-01-06T00:00:00+00:00")
         assert states(good) == {"check": "success", "gate": "success"}
@@ -264,12 +264,12 @@ def test_the_gate_looks_at_its_day(airflow: AirflowProcess, store: Path, tmp_pat
         assert states(empty) == {"check": "success", "gate": "skipped"}
 
 
-def test_sensors_and_operators_in_a_dag_of_ones_own(airflow: AirflowProcess, store: Path) -> None:
-    """The offset is there already; the lag is not low enough until somebody reads on, in the triggerer's time."""
+def test_sensors_and_operators_in_a_users_dag(airflow: AirflowProcess, store: Path) -> None:
+    """The offset is reached at once; the lag only after the group's offsets advance while the sensor is deferred."""
     offsets = {"offsetTable": {"orders@billing": dict.fromkeys(map(str, range(8)), 0)}}
     (store / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
     airflow.begin_run("waiting", own=True)
-    wait_for(lambda: "waiting for the lag of billing in orders to be below 10" in airflow.said())
+    wait_for(lambda: "waiting for the lag of billing in orders to be below 10" in airflow.log_text())
     with MessageStore.open(store, SIZES) as writer:
         ends = {str(queue): writer.max_offset("orders", queue) for queue in range(8)}
         writer.put_message(Message("orders", b"one more", queue_id=0))
@@ -282,18 +282,18 @@ def test_sensors_and_operators_in_a_dag_of_ones_own(airflow: AirflowProcess, sto
 
 
 @pytest.mark.skipif(not FULL, reason="RF_FULL=1 runs it: a Spark session of its own")
-def test_the_rebuild_can_be_sparks(airflow: AirflowProcess, store: Path, whole: Path) -> None:
+def test_rebuild_with_spark_engine(airflow: AirflowProcess, store: Path, intact: Path) -> None:
     lose_queues_and_index(store)
     run = airflow.run(REBUILD, {"engine": "spark"})
     assert run["state"] == "success"
     assert {one["engine"] for one in run["xcoms"]["rebuild"]} == {"spark"}
-    assert derived(store) == derived(whole)
+    assert derived(store) == derived(intact)
 
 
 @pytest.mark.skipif(not FULL, reason="RF_FULL=1 runs it: a Spark driver of its own")
-def test_airflows_own_spark_operator_submits_the_job(airflow: AirflowProcess, store: Path, whole: Path) -> None:
+def test_airflows_spark_operator_submits_the_job(airflow: AirflowProcess, store: Path, intact: Path) -> None:
     lose_queues_and_index(store)
     params = {"job": str(DAGS.parent / "jobs" / "rebuild_index.py"), "store": str(store)}
     run = airflow.run("on_a_cluster", params, own=True)
     assert run["state"] == "success"
-    assert derived(store) == derived(whole)
+    assert derived(store) == derived(intact)

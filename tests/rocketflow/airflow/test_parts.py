@@ -1,4 +1,4 @@
-"""What Airflow's side decides without Airflow: outcomes, plans, positions, reports, connections, tied commands."""
+"""The parts of the provider that need no Airflow: outcomes, plans, positions, reports, connections, tied commands."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ ROOT = Path(__file__).parents[3]
         (3, {"findings": []}, Verdict.FINDINGS),
         (1, None, Verdict.FAIL),
         (2, {}, Verdict.FAIL),
-        (75, None, Verdict.AGAIN),
-        (-9, None, Verdict.AGAIN),
-        (143, None, Verdict.AGAIN),
+        (75, None, Verdict.RETRY),
+        (-9, None, Verdict.RETRY),
+        (143, None, Verdict.RETRY),
         (127, None, Verdict.FAIL),
     ],
 )
-def test_what_an_exit_code_means(code: int, result: dict[str, object] | None, verdict: Verdict) -> None:
+def test_verdict_of_an_exit_code(code: int, result: dict[str, object] | None, verdict: Verdict) -> None:
     assert CommandEnd(("rocketflow",), code, result).verdict(FINDING_CODES) is verdict
 
 
-def test_findings_are_a_failure_where_nobody_expects_them() -> None:
+def test_findings_are_a_failure_unless_accepted() -> None:
     assert CommandEnd(("rocketflow",), 3, {}).verdict() is Verdict.FAIL
 
 
-def test_the_result_is_the_last_object() -> None:
+def test_result_is_the_last_json_object() -> None:
     assert json_result(['{"a": 1}', "{no", '{"b": 2}', "[3]", "bye"]) == {"b": 2}
     assert json_result(["[1]", "1"]) is None
     odd = RunningCommand([sys.executable, "-c", 'print(\'{"a": "x\\u2028y"}\')'], os.environ)
@@ -88,30 +88,30 @@ def finding(kind: str, file: str) -> dict[str, object]:
         ),
     ],
 )
-def test_only_what_is_hit_is_made_again(findings: list[tuple[str, str]], selections: list[list[str]]) -> None:
+def test_plan_has_only_damaged_topics_and_index(findings: list[tuple[str, str]], selections: list[list[str]]) -> None:
     result = {"findings": [finding(*one) for one in findings], "unlistedFindings": 0}
     plan = plan_rebuild(result)
     assert plan.selections() == selections
     assert bool(plan) == bool(selections)
 
 
-def test_what_was_not_listed_makes_everything_again() -> None:
+def test_plan_is_complete_if_findings_are_unlisted_or_many() -> None:
     assert plan_rebuild({"findings": [], "unlistedFindings": 1}).selections() == [[]]
     many = [finding("missing-unit", f"/s/consumequeue/t{number}/0/00000000000000000000") for number in range(21)]
     assert plan_rebuild({"findings": many}).selections() == [["--only", "consumequeue"]]
 
 
-def test_a_summary_is_small() -> None:
+def test_summary_has_counts_and_few_findings() -> None:
     found = [finding("record", f"f{number}") for number in range(1000)]
-    told = summarise(
+    summary = summarise(
         {"records": 1, "bytes": 2, "seconds": 3, "lostRecords": 4, "findings": found, "unlistedFindings": 5}
     )
-    assert told["findingCount"] == 1005
-    assert told["findingsByKind"] == {"record": 1000}
-    assert len(told["findings"]) == 20
+    assert summary["findingCount"] == 1005
+    assert summary["findingsByKind"] == {"record": 1000}
+    assert len(summary["findings"]) == 20
 
 
-def test_lag_and_end() -> None:
+def test_end_and_lag_are_computed_by_queue_and_in_total() -> None:
     info = {
         "topics": [
             {
@@ -124,25 +124,25 @@ def test_lag_and_end() -> None:
         ]
     }
     tables = [{"offsetTable": {"t@g": {"0": 12, "1": 7}}}, {"offsetTable": {"t@g": {"0": 15}, "u@g": {"1": 1}}}, {}]
-    light = {"lmqOffsetTable": {"t@%LMQ%g": 9}, "offsetTable": {"t@g": {"0": 1}}}
+    lmq = {"lmqOffsetTable": {"t@%LMQ%g": 9}, "offsetTable": {"t@g": {"0": 1}}}
     found = position_of(info, "t", "g", tables)
     assert (found.end(), found.end(1), found.end(9)) == (27, 7, 0)
     assert (found.lag(), found.lag(0), found.lag(1)) == (5, 5, 0)
-    assert position_of(info, "t", "%LMQ%g", [*tables, light]).lag(0) == 11
-    assert position_of(info, "t", "g", [*tables, light]).lag(0) == 5
-    assert position_of(info, "t", "h", tables).lag() == 22  # what retention took counts no more
+    assert position_of(info, "t", "%LMQ%g", [*tables, lmq]).lag(0) == 11
+    assert position_of(info, "t", "g", [*tables, lmq]).lag(0) == 5
+    assert position_of(info, "t", "h", tables).lag() == 22  # messages that retention deleted do not count
     assert Goal("t", offset=27).reached(found)
     assert not Goal("t", offset=28).reached(found)
     assert Goal("t", group="g", lag_below=6).reached(found)
     assert not Goal("t", group="g", lag_below=5).reached(found)
-    assert not Goal("t", group="g", lag_below=5).reached(TopicPosition("t"))  # a topic that is not there yet
+    assert not Goal("t", group="g", lag_below=5).reached(TopicPosition("t"))  # a topic that does not exist yet
 
 
 @pytest.mark.parametrize(
     "wrong",
     [{}, {"offset": 1, "group": "g", "lag_below": 1}, {"group": "g"}, {"lag_below": 1}, {"offset": 1, "group": "g"}],
 )
-def test_a_goal_is_one_thing(wrong: dict[str, object]) -> None:
+def test_goal_needs_either_offset_or_lag(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="lag_below"):
         Goal("t", **wrong)  # type: ignore[arg-type]
 
@@ -159,24 +159,24 @@ def test_reports_are_kept_and_pruned(tmp_path: Path) -> None:
     assert sorted(one.name for one in reports.home.iterdir())[-1] == "history.json"
 
 
-def test_a_connection_tells_what_it_lacks() -> None:
+def test_invalid_connection_raises_and_names_the_extra() -> None:
     with pytest.raises(StoreConnectionError, match="connection c names no store"):
         StoreConnection.of("c", {})
-    with pytest.raises(StoreConnectionError, match="extra 'pth' is not known"):
+    with pytest.raises(StoreConnectionError, match="connection c: unknown extra 'pth'"):
         StoreConnection.of("c", {"pth": "/s"})
     with pytest.raises(StoreConnectionError, match="'environment'"):
         StoreConnection.of("c", {"path": "/s", "environment": {"a": 1}})
 
 
-def test_the_words_of_a_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    told = StoreConnection.of(
+def test_command_lines_of_a_connection(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    full = StoreConnection.of(
         "c", {"path": "/s", "config": "/b.conf", "command": "env A=1 /x/rocketflow", "spark_arguments": "--master m"}
     )
-    assert told.command_words() == ["env", "A=1", "/x/rocketflow"]
-    assert told.store_words("verify", "--workers", "2") == [
+    assert full.command_words() == ["env", "A=1", "/x/rocketflow"]
+    assert full.store_words("verify", "--workers", "2") == [
         *("store", "verify", "/s", "--workers", "2", "--config", "/b.conf", "--json"),
     ]
-    assert told.job_words("requeue", "--until", "now") == [
+    assert full.job_words("requeue", "--until", "now") == [
         *("submit", "requeue", "--store", "/s", "--config", "/b.conf", "--until", "now", "--", "--master", "m"),
     ]
     plain = StoreConnection.of("c", {"path": "/s", "command": ""})
@@ -194,7 +194,7 @@ def test_the_words_of_a_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         plain.command_words()
 
 
-def test_dag_files_import_only_airflow_when_they_are_parsed() -> None:
+def test_dag_files_import_only_airflow_at_module_level() -> None:
     allowed = {"airflow", "rocketflow_dag_parts", *sys.stdlib_module_names}
     files = sorted((ROOT / "airflow_dags").glob("*.py"))
     assert files
@@ -206,23 +206,23 @@ def test_dag_files_import_only_airflow_when_they_are_parsed() -> None:
                 assert (node.module or "").split(".")[0] in allowed, path
 
 
-def test_a_command_does_not_get_airflows_secrets() -> None:
+def test_command_does_not_inherit_airflows_secrets() -> None:
     own = {"AIRFLOW__CORE__FERNET_KEY": "s", "_AIRFLOW_X": "1", "PYTHONPATH": "/p", "PATH": "/bin", "A": "1"}
     assert child_environment(own, {"A": "2", "PYTHONPATH": "/q"}) == {"PATH": "/bin", "A": "2", "PYTHONPATH": "/q"}
 
 
-def test_a_command_is_told_and_its_result_comes_back() -> None:
+def test_command_passes_on_stderr_lines_and_returns_its_result() -> None:
     heard: list[str] = []
     script = "import sys; print('one', file=sys.stderr); print('noise'); print('{\"rows\": 3}'); sys.exit(1)"
     end = RunningCommand([sys.executable, "-c", script], os.environ).wait(heard.append)
-    assert (end.code, end.result, heard, end.last_words) == (1, {"rows": 3}, ["one"], "one")
+    assert (end.code, end.result, heard, end.last_line) == (1, {"rows": 3}, ["one"], "one")
     missing = RunningCommand(["/nowhere/rocketflow"], os.environ).wait(heard.append)
     assert missing.code == 2
-    assert missing.last_words == "error: /nowhere/rocketflow cannot be run: No such file or directory"
+    assert missing.last_line == "error: /nowhere/rocketflow cannot be run: No such file or directory"
 
 
-def test_a_stop_ends_the_whole_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The child of a command that ignores SIGTERM is killed with it."""
+def test_stop_ends_all_processes_of_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that ignores SIGTERM is killed together with its child."""
     monkeypatch.setattr("rocketflow.airflow.command.STOP_S", 0.5)
     running = RunningCommand(["sh", "-c", "trap '' TERM; sleep 600 & echo $! >&2; wait; sleep 600"], os.environ)
     heard: list[str] = []
@@ -232,10 +232,10 @@ def test_a_stop_ends_the_whole_group(monkeypatch: pytest.MonkeyPatch) -> None:
         running.stop()
 
     assert running.wait(stop).code == -signal.SIGKILL
-    assert gone(int(heard[0]))
+    assert has_ended(int(heard[0]))
 
 
-def test_a_command_ends_with_whoever_waits_for_it() -> None:
+def test_command_ends_when_its_parent_is_killed() -> None:
     script = textwrap.dedent(
         """
         import os
@@ -254,10 +254,10 @@ def test_a_command_ends_with_whoever_waits_for_it() -> None:
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    assert gone(child)
+    assert has_ended(child)
 
 
-def gone(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         try:

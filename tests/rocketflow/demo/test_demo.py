@@ -1,4 +1,4 @@
-"""The main job as `make run` starts it, and what it may not do to the user's directories."""
+"""The demo as started by `make run`, and its care for the user's directories."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_the_flights_come_out_right_and_a_second_demo_begins_anew(tmp_path: Path) -> None:
+def test_demo_replaces_an_earlier_one_and_has_the_expected_results(tmp_path: Path) -> None:
     home = tmp_path / "demo"
     home.mkdir()
     (home / ".rocketflow-demo").touch()
@@ -51,15 +51,15 @@ def test_the_flights_come_out_right_and_a_second_demo_begins_anew(tmp_path: Path
     assert EVENT_TIME in done.stdout
     months = (
         pc.value_counts(load_flights()["month"]).field("values").to_pylist()
-    )  # in the order of each one's first row
+    )  # in the order of each month's first row
     assert months == [1, *range(10, 13), *range(2, 10)]
 
 
 @pytest.mark.spark
-def test_a_store_of_apaches_is_copied_and_compared(
+def test_demo_copies_a_store_written_by_rocketmq(
     spark: SparkSession, golden_store: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In the session of the tests; that a demo submits its jobs, the flights show."""
+    """Runs in the tests' Spark session; the test above covers the submitted jobs."""
 
     def stream(arguments: Sequence[str]) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(run(spark, parse_arguments(arguments)).as_json("stream"))
@@ -67,14 +67,14 @@ def test_a_store_of_apaches_is_copied_and_compared(
 
     source, home = str(golden_store("basic-53")), str(tmp_path / "demo")
     assert run_demo(store=source, directory=home, as_json=True, stream=stream) == 0
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (told["verified"], told["streamed"]) == (True, 6000)
+    facts = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (facts["verified"], facts["streamed"]) == (True, 6000)
 
 
-def test_a_directory_of_other_things_is_refused_and_kept(tmp_path: Path) -> None:
+def test_directory_with_other_files_is_refused_and_unchanged(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "mine").write_text("mine")
     done = demo("--dir", str(tmp_path))
     assert done.returncode == 2
-    assert "holds other things" in done.stderr
+    assert "holds files that are not a demo's" in done.stderr
     assert (tmp_path / "store" / "mine").read_text() == "mine"

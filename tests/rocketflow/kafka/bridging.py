@@ -1,4 +1,4 @@
-"""Topics of a test broker, bridges in this process and in others, and what is on both sides."""
+"""Helpers of the bridge tests: topics of a test broker, bridges in this and other processes, contents of stores."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Header = tuple[str, bytes | None]
 
 @dataclass(frozen=True)
 class Sent:
-    """A message as it was sent, or as it was read back."""
+    """A message as sent or as read back."""
 
     key: bytes | None
     value: bytes | None
@@ -35,7 +35,7 @@ class Sent:
 
 
 class Topics:
-    """Makes topics, fills and reads them."""
+    """Creates, fills and reads topics."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -52,7 +52,7 @@ class Topics:
             self._asking.close()
 
     def connect(self) -> None:
-        """Connect, or connect again to a broker that was started again."""
+        """Connect, or reconnect to a restarted broker."""
         from kafka.admin import KafkaAdminClient
 
         if self.admin is not None:
@@ -61,13 +61,13 @@ class Topics:
 
     def create(self, *names: str, partitions: int = 2, **configs: str) -> None:
         entry: dict[str, Any] = {"num_partitions": partitions, "replication_factor": 1}
-        entry["configs"] = {"retention.ms": "-1", **configs}  # the messages' times are years ago
+        entry["configs"] = {"retention.ms": "-1", **configs}  # the messages' timestamps are years old
         deadline = time.monotonic() + 30
         while True:
             try:
                 self.admin.create_topics(dict.fromkeys(names, entry))
                 break
-            except InvalidReplicationFactorError:  # a broker that listens is not at once one that may hold topics
+            except InvalidReplicationFactorError:  # a broker listens before it can hold topics
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.2)
@@ -77,7 +77,7 @@ class Topics:
         self.admin.create_partitions({name: partitions})
 
     def end(self, name: str) -> int:
-        """Offsets of committed messages, of all partitions together."""
+        """Return the sum of the committed end offsets of partitions 0 and 1."""
         from kafka import KafkaConsumer, TopicPartition
 
         if self._asking is None:
@@ -85,7 +85,7 @@ class Topics:
         return sum(self._asking.end_offsets([TopicPartition(name, one) for one in (0, 1)]).values())
 
     def send(self, name: str, messages: Sequence[Sent], partition: int | None = None, **options: Any) -> None:
-        """In partition `partition`, or message i in partition i % 2."""
+        """Send messages to `partition`, or message i to partition i % 2."""
         producer = self.producer(**options)
         for number, one in enumerate(messages):
             self.give(producer, name, one, number % 2 if partition is None else partition)
@@ -105,7 +105,7 @@ class Topics:
         return producer.send(name, value, one.key, headers, partition, one.stamp)
 
     def read(self, name: str, partitions: int = 2) -> dict[int, list[Sent]]:
-        """All committed messages by partition, with kafka-python's own records."""
+        """Return all committed messages by partition, read with an unmodified kafka-python consumer."""
         from kafka import KafkaConsumer, TopicPartition
 
         consumer: Any = KafkaConsumer(
@@ -118,7 +118,7 @@ class Topics:
         parts = [TopicPartition(name, one) for one in range(partitions)]
         consumer.assign(parts)
         consumer.seek_to_beginning()
-        ends = consumer.end_offsets(parts)
+        ends = _committed_ends(consumer, parts)
         found: dict[int, list[Sent]] = {one: [] for one in range(partitions)}
         while any(consumer.position(part) < ends[part] for part in parts):
             for part, records in consumer.poll(200).items():
@@ -129,8 +129,23 @@ class Topics:
         return found
 
 
+def _committed_ends(consumer: Any, parts: Sequence[Any]) -> dict[Any, int]:
+    """Return the committed end offsets, once the markers of committed transactions are written.
+
+    A broker answers a commit before it writes the markers. A transaction that stays open ends the wait after 10 s.
+    """
+    from kafka import KafkaConsumer
+
+    deadline = time.monotonic() + 10
+    every: Any = KafkaConsumer(bootstrap_servers=consumer.config["bootstrap_servers"])
+    while (ends := consumer.end_offsets(parts)) != every.end_offsets(parts) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    every.close()
+    return dict(ends)
+
+
 def options(direction: str, address: str, store: str, *arguments: str) -> BridgeOptions:
-    """A bridge's options from its command line; a store that it makes has small files."""
+    """Parse a bridge's command line; a store that the bridge creates has small files."""
     config = Path(store).parent / "small.conf"
     config.write_text(SMALL)
     given = ["--bootstrap", address, "--store", store, "--config", str(config), *arguments]
@@ -138,12 +153,12 @@ def options(direction: str, address: str, store: str, *arguments: str) -> Bridge
 
 
 def bridge(direction: str, address: str, store: str, *arguments: str, stop: StopRequest | None = None) -> BridgeSummary:
-    """A run in this process, until caught up."""
+    """Run a bridge in this process until it has caught up."""
     return run_bridge(options(direction, address, store, "--until-caught-up", *arguments), stop)
 
 
 def bridge_process(direction: str, address: str, store: str, *arguments: str) -> subprocess.Popen[str]:
-    """`rocketflow bridge ...` as a process of its own."""
+    """Start `rocketflow bridge ...` in a process of its own."""
     config = Path(store).parent / "small.conf"
     config.write_text(SMALL)
     command = [sys.executable, "-c", COMMAND_LINE, "bridge", direction, "--bootstrap", address, "--store", store]
@@ -157,14 +172,14 @@ def bridge_process(direction: str, address: str, store: str, *arguments: str) ->
 
 
 def finished(process: subprocess.Popen[str], timeout: float = 120) -> tuple[int, dict[str, Any], str]:
-    """(exit code, the last line as JSON, stderr)."""
+    """Wait for the process; return (exit code, last line of stdout as JSON, stderr)."""
     out, error = process.communicate(timeout=timeout)
     lines = out.strip().splitlines()
     return process.returncode, json.loads(lines[-1]) if lines else {}, error
 
 
 def stored(store: str, topic: str) -> dict[int, list[tuple[bytes, dict[str, str]]]]:
-    """(body, properties) of all messages by queue."""
+    """Return (body, properties) of all messages by queue."""
     found = {}
     with StoreReader(store) as reader:
         for queue in reader.queues(topic):
@@ -178,7 +193,7 @@ def stored(store: str, topic: str) -> dict[int, list[tuple[bytes, dict[str, str]
 
 
 def small_store(path: Path) -> StoreConfig:
-    """Settings of a store with small files."""
+    """Return the settings of a store with small files."""
     file = path.parent / "small.conf"
     file.write_text(SMALL)
     return StoreConfig.from_broker_conf(file)

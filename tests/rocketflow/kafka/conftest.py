@@ -1,4 +1,4 @@
-"""One Kafka broker for all tests of the bridge; they are skipped where its jars cannot be had."""
+"""One Kafka broker for all tests of the bridge; they are skipped if its jars cannot be fetched."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NUMBERS = itertools.count()
 
 @pytest.fixture
 def name() -> Callable[[str], str]:
-    """`name("orders")`: a topic name that no other test uses."""
+    """Return a function that makes topic names unique: no other test uses `name("orders")`."""
     number = next(_NUMBERS)
     return lambda base: f"{base}{number}"
 

@@ -1,4 +1,4 @@
-"""How much one commit holds: `--max-batch-rows` and `--max-batch-bytes`, whatever one poll gives."""
+"""The limits of one commit, `--max-batch-rows` and `--max-batch-bytes`, for any size of a poll result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Name = Callable[[str], str]
 
 
 def rows_of_commits(store: str, bridge_id: str) -> list[int]:
-    """Rows of every commit of a bridge, the newest first."""
+    """Return the number of rows of every commit of a bridge, newest first."""
     sink_id = f"kafka-bridge:{bridge_id}"
     with StoreReader(store) as reader:
         found = [commit_at(reader, place, sink_id) for place in commit_places(reader, sink_id)]
@@ -27,7 +27,7 @@ def rows_of_commits(store: str, bridge_id: str) -> list[int]:
 
 
 @pytest.mark.parametrize("records", ["0", "1"], ids=["batches", "records"])
-def test_no_commit_has_more_rows(
+def test_commit_never_exceeds_max_batch_rows(
     topics: Topics, store: str, name: Name, records: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ROCKETFLOW_KAFKA_RECORDS", records)
@@ -45,7 +45,7 @@ def test_no_commit_has_more_rows(
     assert (done.rows, done.batches) == (3000, 30)
 
 
-def test_rows_are_fewer_than_queues(topics: Topics, store: str, name: Name) -> None:
+def test_max_batch_rows_below_the_number_of_queues(topics: Topics, store: str, name: Name) -> None:
     source, back = name("t"), name("back")
     topics.create(source, back, partitions=5)
     for partition in range(5):
@@ -58,7 +58,7 @@ def test_rows_are_fewer_than_queues(topics: Topics, store: str, name: Name) -> N
     assert topics.read(back, 5) == topics.read(source, 5)
 
 
-def test_no_commit_has_many_more_bytes(topics: Topics, store: str, name: Name) -> None:
+def test_commit_ends_with_the_batch_that_reaches_max_batch_bytes(topics: Topics, store: str, name: Name) -> None:
     source = name("t")
     topics.create(source, partitions=1)
     topics.send(source, [Sent(b"k", bytes(1000)) for _ in range(400)], 0, batch_size=4096)
@@ -68,10 +68,10 @@ def test_no_commit_has_many_more_bytes(topics: Topics, store: str, name: Name) -
     assert max(rows) <= 24  # 20,000 bytes, and the batch that reaches them
 
 
-def test_batches_are_cut_anywhere() -> None:
-    whole = [batch_of([(b"k", b"%d" % at, [], 5, False) for at in range(10)], base, 3) for base in (0, 20, 40)]
+def test_cut_splits_batches_at_any_row() -> None:
+    batches = [batch_of([(b"k", b"%d" % at, [], 5, False) for at in range(10)], base, 3) for base in (0, 20, 40)]
     for rows in range(1, 28):
-        left, taken = list(whole), []
+        left, taken = list(batches), []
         while left:
             some, left = cut(left, rows, 1 << 30)
             assert 0 < count_of(some) <= rows
@@ -80,5 +80,5 @@ def test_batches_are_cut_anywhere() -> None:
             assert some[-1].offset + 1 > decoded.offsets[-1]
             taken.append(decoded.offsets)
         assert np.concatenate(taken).tolist() == [*range(3, 10), *range(20, 30), *range(40, 50)]
-    assert cut(whole, 100, 1) == (whole[:1], whole[1:])
-    assert cut(whole, 0, 1) == ([], whole)
+    assert cut(batches, 100, 1) == (batches[:1], batches[1:])
+    assert cut(batches, 0, 1) == ([], batches)

@@ -1,4 +1,4 @@
-"""jobs/kafka_bridge.py with the binding arguments; out of a store also through Spark's own connector."""
+"""jobs/kafka_bridge.py with kafka-python, and store to Kafka also through Spark's connector."""
 
 from __future__ import annotations
 
@@ -25,22 +25,24 @@ Name = Callable[[str], str]
 SENT = [Sent(b"k%d" % (number % 3), b"%d" % number, (("h", b"1"),)) for number in range(40)]
 
 
-def test_the_job_copies_in_and_out(topics: Topics, store: str, name: Name, capsys: pytest.CaptureFixture[str]) -> None:
+def test_job_copies_into_the_store_and_back(
+    topics: Topics, store: str, name: Name, capsys: pytest.CaptureFixture[str]
+) -> None:
     source, back = name("job.t"), name("back")
     topics.create(source, back)
     topics.send(source, SENT)
-    ours = source.replace(".", "_")
+    local = source.replace(".", "_")
     common = ["--bootstrap", topics.address, "--store", store, "--until-caught-up", "--map"]
-    into = ["--direction", "kafka-to-store", *common, f"{source}={ours}", "--topics", source]
+    into = ["--direction", "kafka-to-store", *common, f"{source}={local}", "--topics", source]
     assert run_path(str(ROOT / "jobs" / "kafka_bridge.py"))["main"] is main
-    for arguments in (into, ["--direction", "store-to-kafka", *common, f"{back}={ours}", "--topics", ours]):
+    for arguments in (into, ["--direction", "store-to-kafka", *common, f"{back}={local}", "--topics", local]):
         assert main(arguments) == 0
         line = json.loads(capsys.readouterr().out.splitlines()[-1])
         assert (line["job"], line["rows"], line["guarantee"]) == ("kafka_bridge", 40, "exactly-once")
     assert topics.read(back) == topics.read(source)
 
 
-def test_wrong_arguments_are_usage_errors(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments_are_usage_errors(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     common = ["--bootstrap", "x:1", "--store", store]
     for more in (["--topics", "a"], ["--direction", "sideways", "--topics", "a"]):
         with pytest.raises(SystemExit) as ended:
@@ -55,7 +57,7 @@ def test_wrong_arguments_are_usage_errors(store: str, capsys: pytest.CaptureFixt
 
 @pytest.mark.slow
 @pytest.mark.skipif(not FULL, reason="starts a Spark of its own (RF_FULL=1)")
-def test_spark_s_connector_copies_out(topics: Topics, store: str, name: Name, tmp_path: Path) -> None:
+def test_spark_connector_copies_store_to_kafka(topics: Topics, store: str, name: Name, tmp_path: Path) -> None:
     try:
         jars = ",".join(map(str, connector_jars()))
     except JarsNotFetchedError as error:

@@ -1,4 +1,4 @@
-"""Progress belongs to a pair of topics: another spelling goes on, another id does not copy everything once more."""
+"""Claims: a bridge resumes however its topics are spelled, and a bridge with another id does not copy them again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def id_of(direction: str, *more: str) -> str:
 
 
 @pytest.mark.parametrize("direction", ["kafka-to-store", "store-to-kafka"])
-def test_the_default_id_is_of_the_topics_not_of_their_spelling(direction: str) -> None:
+def test_default_id_does_not_depend_on_order_or_spelling_of_topics(direction: str) -> None:
     first = id_of(direction, "--topics", "a,b|c" if direction == "store-to-kafka" else "a,b.c")
     spelled = [
         ["--topics", "b.c, a"],
@@ -38,15 +38,17 @@ def test_the_default_id_is_of_the_topics_not_of_their_spelling(direction: str) -
     assert len({id_of(direction, *one) for one in others}) == 3
 
 
-def test_a_pair_of_another_bridge_is_refused() -> None:
+def test_pair_claimed_by_another_bridge_is_refused() -> None:
     claims = [Claim("old", Pair("t", "t", "id1"), {"0": 5}), Claim("mine", Pair("u", "u"), {"0": 1})]
     for pair in (Pair("t", "t", "id1"), Pair("t", "t")):
         with pytest.raises(TopicClaimedError, match=r"bridge old has copied t to t .*0: 5.*--id old .*--restart"):
             refuse_claimed("mine", [pair], claims)
-    refuse_claimed("mine", [Pair("t", "elsewhere"), Pair("t", "t", "made anew"), Pair("u", "u")], claims)
+    refuse_claimed(
+        "mine", [Pair("t", "elsewhere"), Pair("t", "t", "id of the recreated topic"), Pair("u", "u")], claims
+    )
 
 
-def test_marks_claim_what_they_name() -> None:
+def test_marks_claim_the_pairs_that_they_name() -> None:
     mark = Mark("s", {"a|b": {"0": 1}}, {"a.b": "id"})
     assert [one.pair for one in claims_of_marks({"x": mark}, "s")] == [Pair("a|b", "a.b", "id")]
     assert claims_of_marks({"x": mark}, "another") == []
@@ -54,7 +56,7 @@ def test_marks_claim_what_they_name() -> None:
     assert [one.pair for one in claims_of_marks({"x": Mark("s", {"a": {}})}, "")] == [Pair("a", "a")]
 
 
-def test_nothing_is_copied_twice_under_another_id(
+def test_bridge_with_another_id_does_not_copy_a_claimed_topic(
     topics: Topics, store: str, name: Name, capfd: pytest.CaptureFixture[str]
 ) -> None:
     source, other, back = name("t"), name("u"), name("back")
@@ -62,9 +64,9 @@ def test_nothing_is_copied_twice_under_another_id(
     topics.send(source, some(20))
     topics.send(other, some(5))
     assert bridge("kafka-to-store", topics.address, store, "--topics", source).rows == 20
-    told = capfd.readouterr().err
-    assert f"{source} to {source}, from 0: its begin, 1: its begin" in told
-    old = told.split()[1].rstrip(":")
+    report = capfd.readouterr().err
+    assert f"{source} to {source}, from 0: its begin, 1: its begin" in report
+    old = report.split()[1].rstrip(":")
     assert (
         bridge("kafka-to-store", topics.address, store, "--topics", f" {source} ", "--map", f"{source}={source}").rows
         == 0

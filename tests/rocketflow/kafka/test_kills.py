@@ -1,4 +1,4 @@
-"""Bridges and brokers that are killed at any time: every message is there once, in the order of its partition."""
+"""Bridges and brokers are killed at any time: every message is copied once, in the order of its partition."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def numbered(count: int) -> list[Sent]:
 
 
 def copied(store: str, topic: str) -> dict[int, list[int]]:
-    """Kafka offsets by partition, in the order of the store; each body must be that of its offset."""
+    """Return the numbers in the copied bodies by queue, in store order; a body has its message's number."""
     found: dict[int, list[int]] = collections.defaultdict(list)
     with StoreReader(store) as reader:
         for queue in reader.queues(topic):
@@ -49,8 +49,8 @@ def copied(store: str, topic: str) -> dict[int, list[int]]:
 def killed_runs(
     start: Callable[[], subprocess.Popen[str]], progress: Callable[[], object], rng: random.Random, kills: int
 ) -> int:
-    """Start a process and kill it, again and again: one in five while it starts, the others at any time behind the
-    first commit of theirs. How many had committed."""
+    """Start and kill `kills` processes: one in five while it starts, the others at a random time after their first
+    commit. Return how many had committed."""
     struck = 0
     for _ in range(kills):
         before, process = progress(), start()
@@ -65,18 +65,18 @@ def killed_runs(
     return struck
 
 
-def test_no_message_is_lost_or_doubled_by_kills(topics: Topics, store: str, name: Name) -> None:
+def test_killed_bridges_neither_lose_nor_duplicate_messages(topics: Topics, store: str, name: Name) -> None:
     source, back = name("k.in-"), name("k.out-")
     topics.create(source, back)
     topics.send(source, numbered(MESSAGES))
     rng = random.Random(SEED)
-    # small commits, so that a kill finds many of them
+    # small commits, so that kills hit many of them
     limits = ["--max-batch-bytes", "200000" if FULL else "20000", "--commit-interval-ms", "20", "--lock-timeout-ms"]
     into = ["--topics", source, "--id", source, *limits, "20000", "--kafka-option", "max_partition_fetch_bytes=50000"]
     wait = ["--max-batch-rows", "20000" if FULL else "700"]
     struck = killed_runs(
         lambda: bridge_process("kafka-to-store", topics.address, store, *into),
-        lambda: said_by(store, source),
+        lambda: progress_of(store, source),
         rng,
         KILLS,
     )
@@ -99,30 +99,32 @@ def test_no_message_is_lost_or_doubled_by_kills(topics: Topics, store: str, name
     read = topics.read(back)
     got = {partition: [int(one.value or b"-1") for one in rows] for partition, rows in read.items()}
     assert got == {one: list(range(one, MESSAGES, 2)) for one in (0, 1)}, f"seed {SEED}"
-    print(f"{2 * KILLS} kills, {struck} of bridges that had committed, {MESSAGES} messages: 0 lost, 0 doubled")
+    print(f"{2 * KILLS} kills, {struck} of bridges that had committed, {MESSAGES} messages: 0 lost, 0 duplicated")
 
 
-def said_by(store: str, bridge_id: str) -> object:
-    """What the last envelope of a bridge says."""
+def progress_of(store: str, bridge_id: str) -> object:
+    """Return the progress in the last envelope of a bridge, or None."""
     last = read_last_commit(store, f"kafka-bridge:{bridge_id}")
     return None if last is None else last.progress
 
 
-def test_a_broker_that_is_killed_costs_nothing(broker: KafkaBroker, topics: Topics, tmp_path: Path, name: Name) -> None:
+def test_killed_broker_neither_loses_nor_duplicates_messages(
+    broker: KafkaBroker, topics: Topics, tmp_path: Path, name: Name
+) -> None:
     count, source, back = 2400 if FULL else 800, name("t"), name("back")
     topics.create(source, back)
     topics.send(source, numbered(count), batch_size=2000)
-    whole, store = str(tmp_path / "whole"), str(tmp_path / "store")
+    filled, store = str(tmp_path / "filled"), str(tmp_path / "store")
     if FULL:
-        bridge("kafka-to-store", topics.address, whole, "--topics", source, "--id", f"{source}-whole")
+        bridge("kafka-to-store", topics.address, filled, "--topics", source, "--id", f"{source}-filled")
     slow = ["--topics", source, "--max-batch-rows", "100", "--kafka-option", "reconnect_backoff_max_ms=300"]
     slow += ["--kafka-option", "max_partition_fetch_bytes=2000", "--commit-interval-ms", "5", "--until-caught-up"]
     into = ["--max-batch-bytes", "6000", "--id", f"{source}-in"]
     out = ["--max-batch-bytes", "20000", "--id", f"{source}-out", "--map", f"{back}={source}"]
     running = [bridge_process("kafka-to-store", topics.address, store, *slow, *into)]
     if FULL:
-        running.append(bridge_process("store-to-kafka", topics.address, whole, *slow, *out))
-    await_progress_of_some(store, f"{source}-in")
+        running.append(bridge_process("store-to-kafka", topics.address, filled, *slow, *out))
+    await_first_commit(store, f"{source}-in")
     assert running[0].poll() is None
     broker.kill()
     broker.start()
@@ -138,8 +140,8 @@ def test_a_broker_that_is_killed_costs_nothing(broker: KafkaBroker, topics: Topi
     assert got == {one: list(range(one, count, 2)) for one in (0, 1)}
 
 
-def await_progress_of_some(store: str, bridge_id: str) -> None:
-    """Wait until a bridge has committed something."""
+def await_first_commit(store: str, bridge_id: str) -> None:
+    """Wait for the first commit of a bridge."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if Path(store).exists() and read_last_commit(store, f"kafka-bridge:{bridge_id}") is not None:
@@ -148,7 +150,7 @@ def await_progress_of_some(store: str, bridge_id: str) -> None:
     raise AssertionError("no commit")
 
 
-def test_bridges_that_share_copy_each_message_once(topics: Topics, store: str, name: Name) -> None:
+def test_sharing_bridges_copy_each_message_once(topics: Topics, store: str, name: Name) -> None:
     source = name("t")
     topics.create(source, partitions=4)
     share = ["--topics", source, "--id", source, "--share", "--kafka-option", "session_timeout_ms=6000"]
@@ -166,7 +168,7 @@ def test_bridges_that_share_copy_each_message_once(topics: Topics, store: str, n
         process.send_signal(signal.SIGKILL if FULL else signal.SIGTERM)
         process.communicate()
         process = other
-    for partition in range(4):  # what only the last one can copy
+    for partition in range(4):  # only the last bridge can copy these
         topics.send(source, [Sent(b"k", b"%d" % (total + one)) for one in range(100)], partition)
     total += 100
     await_progress(store, source, total, process)
@@ -180,7 +182,7 @@ def test_bridges_that_share_copy_each_message_once(topics: Topics, store: str, n
     assert copied(store, source) == {one: list(range(total)) for one in range(4)}
 
 
-def test_positions_that_are_not_known_for_a_while_cost_nothing(
+def test_unknown_positions_do_not_lose_messages(
     topics: Topics, store: str, name: Name, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, rng = name("t"), random.Random(SEED)
@@ -203,7 +205,7 @@ def test_positions_that_are_not_known_for_a_while_cost_nothing(
 
 
 def await_progress(store: str, topic: str, at_least: int, process: subprocess.Popen[str]) -> None:
-    """Wait until every partition's envelope says that it is copied so far; the process goes on meanwhile."""
+    """Wait until every partition's committed offset is `at_least`, while the process keeps running."""
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
         last = read_last_commit(store, f"kafka-bridge:{topic}")
@@ -215,7 +217,7 @@ def await_progress(store: str, topic: str, at_least: int, process: subprocess.Po
     raise AssertionError(f"not copied up to {at_least}: {said}")
 
 
-def test_new_partitions_and_topics_are_found_while_it_runs(topics: Topics, store: str, name: Name) -> None:
+def test_new_partitions_and_topics_are_found_during_a_run(topics: Topics, store: str, name: Name) -> None:
     base = name("grow")
     topics.create(f"{base}.a", partitions=1)
     topics.send(f"{base}.a", numbered(10), 0)

@@ -1,4 +1,4 @@
-"""The mapping alone: whatever Kafka can hold comes back from a store's properties as it was."""
+"""The mapping without a broker: every Kafka message is restored exactly from a stored message's properties."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def as_rows(messages: Given) -> KafkaRows:
 
 
 def through_records(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """What a reader gives of rows that were stored: their properties went through a record's property string."""
+    """Return the rows as a reader reads them after they were stored, with properties encoded into a record's string."""
     rows = []
     for row in batch.drop_columns(["bornTimestamp"]).to_pylist():
         message = Message(
@@ -117,7 +117,7 @@ def through_records(batch: pa.RecordBatch) -> pa.RecordBatch:
     [(b"k", b"v", [("rocketmq.properties", b'{"city": "a"}'), ("city", b"b")], 1, False), (None, b"", [], 1, False)]
 )
 @example([(b"\xff\x00", b"", [("rocketmq.FLAG", b"7"), ("rocketmq.TAGS", b"paid")], 1 << 61, False)])
-def test_what_kafka_holds_comes_back(messages: Given) -> None:
+def test_kafka_message_is_restored_exactly(messages: Given) -> None:
     back = kafka_rows(through_records(sink_rows(as_rows(messages), QueueRule())))
     assert back.keys == [one[0] for one in messages]
     assert back.values == [one[1] for one in messages]
@@ -125,7 +125,7 @@ def test_what_kafka_holds_comes_back(messages: Given) -> None:
     assert back.timestamps == [one[3] for one in messages]
 
 
-def test_plain_parts_are_where_rocketmq_looks_for_them() -> None:
+def test_plain_key_and_headers_map_to_keys_tags_and_properties() -> None:
     message = (b"o-1", b"body", [("city", "Köln".encode()), ("rocketmq.TAGS", b"paid")], 1_700_000_000_000, False)
     row = sink_rows(as_rows([message]), QueueRule()).to_pylist()[0]
     properties = dict(row["properties"])
@@ -141,7 +141,7 @@ def test_plain_parts_are_where_rocketmq_looks_for_them() -> None:
 
 @EXAMPLES
 @given(st.lists(st.tuples(st.none() | BYTES, st.integers(0, 7)), min_size=1, max_size=30), st.integers(1, 6))
-def test_one_key_one_queue_whatever_the_partition(keyed: list[tuple[bytes | None, int]], queues: int) -> None:
+def test_equal_keys_go_to_one_queue_from_any_partition(keyed: list[tuple[bytes | None, int]], queues: int) -> None:
     rule, seen = QueueRule(queues), {}
     for key, partition in keyed:
         rows = as_rows([(key, b"v", [], 0, False)])
@@ -178,8 +178,8 @@ ODD_PARTS = [
 
 
 @pytest.mark.parametrize(("name", "text"), ODD_PARTS)
-def test_properties_that_anybody_may_set_stop_nothing(name: str, text: str) -> None:
-    """Of a message that is none of Kafka's they mean nothing; of one that says it is, the row is named."""
+def test_malformed_kafka_properties_are_ignored_or_reported_by_row(name: str, text: str) -> None:
+    """They are ignored in a message without an origin in Kafka, and reported as a fault of the row in one with it."""
     message = Message(topic="orders", body=b"b", sharding_key="no base64!", properties={name: text}, born_timestamp=12)
     out = kafka_rows(native(message))
     assert (out.keys, out.values, out.timestamps, out.faults) == ([b"no base64!"], [b"b"], [12], {})
@@ -187,7 +187,7 @@ def test_properties_that_anybody_may_set_stop_nothing(name: str, text: str) -> N
     assert name in kafka_rows(native(message)).faults[0]
 
 
-def test_a_message_of_rocketmq_goes_out_and_comes_back() -> None:
+def test_rocketmq_message_is_mapped_to_kafka_and_back() -> None:
     message = Message(
         topic="orders", body=b"b", tags="paid", keys=["o-1", "o-2"], sharding_key="s", flag=-7, born_timestamp=12,
         properties={"city": "Köln", "WAIT": "true", "DELAY": "3", "TRAN_MSG": "true", "rocketmq.TAGS": "mine"},
@@ -237,7 +237,7 @@ def batch_of(messages: Given, base: int, first: int) -> RawBatch:
 
 @EXAMPLES
 @given(st.lists(MESSAGES, min_size=1, max_size=3), st.integers(0, 9))
-def test_record_batches_are_read_as_they_were_written(batches: list[Given], skipped: int) -> None:
+def test_decoded_record_batches_equal_the_encoded_messages(batches: list[Given], skipped: int) -> None:
     raw, base = [], 1000
     for messages in batches:
         raw.append(batch_of(messages, base, 1000 + skipped))
@@ -260,18 +260,18 @@ def test_record_batches_are_read_as_they_were_written(batches: list[Given], skip
     assert headers == [one[2] for _, one in wanted]
 
 
-def test_a_batch_with_any_octet_changed_is_read_or_refused() -> None:
+def test_damaged_batch_is_decoded_or_refused() -> None:
     messages: Given = [(b"key", b"v" * 80, [("h", b"1"), ("i", None)], 5, False)] * 3
-    whole = batch_of(messages, 0, 0)
+    intact = batch_of(messages, 0, 0)
     rng, refused = random.Random(7), 0
     for _ in range(400):
-        records = bytearray(whole.records)
+        records = bytearray(intact.records)
         records[rng.randrange(len(records))] ^= 1 << rng.randrange(8)
-        spoilt = RawBatch(0, 2, 5, 5, False, 3, bytes(records[: rng.randrange(len(records) + 1)]), 0)
+        damaged = RawBatch(0, 2, 5, 5, False, 3, bytes(records[: rng.randrange(len(records) + 1)]), 0)
         try:
-            decode_batches("t", 0, [spoilt])
+            decode_batches("t", 0, [damaged])
         except BrokenBatchError:
             refused += 1
     assert refused > 300
-    with pytest.raises(BrokenBatchError, match=r"cut off|reaches|another length|records end|longer"):
+    with pytest.raises(BrokenBatchError, match=r"cut off|extends past|do not match|records end|longer"):
         decode_batches("t", 0, [RawBatch(0, 2, 5, 5, False, 3, base64.b64decode("////////"), 0)])

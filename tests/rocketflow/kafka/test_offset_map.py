@@ -1,4 +1,4 @@
-"""`rocketflow bridge offset-map`: what it says of every kind of question, without a Kafka."""
+"""`rocketflow bridge offset-map`: its answer to every kind of query, without a broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ ODD = {"KAFKA_OFFSET": "3"}, {"KAFKA_OFFSET": "x", "KAFKA_TOPIC": "t", "KAFKA_PA
 
 @pytest.fixture
 def store(tmp_path: Path) -> str:
-    """Offsets 0 to 4 and 12 to 14 of t, partition 0; 15 and 16 are marks. A topic `own` that no bridge wrote."""
+    """Create a store with offsets 0 to 4 and 12 to 14 of t, partition 0 (15 and 16 are transaction markers), and with
+    a topic `own` that no bridge wrote."""
     path = str(tmp_path / "store")
     commit(path, part(0, 5, None))
     with MessageStore.open(path, small_store(Path(path))) as opened:
@@ -32,9 +33,9 @@ def store(tmp_path: Path) -> str:
 ANSWERS = [
     ("0 --offset 0", 0, "t partition 0 offset 0 = t queue 0 queue offset 0"),
     ("0 --offset 4", 0, "t partition 0 offset 4 = t queue 0 queue offset 4"),
-    ("0 --offset 5", 0, "t partition 0 offset 12 (the first behind it) = t queue 0 queue offset 7"),
+    ("0 --offset 5", 0, "t partition 0 offset 12 (the first after it) = t queue 0 queue offset 7"),
     ("0 --offset 14", 0, "t partition 0 offset 14 = t queue 0 queue offset 9"),
-    ("0 --offset 15", 1, "copied up to offset 16, and t has no message of offset 15 or behind it: marks of"),
+    ("0 --offset 15", 1, "copied up to offset 16, but t has no message with offset 15 or later: those offsets are"),
     ("0 --offset 17", 1, "no such message in the store: t partition 0 is copied up to offset 16"),
     ("0 --offset 9223372036854775807", 1, "t partition 0 is copied up to offset 16"),
     ("0 --offset 9223372036854775808", 2, "--offset"),
@@ -43,15 +44,21 @@ ANSWERS = [
     ("1 --offset 0", 2, "bridge b did not copy partition 1 of t; it has 0"),
     ("-1 --offset 0", 2, "--partition"),
     ("0 --topic u", 2, "bridge b did not copy Kafka topic u; it has t"),
-    ("0 --topic u/../v", 2, "no name of a Kafka topic"),
+    ("0 --topic u/../v", 2, "not a valid Kafka topic name"),
     ("0 --id other", 2, "bridge 'other' has no commit in the store"),
-    ("0 --store-topic other", 2, "the store has no topic other: say with --store-topic"),
+    (
+        "0 --store-topic other",
+        2,
+        "the store has no topic other: name the topic that t was copied to with --store-topic",
+    ),
     ("0 --queue 0", 2, "give --topic, and --partition (with --id) or --queue"),
 ]
 
 
 @pytest.mark.parametrize(("question", "code", "answer"), ANSWERS, ids=[one[0] for one in ANSWERS])
-def test_a_kafka_offset(store: str, question: str, code: int, answer: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_query_of_a_kafka_offset(
+    store: str, question: str, code: int, answer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     asked = ["bridge", "offset-map", store, "--id", "b", "--topic", "t", "--partition", *question.split()]
     assert run(asked) == code
     out, error = capsys.readouterr()
@@ -59,9 +66,9 @@ def test_a_kafka_offset(store: str, question: str, code: int, answer: str, capsy
     assert code != 2 or error.startswith("error: ")
     if code != 2:
         assert run([*asked, "--json"]) == code
-        told = json.loads(capsys.readouterr().out)
-        assert (told["found"], told["exact"]) == (code == 0, code == 0 and "behind" not in answer)
-        assert ("why" in told) == (code == 1)
+        printed = json.loads(capsys.readouterr().out)
+        assert (printed["found"], printed["exact"]) == (code == 0, code == 0 and "first after" not in answer)
+        assert ("why" in printed) == (code == 1)
 
 
 QUEUES = [
@@ -79,13 +86,15 @@ QUEUES = [
 
 
 @pytest.mark.parametrize(("question", "code", "answer"), QUEUES, ids=[one[0] for one in QUEUES])
-def test_a_queue_offset(store: str, question: str, code: int, answer: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_query_of_a_queue_offset(
+    store: str, question: str, code: int, answer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["bridge", "offset-map", store, "--topic", *question.split()]) == code
     out, error = capsys.readouterr()
     assert answer in (error if code == 2 else out)
 
 
-def test_what_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_path_without_a_store_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for path in (tmp_path / "nowhere", tmp_path.parent):
         asked = ["bridge", "offset-map", str(path), "--id", "b", "--topic", "t", "--partition", "0"]
         assert run(asked) == 2

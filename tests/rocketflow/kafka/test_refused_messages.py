@@ -1,4 +1,4 @@
-"""Messages that the other side does not take: exactly those, and what is kept of them."""
+"""Messages that the other side refuses: only those are quarantined, with the parts that fit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PARTS: list[tuple[bytes | None, bytes | None, list[Header]]] = [
 
 
 @pytest.mark.parametrize("parts", PARTS, ids=range(len(PARTS)))
-def test_sizes_are_kafka_s(parts: tuple[bytes | None, bytes | None, list[Header]]) -> None:
+def test_computed_sizes_equal_kafka_python_sizes(parts: tuple[bytes | None, bytes | None, list[Header]]) -> None:
     builder = DefaultRecordBatchBuilder(2, 0, 1, 7, 0, 0, 1 << 24)
     assert builder.append(0, 1_700_000_000_000, *parts) is not None
     assert batch_size(*parts) == len(builder.build())
@@ -45,7 +45,7 @@ HEADERS = (("city", b"x"), ("rocketmq.UNIQ_KEY", b"A" * 32))
 
 
 def just(size: int) -> bytes:
-    """A value whose message, with key and headers of `test_the_last_byte_that_fits`, is a batch of `size` bytes."""
+    """Return a value whose message, with the key `key` and `HEADERS`, is a record batch of `size` bytes."""
     value = bytes(size)
     while batch_size(b"key", value, HEADERS) > size:
         value = value[:-1]
@@ -53,8 +53,8 @@ def just(size: int) -> bytes:
     return value
 
 
-def test_the_last_byte_that_fits(topics: Topics, store: str, name: Name) -> None:
-    """Among many small messages: a batch of theirs is larger than the topic takes, and divided."""
+def test_only_messages_above_max_message_bytes_are_refused(topics: Topics, store: str, name: Name) -> None:
+    """There are many small messages too: a batch of them exceeds the topic's limit, and the client splits it."""
     source, refused = name("t"), name("refused")
     topics.create(source, partitions=1, **{"max.message.bytes": str(MOST)})
     producer: Any = topics.producer()
@@ -81,7 +81,7 @@ def test_the_last_byte_that_fits(topics: Topics, store: str, name: Name) -> None
     assert (kept.key, kept.value, kept.headers[-2:]) == (b"key", just(MOST) + b"x", HEADERS)
 
 
-def test_what_the_client_does_not_send(topics: Topics, store: str, name: Name) -> None:
+def test_message_above_max_request_size_is_refused(topics: Topics, store: str, name: Name) -> None:
     source = name("t")
     topics.create(source, partitions=1)
     with MessageStore.open(store, small_store(Path(store))) as opened:
@@ -92,7 +92,7 @@ def test_what_the_client_does_not_send(topics: Topics, store: str, name: Name) -
         bridge("store-to-kafka", topics.address, store, *asked)
 
 
-def test_key_and_headers_are_kept_in_the_store(topics: Topics, store: str, name: Name) -> None:
+def test_quarantined_message_keeps_key_headers_and_origin(topics: Topics, store: str, name: Name) -> None:
     source, refused = name("t"), name("refused")
     topics.create(source, partitions=1)
     sent = [
@@ -125,8 +125,8 @@ def test_key_and_headers_are_kept_in_the_store(topics: Topics, store: str, name:
     assert again[1].key == b"\xff" * 4096
 
 
-def test_whatever_is_refused_fits(tmp_path: Path) -> None:
-    """Every kind of key and header as large as it comes: the quarantine's row is never refused itself."""
+def test_store_accepts_the_quarantine_row_of_any_message(tmp_path: Path) -> None:
+    """Keys and headers of all kinds and sizes: the quarantine row is never refused itself."""
     import random
 
     rng = random.Random(5)
@@ -152,14 +152,14 @@ def test_whatever_is_refused_fits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("most", [1500, 5000, 1 << 20])
-def test_what_kafka_refused_fits_there(most: int) -> None:
+def test_quarantine_record_fits_the_topic_limit(most: int) -> None:
     key, headers = b"k" * 20_000, [(f"h{number}", b"x" * 300) for number in range(80)]
     kept = refused_record(RefusedMessage("t:0:1", key, b"v" * 200_000, headers, 5), "w" * 50, most)
     assert batch_size(kept.key, kept.value, kept.headers) <= most
-    told = dict(kept.headers)
-    assert (told["refused.key-size"], told["refused.value-size"]) == (b"20000", b"200000")
+    fields = dict(kept.headers)
+    assert (fields["refused.key-size"], fields["refused.value-size"]) == (b"20000", b"200000")
     own = [one for one in kept.headers if one[0].startswith("h")]
     assert own == headers[: len(own)]
-    assert told["refused.headers-left-out"] == str(80 - len(own)).encode()
+    assert fields["refused.headers-left-out"] == str(80 - len(own)).encode()
     small = refused_record(RefusedMessage("t:0:1", None, None, headers[:2], None), "why", most)
     assert (small.key, small.value, small.headers[-2:]) == (None, b"", headers[:2])

@@ -1,4 +1,4 @@
-"""A Kafka topic that was deleted and made anew under its name: how far a bridge was says nothing of it."""
+"""A bridge stops if a Kafka topic was deleted and recreated: its progress does not apply to the new topic."""
 
 from __future__ import annotations
 
@@ -20,15 +20,18 @@ from tests.rocketflow.kafka.bridging import Sent, Topics, bridge, options, store
 
 pytestmark = pytest.mark.kafka
 Name = Callable[[str], str]
-WHY = r"Kafka topic {} was deleted and made anew \(its id was .*, it is .*another --id"
+WHY = r"Kafka topic {} was deleted and recreated \(its id was .*, now it is .*another --id"
 
 
 def some(count: int, first: int = 0) -> list[Sent]:
     return [Sent(b"k", b"%d" % number) for number in range(first, first + count)]
 
 
-def make_anew(topics: Topics, topic: str, partitions: int = 2) -> None:
-    """A broker tells of a deletion, and answers a creation, some time behind doing it: the id says what is there."""
+def recreate(topics: Topics, topic: str, partitions: int = 2) -> None:
+    """Delete a topic and create it again.
+
+    A broker lists a deletion, and answers a creation, some time after doing it: only the id shows which topic exists.
+    """
 
     def id_now() -> object:
         return topics.admin.describe_topics([topic])[0]["topic_id"]
@@ -50,9 +53,9 @@ def make_anew(topics: Topics, topic: str, partitions: int = 2) -> None:
             time.sleep(0.05)
 
 
-@pytest.mark.parametrize("behind", [4, 40], ids=["shorter", "longer"])
-def test_into_the_store(topics: Topics, store: str, name: Name, behind: int) -> None:
-    """Shorter than what was copied, or longer: offsets alone would tell only of the first."""
+@pytest.mark.parametrize("count", [4, 40], ids=["shorter", "longer"])
+def test_recreated_source_topic_stops_a_bridge_at_its_start(topics: Topics, store: str, name: Name, count: int) -> None:
+    """The new topic is shorter or longer than the old one: offsets alone would reveal only a shorter one."""
     source, other = name("t"), name("u")
     topics.create(source, other)
     topics.send(source, some(10))
@@ -60,41 +63,43 @@ def test_into_the_store(topics: Topics, store: str, name: Name, behind: int) -> 
     asked = ["--topics", f"{source},{other}", "--id", source]
     done = bridge("kafka-to-store", topics.address, store, *asked)
     assert done.progress == {source: {"0": 5, "1": 5}, other: {"0": 5, "1": 5}}
-    make_anew(topics, source)
-    topics.send(source, some(behind, 100))
+    recreate(topics, source)
+    topics.send(source, some(count, 100))
     for more in ([], ["--on-data-loss", "continue"], ["--share"]):
         with pytest.raises(TopicReplacedError, match=WHY.format(source)):
             bridge("kafka-to-store", topics.address, store, *asked, *more)
     assert sum(map(len, stored(store, source).values())) == 10
     assert bridge("kafka-to-store", topics.address, store, "--topics", other, "--id", source).rows == 0
-    assert bridge("kafka-to-store", topics.address, store, "--topics", source, "--id", "anew").rows == behind
+    assert bridge("kafka-to-store", topics.address, store, "--topics", source, "--id", "new").rows == count
     bodies = [int(body) for rows in stored(store, source).values() for body, _ in rows]
-    assert sorted(bodies) == [*range(10), *range(100, 100 + behind)]
+    assert sorted(bodies) == [*range(10), *range(100, 100 + count)]
 
 
-def test_into_the_store_while_it_runs(topics: Topics, store: str, name: Name, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_topic_recreated_during_a_run_stops_it(
+    topics: Topics, store: str, name: Name, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = name("t")
     topics.create(source)
     topics.send(source, some(10))
     asked = options("kafka-to-store", topics.address, store, "--topics", source, "--id", source, "--discover-ms", "200")
 
-    tell_due, done = BridgeSummary.tell_due, []
+    is_report_due, done = BridgeSummary.is_report_due, []
 
     def watched(summary: BridgeSummary) -> bool:
         if summary.rows == 10 and not done:
             done.append(summary)
-            make_anew(topics, source)
+            recreate(topics, source)
             topics.send(source, some(40, 100))
-        return tell_due(summary)
+        return is_report_due(summary)
 
-    monkeypatch.setattr(BridgeSummary, "tell_due", watched)
+    monkeypatch.setattr(BridgeSummary, "is_report_due", watched)
     with pytest.raises(TopicReplacedError, match=WHY.format(source)):
         KafkaToStore(asked, StopRequest()).run()
     assert done
     assert sum(map(len, stored(store, source).values())) == 10
 
 
-def test_out_of_the_store(topics: Topics, store: str, name: Name) -> None:
+def test_recreated_target_topic_stops_a_bridge_at_its_start(topics: Topics, store: str, name: Name) -> None:
     source, target = name("t"), name("copy")
     topics.create(source, target)
     topics.send(source, some(10))
@@ -103,15 +108,15 @@ def test_out_of_the_store(topics: Topics, store: str, name: Name) -> None:
     assert bridge("store-to-kafka", topics.address, store, *asked).rows == 10
     topics.send(source, some(10, 10))
     bridge("kafka-to-store", topics.address, store, "--topics", source, "--id", source)
-    make_anew(topics, target)
+    recreate(topics, target)
     with pytest.raises(TopicReplacedError, match=WHY.format(target)):
         bridge("store-to-kafka", topics.address, store, *asked)
     assert topics.read(target) == {0: [], 1: []}
-    asked[3] = "anew"
+    asked[3] = "new"
     assert bridge("store-to-kafka", topics.address, store, *asked).rows == 20
 
 
-def test_out_of_the_store_while_it_runs(
+def test_target_topic_recreated_during_a_run_stops_it(
     topics: Topics, store: str, name: Name, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = name("t"), name("copy")
@@ -128,7 +133,7 @@ def test_out_of_the_store_while_it_runs(
 
     def watched(batch: pa.RecordBatch) -> ProducerRows:
         if copying.summary.batches == 1 and topics.end(target):
-            make_anew(topics, target)
+            recreate(topics, target)
             time.sleep(0.5)
         return kafka_rows(batch)
 
@@ -138,7 +143,7 @@ def test_out_of_the_store_while_it_runs(
     assert topics.read(target) == {0: [], 1: []}
 
 
-def test_what_is_not_noted_is_noted_with_the_next_commit(topics: Topics, name: Name) -> None:
+def test_missing_note_is_added_and_then_checked(topics: Topics, name: Name) -> None:
     source = name("t")
     topics.create(source)
     assert id_text(topics.admin.describe_topics([source])[0]["topic_id"])

@@ -1,4 +1,4 @@
-"""Kafka -> store -> Kafka with a real broker: keys, values, headers, times and order as they were."""
+"""Kafka -> store -> Kafka with a real broker: keys, values, headers, timestamps and order are restored."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def messages(count: int, seed: int = SEED) -> list[Sent]:
             for number in range(count)]  # fmt: skip
 
 
-def test_everything_comes_back(topics: Topics, store: str, name: Name) -> None:
+def test_messages_are_restored_after_a_round_trip(topics: Topics, store: str, name: Name) -> None:
     source, back = name("orders.eu.v-"), name("back.")
     topics.create(source, back)
     sent = ODD + messages(1000)
@@ -48,7 +48,7 @@ def test_everything_comes_back(topics: Topics, store: str, name: Name) -> None:
     assert bridge("kafka-to-store", topics.address, store, "--topics", source, "--id", "in").rows == 0
 
 
-def test_records_give_the_same_rows_as_batches(
+def test_reading_by_record_stores_the_same_rows_as_by_batch(
     topics: Topics, store: str, name: Name, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = name("t")
@@ -67,7 +67,7 @@ def test_records_give_the_same_rows_as_batches(
     assert rows(store) == rows(store + "2")
 
 
-def test_log_append_time_and_hashed_queues(topics: Topics, store: str, name: Name) -> None:
+def test_queues_by_key_keep_order_and_log_append_time(topics: Topics, store: str, name: Name) -> None:
     source = name("t")
     topics.create(source, partitions=3, **{"message.timestamp.type": "LogAppendTime"})
     sent = messages(900)
@@ -88,7 +88,7 @@ def test_log_append_time_and_hashed_queues(topics: Topics, store: str, name: Nam
     assert len(queues) > 1
 
 
-def test_aborted_transactions_and_gaps_are_passed_over(topics: Topics, store: str, name: Name) -> None:
+def test_aborted_transactions_and_gaps_are_skipped(topics: Topics, store: str, name: Name) -> None:
     source = name("t")
     topics.create(source, partitions=1)
     producer = topics.producer(transactional_id=source)
@@ -107,10 +107,10 @@ def test_aborted_transactions_and_gaps_are_passed_over(topics: Topics, store: st
     assert [body for body, _ in stored(store, source)[0]] == [
         b"%d-%d" % (number, body) for number in (0, 2, 4) for body in range(5)
     ]
-    assert done.progress == {source: {"0": 36}}  # the marks of all six transactions are behind it
+    assert done.progress == {source: {"0": 36}}  # includes the markers of all six transactions
 
 
-def test_messages_of_rocketmq_go_out(topics: Topics, store: str, name: Name, tmp_path: object) -> None:
+def test_rocketmq_messages_are_copied_to_kafka(topics: Topics, store: str, name: Name, tmp_path: object) -> None:
     topic, started = name("native"), []
 
     with MessageStore.open(store, small_store(Path(store))) as opened:
@@ -142,7 +142,7 @@ OWN_NAMES = [
 ]
 
 
-def test_headers_that_are_called_as_rocketmq_s_own_properties(topics: Topics, store: str, name: Name) -> None:
+def test_headers_named_like_rocketmq_properties_are_restored(topics: Topics, store: str, name: Name) -> None:
     source, back = name("t"), name("back")
     topics.create(source, back, partitions=1)
     sent = [Sent(b"k", b"v", ((own, b"1"),)) for own in OWN_NAMES]
@@ -155,15 +155,15 @@ def test_headers_that_are_called_as_rocketmq_s_own_properties(topics: Topics, st
     assert topics.read(back, 1)[0] == sent
 
 
-def test_properties_that_are_called_as_rocketmq_s_own(topics: Topics, store: str, name: Name) -> None:
+def test_properties_named_like_rocketmq_properties_are_restored(topics: Topics, store: str, name: Name) -> None:
     source, other = name("t"), store + "2"
-    theirs = {own: f"value of {own}" for own in OWN_NAMES}
-    theirs |= {"größe": "klein", "a b": "c d", "plain": "text", "lines": "a\nb", "KAFKA_any": "x", "": "nameless"}
+    given = {own: f"value of {own}" for own in OWN_NAMES}
+    given |= {"größe": "klein", "a b": "c d", "plain": "text", "lines": "a\nb", "KAFKA_any": "x", "": "nameless"}
     asks = ("DELAY", "TIMER_DELIVER_MS", "TIMER_OUT_MS", "INNER_MULTI_DISPATCH", "KAFKA_OFFSET")
     asks += ("rocketmq.UNIQ_KEY", "rocketmq.properties")  # headers of every message, or of this one
-    theirs = {title: value for title, value in theirs.items() if title not in asks}
-    messages = [Message(source, b"all", queue_id=0, tags="a\nb", properties={**theirs, "TAGS": "", "KEYS": "k\t1 k2"})]
-    messages += [Message(source, b"", queue_id=0, properties={title: value}) for title, value in theirs.items()]
+    given = {title: value for title, value in given.items() if title not in asks}
+    messages = [Message(source, b"all", queue_id=0, tags="a\nb", properties={**given, "TAGS": "", "KEYS": "k\t1 k2"})]
+    messages += [Message(source, b"", queue_id=0, properties={title: value}) for title, value in given.items()]
     with MessageStore.open(store, small_store(Path(store))) as opened:
         opened.create_topic(source, 1)
         opened.put_messages(messages)
@@ -176,14 +176,14 @@ def test_properties_that_are_called_as_rocketmq_s_own(topics: Topics, store: str
         assert {title: value for title, value in was.items() if title not in not_carried} == {
             title: now.get(title) for title in was if title not in not_carried
         }
-    assert len(before) == len(theirs) + 1
+    assert len(before) == len(given) + 1
     again = name("again")
     topics.create(again, partitions=1)
     bridge("store-to-kafka", topics.address, other, "--topics", source, "--map", f"{again}={source}")
     assert topics.read(again, 1) == topics.read(source, 1)
 
 
-def test_the_offset_map_names_every_message(topics: Topics, store: str, name: Name) -> None:
+def test_offset_map_finds_messages_in_both_directions(topics: Topics, store: str, name: Name) -> None:
     from rocketflow.kafka.offset_map import kafka_offset_of, queue_offset_of
 
     source = name("t")
@@ -203,7 +203,7 @@ def test_the_offset_map_names_every_message(topics: Topics, store: str, name: Na
         assert queue_offset_of(reader, "kafka-bridge:other", source, source, 1, 0) is None
 
 
-def test_times_before_1970_come_back(topics: Topics, store: str, name: Name) -> None:
+def test_timestamps_before_1970_are_restored(topics: Topics, store: str, name: Name) -> None:
     source, target = name("old"), name("copy")
     topics.create(source, target, partitions=1)
     sent = [Sent(b"k", b"%d" % number, stamp=stamp) for number, stamp in enumerate((-1, -5, 0, 5))]

@@ -1,4 +1,4 @@
-"""Nothing that is printed, logged, told as an error or stored has a password in it, whatever goes well or wrong."""
+"""Passwords never appear in output, log lines, errors or stores, whether a run succeeds or fails."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WRONG = "wr0ng-pass'word\"ü"
 
 @pytest.fixture
 def logged(tmp_path: Path) -> Path:
-    """`rocketflow --logging` with everything at DEBUG."""
+    """Write a file for `rocketflow --logging` that sets every logger to DEBUG."""
     file = tmp_path / "logging.json"
     file.write_text(
         json.dumps(
@@ -53,13 +53,13 @@ def logged(tmp_path: Path) -> Path:
 
 
 def run(logging_file: Path, *arguments: str) -> tuple[int, str]:
-    """(exit code, all that it printed) of `rocketflow --logging FILE ...`."""
+    """Run `rocketflow --logging FILE ...`; return (exit code, stdout and stderr)."""
     command = [sys.executable, "-c", COMMAND_LINE, "--logging", str(logging_file), *arguments]
     done = subprocess.run(command, capture_output=True, env=environment(), timeout=120, check=False)
     return done.returncode, (done.stdout + done.stderr).decode("utf-8", "replace")
 
 
-def unseen(secret: str, text: str) -> None:
+def assert_hidden(secret: str, text: str) -> None:
     for form in (secret, repr(secret.encode())[2:-1], repr(secret)[1:-1], json.dumps(secret)[1:-1]):
         assert form not in text, text[max(text.find(form) - 300, 0) : text.find(form) + 100]
 
@@ -69,8 +69,10 @@ def stored_bytes(directory: str) -> bytes:
 
 
 @pytest.mark.parametrize("direction", ["kafka-to-store", "store-to-kafka"])
-def test_a_bridge_at_debug(secured: tuple[SecuredListener, Topics], store: str, logged: Path, direction: str) -> None:
-    """A login that works, one that does not, and nobody who answers."""
+def test_bridge_at_debug_hides_the_password(
+    secured: tuple[SecuredListener, Topics], store: str, logged: Path, direction: str
+) -> None:
+    """The login succeeds, is rejected, or gets no answer."""
     listener, topics = secured
     source = f"secrets-{direction}"
     topics.create(source)
@@ -87,23 +89,23 @@ def test_a_bridge_at_debug(secured: tuple[SecuredListener, Topics], store: str, 
     assert code == 0, text
     assert "SaslAuthenticateRequest" in text  # kafka-python does log what it sends
     assert f"{listener.user}\\x00{HIDDEN}" in text
-    unseen(listener.password, text)
+    assert_hidden(listener.password, text)
     given = asked(listener, "PLAIN", **{"sasl.password": WRONG, "bootstrap_timeout_ms": "8000"})
     code, text = run(logged, *common, "--bootstrap", listener.bootstrap_servers, *given)
-    assert (code, "look at the SASL options" in text) == (1, True), text
-    unseen(WRONG, text)
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
+    assert (code, "check the SASL options" in text) == (1, True), text
+    assert_hidden(WRONG, text)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
         given = asked(listener, "PLAIN", **{"sasl.password": WRONG, "bootstrap_timeout_ms": "500"})
-        code, text = run(logged, *common, "--bootstrap", f"127.0.0.1:{nobody.getsockname()[1]}", *given)
+        code, text = run(logged, *common, "--bootstrap", f"127.0.0.1:{silent.getsockname()[1]}", *given)
     assert (code, "does not answer" in text) == (1, True), text
-    unseen(WRONG, text)
+    assert_hidden(WRONG, text)
     assert listener.password.encode() not in stored_bytes(store)
 
 
-def test_an_address_with_a_password_is_refused(store: str, logged: Path) -> None:
+def test_bootstrap_address_with_a_password_is_refused(store: str, logged: Path) -> None:
     for address in ("me:h1dden@localhost:9092", "a:1,me:h1d,den@b:2", "SASL_SSL://me:h1dden@b:2", "me:h1@dden@b:x"):
-        with pytest.raises(UsageError, match="an address has no name or password in it") as error:
+        with pytest.raises(UsageError, match="an address must not contain a name or password") as error:
             options("kafka-to-store", address, store, "--topics", "t")
         assert "h1" not in str(error.value)
     arguments = [
@@ -118,7 +120,7 @@ def test_an_address_with_a_password_is_refused(store: str, logged: Path) -> None
     ]
     code, text = run(logged, *arguments)
     assert code == 2
-    unseen("h1dden", text)
+    assert_hidden("h1dden", text)
 
 
 WRONG_LINES = [
@@ -138,7 +140,7 @@ WRONG_LINES = [
 
 
 @pytest.mark.parametrize("line", WRONG_LINES, ids=[" ".join(one) for one in WRONG_LINES])
-def test_wrong_options_are_told_without_their_values(
+def test_errors_for_invalid_options_hide_their_values(
     line: list[str], store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "client.properties"
@@ -152,10 +154,10 @@ def test_wrong_options_are_told_without_their_values(
     out, error = capsys.readouterr()
     assert code == 2, error
     assert error.startswith("error: ")
-    unseen("h1dden", out + error)
+    assert_hidden("h1dden", out + error)
 
 
-def test_what_a_login_module_is_given_is_hidden() -> None:
+def test_secrets_in_a_login_module_option_are_hidden() -> None:
     module = 'org.apache.X required username="me" password="h1d;\\"den" client.secret=s3cret;'
     secrets = Secrets.of_options({"kafka.sasl.jaas.config": module, "kafka.ssl.keystore.key": "k3y", "linger": "me"})
     for text in (module, repr(module), json.dumps(module), "got s3cret", 'got h1d;\\"den', "k3y"):
@@ -165,20 +167,20 @@ def test_what_a_login_module_is_given_is_hidden() -> None:
     assert parse_options(["sasl.password=pa55"], ()).hide("pa55") == HIDDEN
 
 
-def test_errors_and_log_lines() -> None:
+def test_secrets_are_hidden_in_errors_and_log_lines() -> None:
     secrets = Secrets(["h1dden-line"])
     with pytest.raises(TopicMissingError, match=r"no \*\*\*") as typed, hidden_in_errors(secrets):
         raise TopicMissingError("no h1dden-line")
     assert typed.value.__cause__ is None
     with pytest.raises(KafkaRefusedError, match=r"bad \*\*\*"), hidden_in_errors(secrets):
         raise ValueError("bad h1dden-line")
-    with pytest.raises(TopicMissingError) as behind, hidden_in_errors(secrets):
+    with pytest.raises(TopicMissingError) as chained, hidden_in_errors(secrets):
         raise TopicMissingError("clean") from ValueError("h1dden-line")
-    assert behind.value.__suppress_context__
+    assert chained.value.__suppress_context__
     hide_in_logs(secrets)
     hide_in_logs(secrets)
     log, lines = logging.Logger("py4j.any"), io.StringIO()
-    log.addHandler(logging.StreamHandler(lines))  # PySpark gives pytest's own handler another format, once it logged
+    log.addHandler(logging.StreamHandler(lines))  # PySpark changes the format of pytest's handler once it has logged
     log.debug("Command to send: %s", "c\nsh1dden-line\n")
     try:
         raise ValueError("h1dden-line")
@@ -189,7 +191,7 @@ def test_errors_and_log_lines() -> None:
     assert "ValueError: ***" in lines.getvalue()
 
 
-def test_a_connector_option_without_a_value(store: str) -> None:
+def test_connector_option_without_a_value_is_refused_without_showing_it(store: str) -> None:
     asked = options("store-to-kafka", "127.0.0.1:1", store, "--topics", "t")
     with pytest.raises(UsageError, match="--connector-option number 2: give it as key=value") as error:
         spark_export.run(asked, "checkpoint", ["a=b", "kafka.sasl.jaas.config: h1dden"], required=True)
@@ -199,7 +201,7 @@ def test_a_connector_option_without_a_value(store: str) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not FULL, reason="starts a Spark of its own (RF_FULL=1)")
 @pytest.mark.parametrize("right", [True, False], ids=["right", "wrong"])
-def test_spark_s_connector_at_debug(
+def test_spark_connector_at_debug_hides_the_password(
     secured: tuple[SecuredListener, Topics], store: str, logged: Path, tmp_path: Path, right: bool
 ) -> None:
     try:
@@ -234,5 +236,5 @@ def test_spark_s_connector_at_debug(
     text = done.stdout + done.stderr
     assert done.returncode == (0 if right else 1), text
     assert "py4j" in text
-    unseen(password, text)
+    assert_hidden(password, text)
     assert password.encode() not in stored_bytes(str(tmp_path / "checkpoint")) + stored_bytes(store)

@@ -1,4 +1,4 @@
-"""A broker that asks for a name and a password, over TLS: both ways, and what is told, and what is not."""
+"""A broker with SASL over TLS: both directions, and errors that name the reason but no password."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def asked(listener: SecuredListener, mechanism: str, **other: str) -> list[str]:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-def test_both_ways(secured: tuple[SecuredListener, Topics], store: str, mechanism: str) -> None:
+def test_both_directions_with_a_login(secured: tuple[SecuredListener, Topics], store: str, mechanism: str) -> None:
     listener, topics = secured
     source, copy = f"in-{mechanism}", f"out-{mechanism}"
     topics.create(source, copy)
@@ -61,25 +61,27 @@ def test_both_ways(secured: tuple[SecuredListener, Topics], store: str, mechanis
 
 @pytest.mark.parametrize("direction", ["kafka-to-store", "store-to-kafka"])
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-def test_a_wrong_password(secured: tuple[SecuredListener, Topics], store: str, mechanism: str, direction: str) -> None:
+def test_wrong_password_is_reported_without_showing_it(
+    secured: tuple[SecuredListener, Topics], store: str, mechanism: str, direction: str
+) -> None:
     listener, topics = secured
     source = f"kept-{mechanism}-{direction}"
     topics.create(source)
     topics.send(source, [Sent(b"k", b"v")] * 4)
     bridge("kafka-to-store", topics.address, store, "--topics", source, "--id", "before")
     options = asked(listener, mechanism, **{"sasl.password": "not-the-pass-word"})
-    options += ["--kafka-option", "bootstrap_timeout_ms=8000"]  # for the tries whose answer kafka-python drops
+    options += ["--kafka-option", "bootstrap_timeout_ms=8000"]  # for attempts whose answer kafka-python drops
     process = bridge_process(
         direction, listener.bootstrap_servers, store, "--topics", source, "--until-caught-up", "--debug", *options
     )
     code, _, error = finished(process)
     assert code == 1, error
-    assert "look at the SASL options" in error
+    assert "check the SASL options" in error
     assert "not-the-pass-word" not in error
 
 
-def test_a_broker_that_ends_the_login_and_then_is_slow(store: str) -> None:
-    """What the last try came to is not all that is told."""
+def test_timeout_after_a_closed_login_reports_both(store: str) -> None:
+    """The error names the closed connection too, not only the timeout of the last attempt."""
     seen: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -95,9 +97,9 @@ def test_a_broker_that_ends_the_login_and_then_is_slow(store: str) -> None:
         options = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "bootstrap_timeout_ms": "1500"}
         options |= {"sasl.username": "me", "sasl.password": "h1dden"}
         given = [part for name, value in options.items() for part in ("--kafka-option", f"{name}={value}")]
-        with pytest.raises(KafkaUnreachableError, match=r"timed out.*look at the SASL options") as refused:
+        with pytest.raises(KafkaUnreachableError, match=r"timed out.*check the SASL options") as refused:
             bridge("kafka-to-store", address, store, "--topics", "t", *given)
-        server.shutdown(socket.SHUT_RDWR)  # ends the accept that goes on
+        server.shutdown(socket.SHUT_RDWR)  # ends the pending accept
         thread.join()
     assert seen
     for one in seen:
@@ -105,17 +107,19 @@ def test_a_broker_that_ends_the_login_and_then_is_slow(store: str) -> None:
     assert "h1dden" not in str(refused.value)
 
 
-def test_a_certificate_that_nobody_trusts(secured: tuple[SecuredListener, Topics], store: str, tmp_path: Path) -> None:
+def test_untrusted_certificate_and_missing_file_are_reported(
+    secured: tuple[SecuredListener, Topics], store: str, tmp_path: Path
+) -> None:
     listener, topics = secured
     other = SecuredListener(tmp_path / "other")
     other.make()
     topics.create("unseen")
     options = asked(listener, "PLAIN", **{"ssl.ca.location": str(other.certificate)})
-    options += ["--kafka-option", "bootstrap_timeout_ms=3600000"]  # the first try is the last one
+    options += ["--kafka-option", "bootstrap_timeout_ms=3600000"]  # the first attempt is the last one
     with pytest.raises(BridgeError) as refused:
         bridge("kafka-to-store", listener.bootstrap_servers, store, "--topics", "unseen", *options)
     assert listener.password not in str(refused.value)
-    assert "no TLS with it" in str(refused.value)
+    assert "the TLS handshake failed" in str(refused.value)
     assert "certificate verify failed" in str(refused.value)
     missing = asked(listener, "PLAIN", **{"ssl.ca.location": str(tmp_path / "no.pem")})
     with pytest.raises(UsageError, match=r"ssl_cafile=.*no\.pem: cannot be read"):

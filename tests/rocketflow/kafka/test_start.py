@@ -1,4 +1,4 @@
-"""What a bridge looks at before it begins: nothing is made where it cannot, and nothing goes on that does not fit."""
+"""A bridge that fails its checks at the start creates nothing; one with incompatible options does not resume."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def some(count: int, first: int = 0) -> list[Sent]:
 
 
 @pytest.mark.parametrize("share", [[], ["--share"]])
-def test_no_store_is_made_where_kafka_or_a_topic_is_missing(topics: Topics, store: str, share: list[str]) -> None:
+def test_no_store_is_created_if_kafka_or_a_topic_is_missing(topics: Topics, store: str, share: list[str]) -> None:
     with pytest.raises(TopicMissingError):
         bridge("kafka-to-store", topics.address, store, "--topics", "nowhere", *share)
     unreachable = ["--kafka-option", "bootstrap_timeout_ms=300", *share]
@@ -30,18 +30,18 @@ def test_no_store_is_made_where_kafka_or_a_topic_is_missing(topics: Topics, stor
     assert not Path(store).exists()
 
 
-def test_nothing_is_made_in_kafka_where_a_topic_is_missing(topics: Topics, store: str, name: Name) -> None:
+def test_no_topic_is_created_in_kafka_if_one_is_missing(topics: Topics, store: str, name: Name) -> None:
     first, second, marks = name("t"), name("u"), name("marks")
     with MessageStore.open(store, small_store(Path(store))) as opened:
         for topic in (first, second):
             opened.put_message(Message(topic, b"x", queue_id=0))
     asked = ["--topics", f"{first},{second}", "--progress-topic", marks]
-    with pytest.raises(TopicMissingError, match=f"has no topic {first}, {second}; make it, or give --create-topics"):
+    with pytest.raises(TopicMissingError, match=f"has no topic {first}, {second}; create it, or give --create-topics"):
         bridge("store-to-kafka", topics.address, store, *asked)
     assert not {first, second, marks} & set(topics.admin.list_topics())
 
 
-def test_a_topic_of_the_store_without_messages_is_empty(topics: Topics, store: str, name: Name) -> None:
+def test_store_topic_without_messages_is_copied_as_empty(topics: Topics, store: str, name: Name) -> None:
     empty = name("t")
     with MessageStore.open(store, small_store(Path(store))) as opened:
         opened.create_topic(empty, 3)
@@ -57,28 +57,28 @@ def test_a_topic_of_the_store_without_messages_is_empty(topics: Topics, store: s
         bridge("store-to-kafka", topics.address, store, "--topics", f"{empty},nowhere")
 
 
-def test_refused_messages_and_marks_have_topics_of_their_own(topics: Topics, store: str, name: Name) -> None:
+def test_quarantine_and_progress_topics_must_not_be_copy_targets(topics: Topics, store: str, name: Name) -> None:
     source, target = name("t"), name("copy")
     topics.create(source, target)
     topics.send(source, some(4))
     into = ["--topics", source, "--on-refused", "quarantine", "--quarantine-topic"]
     for more in ([source], [target, "--map", f"{source}={target}"], [source, "--share"]):
-        with pytest.raises(UsageError, match=rf"--quarantine-topic .*{source} is copied there.*--map {source}=NAME"):
+        with pytest.raises(UsageError, match=rf"--quarantine-topic .*{source} is copied to it.*--map {source}=NAME"):
             bridge("kafka-to-store", topics.address, store, *into, *more)
     assert not Path(store).exists()
     bridge("kafka-to-store", topics.address, store, "--topics", source)
     out = ["--topics", source, "--map", f"{target}={source}"]
     for more in (["--on-refused", "quarantine", "--quarantine-topic", target], ["--progress-topic", target]):
-        with pytest.raises(UsageError, match=rf"{target}: the store's topic {source} is copied there"):
+        with pytest.raises(UsageError, match=rf"{target}: the store's topic {source} is copied to it"):
             bridge("store-to-kafka", topics.address, store, *out, *more)
     same = ["--quarantine-topic", "m", "--progress-topic", "m", "--on-refused", "quarantine"]
-    with pytest.raises(UsageError, match="the bridge's marks are there"):
+    with pytest.raises(UsageError, match="m is also the --progress-topic"):
         bridge("store-to-kafka", topics.address, store, *out, *same)
     assert topics.read(target) == {0: [], 1: []}
 
 
-def test_another_number_of_queues_is_refused(topics: Topics, store: str, name: Name) -> None:
-    """Keys would change their queues."""
+def test_changed_number_of_queues_is_refused(topics: Topics, store: str, name: Name) -> None:
+    """With another `--queues`, keys would change their queues."""
     source = name("t")
     topics.create(source)
     asked = ["--topics", source, "--id", source]
@@ -86,7 +86,7 @@ def test_another_number_of_queues_is_refused(topics: Topics, store: str, name: N
     bridge("kafka-to-store", topics.address, store, *asked, "--queues", "3")
     topics.send(source, some(20, 20))
     for other in (["--queues", "4"], [], ["--queues", "2", "--share"]):
-        with pytest.raises(QueuesChangedError, match=r"was copied with --queues 3, now .* keep --queues 3, or give"):
+        with pytest.raises(QueuesChangedError, match=r"was copied with --queues 3, but .* keep --queues 3, or give"):
             bridge("kafka-to-store", topics.address, store, *asked, *other)
     assert sum(map(len, stored(store, source).values())) == 20
     code, _, error = finished(bridge_process("kafka-to-store", topics.address, store, *asked, "--until-caught-up"))

@@ -1,4 +1,4 @@
-"""Commits of Kafka messages into a store, without a Kafka: the envelope alone decides what is copied."""
+"""Commits of Kafka messages into a store, without a broker: only the envelope decides what is copied."""
 
 from __future__ import annotations
 
@@ -44,25 +44,25 @@ def commit(store: str, one: PartitionPart, *more: str) -> CommitOutcome:
         return commit_parts(opened, options, "run", [encoded])
 
 
-def test_only_what_goes_on_from_the_envelope_is_copied(tmp_path: Path) -> None:
+def test_commit_skips_parts_that_do_not_start_at_the_envelope(tmp_path: Path) -> None:
     store = str(tmp_path / "store")
     assert commit(store, part(0, 10, None)).committed == {("t", 0): 10}
     again = commit(store, part(0, 12, None))
     assert (again.rows, again.stale) == (0, {("t", 0): 10})
-    behind = commit(store, part(5, 15, 5))
-    assert (behind.rows, behind.stale) == (0, {("t", 0): 10})
-    assert commit(store, part(12, 15, 10)).progress == {"t": {"0": 15}}  # offsets 10 and 11 are marks
+    overlapping = commit(store, part(5, 15, 5))
+    assert (overlapping.rows, overlapping.stale) == (0, {("t", 0): 10})
+    assert commit(store, part(12, 15, 10)).progress == {"t": {"0": 15}}  # offsets 10 and 11 are transaction markers
     assert [int(body) for body, _ in stored(store, "t")[0]] == [*range(10), 12, 13, 14]
 
 
-def test_progress_alone_is_committed(tmp_path: Path) -> None:
+def test_commit_of_a_part_without_rows_advances_progress(tmp_path: Path) -> None:
     store = str(tmp_path / "store")
     nothing = PartitionPart("t", 0, "t", 3, None, 7, ())
     assert commit(store, nothing).committed == {("t", 0): 7}
     assert commit(store, part(7, 9, 7)).rows == 2
 
 
-def test_refused_messages_stop_or_are_set_aside_in_the_same_commit(tmp_path: Path) -> None:
+def test_refused_messages_raise_or_are_quarantined_in_the_same_commit(tmp_path: Path) -> None:
     store = str(tmp_path / "store")
     large = {1, 2, 30, 39}
     values = [b"B" * (5 << 20) if number in large else b"%d" % number for number in range(40)]
@@ -75,10 +75,10 @@ def test_refused_messages_stop_or_are_set_aside_in_the_same_commit(tmp_path: Pat
     assert {int(row["KAFKA_OFFSET"]) for _, row in stored(store, "KAFKA_QUARANTINE")[0]} == large
 
 
-def test_topic_names_lead_there_and_back() -> None:
-    for kafka, ours in (("a.b-c_d", "a|b-c_d"), ("..x", "||x"), ("plain", "plain")):
-        assert to_store_name(kafka) == ours
-        assert to_kafka_name(ours) == kafka
+def test_topic_names_are_mapped_to_the_store_and_back() -> None:
+    for kafka, stored_as in (("a.b-c_d", "a|b-c_d"), ("..x", "||x"), ("plain", "plain")):
+        assert to_store_name(kafka) == stored_as
+        assert to_kafka_name(stored_as) == kafka
     for name in ("", ".", "a/b", "a%b", "x" * 128, "TBW102 ", "SCHEDULE_TOPIC_XXXX", "rmq_sys_x", "a\n"):
         with pytest.raises(TopicNameError):
             to_store_name(name)

@@ -1,4 +1,4 @@
-"""Lines that a job writes to the stderr of whoever submitted it, under every kind of redirection."""
+"""A job's lines reach the stderr of the process that submitted it, under every kind of redirection."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-# what `rocketflow submit` does around spark-submit; a shell joins the job's stderr to stdout, as the JVM does
+# like `rocketflow submit` around spark-submit; a shell joins the job's stderr to stdout, as the JVM does
 PARENT = """
 import os, subprocess, sys
 from rocketflow.process.stderr import with_stderr
@@ -27,7 +27,7 @@ for number in range(20):
     print(f"progress {number}", file=sys.stderr, flush=True)
     print(f"result {number}", flush=True)
 """
-SAID = {*(f"progress {number}" for number in range(20)), "error: parent ends"}
+ERRORS = {*(f"progress {number}" for number in range(20)), "error: parent ends"}
 PRINTED = {"parent begins", *(f"result {number}" for number in range(20))}
 
 
@@ -43,7 +43,7 @@ PRINTED = {"parent begins", *(f"result {number}" for number in range(20))}
         ("> log 2> log", "log", "log"),
     ],
 )
-def test_every_line_survives(tmp_path: Path, redirection: str, errors: str, output: str) -> None:
+def test_all_lines_of_job_and_parent_are_written(tmp_path: Path, redirection: str, errors: str, output: str) -> None:
     (tmp_path / "log").write_text("")
     script = f'{{ echo shell begins; "$0" -c "$1" "$2"; echo shell ends; }} {redirection}'
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -54,10 +54,10 @@ def test_every_line_survives(tmp_path: Path, redirection: str, errors: str, outp
     )
     in_errors = (tmp_path / errors).read_text().splitlines()
     in_output = (tmp_path / output).read_text().splitlines()
-    if redirection != "> log 2> log":  # two openings of one file: the shell's own lines have their own position
+    if redirection != "> log 2> log":  # the file is opened twice: the shell's own lines have their own position
         assert {"shell begins", "shell ends"} <= set(in_output)
     if errors == output:
-        assert set(in_output) >= SAID | PRINTED
+        assert set(in_output) >= ERRORS | PRINTED
     else:
-        assert set(in_errors) == SAID
+        assert set(in_errors) == ERRORS
         assert set(in_output) >= PRINTED

@@ -1,4 +1,4 @@
-"""Times that users give: the same forms wherever one is taken."""
+"""Every command and option that takes a time accepts the same forms."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_requeue_until_takes_iso_times() -> None:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Twelve messages in turn over three queues."""
+    """Create a store of twelve messages, distributed in turn over three queues."""
     path = tmp_path_factory.mktemp("times") / "s"
     with MessageStore.open(path) as opened:
         for n in range(12):
@@ -128,5 +128,5 @@ def test_appended_lines_take_iso_times(capsys: pytest.CaptureFixture[str], tmp_p
     MessageStore.open(tmp_path / "s").close()
     words = ["store", "append", str(tmp_path / "s"), "--topic", "t", "--input", str(tmp_path / "lines")]
     assert run(words) == 1
-    assert "bornTimestamp: 'noon' is no time" in capsys.readouterr().err
+    assert "bornTimestamp: 'noon' is not a valid time" in capsys.readouterr().err
     assert [row["bornTimestamp"] for row in answer(capsys, "store", "cat", tmp_path / "s", "--topic", "t")] == [NOON]

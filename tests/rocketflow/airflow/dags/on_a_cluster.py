@@ -1,4 +1,4 @@
-"""A user's DAG: a job as Airflow's own Spark operator submits it."""
+"""A user's DAG: a job submitted by Airflow's own Spark operator."""
 
 from __future__ import annotations
 

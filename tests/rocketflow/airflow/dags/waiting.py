@@ -1,4 +1,4 @@
-"""A user's DAG: waits for an offset and for a lag, then asks for the store's state."""
+"""A user's DAG: waits for an offset and for a lag, then runs `store info`."""
 
 from __future__ import annotations
 
