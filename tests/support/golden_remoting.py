@@ -94,6 +94,46 @@ class HeaderReading:
     refused: str | None
 
 
+@dataclass(frozen=True)
+class BodySample:
+    """A body: its members as standard JSON, and RocketMQ's bytes."""
+
+    class_name: str
+    """RocketMQ's class, or `fastjson` for an object that is none of its bodies."""
+    name: str
+    """`new` (a new object with the timestamp 1,700,000,000,000), `filled` (every field has a value), or the case."""
+    values: Any
+    """References are resolved; a key that is no string is the string of its JSON."""
+    data: bytes
+    inflated: bytes | None
+    """The decompressed `data` of a compressed RegisterBrokerBody."""
+    reads_own: str | None
+    """The outcome if RocketMQ reads `data`: `same`, `differs`, or the exception."""
+    reads_standard: str | None
+    """The outcome if RocketMQ reads `values`, written as standard JSON."""
+
+
+@dataclass(frozen=True)
+class BodyReading:
+    """A body in a spelling that RocketMQ does not write, and the members that it reads; None if it throws `refused`."""
+
+    class_name: str
+    text: str
+    read: Any
+    """As BodySample.values; None without `refused` if RocketMQ returns null."""
+    refused: str | None
+
+
+@dataclass(frozen=True)
+class TextSample:
+    """The argument and the result of one of RocketMQ's functions; bytes are hexadecimal digits."""
+
+    kind: str
+    given: Any
+    result: Any
+    refused: str | None
+
+
 @cache
 def codes(version: str) -> dict[str, dict[str, int]]:
     """Return name to number of RequestCode, ResponseCode, LanguageCode, MQVersion.Version and some groups of flags."""
@@ -127,6 +167,42 @@ def header_readings(version: str) -> list[HeaderReading]:
     return [
         HeaderReading(one["class"], one["field"], one["ext"], one.get("read"), one.get("refused"))
         for one in _lines(version, "header_readings")
+    ]
+
+
+@cache
+def body_samples(version: str) -> list[BodySample]:
+    """Return every body class of the jars, new and filled, and the special cases."""
+    return [
+        BodySample(
+            class_name=one["class"],
+            name=one["name"],
+            values=one["values"],
+            data=one["text"].encode() if "text" in one else bytes.fromhex(one["deflated"]),
+            inflated=bytes.fromhex(one["inflated"]) if "inflated" in one else None,
+            reads_own=one.get("reads_own"),
+            reads_standard=one.get("reads_standard"),
+        )
+        for one in _lines(version, "bodies")
+    ]
+
+
+@cache
+def body_readings(version: str) -> list[BodyReading]:
+    """Return bodies that RocketMQ itself does not write."""
+    return [
+        BodyReading(one["class"], one["text"], one.get("read"), one.get("refused"))
+        for one in _lines(version, "body_readings")
+    ]
+
+
+@cache
+def text_samples(version: str, kind: str) -> list[TextSample]:
+    """Return samples of one kind, such as `batch`, `subscription` or `signature`; the README lists the kinds."""
+    return [
+        TextSample(one["kind"], one["given"], one.get("result"), one.get("refused"))
+        for one in _lines(version, "texts")
+        if one["kind"] == kind
     ]
 
 
