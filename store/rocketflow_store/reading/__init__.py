@@ -1,1 +1,1 @@
-"""What a get answers."""
+"""Reads of a store: gets, ranges, look-ups and searches."""

@@ -1,4 +1,4 @@
-"""A topic as Parquet: one file a queue, with the source's columns, complete once it has its name."""
+"""Export of a topic as Parquet: one file a queue, with the source's columns, complete once it has its name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def _file_name(topic: str) -> str:
-    """Of a topic's files: another for each topic, and none that Spark hides (those that begin with `_`)."""
+    """Return a distinct file name for each topic, which does not begin with `_`: Spark hides such files."""
     name = topic.replace("%", "+")
     return f"@{name}" if name.startswith("_") else name
 
@@ -32,12 +32,13 @@ def export_topic(
     *,
     overwrite: bool = True,
 ) -> dict[str, Any]:
-    """Write every queue of `topic` into `directory`; {topic, rows, files, leftOut}. Memory is bounded by one batch.
+    """Write every queue of `topic` into `directory`; return {topic, rows, files, leftOut}.
 
-    What cannot be read is left out, and counted. `progress(done, total)` is called with queue offsets.
+    Messages that cannot be read are skipped, and counted. `progress(done, total)` is called with queue offsets. Memory
+    is bounded by one batch.
 
     Raises:
-        FileExistsInTargetError: Without `overwrite`, before anything is written: one of the files exists.
+        FileExistsInTargetError: one of the files exists, and not `overwrite`; raised before anything is written.
     """
     import pyarrow.parquet
 
@@ -67,7 +68,7 @@ def export_topic(
                     if progress is not None and batch.num_rows:
                         progress(passed + batch["queueOffset"][-1].as_py() + 1 - low, total)
                 passed += high - low
-                wanted += high - max(low, reader.min_offset(topic, queue_id))  # retention may have gone on
+                wanted += high - max(low, reader.min_offset(topic, queue_id))  # retention may have removed messages
             os_files.rename(temporary, path)
         except OSError as error:
             raise access_error(path, error) from error

@@ -1,7 +1,7 @@
-"""What a read does about messages that it cannot give out: raise, or go on without them.
+"""Policies of a read for messages that it cannot return: raise, or continue without them.
 
-A read has one policy. At each fault it asks `meet`; where that returns, the read goes on without the messages and names
-them to `skipped`. No read tests which policy it has.
+A read has one policy. It passes each fault to `meet`; if that returns, the read continues without the messages and
+passes them to `skipped`. No read tests which policy it has.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ReadFaults(ABC):
 
     @abstractmethod
     def meet(self, error: StoreError, cause: Exception | None = None) -> None:
-        """Raise `error` (from `cause`), or return: the read goes on without the messages that it is about."""
+        """Raise `error` (from `cause`), or return: the read continues without the messages that it is about."""
 
     @abstractmethod
     def skipped(
@@ -34,7 +34,7 @@ class ReadFaults(ABC):
 
 
 class RaiseFaults(ReadFaults):
-    """The strict policy: the first message that cannot be given out raises its typed error."""
+    """The strict policy: the first message that cannot be returned raises its typed error."""
 
     def meet(self, error: StoreError, cause: Exception | None = None) -> None:
         """Raise `error`."""
@@ -45,20 +45,20 @@ class RaiseFaults(ReadFaults):
     def skipped(
         self, rows: Sequence[SkippedMessages], *, store: Path, place: Path | str, offset: int, why: str
     ) -> None:
-        """Never called after `meet`."""
-        raise AssertionError(f"a strict read went on without messages: {why}")
+        """Raise AssertionError: a strict read does not continue after `meet`."""
+        raise AssertionError(f"a strict read continued without messages: {why}")
 
 
 class SkipFaults(ReadFaults):
-    """Skip what cannot be given out: log each fault (RF-SKIP), count its messages, pass them to `report`."""
+    """Skips messages that cannot be returned: logs each fault (RF-SKIP), counts its messages and reports them."""
 
     def __init__(self, report: Callable[[SkippedMessages], object] | None = None) -> None:
         self._report = report
         self.count = 0
-        """Messages that were skipped so far."""
+        """Number of messages skipped so far."""
 
     def meet(self, error: StoreError, cause: Exception | None = None) -> None:
-        """Return: the read goes on."""
+        """Return: the read continues."""
 
     def skipped(
         self, rows: Sequence[SkippedMessages], *, store: Path, place: Path | str, offset: int, why: str

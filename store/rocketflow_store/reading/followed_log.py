@@ -1,4 +1,4 @@
-"""The CommitLog of a store that another process may be writing: its files and its end as of now."""
+"""The CommitLog of a store that another process may be writing: its current files and end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class FollowedLog:
-    """Follows the log of one store. Where its files were replaced, the bounds of `table` are taken anew."""
+    """Follows the log of one store. If its files were replaced, the bounds of `table` are read again."""
 
     def __init__(
         self,
@@ -29,10 +29,10 @@ class FollowedLog:
         self._table, self._batch_table = table, batch_table
         self._known_end, self._known_end_for = -1, -1
         self.replacements = 0
-        """How often files of the log were seen to be others than before."""
+        """How often files of the log were found replaced."""
 
     def look(self) -> None:
-        """Take the CommitLog files that the directory names now; where some were replaced, everything is taken anew."""
+        """Open the CommitLog files that the directory has now; if some were replaced, read everything again."""
         self._files.refresh()
         if self._files.replacements != self.replacements:
             self.replacements = self._files.replacements
@@ -40,12 +40,12 @@ class FollowedLog:
             self._table.reopen()
 
     def confirm_offset(self) -> int | None:
-        """Return up to where a writer lets readers see the log; None where none of RocketFlow's is at work."""
+        """Return the end of the log that a writer lets readers see; None if no RocketFlow writer runs."""
         confirmed = read_confirm(self._paths)
         return None if confirmed is None else confirmed.confirm_offset
 
     def begin(self) -> int:
-        """Return the first byte of the log that is still there."""
+        """Return the first byte of the log that still exists."""
         self.look()
         return self.view.min_phy_offset
 

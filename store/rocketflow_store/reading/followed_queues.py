@@ -1,7 +1,7 @@
-"""The queues of a store that another process may be writing: which there are, and their promised bounds.
+"""The queues of a store that another process may be writing: their names, and their promised bounds.
 
-A reader never takes missing units or files for the begin or the end of a queue: what the store's writers recorded of it
-(`views/queues/promised_queues`) counts too, unless retention or the deletion of its topic took it.
+A reader never takes missing units or files for the begin or the end of a queue: the records of the store's writers
+about it (`views/queues/promised_queues`) count too, unless retention or the deletion of its topic removed it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class FollowedQueues:
-    """Follows the queues of one store; without `promises` they have only what their units say."""
+    """Follows the queues of one store; without `promises` only their units count."""
 
     def __init__(
         self,
@@ -34,17 +34,17 @@ class FollowedQueues:
         self._log, self._table, self._batch_table, self._promises = log, table, batch_table, promises
 
     def refresh(self) -> None:
-        """Look for queues and files that came or went."""
+        """Look for new and deleted queues and files."""
         self._log.look()
         self._table.refresh()
         self._look_at_promises()
 
     def knows(self, topic: str, queue_id: int) -> bool:
-        """Return whether the queue was seen before; nothing is looked up."""
+        """Return True if the queue was seen before; nothing is looked up."""
         return self._table.find(topic, queue_id) is not None or self._batch_table.find(topic, queue_id) is not None
 
     def names(self) -> list[tuple[str, int]]:
-        """Return (topic, queue id) of every queue that is known, and of those of BatchCQ topics as of now."""
+        """Return (topic, queue id) of every known queue, and of the current ones of BatchCQ topics."""
         return [*self._table.names(), *self.batch_names()]
 
     def batch_names(self) -> list[tuple[str, int]]:
@@ -53,11 +53,11 @@ class FollowedQueues:
         return [(one.topic, one.queue_id) for one in self._batch_table.all()]
 
     def plain(self) -> list[ConsumeQueue]:
-        """Return every queue that is known and none of a BatchCQ topic."""
+        """Return every known queue that does not belong to a BatchCQ topic."""
         return self._table.all()
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """Return a queue; one that is not known is looked for."""
+        """Return a queue; look for it if it is unknown."""
         found = self._table.find(topic, queue_id)
         if found is None:
             self.refresh()
@@ -65,7 +65,7 @@ class FollowedQueues:
         return found
 
     def find_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
-        """Return a BatchCQ topic's queue; one that is not known is looked for."""
+        """Return a BatchCQ topic's queue; look for it if it is unknown."""
         found = self._batch_table.find(topic, queue_id)
         if found is None and self.paths.batch_consume_queue.is_dir():
             self._batch_table.refresh()
@@ -122,17 +122,17 @@ class FollowedQueues:
                 high = max(high, promises.batch.get(key, 0))
         return low, high
 
-    # -- what the store's writers recorded
+    # -- the records of the store's writers
 
     def _current_promises(self) -> PromisedQueues | None:
-        """Return the promises of the writer that is at work now, or was last."""
+        """Return the promises of the current writer, or of the last one."""
         promises = self._promises
         if promises is not None and self.paths.writer_mark() != promises.writer:
             self._look_at_promises()
         return promises
 
     def _look_at_promises(self) -> None:
-        """Take what the store's writers recorded of its queues; those that have no files are known too."""
+        """Read what the store's writers recorded of its queues; queues without files are known too."""
         promises = self._promises
         if promises is None or not promises.look():
             return
@@ -149,15 +149,15 @@ class FollowedQueues:
     def _is_lost(
         self, promises: PromisedQueues, key: tuple[str, int], first_phy_offset: int, *, batch: bool = False
     ) -> bool:
-        """Return whether what was promised of a queue, and is not there, is lost indeed."""
-        self._log.look()  # retention takes the log first, and a topic is noted before it is deleted
+        """Return True if promised messages of a queue that do not exist are really lost."""
+        self._log.look()  # retention removes the log first, and a topic is noted before it is deleted
         self._look_at_promises()
         promised = promises.batch if batch else promises.plain
         floor = self._log.view.min_phy_offset
         return key in promised and promises.holds(key, floor, first_phy_offset, batch=batch)
 
     def _low_of_lost_files(self, promises: PromisedQueues, queue: ConsumeQueue, low: int, end: int) -> int:
-        """Return `low`, or where the files begin that a queue lacks and that retention did not take."""
+        """Return `low`, or the begin of missing files of a queue that retention did not remove."""
         key = queue.topic, queue.queue_id
         first = promises.first_unit(key, self._log.view.min_phy_offset, queue.UNIT_SIZE)
         if queue.file_count == 0:

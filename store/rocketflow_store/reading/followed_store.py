@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FollowedStore:
-    """One open of the store at `path`, with the sizes and places that its files had then."""
+    """One open of the store at `path`, with the file sizes and paths of that time."""
 
     reads: ReadSources
     log: FollowedLog
     queues: FollowedQueues
     tables: tuple[FileQueueTable, BatchQueueTable]
     meta_mark: int
-    """Another one once the store was made, or a writer recorded other places."""
+    """Changes once the store was created, or a writer recorded other paths."""
 
     @classmethod
     def open(
         cls, path: Path, config: StoreConfig | None, files_type: type[MappedFileQueue], *, believes_promises: bool
     ) -> Self:
-        """Open the store; with `believes_promises` its queues have what its writers recorded of them.
+        """Open the store; with `believes_promises`, the records of its writers about its queues count.
 
         Raises:
-            NotAStoreError: The directory holds other files.
+            NotAStoreError: the directory holds other files.
         """
         check_directory(path, must_exist=True)
         paths = StorePaths.of(path, config)
@@ -74,11 +74,11 @@ class FollowedStore:
         return cls(reads, log, queues, (table, batch_table), meta_mark)
 
     def may_fit_no_more(self) -> bool:
-        """Return whether sizes may be told only now (the store was empty), or a writer may use other places."""
+        """Return True if sizes may only be known now (the store was empty), or a writer may use other paths."""
         return len(self.reads.files) == 0 or self.queues.paths.meta_mark() != self.meta_mark
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         for table in self.tables:
             table.close()
         self.reads.files.close()

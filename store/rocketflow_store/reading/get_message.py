@@ -43,9 +43,9 @@ _ANOTHER: Final = "its unit points at a record that is another message"
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What one get asks for: up to `max_count` messages of the queue `identity` with wanted tags.
+    """Request of one get: up to `max_count` messages of the queue `identity` with wanted tags.
 
-    `confirmed` are the topic's tags codes that are believed; not so of the queue offsets `misplaced`.
+    `confirmed` are the topic's tags codes that are believed, except at the queue offsets `misplaced`.
     """
 
     identity: QueueIdentity
@@ -57,7 +57,7 @@ class _Wanted:
 
 @dataclass(slots=True)
 class _Gathered:
-    """What one get came to: `following` is the next queue offset, `last` the place of the last unit looked at."""
+    """Result of one get: `following` is the next queue offset, `last` the physical offset of the last unit's record."""
 
     selection: _Selection
     following: int
@@ -85,13 +85,13 @@ class MessageGetter:
     def get(self, topic: str, queue_id: int, offset: int, max_count: int, tags: str | None) -> GetMessageResult:
         """Return up to `max_count` messages of a queue from `offset`.
 
-        What stands in the log has to say that it is the message, and its CRC has to agree. Messages that are missing
-        or damaged are left out, and named by the result's `skipped`.
+        A record must claim to be the message, and its CRC must be right. Missing and damaged messages are skipped, and
+        listed by the result's `skipped`.
         """
         plain = self._queues.find(topic, queue_id)
         queue = plain or self._queues.find_batch(topic, queue_id)
         low, high = self._queues.bounds(topic, queue_id)
-        if queue is None:  # RocketMQ's look-up makes the queue, so that it answers as for an empty one
+        if queue is None:  # RocketMQ's look-up creates the queue, and answers as for an empty one
             return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
         refused = _refusal(offset, low, high)
         if refused is not None:
@@ -104,7 +104,7 @@ class MessageGetter:
         wanted = _Wanted(identity, tag_filter, max_count, self._tag_codes.of(topic), misplaced)
         log_end = self._log_end()
         gathered = self._gather(queue, wanted, offset, high, log_end)
-        if gathered.following == offset:  # its file is gone: on with the next
+        if gathered.following == offset:  # its file was deleted: continue with the next
             gathered.status, gathered.following = GetMessageStatus.OFFSET_FOUND_NULL, queue.next_known(offset, high)
             gathered.skipped.append(SkippedMessages(offset, gathered.following - offset, -1, NO_UNIT))
         return GetMessageResult(
@@ -113,7 +113,7 @@ class MessageGetter:
             low,
             high,
             gathered.selection.found,
-            skipped=self._still_there(identity, gathered.skipped) if gathered.skipped else (),
+            skipped=self._not_removed(identity, gathered.skipped) if gathered.skipped else (),
             suggest_pulling_from_slave=log_end - gathered.last > self._in_memory_bytes,
         )
 
@@ -154,17 +154,17 @@ class MessageGetter:
             skipped.append(SkippedMessages(at, messages, phy_offset, why))
             if not selection.found:
                 gathered.status = GetMessageStatus.MESSAGE_WAS_REMOVING
-            if selection.file_is_gone and phy_offset < min_phy_offset:
+            if selection.file_is_missing and phy_offset < min_phy_offset:
                 removed_until = (phy_offset // self._log.file_size + 1) * self._log.file_size
         return gathered
 
-    def _still_there(self, identity: QueueIdentity, skipped: list[SkippedMessages]) -> list[SkippedMessages]:
+    def _not_removed(self, identity: QueueIdentity, skipped: list[SkippedMessages]) -> list[SkippedMessages]:
         """Return those of `skipped` that retention did not remove meanwhile."""
         low, _ = self._queues.bounds(identity.topic, identity.queue_id)
         return [one for one in skipped if one.queue_offset + one.count > low]
 
     def _matches(self, tag_filter: TagFilter, topic: str, queue_id: int, size: int, code: int) -> bool:
-        """Whether the message may have a wanted tag; one of which nothing is known may."""
+        """Return True if the message may have a wanted tag, also if its tags code is unknown."""
         if not 0 < size < PRE_BLANK_SIZE or code == LOST_TAGS_CODE:
             return True
         if code <= MAX_EXT_ADDRESS:
@@ -173,7 +173,7 @@ class MessageGetter:
         return tag_filter.matches_code(code)
 
     def _is_full(self, count: int, messages: int, total: int, size: int, max_count: int, in_memory: bool) -> bool:
-        """RocketMQ's isTheBatchFull: whether a record of `size` bytes with so many messages would be too much."""
+        """Return True if one more record of `size` bytes and so many messages would be too much (isTheBatchFull)."""
         config = self._config
         if count + messages > max_count or total + size > _MAX_TRANSFER_BYTES:
             return True
@@ -189,17 +189,17 @@ class MessageGetter:
 
 
 class _Selection:
-    """Records of one queue, and the files that they hold."""
+    """Selected records of one queue, and the files that they hold."""
 
     def __init__(self, log: CommitLogView, identity: QueueIdentity) -> None:
         self._log, self._identity, self._topic = log, identity, identity.topic.encode()
         self._held: FileHold | None = None
         self.found: list[SelectMappedBufferResult] = []
-        self.file_is_gone = False
-        """Whether the last record could not be had because its file is not there any more."""
+        self.file_is_missing = False
+        """True if the last record could not be read because its file no longer exists."""
 
     def take(self, queue_offset: int, phy_offset: int, size: int) -> str | None:
-        """Add the record of a unit; return why not, where what stands there is not it or cannot be read."""
+        """Add the record of a unit; return the reason if it is another record or cannot be read."""
         frame, held = self._frame(queue_offset, phy_offset, size)
         if isinstance(frame, str) or held is None:
             return str(frame)
@@ -207,11 +207,11 @@ class _Selection:
         return None
 
     def _frame(self, queue_offset: int, phy_offset: int, size: int) -> tuple[RecordFrame | str, FileHold | None]:
-        """Return the record of a unit and its file, or why it cannot be had."""
+        """Return the record of a unit and its file, or why it cannot be read."""
         held = self._held
         if held is None or not 0 <= phy_offset - held.file_from_offset < self._log.file_size:
             held = self._held = self._hold(phy_offset)
-            self.file_is_gone = held is None
+            self.file_is_missing = held is None
         if size == 0 and phy_offset == 0:
             return NO_UNIT, None
         if held is None:
@@ -220,7 +220,7 @@ class _Selection:
             frame = self._log.frame_in(held, phy_offset, size)
         except StoreError as error:
             return str(error), None
-        if not self._is_ours(frame, held, queue_offset):
+        if not self._is_message(frame, held, queue_offset):
             return _ANOTHER, None
         return frame, held
 
@@ -233,7 +233,7 @@ class _Selection:
         tag_filter: TagFilter,
         confirmed: ConfirmedTagCodes | None,
     ) -> bool:
-        """Whether the record of a unit whose code does not match has a wanted tag, or cannot be asked for its tag."""
+        """Return True if a record with another tags code than the wanted has a wanted tag, or cannot be read."""
         if confirmed is not None and code in confirmed:
             return False
         frame, held = self._frame(queue_offset, phy_offset, size)
@@ -254,12 +254,12 @@ class _Selection:
     def _hold(self, phy_offset: int) -> FileHold | None:
         try:
             return self._log.hold(phy_offset)
-        except StoreError:  # it went while it was opened
+        except StoreError:  # it was deleted while it was opened
             return None
 
-    def _is_ours(self, frame: RecordFrame, held: FileHold, queue_offset: int) -> bool:
+    def _is_message(self, frame: RecordFrame, held: FileHold, queue_offset: int) -> bool:
         identity = self._identity
-        if not identity.exact:  # a light queue: the record is another topic's, and names it
+        if not identity.exact:  # an LMQ: the record belongs to another topic, and names it
             return (identity.topic, queue_offset) in lmq_units(self._properties(frame, held))
         return (
             frame.queue_id == identity.queue_id
@@ -269,7 +269,7 @@ class _Selection:
 
 
 def _refusal(offset: int, low: int, high: int) -> tuple[GetMessageStatus, int] | None:
-    """Return the status of a get of which the queue has nothing, and the next offset; None where it has something."""
+    """Return the status and the next offset of a get outside of the queue's messages; None inside."""
     if high == 0:
         return GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0
     if offset < low:

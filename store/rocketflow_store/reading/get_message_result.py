@@ -1,7 +1,7 @@
-"""What a get answers: slices of mapped files, as RocketMQ's GetMessageResult and SelectMappedBufferResult.
+"""Result of a get: slices of mapped files, as RocketMQ's GetMessageResult and SelectMappedBufferResult.
 
-Nothing is copied. The slices, and the descriptors that `segments` names, stay what they are until the result is
-released or dropped, whatever retention or the closing of the store do meanwhile.
+Nothing is copied. The slices, and the descriptors of `segments`, stay valid until the result is released or dropped,
+whatever retention or the close of the store do meanwhile.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Segment(NamedTuple):
-    """`length` bytes from `position` of the open file `fd`: what `os.sendfile` takes."""
+    """`length` bytes from `position` of the open file `fd`, for `os.sendfile`."""
 
     fd: int
     position: int
@@ -33,7 +33,7 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SelectMappedBufferResult:
-    """One record where it is: `frame` has positions in `held.view`, the map of its file."""
+    """One record in the log: `frame` has positions in `held.view`, the map of its file."""
 
     held: FileHold
     frame: RecordFrame
@@ -50,22 +50,22 @@ class SelectMappedBufferResult:
 
     @property
     def byte_buffer(self) -> memoryview:
-        """The whole record, read-only."""
+        """The complete record, read-only."""
         return self.held.view[self.frame.position : self.frame.end]
 
     @property
     def body(self) -> memoryview:
-        """The stored body (compressed where `frame.sys_flag` says so), read-only."""
+        """The stored body (compressed if `frame.sys_flag` says so), read-only."""
         return self.held.view[self.frame.body_start : self.frame.body_end]
 
     def message(self) -> MessageExt:
-        """The message, copied out of the map."""
+        """Return the message, copied out of the map."""
         self.held.populate_again(self.frame.position, self.frame.end)  # a file may have been cut since
         return decode_frame(self.held.view, self.frame, self.held.path)
 
 
 class GetMessageResult:
-    """Outcome of a get: `release` it, leave its `with` block, or drop it."""
+    """Result of a get: `release` it, leave its `with` block, or drop it."""
 
     __slots__ = (
         "_messages",
@@ -97,14 +97,14 @@ class GetMessageResult:
         self._messages: list[MessageExt] | None = None
         self.message_count = len(selected)
         self.skipped = tuple(skipped)
-        """Messages before `next_begin_offset` that are missing or damaged; `status` is RocketMQ's and tells no loss."""
+        """Missing or damaged messages before `next_begin_offset`; `status` is RocketMQ's and does not show losses."""
         self.buffer_total_size = sum(one.frame.size for one in selected)
         self.suggest_pulling_from_slave = suggest_pulling_from_slave
-        """Whether what was read is further behind the log's end than memory holds (`accessMessageInMemoryMaxRatio`)."""
+        """True if the read is further from the log's end than memory holds (`accessMessageInMemoryMaxRatio`)."""
 
     @property
     def message_mapped_list(self) -> Sequence[SelectMappedBufferResult]:
-        """The records, in the order of the queue; ResultReleasedError behind `release`."""
+        """The records, in the order of the queue; raises ResultReleasedError after `release`."""
         if self._selected is None:
             raise ResultReleasedError
         return self._selected
@@ -117,14 +117,14 @@ class GetMessageResult:
         return self._messages
 
     def segments(self) -> list[Segment]:
-        """The records as runs of files, adjacent ones in one, in the order of the queue; for `os.sendfile`.
+        """Return the records as runs of files, adjacent ones in one, in the order of the queue; for `os.sendfile`.
 
-        The descriptors belong to the store: read from them at a position, and not behind `release`.
+        The descriptors belong to the store: read from them at a position, and not after `release`.
         """
         return [Segment(held.fd, start, stop - start) for held, start, stop in self._runs()]
 
     def buffers(self) -> list[memoryview]:
-        """The same runs as views, for `socket.sendmsg` (at most IOV_MAX of them, mostly 1024, in one call)."""
+        """Return the same runs as views, for `socket.sendmsg` (at most IOV_MAX of them, mostly 1024, in one call)."""
         return [held.view[start:stop] for held, start, stop in self._runs()]
 
     def _runs(self) -> Iterator[tuple[FileHold, int, int]]:
@@ -141,7 +141,7 @@ class GetMessageResult:
             yield run
 
     def release(self) -> None:
-        """Let go of the files; may be called again. Views that were taken out before stay valid while they are kept."""
+        """Release the files; may be called again. Views that were taken before stay valid while they are kept."""
         selected, self._selected = self._selected, None
         for held in {one.held for one in selected or ()}:
             held.release()

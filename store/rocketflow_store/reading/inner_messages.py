@@ -1,4 +1,4 @@
-"""The messages of an inner batch that was got as one; `columnar.inner_batches` does it for many."""
+"""The messages of an inner batch that a get returned as one; `columnar.inner_batches` does it for many."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _WRAPPED: Final = INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
 
 
 def inner_messages(message: MessageExt) -> list[MessageExt]:
-    """What a client makes of `message`: itself, or the messages in it; CorruptRecordError where its body is no batch.
+    """Return `message` itself, or the messages in it, as a client does; raise CorruptRecordError for an invalid batch.
 
-    Body, flag and properties are each message's own, the queue offset counts on, the rest is the record's.
+    Body, flag and properties are each message's own, the queue offset counts up, the rest is the record's.
     """
     if message.sys_flag & _WRAPPED != _WRAPPED:
         return [message]

@@ -1,4 +1,4 @@
-"""Messages by their place in the log, by id, by key and by TAGS."""
+"""Look-ups of messages by their place in the log, by id, by key and by TAGS."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_TIMESTAMP: Final = (1 << 63) - 1
 
 
 class MessageLookup:
-    """Single messages of one store, which ends at `log_end()`."""
+    """Look-ups of single messages of one store, which ends at `log_end()`."""
 
     def __init__(
         self,
@@ -45,9 +45,9 @@ class MessageLookup:
         self.boundaries = RecordBoundaries(log, queues, config.max_message_size)
 
     def at(self, phy_offset: int) -> MessageExt | None:
-        """Return the message whose record begins at `phy_offset`, None where none does.
+        """Return the message whose record begins at `phy_offset`, None if there is none.
 
-        What looks like a record in the body of another one is none: its unit, or the log before it, has to prove it.
+        Bytes in a message's body that look like a record do not count: its unit, or the log before it, must prove it.
         """
         if not self._log.min_phy_offset <= phy_offset < self._log_end():
             return None
@@ -64,7 +64,7 @@ class MessageLookup:
         except InvalidMessageIdError:
             phy_offset = -1
         message = self.at(phy_offset)
-        look = self._look_at(topic, SkipFaults())
+        look = self._look_up(topic, SkipFaults())
         if message is not None and message.topic == topic and message.msg_id == msg_id.upper():
             return look(phy_offset)
         found = self._index.query(topic, msg_id, 1, 0, MAX_TIMESTAMP, look)
@@ -79,16 +79,16 @@ class MessageLookup:
         def damaged(file: Path, number: int, why: str) -> None:
             damaged_entry(faults, self._queues.paths, file, number, why)
 
-        return self._index.query(topic, key, most, begin, end, self._look_at(topic, faults), damaged)
+        return self._index.query(topic, key, most, begin, end, self._look_up(topic, faults), damaged)
 
     def by_tags(self, query: TagQuery, max_count: int, times: TimeSearch, *, unclean: bool) -> TagQueryResult:
-        """Return the newest messages that match, oldest first; `unclean` says that the last stop was not orderly.
+        """Return the newest messages that match, oldest first; `unclean`: the last stop was not orderly.
 
         The index answers for the newest part of the log for which it is complete, the queues for the rest.
         """
         paths, log_end = self._queues.paths, self._log_end()
         most = max(min(max_count, self._config.max_msgs_num_batch), 0)
-        look = self._look_at(query.topic, SkipFaults())
+        look = self._look_up(query.topic, SkipFaults())
         floor = max(self._floors.of(query.topic), self._log.min_phy_offset)
         covered = tag_coverage(paths, self._index, self._log, log_end)
         begins = log_end if unclean else covered.begin_phy_offset
@@ -103,8 +103,8 @@ class MessageLookup:
         found.complete = found.complete and not unclean
         return found
 
-    def _look_at(self, topic: str, faults: ReadFaults) -> Callable[[int], MessageExt | None]:
-        """As `at`, without messages of a deleted topic of that name, and without misplaced ones."""
+    def _look_up(self, topic: str, faults: ReadFaults) -> Callable[[int], MessageExt | None]:
+        """Look messages up like `at`, without those of a deleted topic of that name, and without misplaced ones."""
         floor = self._floors.of(topic)
 
         def look(phy_offset: int) -> MessageExt | None:
@@ -118,7 +118,7 @@ class MessageLookup:
                 if message.topic != topic or self._is_in_its_place(message):
                     return message
                 queue_offset, why = message.queue_offset, "the record names the place of another message"
-            if phy_offset >= self._log.min_phy_offset:  # else retention took it meanwhile
+            if phy_offset >= self._log.min_phy_offset:  # otherwise retention removed it meanwhile
                 paths = self._queues.paths
                 faults.meet(CorruptRecordError(paths.commit_log, phy_offset, why))
                 skipped = [SkippedMessages(queue_offset, 1, phy_offset, why)]
@@ -128,9 +128,9 @@ class MessageLookup:
         return look
 
     def _is_in_its_place(self, message: MessageExt) -> bool:
-        """Return whether no unit of the message's queue says that its record is another message than it says.
+        """Return True unless a unit of the message's queue shows another message in the place that this one claims.
 
-        A message that has no unit at all (its queue is lost, or a transaction decides about it) is in its place.
+        A message without a unit (its queue is lost, or a transaction is pending) is in its place.
         """
         queue = self._queues.find(message.topic, message.queue_id)
         if queue is None:
@@ -138,11 +138,11 @@ class MessageLookup:
         offset, phy_offset = message.queue_offset, message.phy_offset
         units = queue.units(offset, offset + 1) if queue.first_unit <= offset < queue.end_of_files else None
         if units is not None and len(units):
-            told, size = int(units["phy_offset"][0]), int(units["msg_size"][0])
-            if told == phy_offset:
+            place, size = int(units["phy_offset"][0]), int(units["msg_size"][0])
+            if place == phy_offset:
                 return True
-            if told >= self._log.min_phy_offset and self._log.holds(
-                told, size, (message.topic, message.queue_id, offset)
+            if place >= self._log.min_phy_offset and self._log.holds(
+                place, size, (message.topic, message.queue_id, offset)
             ):
                 return False
         return queue.offset_near(phy_offset) is None

@@ -1,4 +1,4 @@
-"""Bytes and times of a stretch of a queue. What cannot be read is unknown (None), never 0."""
+"""Bytes and times of a range of a queue. Figures that cannot be read are unknown (None), never 0."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNITS_AT_A_TIME: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class QueueSize:
-    """What a queue holds: bytes of records in the log, store times of its first and its last message (ms)."""
+    """Size of a queue: bytes of records in the log, store times of its first and its last message (ms)."""
 
     bytes: int | None
     begin_timestamp: int | None
@@ -26,7 +26,7 @@ class QueueSize:
 
 @dataclass(frozen=True, slots=True)
 class IndexFigures:
-    """What the index holds: files, entries, store times of its first and its last message (ms; 0 without files)."""
+    """Size of the index: files, entries, store times of its first and its last message (ms; 0 without files)."""
 
     files: int
     entries: int
@@ -36,7 +36,7 @@ class IndexFigures:
 
 @dataclass(frozen=True, slots=True)
 class LogFigures:
-    """What the log is: how many files of how many bytes, and the directories that they are in."""
+    """Layout of the log: number of files, bytes of each, and their directories."""
 
     files: int
     file_size: int
@@ -44,7 +44,7 @@ class LogFigures:
 
 
 def log_figures(reader: StoreReader) -> LogFigures:
-    """Return how the log is laid out."""
+    """Return the layout of the log."""
     paths = reader.paths
     size = reader.config.mapped_file_size_commit_log
     return LogFigures(len(reader.log_files), size, tuple(str(one) for one in paths.commit_logs))
@@ -56,7 +56,7 @@ def consumer_offset_files(reader: StoreReader) -> list[str]:
 
 
 def index_figures(reader: StoreReader) -> IndexFigures:
-    """Return what the index files say of themselves."""
+    """Return the figures in the headers of the index files."""
     files = reader.index.files
     return IndexFigures(
         len(files),
@@ -67,7 +67,7 @@ def index_figures(reader: StoreReader) -> IndexFigures:
 
 
 def queues_without_files(reader: StoreReader, queues: Mapping[tuple[str, int], tuple[int, int]]) -> int:
-    """Return how many of `queues`, bounds by (topic, queue id), are known to have messages and have no file."""
+    """Return how many of `queues`, bounds by (topic, queue id), are known to have messages but have no file."""
     found, batch = 0, set(reader.batch_names())
     for key, (low, high) in queues.items():
         queue = reader.find_batch(*key) if key in batch else reader.find(*key)
@@ -84,7 +84,7 @@ def queue_size(reader: StoreReader, topic: str, queue_id: int, low: int, high: i
 
 
 def record_bytes(reader: StoreReader, topic: str, queue_id: int, start: int, end: int) -> int | None:
-    """Return the bytes of the records at queue offsets [start, end), None where units are missing."""
+    """Return the bytes of the records at queue offsets [start, end), None if units are missing."""
     total = 0
     for first in range(start, end, _UNITS_AT_A_TIME):
         try:
@@ -96,7 +96,7 @@ def record_bytes(reader: StoreReader, topic: str, queue_id: int, start: int, end
 
 
 def stored_at(reader: StoreReader, topic: str, queue_id: int, offset: int) -> int | None:
-    """Return when the message at `offset` was stored (ms), None where it cannot be read."""
+    """Return when the message at `offset` was stored (ms), None if it cannot be read."""
     try:
         for batch in reader.read(topic, queue_id, offset, offset + 1, ["storeTimestamp"]):
             if batch.num_rows:

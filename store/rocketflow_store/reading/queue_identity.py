@@ -1,4 +1,4 @@
-"""Who the records of a queue must say they are."""
+"""Identity that the records of a queue must claim."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ if TYPE_CHECKING:
 
 
 def queue_identity(config: StoreConfig, topic: str, queue_id: int) -> QueueIdentity:
-    """Return what the records of a queue say of themselves; those of a light queue are another topic's."""
+    """Return the identity that the records of a queue claim; those of an LMQ belong to another topic."""
     return QueueIdentity(topic, queue_id, config.broker_name, exact=not topic.startswith(LMQ_PREFIX))

@@ -1,4 +1,4 @@
-"""Whole records of a queue, many at a time: for what stores them again rather than shows them."""
+"""Complete records of a queue, many at a time, for storing them again."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class QueueRecords:
-    """Some consecutive messages of a queue: `records` are the sound ones, row i the message at `queue_offsets[i]`.
+    """Consecutive messages of a queue: `records` are the valid ones, row i the message at `queue_offsets[i]`.
 
-    `tags_codes` are their units'. `bad` has (queue offset, file or place, what is wrong) of those between them that
-    cannot be read. `next_offset` is behind all of them.
+    `tags_codes` are those of their units. `bad` has (queue offset, file or place, problem) of the messages between them
+    that cannot be read. `next_offset` is after all of them.
     """
 
     queue_offsets: Ints
@@ -42,10 +42,10 @@ class QueueRecords:
 def queue_records(
     log: CommitLogView, topic: str, queue_id: int, units: Units, first_offset: int
 ) -> Iterator[QueueRecords]:
-    """The records that `units`, the queue's from `first_offset` on, point at; a few MB at a time, in order.
+    """Yield the records of `units`, the queue's from `first_offset` on; a few MB at a time, in order.
 
-    A record counts as sound where it says that it belongs there and its CRC agrees. Units that only fill room in front
-    of a queue's first message have none.
+    A record is valid if it claims to be the unit's message and its CRC is right. Filler units before a queue's first
+    message have none.
     """
     identity = QueueIdentity(topic, queue_id, "")
     sizes = units["msg_size"].astype(np.int64)

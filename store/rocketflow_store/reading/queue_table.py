@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class QueueTable(Protocol):
-    """What reads need to know of the queues."""
+    """Queues, as reads need them."""
 
     @property
     def paths(self) -> StorePaths: ...
@@ -21,15 +21,15 @@ class QueueTable(Protocol):
         ...
 
     def plain(self) -> list[ConsumeQueue]:
-        """Return every queue that is none of a BatchCQ topic."""
+        """Return the queues that do not belong to a BatchCQ topic."""
         ...
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """Return a queue, None where there is none."""
+        """Return a queue, None if it does not exist."""
         ...
 
     def find_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
-        """Return a BatchCQ topic's queue, None where there is none."""
+        """Return a BatchCQ topic's queue, None if it does not exist."""
         ...
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 def queue_units(queues: QueueTable, topic: str, queue_id: int, start: int, end: int, faults: ReadFaults) -> Units:
-    """Return the units [start, end); of a BatchCQ topic each message has one: that of its record.
+    """Return the units [start, end); for a BatchCQ topic, one for each message: that of its record.
 
     Raises:
-        OffsetOutOfRangeError: The range is not within the queue's bounds, or a unit is missing. Where `faults` goes on
-            without them, units that an existing queue lacks are zeros.
+        OffsetOutOfRangeError: the range is not within the queue's bounds, or a unit is missing. If `faults` continues
+            without them, missing units of an existing queue are zeros.
     """
     low, high = queues.bounds(topic, queue_id)
     if start < low or end > high or start > end:
@@ -42,7 +42,7 @@ def queue_units(queues: QueueTable, topic: str, queue_id: int, start: int, end: 
 
 
 def plain_queue_units(queues: QueueTable, topic: str, queue_id: int, start: int, end: int, faults: ReadFaults) -> Units:
-    """As `queue_units`, of a queue that is none of a BatchCQ topic and a range that is within its bounds."""
+    """Return units like `queue_units`, of a queue of no BatchCQ topic and of a range within its bounds."""
     queue = queues.find(topic, queue_id)
     found = queue.units(start, end) if queue is not None else np.zeros(0, UNIT_DTYPE)
     if len(found) == end - start:
@@ -62,9 +62,9 @@ def plain_units(units: Units) -> Units:
 
 
 def units_of_messages(holding: Units, start: int, end: int) -> tuple[Units, Ints]:
-    """Return, for each message of [start, end), the plain unit and the queue offset of the record that holds it.
+    """Return, for each message of [start, end), the plain unit and the queue offset of the record that contains it.
 
-    `holding` are a BatchCQ topic's units in order; messages that none of them holds get zeros.
+    `holding` are a BatchCQ topic's units in order; messages in none of them get zeros.
     """
     units, offsets = np.zeros(end - start, UNIT_DTYPE), np.arange(start, end)
     plain = plain_units(holding)
@@ -76,7 +76,7 @@ def units_of_messages(holding: Units, start: int, end: int) -> tuple[Units, Ints
 
 
 def _record_of_message(units: Units, start: int, end: int) -> Ints:
-    """Return which of a BatchCQ topic's units holds each message of [start, end); shorter where some are in none."""
+    """Return which of a BatchCQ topic's units contains each message of [start, end); shorter if some are in none."""
     bases = units["msg_base_offset"].astype(np.int64)
     first, last = np.maximum(bases, start), np.minimum(bases + units["batch_size"], end)
     return np.repeat(np.arange(len(units)), np.maximum(last - first, 0))

@@ -1,4 +1,4 @@
-"""A range of a queue as RecordBatches: every message of it, or an error, or a report of what was left out."""
+"""A range of a queue as RecordBatches: every message of it, or an error, or a report of the skipped ones."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ BLOCK: Final = 1 << 16
 """Queue offsets that are looked up at once."""
 _MAX_CHUNK_ROWS: Final = 8192
 _MAX_DECOMPRESSED: Final = 32 << 20
-"""A batch ends with so many bytes of bodies, where they were compressed."""
-_LOST: Final = "the message is lost: the log's end, where it was, is gone"
+"""A batch of decompressed bodies ends with this many bytes."""
+_LOST: Final = "the message is lost with the end of the log"
 _REMOVED: Final = "removed by retention while they were read"
 _GAP: Final = "messages of the range are in no record that the queue knows"
 _OF_THE_PLACE: Final = frozenset({"topic", "queueId", "queueOffset", "physicalOffset", "storeSize", "brokerName"})
-"""Columns that the record's place tells, whatever its other bytes are."""
+"""Columns that follow from the record's place, whatever its other bytes are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a read is asked for: columns, the tags of its rows, and how many bytes make a batch."""
+    """Request of a read: columns, the tags of its rows, and the number of bytes of a batch."""
 
     columns: tuple[str, ...]
     tag_filter: TagFilter
@@ -69,7 +69,7 @@ class Wanted:
 
     @classmethod
     def of(cls, columns: Sequence[str] | None, tags: str | None, max_batch_bytes: int) -> Self:
-        """Raise UnknownColumnError for a column that messages do not have; None are the default ones."""
+        """Return the request; raise UnknownColumnError for an unknown column. None are the default columns."""
         names = DEFAULT_COLUMNS if columns is None else tuple(columns)
         for name in names:
             if name not in SOURCE_COLUMNS:
@@ -79,7 +79,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Units, each with its queue offset and its physical one; `counts` are their messages, None where each has one."""
+    """Units with their queue and physical offsets; `counts` are their messages, None if each has one."""
 
     units: Units
     offsets: Ints
@@ -88,7 +88,7 @@ class _Rows:
 
     @classmethod
     def of(cls, units: Units, offsets: Ints, batches: Units | None = None) -> _Rows:
-        """Return plain units as rows; `batches` are those of a BatchCQ topic, of which each holds several messages."""
+        """Return plain units as rows; `batches` are those of a BatchCQ topic, each with several messages."""
         counts = None if batches is None else batches["batch_size"].astype(np.int64)
         return cls(units, offsets, units["phy_offset"].astype(np.int64), counts)
 
@@ -102,7 +102,7 @@ class _Rows:
         return np.setdiff1d(np.arange(len(self.units)), list(rows))
 
     def skipped(self, faults: dict[int, str]) -> list[SkippedMessages]:
-        """Return what an answer lacks without these rows."""
+        """Return the messages that an answer without these rows lacks."""
         counts = np.ones(len(self.units), np.int64) if self.counts is None else self.counts
         return [
             SkippedMessages(int(self.offsets[row]), int(counts[row]), int(self.places[row]), why)
@@ -111,7 +111,7 @@ class _Rows:
 
 
 class RangeRead:
-    """A read of one queue; `faults` decides about messages that cannot be given out."""
+    """A read of one queue; `faults` decides about messages that cannot be returned."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class RangeRead:
                 yield from self._of_units(units, np.arange(first, stop))
 
     def _blocks(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield what of [start, end) is within the queue's bounds, in parts; retention may go on meanwhile."""
+        """Yield the part of [start, end) within the queue's bounds, in blocks; retention may continue meanwhile."""
         if start >= end:
             return
         low, high = self._bounds()
@@ -180,7 +180,7 @@ class RangeRead:
             yield from self._decode(every.take(rows), wanted.columns, wanted.tag_filter)
 
     def _in_doubt(self, units: Units, offsets: Ints, matched: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Return the units whose tags code is not wanted, and not one that a record of the topic confirmed."""
+        """Return the units whose tags code is not wanted and was not confirmed by a record of the topic."""
         codes = units["tags_code"].astype(np.int64).astype(np.int32)
         in_doubt = ~matched & ~self._confirmed.mask(codes)
         if in_doubt.any():
@@ -191,7 +191,7 @@ class RangeRead:
         return in_doubt
 
     def _confirm(self, units: Units, offsets: Ints, rows: npt.NDArray[np.intp]) -> None:
-        """Hold the tags codes of `rows` against their records."""
+        """Compare the tags codes of `rows` with their records."""
         found: set[int] = set()
         places = units["phy_offset"].astype(np.int64)
         for some in chunks(np.maximum(units["msg_size"][rows], 0), self._wanted.max_batch_bytes, _MAX_CHUNK_ROWS):
@@ -202,7 +202,7 @@ class RangeRead:
                     records = self._log.columns(mapped, units[at])
                     records.check_place(places[at], offsets[at], self._identity)
                     faults = self._log.faults(records, mapped, bodies=False)
-                except StoreError:  # where it matters, the read meets it again
+                except StoreError:  # if it matters, the read meets it again
                     continue
                 good = np.setdiff1d(np.arange(records.count), list(faults))
                 if len(good):
@@ -233,7 +233,7 @@ class RangeRead:
                         yield chosen if keep.all() else chosen.take(_indices(np.flatnonzero(keep)))
 
     def _between_batches(self, bases: Ints, ends: Ints, start: int, end: int) -> None:
-        """Meet the messages of [start, end) that no record holds."""
+        """Meet the messages of [start, end) that are in no record."""
         befores = np.concatenate([[start], np.clip(ends, start, end)])
         afters = np.concatenate([np.clip(bases, start, end), [end]])
         gaps = np.flatnonzero(afters > befores)
@@ -271,7 +271,7 @@ class RangeRead:
             faults = self._log.faults(records, mapped, bodies="body" in columns) if in_doubt else records.faults
             if faults:
                 faults |= dict.fromkeys(np.flatnonzero(lost(part.units)).tolist(), _LOST)
-                self._leave_out(mapped, part, faults)
+                self._damaged_rows(mapped, part, faults)
                 good = part.others(faults)
                 records, part = records.keep(good), part.take(good)
             if records.count:
@@ -280,7 +280,7 @@ class RangeRead:
             self._without_file(rows.take(slice(covered, None)))
 
     def _records(self, mapped: MappedFile, rows: _Rows) -> tuple[RecordColumns, _Rows] | None:
-        """Return the records of a file that can be read, and their rows; None where none can."""
+        """Return the readable records of a file, and their rows; None if there are none."""
         try:
             return self._log.columns(mapped, rows.units), rows
         except UnreadableError as error:
@@ -304,14 +304,14 @@ class RangeRead:
         if "body" not in columns or not (records.sys_flag & COMPRESSED_FLAG).any():
             yield from _matching(ColumnBuilder(records, identity, rows.offsets, rows.places), columns, tag_filter)
             return
-        for run, bodies in decompressed_runs(records, _MAX_DECOMPRESSED, partial(self._leave_out, mapped, rows)):
+        for run, bodies in decompressed_runs(records, _MAX_DECOMPRESSED, partial(self._damaged_rows, mapped, rows)):
             some = records.keep(np.array(run))
             builder = ColumnBuilder(some, identity, rows.offsets[run], rows.places[run], bodies)
             yield from _matching(builder, columns, tag_filter)
 
-    # -- what cannot be given out
+    # -- messages that cannot be returned
 
-    def _leave_out(self, mapped: MappedFile, rows: _Rows, faults: dict[int, str]) -> None:
+    def _damaged_rows(self, mapped: MappedFile, rows: _Rows, faults: dict[int, str]) -> None:
         """Meet rows whose records are damaged, or are other messages."""
         first = min(faults)
         why = f"{faults[first]} ({self._where(int(rows.offsets[first]))})"
@@ -319,18 +319,18 @@ class RangeRead:
         self._skip(mapped.path, rows.skipped(faults))
 
     def _without_unit(self, offsets: Ints) -> None:
-        """Meet messages that the queue has no unit for."""
+        """Meet messages without a unit in the queue."""
         first = int(offsets[0])
         self._faults.meet(CorruptRecordError(self._directory(), first * UNIT_SIZE, f"{NO_UNIT} ({self._where(first)})"))
         runs = np.split(offsets, np.flatnonzero(np.diff(offsets) != 1) + 1)
         self._skip(self._directory(), [SkippedMessages(int(one[0]), len(one), -1, NO_UNIT) for one in runs])
 
     def _without_file(self, rows: _Rows) -> None:
-        """Meet messages whose CommitLog file is not there."""
+        """Meet messages whose CommitLog file does not exist."""
         first, place = int(rows.offsets[0]), int(rows.places[0])
         is_removed, where = place < self._log.min_phy_offset, f"{NO_LOG_FILE} ({self._where(first)})"
-        gone = CorruptRecordError(self._directory(), first * UNIT_SIZE, where)
-        self._faults.meet(self._out_of_range(first) if is_removed else gone)
+        missing = CorruptRecordError(self._directory(), first * UNIT_SIZE, where)
+        self._faults.meet(self._out_of_range(first) if is_removed else missing)
         count = len(rows.units) if rows.counts is None else int(rows.counts.sum())
         why = _REMOVED if is_removed else NO_LOG_FILE
         self._skip(self._directory(), [SkippedMessages(first, count, place, why)])
@@ -344,7 +344,7 @@ class RangeRead:
 
     def _skip(self, place: Path | str, rows: list[SkippedMessages]) -> None:
         first, identity = rows[0], self._identity
-        why = f"left out of topic {identity.topic}, queue {identity.queue_id}: {first.why}"
+        why = f"skipped in topic {identity.topic}, queue {identity.queue_id}: {first.why}"
         self._faults.skipped(rows, store=self._queues.paths.root, place=place, offset=first.queue_offset, why=why)
 
     def _where(self, queue_offset: int) -> str:
@@ -355,7 +355,7 @@ class RangeRead:
 
 
 def _matching(builder: ColumnBuilder, columns: tuple[str, ...], tag_filter: TagFilter) -> Iterator[pa.RecordBatch]:
-    """Yield the rows whose tag matches, where there are any."""
+    """Yield the rows whose tag matches, unless there are none."""
     if tag_filter.matches_all:
         yield builder.batch(columns)
         return

@@ -1,4 +1,4 @@
-"""The opened parts of a store that its reads go to."""
+"""The opened parts of a store that its reads use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReadSources:
-    """One open of a store: its parts, and what answers gets, look-ups and searches by time from them."""
+    """One open of a store: its parts, and the objects that answer gets, look-ups and searches by time from them."""
 
     config: StoreConfig
     files: MappedFileQueue

@@ -1,8 +1,8 @@
-"""Whether a record that is asked for by its physical offset begins where a record of the log begins.
+"""Proofs that a record, requested by its physical offset, begins at a record boundary of the log.
 
-A body holds whatever its sender wanted, complete records that name their true physical offsets among them. A record is
-believed if something proves its place that no sender writes: the unit of the message that it says it is, or the log
-itself, gone through record by record from a place that is proven.
+A body has any bytes that its sender chose, even complete records with their true physical offsets. A record is believed
+only with a proof that no sender can write: the unit of the message that it claims to be, or the log itself, read record
+by record from a proven place.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 _DENSE: Final = 16
-"""Units of a queue are read as one range where so many stand for each that is wanted."""
+"""Units of a queue are read as one range if at most this many are read for each wanted one."""
 _WALKED_RECORDS: Final = 1 << 14
 
 
@@ -44,19 +44,19 @@ class RecordBoundaries:
 
     def __init__(self, log: CommitLogView, queues: QueueTable, max_message_size: int) -> None:
         self._log, self._queues = log, queues
-        self._no_units = UnitBoundaries(tuple, max_message_size)  # those of a whole file would cost more than the walk
+        self._no_units = UnitBoundaries(tuple, max_message_size)  # units would cost more than the walk
         self._walked: tuple[int, int] = (-1, 0)
-        """The file (where it begins) that was gone through last, and a position in it at which a record begins."""
+        """The file (its begin) that was walked last, and a position in it at which a record begins."""
 
     def begins(self, message: MessageExt) -> bool:
-        """Return whether `message`, as read from the log, begins where a record does."""
+        """Return True if `message`, as read from the log, begins at a record boundary."""
         place = (message.topic, message.queue_id, message.queue_offset)
         if self._unit_names(place, message.phy_offset, message.store_size):
             return True
         return self._is_walked_to(place, message.phy_offset)
 
     def first_unproven(self, records: RecordColumns, base: int, delay_levels_ms: Sequence[int]) -> int | None:
-        """Return the first row of sound records, in a file that begins at `base`, that is in no proven place."""
+        """Return the first row of valid records, in a file that begins at `base`, without a proven place."""
         rows = rows_of_records(records, base, delay_levels_ms)
         proven = np.zeros(records.count, bool)
         for code, (topic, queue_id) in enumerate(rows.queues):
@@ -77,7 +77,7 @@ class RecordBoundaries:
         return None
 
     def _unit_names(self, place: tuple[str, int, int], phy_offset: int, size: int) -> bool:
-        """Return whether the unit of a message points at a record of this size there."""
+        """Return True if the unit of a message points at a record of this size there."""
         topic, queue_id, queue_offset = place
         batch_queue = self._queues.find_batch(topic, queue_id)
         if batch_queue is not None:
@@ -90,7 +90,7 @@ class RecordBoundaries:
         return len(units) > 0 and (int(units["phy_offset"][0]), int(units["msg_size"][0])) == (phy_offset, size)
 
     def _is_walked_to(self, place: tuple[str, int, int], phy_offset: int) -> bool:
-        """Return whether the records of the file, from the last proven place before `phy_offset` on, lead there."""
+        """Return True if the records of the file, from the last proven place before `phy_offset` on, lead there."""
         held = self._log.file_at(phy_offset)
         if held is None:
             return False
@@ -131,7 +131,7 @@ def _next(mapped: MappedFile, position: int, wanted: int, boundaries: UnitBounda
     if count:
         positions, sizes = scan.positions[:count], scan.sizes[:count]
         run = judge_run(RecordColumns(mapped.buffer, positions, sizes), mapped.file_from_offset, (0, 0))
-        sound = min(run.damaged, default=run.stop)  # a record that leads into its own body may seem to be followed
+        sound = min(run.damaged, default=run.stop)  # a record that leads into its own body may seem to have a follower
         if sound:
             return int(positions[sound - 1] + sizes[sound - 1])
     elif scan.stop is ScanStop.BLANK:
@@ -140,7 +140,7 @@ def _next(mapped: MappedFile, position: int, wanted: int, boundaries: UnitBounda
 
 
 def _units_at(queue: ConsumeQueue, wanted: Ints) -> npt.NDArray[np.void]:
-    """Return the units with these numbers; zeros where there is none."""
+    """Return the units with these numbers; zeros if there is none."""
     inside = (wanted >= queue.first_unit) & (wanted < queue.end_of_files)
     found = np.zeros(len(wanted), queue.UNIT_DTYPE)
     if not inside.any():

@@ -1,4 +1,4 @@
-"""What a read left out of its answer."""
+"""Messages that a read skipped."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ NO_LOG_FILE: Final = "its unit points at a CommitLog file that is not there"
 
 @dataclass(frozen=True, slots=True)
 class SkippedMessages:
-    """`count` messages of a queue, from `queue_offset` on, that an answer lacks though they were asked for.
+    """`count` requested messages of a queue, from `queue_offset` on, that an answer lacks.
 
-    `phy_offset` is where the queue says that the first of them is, -1 where it does not say.
+    `phy_offset` is the physical offset of the first of them by the queue's unit, -1 if unknown.
     """
 
     queue_offset: int

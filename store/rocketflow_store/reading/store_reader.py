@@ -1,7 +1,7 @@
-"""Reading a store directory from outside: no lock, no repair, not a byte changed, beside a live writer.
+"""A read-only view of a store directory: no lock, no repair, no byte changed, beside a live writer.
 
-What is shown is what the ConsumeQueues name and the log confirms: a record that is still being written, or a sink
-commit that is not whole yet, is not there.
+It shows the records that the ConsumeQueues name and the log confirms, without a record that is still being written or
+an incomplete sink commit.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class StoreReader(StoreReads):
     """A read-only view of the store at `path` that follows its writer.
 
     An existing empty directory is a store without topics. File sizes come from the store's files; pass `config` only
-    where they cannot be told (an index with unusual proportions).
+    if they cannot be derived (an index with unusual proportions).
     """
 
     _log_files_type: ClassVar[type[MappedFileQueue]] = MappedFileQueue
     _believes_promises: ClassVar[bool] = True
-    """Whether queues are taken to have what the store's writers recorded, or only what their units say."""
+    """True if the records of the store's writers about queues count, False if only their units do."""
 
     def __init__(self, path: str | os.PathLike[str], config: StoreConfig | None = None) -> None:
         self.path = Path(path).absolute()
@@ -73,18 +73,18 @@ class StoreReader(StoreReads):
         self.close()
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         self._opened.close()
 
     # -- following the writer
 
     def refresh(self) -> None:
-        """Look for files, topics and queues that came or went: another process makes and deletes them."""
+        """Look for new and deleted files, topics and queues of another process."""
         self._fit()
         self._opened.queues.refresh()
 
     def _fit(self) -> None:
-        """Open the store anew where its files have other sizes or places than were known."""
+        """Open the store again if its files have other sizes or paths than before."""
         opened, mark = self._opened, self.paths.meta_mark()
         if len(opened.reads.files) > 0 and mark == opened.meta_mark:
             return
@@ -99,7 +99,7 @@ class StoreReader(StoreReads):
         """Do nothing: a closed reader has no files, and finds nothing."""
 
     def _reads_of(self, topic: str, queue_id: int) -> ReadSources:
-        """Return what a queue is read from. One that is not known may be of a writer with other sizes or places."""
+        """Return the sources of a queue. An unknown queue may belong to a writer with other sizes or paths."""
         if not self._opened.queues.knows(topic, queue_id):
             self._fit()
         return self._reads
@@ -107,7 +107,7 @@ class StoreReader(StoreReads):
     def _batches(
         self, topic: str, queue_id: int, offsets: tuple[int, int], wanted: Wanted, faults: ReadFaults
     ) -> Iterator[pa.RecordBatch]:
-        """As the base's; StoreReplacedError where files of the store are replaced before the last batch is out."""
+        """Read like `StoreReads._batches`; raise StoreReplacedError if files are replaced before the last batch."""
         self._reads_of(topic, queue_id)
         opened = self._opened.log
         opened.look()
@@ -132,19 +132,19 @@ class StoreReader(StoreReads):
 
     @property
     def state(self) -> str:
-        """As the writer's lock and its `abort` file have it: "running", "clean" or "unclean"."""
+        """State by the writer's lock and its `abort` file: "running", "clean" or "unclean"."""
         if self.lock_holder is not None:
             return "running"
         return "unclean" if self.paths.abort.exists() else "clean"
 
     @property
     def lock_holder(self) -> str | None:
-        """Which process writes here now."""
+        """Name of the process that writes to the store now."""
         return lock_holder(self.paths.lock)
 
     @property
     def min_phy_offset(self) -> int:
-        """First byte of the log that is still there, as of now: another process removes files."""
+        """First byte of the log that still exists now: another process removes files."""
         return self._opened.log.begin()
 
     @property
@@ -153,7 +153,7 @@ class StoreReader(StoreReads):
         return self._opened.log.end()
 
     def snapshot(self) -> StoreSnapshot:
-        """Return the bounds of every queue at one instant: a sink commit is in it wholly or not at all."""
+        """Return the bounds of every queue at one instant, with all rows of a sink commit or none."""
         confirm_offset = self._opened.log.confirm_offset()
         self.refresh()
         queues = self._opened.queues.all_bounds(confirm_offset)
@@ -161,7 +161,7 @@ class StoreReader(StoreReads):
             return self.snapshot()
         return StoreSnapshot(queues, self.max_phy_offset)
 
-    # -- what the files say
+    # -- contents of files
 
     @property
     def checkpoint(self) -> CheckpointFields:
@@ -177,7 +177,7 @@ class StoreReader(StoreReads):
         return profile_of(self.paths, self.config)
 
     def identity(self) -> tuple[object, ...]:
-        """Return a value that changes when another directory takes the store's place, or a writer starts anew."""
+        """Return a value that changes when another directory takes the store's place, or another writer starts."""
         return self.paths.identity()
 
     def batch_names(self) -> list[tuple[str, int]]:
@@ -187,11 +187,11 @@ class StoreReader(StoreReads):
     # -- records
 
     def record_size_at(self, phy_offset: int) -> int | None:
-        """Return the size of the record that begins at `phy_offset`, None where none does."""
+        """Return the size of the record that begins at `phy_offset`, None if there is none."""
         return self.log.record_size_at(phy_offset)
 
     def record_checksum(self, phy_offset: int, size: int) -> int | None:
-        """Return the CRC-32 of the whole record of `size` bytes at `phy_offset`, None where no such record is there."""
+        """Return the CRC-32 of the complete record of `size` bytes at `phy_offset`, None if there is no such record."""
         self._opened.log.look()
         if self.log.record_size_at(phy_offset) != size:
             return None
@@ -203,11 +203,11 @@ class StoreReader(StoreReads):
     def units_match(
         self, topic: str, queue_id: int, first_queue_offset: int, units: npt.NDArray[np.void]
     ) -> npt.NDArray[np.bool_]:
-        """Return which of consecutive units point at a record that can be read and says it is that message."""
+        """Return the mask of consecutive units that point at a readable record which claims to be that message."""
         identity = queue_identity(self.config, topic, queue_id)
         return self.log.matches(units, first_queue_offset, identity, unreadable=True)
 
-    # -- what the index names
+    # -- coverage of the index
 
     def index_coverage(self) -> IndexCoverage:
         """Return the part of the log in which the index names every key; none of it after an unclean stop."""
@@ -219,7 +219,7 @@ class StoreReader(StoreReads):
 
     @property
     def index_complete(self) -> bool:
-        """Whether the index names every key of every record in the log."""
+        """Return True if the index names every key of every record in the log."""
         return self.index_coverage().complete
 
     def tag_coverage(self) -> IndexCoverage:
@@ -230,7 +230,7 @@ class StoreReader(StoreReads):
         return tag_coverage(self.paths, self.index, self.log, end)
 
     def tag_stretches(self) -> TagStretches:
-        """Return where messages with TAGS have an index entry for them, and where they have none."""
+        """Return the ranges of the log in which messages with TAGS have an index entry, and in which they have none."""
         floor, end = self.min_phy_offset, self.max_phy_offset
         self.index.refresh()
         for one in self.index.files:

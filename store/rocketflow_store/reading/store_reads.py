@@ -40,18 +40,18 @@ if TYPE_CHECKING:
 class StoreReads(ABC):
     """The public reads of an open store.
 
-    Those who are open in another way differ in `_reads`, and in what they override with a reason.
+    Subclasses differ in `_reads`, and in overrides that state their reason.
     """
 
     path: Path
     _reads: ReadSources
 
-    # -- what differs
+    # -- differences of subclasses
 
     @property
     @abstractmethod
     def state(self) -> str:
-        """ "running" while a writer holds the lock, else "clean", or "unclean" where the last stop was not orderly."""
+        """State: "running" while a writer holds the lock, else "clean", or "unclean" after an unclean stop."""
 
     @property
     @abstractmethod
@@ -60,21 +60,21 @@ class StoreReads(ABC):
 
     @abstractmethod
     def refresh(self) -> None:
-        """Look for files, topics and queues that came or went."""
+        """Look for new and deleted files, topics and queues."""
 
     @abstractmethod
     def _check_open(self) -> None:
-        """Raise StoreClosedError if nothing may be read any more."""
+        """Raise StoreClosedError if nothing may be read anymore."""
 
     def _reads_of(self, topic: str, queue_id: int) -> ReadSources:
-        """Return what a queue is read from, as of now."""
+        """Return the current sources of a queue."""
         return self._reads
 
     # -- the store
 
     @property
     def paths(self) -> StorePaths:
-        """Where the store's files are."""
+        """Paths of the store's files."""
         return self._reads.queues.paths
 
     @property
@@ -99,11 +99,11 @@ class StoreReads(ABC):
 
     @property
     def min_phy_offset(self) -> int:
-        """First byte of the log that is still there."""
+        """First byte of the log that still exists."""
         return self._reads.log.min_phy_offset
 
     def record_boundaries(self) -> UnitBoundaries:
-        """Return where the queues say that records begin; for one thread."""
+        """Return the record boundaries that the queues name; for one thread."""
         return UnitBoundaries(self._reads.queues.plain, self.config.max_message_size)
 
     # -- queues
@@ -119,17 +119,18 @@ class StoreReads(ABC):
         return sorted({queue_id for name, queue_id in self._reads.queues.names() if name == topic})
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """Return the queue's files, None where there are none."""
+        """Return the queue's files, None if there are none."""
         return self._reads_of(topic, queue_id).queues.find(topic, queue_id)
 
     def find_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
-        """Return the files of a BatchCQ topic's queue, None where there are none."""
+        """Return the files of a BatchCQ topic's queue, None if there are none."""
         return self._reads_of(topic, queue_id).queues.find_batch(topic, queue_id)
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Return the (min, max) queue offsets that may be read; both 0 for a queue that does not exist.
 
-        They are what the store's writers recorded, where units or files of the queue are missing: reading those raises.
+        If units or files of the queue are missing, the bounds are those that the store's writers recorded: reading the
+        missing part raises.
         """
         return self._reads_of(topic, queue_id).queues.bounds(topic, queue_id)
 
@@ -142,7 +143,7 @@ class StoreReads(ABC):
         return self.bounds(topic, queue_id)[1]
 
     def listed_topics(self) -> set[str]:
-        """Return the topics that `config/topics.json` lists, with a queue or without; StoreError if it is damaged."""
+        """Return the topics that `config/topics.json` lists, also without queues; raise StoreError if it is damaged."""
         return set(ConfigFiles(self.paths.config).topics.topics())
 
     # -- messages by queue offset
@@ -152,8 +153,8 @@ class StoreReads(ABC):
     ) -> npt.NDArray[np.void]:
         """Return the ConsumeQueue units [start, end): fields phy_offset, msg_size, tags_code.
 
-        OffsetOutOfRangeError where one is not there; with `faults=SkipFaults()` those of a file that is gone are zeros.
-        Of a BatchCQ topic each message has one: that of its record.
+        A missing unit raises OffsetOutOfRangeError; with `faults=SkipFaults()` units of a missing file are zeros. For a
+        BatchCQ topic each message has one: that of its record.
         """
         return queue_units(self._reads_of(topic, queue_id).queues, topic, queue_id, start, end, faults)
 
@@ -170,12 +171,12 @@ class StoreReads(ABC):
     ) -> Iterator[pa.RecordBatch]:
         """Read messages [start, end) of a queue as RecordBatches with just `columns`; memory is bounded by a batch.
 
-        `tags` is compared by hash before the log is touched and by name after. A message that cannot be given out
-        (its unit is missing, or what stands at its place is another or a damaged record) raises CorruptRecordError, a
-        range that is not within the queue's bounds OffsetOutOfRangeError; with `faults=SkipFaults()` such rows, and a
-        removed part of the range, are skipped, logged and counted. Where a record has a CRC of itself, no byte of it is
-        given out before that agrees, whichever the column; of one without (4.9 has none) the body's CRC is compared
-        where `body` is asked for, and the rest has none. Columns that only say where the record is need no CRC.
+        `tags` is compared by hash before the log is read and by name after. A message that cannot be returned (its unit
+        is missing, or the record in its place is damaged or another one) raises CorruptRecordError, a range that is not
+        within the queue's bounds OffsetOutOfRangeError; with `faults=SkipFaults()` such rows, and a removed part of the
+        range, are skipped, logged and counted. If a record has a record CRC, no column is returned before that is
+        verified; for one without (4.9 has none) the body's CRC is verified if `body` is requested, and other columns
+        have none. Columns that only describe the record's place need no CRC.
         """
         self._check_open()
         return self._batches(topic, queue_id, (start, end), Wanted.of(columns, tags, max_batch_bytes), faults)
@@ -191,30 +192,30 @@ class StoreReads(ABC):
     def get_message(
         self, topic: str, queue_id: int, offset: int, max_count: int = 32, tags: str | None = None
     ) -> GetMessageResult:
-        """As RocketMQ's getMessage: up to `max_count` messages from `offset`, within its transfer limits."""
+        """Return up to `max_count` messages from `offset`, within the transfer limits of RocketMQ's getMessage."""
         self._check_open()
         return self._reads_of(topic, queue_id).getter.get(topic, queue_id, offset, max_count, tags)
 
     def get_offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> int:
         """Return a queue offset by store time; `boundary` names a `TimeBoundary` ("lower", "upper" or "nearest").
 
-        A queue without messages answers with its min offset; StoreConfigError for another boundary. Records that
-        cannot be read are passed over, and logged where one of them may have been the answer.
+        A queue without messages returns its min offset; another boundary raises StoreConfigError. Records that cannot
+        be read are skipped, and logged if one of them may have been the answer.
         """
         self._check_open()
         return self._reads_of(topic, queue_id).times.offset(topic, queue_id, timestamp_ms, boundary)
 
     def search_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> OffsetByTime:
-        """Return the answer of `get_offset_in_queue_by_time`, and which unreadable records are beside it."""
+        """Return the answer of `get_offset_in_queue_by_time`, and the unreadable records beside it."""
         self._check_open()
         return self._reads_of(topic, queue_id).times.search(topic, queue_id, timestamp_ms, boundary)
 
     # -- messages by place, id, key and TAGS
 
     def look_message_by_offset(self, phy_offset: int) -> MessageExt | None:
-        """Return the message whose record begins at `phy_offset`, None where none does.
+        """Return the message whose record begins at `phy_offset`, None if there is none.
 
-        What looks like a record in the body of another one is none: its unit, or the log before it, has to prove it.
+        Bytes in a message's body that look like a record do not count: its unit, or the log before it, must prove it.
         """
         self._check_open()
         return self._reads.lookup.at(phy_offset)
@@ -235,9 +236,9 @@ class StoreReads(ABC):
     ) -> list[MessageExt]:
         """Return messages of `topic` with `key` among KEYS or as UNIQ_KEY.
 
-        They were stored within [begin, end] ms, to the second. What has the key and cannot be given out (a damaged
-        record, or one that names another message's place) is a fault, as is an index that is damaged in a way that may
-        hide a message; without `faults` they are skipped and logged.
+        They were stored within [begin, end] ms, to the second. A message with the key that cannot be returned (a
+        damaged record, or one that claims another message's place) is a fault, as is an index damage that may hide a
+        message; without `faults` they are skipped and logged.
         """
         self._check_open()
         policy = SkipFaults() if faults is None else faults
@@ -248,7 +249,8 @@ class StoreReads(ABC):
     ) -> TagQueryResult:
         """Return the newest messages of `topic` that match a tag expression, stored within [begin, end] ms.
 
-        InvalidFilterError for an expression that matches every message.
+        Raises:
+            InvalidFilterError: the expression matches every message.
         """
         self._check_open()
         query, reads = TagQuery.parse(topic, tags, begin, end), self._reads

@@ -1,8 +1,8 @@
-"""Tags codes of queue units that a record confirmed: a tag filter believes no other code.
+"""Tags codes of queue units that a record confirmed: a tag filter trusts no other code.
 
-A filter passes over a unit by the hash of its tag, without a look at the record: a damaged code would hide a message.
-So the first unit of each code that is not asked for is held against its record, once a topic: a code that no record
-confirms is not believed, and the record's own tag decides.
+A filter skips a unit by the hash of its tag, without reading the record: a damaged code would hide a message. So the
+first unit of each unwanted code is compared with its record, once for each topic: a code that no record confirms is not
+trusted, and the record's tag decides.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _MOST: Final = 1 << 16
-"""Codes that are kept for a topic; a topic with more different tags has them read again."""
+"""The most codes that are kept for a topic; with more different tags, records are read again."""
 
 
 class ConfirmedTagCodes:
@@ -29,11 +29,11 @@ class ConfirmedTagCodes:
         return low_half(tags_code) in self._codes
 
     def mask(self, tags_codes: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
-        """Return which of `tags_codes` are confirmed."""
+        """Return the mask of confirmed codes."""
         return np.isin(tags_codes, self._array)
 
     def add(self, tags_codes: set[int]) -> None:
-        """Take codes over that records confirmed; whoever reads meanwhile sees the old ones or the new ones."""
+        """Add codes that records confirmed; a concurrent reader sees the old ones or the new ones."""
         codes = {*map(low_half, tags_codes)} | (self._codes if len(self._codes) < _MOST else set())
         self._codes, self._array = codes, np.array(sorted(codes), np.int32)
 

@@ -1,8 +1,8 @@
-"""The newest messages of a topic with given TAGS: by the index where it names every message's, else by queue units.
+"""Queries for the newest messages of a topic with given TAGS, by the index if it is complete, else by queue units.
 
 Index entries for TAGS exist since RocketMQ 5.4.0, and not for messages that an older broker stored. Each ConsumeQueue
-unit has the hash of its message's TAGS, so where the index is not known to be complete the queues answer: 20 bytes a
-message are read, and only the records that match.
+unit has the hash of its message's TAGS, so the queues answer for the part for which the index is not known to be
+complete: 20 bytes a message are read, and only the records that match.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _UNITS_AT_ONCE: Final = 1 << 14
 _MAX_LOOKS: Final = 20_000
-"""So many index entries of the hashes are looked at for a query."""
+"""The most index entries of the hashes that are read for a query."""
 _SECOND_MS: Final = 1000
 
 
@@ -55,7 +55,7 @@ class TagQueryResult:
 def tag_coverage(paths: StorePaths, index: IndexService, log: CommitLogView, end: int) -> IndexCoverage:
     """Return the newest part of a log that ends at `end` in which the index names every message's TAGS.
 
-    After an unclean stop that is none: the system may have kept any of the index's pages.
+    After an unclean stop that is empty: the system may have kept any of the index's pages.
     """
     floor, ranges = log.min_phy_offset, known_tag_entries(paths, paths.index).ranges
     begin = max(ranges[-1][0], floor) if ranges and ranges[-1][1] >= end else end
@@ -77,14 +77,14 @@ class TagQuery:
 
     @classmethod
     def parse(cls, topic: str, tags: str, begin: int, end: int) -> TagQuery:
-        """Raise InvalidFilterError for an expression that matches every message."""
+        """Return the query; raise InvalidFilterError for an expression that matches every message."""
         chosen = TagFilter.parse(tags)
         if chosen.matches_all:
             raise InvalidFilterError(tags, 0, "names no tag: a query is for messages with given TAGS")
         return cls(topic, chosen, begin, end)
 
     def matches(self, message: MessageExt) -> bool:
-        """Return whether a message is asked for."""
+        """Return True if a message matches."""
         if message.topic != self.topic or not self.tags.matches_tag(message.tags):
             return False
         return self.begin <= message.store_timestamp <= self.end
@@ -93,7 +93,7 @@ class TagQuery:
 class TagSearch:
     """Answers a query with messages at or after the physical offset `floor`.
 
-    `look` returns the message at a physical offset, None if it cannot be read or given out.
+    `look` returns the message at a physical offset, None if it cannot be read or returned.
     """
 
     def __init__(self, query: TagQuery, floor: int, look: Callable[[int], MessageExt | None]) -> None:
@@ -137,13 +137,13 @@ class TagSearch:
         low, high = queues.bounds(query.topic, queue_id)
         if query.begin > 0 and low < high:
             low = times.offset(query.topic, queue_id, query.begin)
-        tolerant = SkipFaults()  # units that are missing are zeros
+        tolerant = SkipFaults()  # missing units are zeros
         for stop in range(high, low, -_UNITS_AT_ONCE):
             units = queue_units(queues, query.topic, queue_id, max(stop - _UNITS_AT_ONCE, low), stop, tolerant)
             there = written(units) & ~pre_blank(units)
-            gone = lost(units) | ~written(units)
-            found.complete = found.complete and not gone.any()
-            wanted = there & ~gone & (units["phy_offset"] < end) & (units["phy_offset"] >= self._floor)
+            missing = lost(units) | ~written(units)
+            found.complete = found.complete and not missing.any()
+            wanted = there & ~missing & (units["phy_offset"] < end) & (units["phy_offset"] >= self._floor)
             if query.topic != SCHEDULE_TOPIC:  # its units say when the message is due
                 codes = units["tags_code"].astype(np.int64)
                 wanted &= query.tags.mask_codes(codes) | (codes <= MAX_EXT_ADDRESS)
@@ -154,7 +154,7 @@ class TagSearch:
         return found
 
     def _take(self, phy_offset: int, found: TagQueryResult) -> None:
-        """Take the message at an offset if it matches."""
+        """Add the message at an offset if it matches."""
         message = self._look(phy_offset)
         if message is None:
             found.complete = False

@@ -1,4 +1,4 @@
-"""Queue offsets by store time."""
+"""Searches for queue offsets by store time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TimeSearch:
         return found.offset
 
     def search(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> OffsetByTime:
-        """Return the queue offset by store time, and which unreadable records are beside it."""
+        """Return the queue offset by store time, and the unreadable records beside it."""
         wanted = TimeBoundary.parse(boundary)
         low, high = self._queues.bounds(topic, queue_id)
         queue, batch_queue = self._queues.find(topic, queue_id), self._queues.find_batch(topic, queue_id)

@@ -38,9 +38,9 @@ def damage(path: Path, position: int, value: int) -> None:
 
 
 @pytest.mark.parametrize("value", [0, -1, 63, 64, 1 << 30, -(1 << 31), "of another slot"])
-def test_a_wrong_slot_hides_no_message(store: Path, value: int | str) -> None:
+def test_wrong_slot_hides_no_message(store: Path, value: int | str) -> None:
     slot = index_hash("t", "a") % 16
-    if isinstance(value, str):  # the newest entry, which is that of the last message's key c
+    if isinstance(value, str):  # the newest entry, of the last message's key c
         assert index_hash("t", "c") % 16 != slot
         value = 24
     damage(store, HEADER_SIZE + SLOT_SIZE * slot, value)
@@ -48,7 +48,7 @@ def test_a_wrong_slot_hides_no_message(store: Path, value: int | str) -> None:
 
 
 @pytest.mark.parametrize("value", [-1, 64, 1 << 30, "itself", "a newer one"])
-def test_a_wrong_link_hides_no_message(store: Path, value: int | str) -> None:
+def test_wrong_link_hides_no_message(store: Path, value: int | str) -> None:
     entry = 2 * 7  # the entry of message 6 with key a: one for its UNIQ_KEY, one for its key
     number = {"itself": entry, "a newer one": 2 * 10}.get(value, value) if isinstance(value, str) else value
     assert isinstance(number, int)
@@ -61,7 +61,7 @@ def test_a_wrong_link_hides_no_message(store: Path, value: int | str) -> None:
     [(0, struct.pack(">i", 12345)), (4, struct.pack(">q", 1 << 50)), (0, bytes(ENTRY_SIZE))],
     ids=["hash", "place", "zeroed"],
 )
-def test_a_damaged_entry_is_reported(store: Path, at: int, value: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_entry_is_reported(store: Path, at: int, value: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     entry = 2 * 7  # of message 6, as above
     (file,) = (store / "index").iterdir()
     with file.open("r+b") as opened:
@@ -77,7 +77,7 @@ def test_a_damaged_entry_is_reported(store: Path, at: int, value: bytes, capsys:
 
 
 @pytest.mark.parametrize("name", ["begin", "end", "count", "count 0"])
-def test_a_damaged_header_hides_no_message(store: Path, name: str) -> None:
+def test_damaged_header_hides_no_message(store: Path, name: str) -> None:
     at, value = {"begin": (0, 0x80), "end": (8, 0x80), "count": (39, 5), "count 0": (39, 0)}[name]
     (file,) = (store / "index").iterdir()
     with file.open("r+b") as opened:
@@ -90,7 +90,7 @@ def test_a_damaged_header_hides_no_message(store: Path, name: str) -> None:
         assert [one.body for one in reader.query_message("t", "a", 32, *window)][-1] == b"9"
 
 
-def test_a_record_that_names_the_place_of_another_is_reported_and_not_served(
+def test_record_that_claims_the_place_of_another_is_skipped_and_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plain = StoreConfig(max_hash_slot_num=16, max_index_num=64, enabled_append_prop_crc=False)
@@ -100,7 +100,7 @@ def test_a_record_that_names_the_place_of_another_is_reported_and_not_served(
             for number in range(6)
         ]
     (log,) = (tmp_path / "s" / "commitlog").iterdir()
-    for offset in (3, 1 << 40):  # another message's, and none's
+    for offset in (3, 1 << 40):  # of another message, and of none
         with log.open("r+b") as opened_file:
             opened_file.seek(places[2] + 20)
             opened_file.write(struct.pack(">q", offset))

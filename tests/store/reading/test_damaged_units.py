@@ -1,4 +1,4 @@
-"""Readers and queue units that are not what they were: an answer is complete, or says what it lacks."""
+"""Reads over damaged queue units: an answer is complete, or lists what it lacks."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def cat(path: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int
 
 @pytest.mark.parametrize("tags", [None, "t"])
 @pytest.mark.parametrize("wrong", [1, 90, 1 << 30, "+1", "-1", 0, -1, -(1 << 31)])
-def test_a_message_whose_unit_has_a_wrong_size_is_reported(
+def test_message_whose_unit_has_a_wrong_size_is_reported(
     planted: Planted, wrong: int | str, tags: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing else says that the record at its place is the message, where a whole log file may be another store's."""
+    """Only the unit proves that the record is the message, since a log file may belong to another store."""
     bodies = [planted.bodies[*QUEUE, offset] for offset in range(COUNT)]
     with contextlib.ExitStack() as opened:
         stores: list[StoreReader | MessageStore] = []
-        if isinstance(wrong, str) or wrong > 0:  # (an open mends units that are no units)
+        if isinstance(wrong, str) or wrong > 0:  # (an open repairs invalid units)
             stores.append(opened.enter_context(MessageStore.open(planted.path, CONFIG)))
         stores.append(opened.enter_context(StoreReader(planted.path)))
         for offset in DAMAGED:
@@ -86,13 +86,13 @@ def test_a_message_whose_unit_has_a_wrong_size_is_reported(
             assert offsets_of(left_out) == list(DAMAGED)
             with pytest.raises(CorruptRecordError, match="queue offset 0"):
                 list(store.read(*QUEUE, 0, COUNT, ["body"], tags))
-        code, shown, told = cat(planted.path, capsys, *(["--tags", tags] if tags else []))
+        code, shown, errors = cat(planted.path, capsys, *(["--tags", tags] if tags else []))
         assert (code, shown) == (3, [one for one, _ in found])
-        assert "queue 1, offset 37: " in told
+        assert "queue 1, offset 37: " in errors
 
 
 @pytest.mark.parametrize("bit", [*range(64), "zeroed"])
-def test_a_flipped_tags_code_hides_no_message(
+def test_flipped_tags_code_hides_no_message(
     planted: Planted, bit: int | str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bodies = [planted.bodies[*QUEUE, offset] for offset in range(COUNT)]
@@ -116,7 +116,7 @@ def test_a_flipped_tags_code_hides_no_message(
 
 @pytest.mark.parametrize("tags", [None, "t"])
 @pytest.mark.parametrize("kind", ["zeroed", "phyOffset 0", "another queue's", "the one before", "blank", "beyond"])
-def test_a_message_whose_unit_is_lost_is_reported(
+def test_message_whose_unit_is_lost_is_reported(
     planted: Planted, kind: str, tags: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     offset = 41
@@ -138,7 +138,7 @@ def test_a_message_whose_unit_is_lost_is_reported(
                 there = [one for one in others if start <= one < got.next_begin_offset]
                 assert [one.queue_offset for one in got.messages] == there
                 reached = offset < got.next_begin_offset
-                assert reached or start < offset  # (more bytes than go into one answer)
+                assert reached or start < offset  # (more bytes than one answer takes)
                 assert [(one.queue_offset, one.count) for one in got.skipped] == ([(offset, 1)] if reached else [])
         with pytest.raises(CorruptRecordError, match="queue offset 41"):
             list(reader.read(*QUEUE, 0, COUNT, tags=tags))
@@ -146,14 +146,14 @@ def test_a_message_whose_unit_is_lost_is_reported(
         batches = reader.read(*QUEUE, 0, COUNT, ["queueOffset"], tags, faults=SkipFaults(skipped.append))
         assert [one for batch in batches for one in batch["queueOffset"].to_pylist()] == others
         assert [(one.queue_offset, one.count) for one in skipped] == [(offset, 1)]
-    code, shown, told = cat(planted.path, capsys, *(["--tags", tags] if tags else []))
+    code, shown, errors = cat(planted.path, capsys, *(["--tags", tags] if tags else []))
     assert (code, shown) == (3, others)
-    assert "queue 1, offset 41: " in told
+    assert "queue 1, offset 41: " in errors
 
 
 @pytest.mark.parametrize("from_other", [1, -1, 2])
-def test_a_neighbours_unit_hides_no_message_of_another_tag(tmp_path: Path, from_other: int) -> None:
-    """Both tags are the topic's, so that the code alone is believed; the places of the units do not rise, though."""
+def test_unit_of_a_neighbour_hides_no_message_of_another_tag(tmp_path: Path, from_other: int) -> None:
+    """Both tags belong to the topic, so that the codes are trusted; but the places of the units do not rise."""
     with MessageStore.open(tmp_path / "s", CONFIG) as store:
         for number in range(60):
             tag = ("red", "blue")[number % 2] if from_other % 2 else ("red", "red", "blue", "blue")[number % 4]

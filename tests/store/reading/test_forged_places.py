@@ -1,4 +1,4 @@
-"""A record in a message's body, at its true physical offset, is no message for whoever asks by physical offset."""
+"""A record in a message's body, at its true physical offset, is no message for reads by physical offset."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BODY = 3000
 
 
 def made(path: Path) -> tuple[list[int], list[int]]:
-    """Physical offsets of messages, and of records that their sender put into one of them."""
+    """Return the physical offsets of messages, and of records that their sender put into one of them."""
     with MessageStore.open(path, replace(CONFIG, enabled_append_prop_crc=False)) as store:
         put = [store.put_message(Message("t", b"honest %d" % number, queue_id=0)) for number in range(20)]
         begin = store.max_phy_offset
@@ -36,7 +36,7 @@ def made(path: Path) -> tuple[list[int], list[int]]:
     return [one.physical_offset for one in put], inside
 
 
-def test_a_chain_in_a_body_proves_nothing_however_large_messages_may_be(tmp_path: Path) -> None:
+def test_chain_of_records_in_a_body_proves_nothing(tmp_path: Path) -> None:
     path, size = tmp_path / "s", 5 << 20
     config = StoreConfig(mapped_file_size_commit_log=1 << 24, max_message_size=size, enabled_append_prop_crc=True)
     with MessageStore.open(path, config) as store:
@@ -58,7 +58,7 @@ def test_a_chain_in_a_body_proves_nothing_however_large_messages_may_be(tmp_path
 
 
 @pytest.mark.parametrize("lost", ["nothing", "queues", "a size", "a size and queues"])
-def test_a_record_in_a_body_is_refused_by_every_door(tmp_path: Path, lost: str) -> None:
+def test_record_in_a_body_is_refused_by_every_read(tmp_path: Path, lost: str) -> None:
     path = tmp_path / "s"
     messages, inside = made(path)
     if "size" in lost:  # the record around the forged ones seems to end at one of them

@@ -1,4 +1,4 @@
-"""Stores that Apache RocketMQ wrote, read by us: every field of every message, every query, as its own code answers."""
+"""Stores that Apache RocketMQ wrote: every field of every message, every query, equal to RocketMQ's answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LOST_BY_APACHE = {"crash-53-torn": 42}
-"""Index queries that RocketMQ's own recovery no longer answers, and ours does (it refills the whole index)."""
+"""Index queries that RocketMQ does not answer after its recovery, and RocketFlow does (it refills the index)."""
 
 
 def messages_of(name: str) -> dict[tuple[str, int, int], dict[str, Any]]:
@@ -54,7 +54,7 @@ def opened(
         yield request.param, store
 
 
-def test_every_message_through_the_columnar_reader(closed: tuple[str, StoreReader]) -> None:
+def test_columnar_reader_returns_every_message(closed: tuple[str, StoreReader]) -> None:
     name, reader = closed
     wanted = messages_of(name)
     seen = 0
@@ -79,7 +79,7 @@ def check_row(row: dict[str, Any], message: dict[str, Any]) -> None:
         assert round(row[column].timestamp() * 1000) == message[column]
 
 
-def test_every_message_through_get_message(opened: tuple[str, MessageStore]) -> None:
+def test_get_message_returns_every_message(opened: tuple[str, MessageStore]) -> None:
     name, store = opened
     wanted = messages_of(name)
     seen = 0
@@ -124,25 +124,25 @@ def test_get_message_answers_as_apache_does(opened: tuple[str, MessageStore]) ->
         ), asked
 
 
-FOUND_IN_THE_FILE_BEHIND = ("single-queue", 0, 1795229427772)
+FOUND_IN_THE_NEXT_FILE = ("single-queue", 0, 1795229427772)
 """4.9 chose by the modification time, which the kernel had set before the file's last units were put."""
 
 
-def test_offsets_by_time_as_apache_finds_them(opened: tuple[str, MessageStore]) -> None:
+def test_offsets_by_time_equal_apaches(opened: tuple[str, MessageStore]) -> None:
     name, store = opened
     for asked in queries_of(name)["offsetByTime"]:
         question = (asked["topic"], asked["queueId"], asked["timestamp"])
-        if name == "basic-49" and question == FOUND_IN_THE_FILE_BEHIND:
+        if name == "basic-49" and question == FOUND_IN_THE_NEXT_FILE:
             continue
         assert store.get_offset_in_queue_by_time(*question, asked["boundary"].lower()) == asked["offset"], asked
 
 
 def test_4_9_looks_in_the_file_that_modification_times_name(golden_store: Callable[..., Path]) -> None:
-    topic, queue_id, timestamp = FOUND_IN_THE_FILE_BEHIND
+    topic, queue_id, timestamp = FOUND_IN_THE_NEXT_FILE
     (asked,) = (
         one
         for one in queries_of("basic-49")["offsetByTime"]
-        if (one["topic"], one["queueId"], one["timestamp"]) == FOUND_IN_THE_FILE_BEHIND
+        if (one["topic"], one["queueId"], one["timestamp"]) == FOUND_IN_THE_NEXT_FILE
     )
     times = {key[2]: one["storeTimestamp"] for key, one in messages_of("basic-49").items() if key[0] == topic}
     files = sorted((golden_store("basic-49") / "consumequeue" / topic / str(queue_id)).iterdir())
@@ -159,13 +159,13 @@ def test_4_9_looks_in_the_file_that_modification_times_name(golden_store: Callab
     assert times[look(None)] == timestamp
 
 
-def test_an_unknown_boundary_is_refused(closed: tuple[str, StoreReader]) -> None:
+def test_unknown_time_boundary_is_refused(closed: tuple[str, StoreReader]) -> None:
     _, reader = closed
     with pytest.raises(StoreConfigError, match="lower, upper, nearest"):
         reader.get_offset_in_queue_by_time(reader.topics()[0], 0, 0, "middle")
 
 
-def test_index_queries_find_what_apache_finds(opened: tuple[str, MessageStore]) -> None:
+def test_index_queries_equal_apaches(opened: tuple[str, MessageStore]) -> None:
     name, store = opened
     more = 0
     for asked in queries_of(name)["index"]:
@@ -178,7 +178,7 @@ def test_index_queries_find_what_apache_finds(opened: tuple[str, MessageStore]) 
     assert more == LOST_BY_APACHE.get(name, 0)
 
 
-def test_log_bounds_and_config_files(closed: tuple[str, StoreReader]) -> None:
+def test_log_bounds_and_config_files_equal_apaches(closed: tuple[str, StoreReader]) -> None:
     name, reader = closed
     queries = queries_of(name)
     assert reader.min_phy_offset == queries["commitlog"]["minPhyOffset"]
@@ -190,7 +190,7 @@ def test_log_bounds_and_config_files(closed: tuple[str, StoreReader]) -> None:
 
 
 @pytest.mark.parametrize("name", ["crash-53-kill9", "crash-55-kill9", "lost-derived-53"])
-def test_recovery_rebuilds_the_very_bytes_that_apache_rebuilds(
+def test_recovery_rebuilds_the_bytes_that_apache_rebuilds(
     name: str, golden_store: Callable[..., Path], tmp_path: Path
 ) -> None:
     path, apache = tmp_path / "store", golden_store(name, "rebuilt")
@@ -201,18 +201,18 @@ def test_recovery_rebuilds_the_very_bytes_that_apache_rebuilds(
     assert queues
     for one in queues:
         assert (path / one).read_bytes() == (apache / one).read_bytes(), one
-    ours, theirs = (sorted(one for one in (root / "index").iterdir()) for root in (path, apache))
-    assert len(ours) == len(theirs)
-    # RocketMQ kept the full files and refilled the newest, in which one record stands twice (its recovery overlaps)
-    same = len(ours) - 1 if name.endswith("kill9") else len(ours)
-    assert [one.read_bytes() for one in ours[:same]] == [one.read_bytes() for one in theirs[:same]]
+    found, expected = (sorted(one for one in (root / "index").iterdir()) for root in (path, apache))
+    assert len(found) == len(expected)
+    # RocketMQ kept the full files and refilled the newest, which has one record twice (its recovery overlaps)
+    same = len(found) - 1 if name.endswith("kill9") else len(found)
+    assert [one.read_bytes() for one in found[:same]] == [one.read_bytes() for one in expected[:same]]
 
 
 @pytest.mark.parametrize("name", CLOSED)
-def test_the_same_records_appended_by_us_give_the_same_files(
+def test_same_records_appended_again_give_the_same_files(
     name: str, golden_store: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """Byte for byte: CommitLog, ConsumeQueues and index of a store whose records we append anew."""
+    """Byte for byte: CommitLog, ConsumeQueues and index of a store whose records RocketFlow appends again."""
     from tests.support.replay import replay
 
     golden = golden_store(name)
@@ -226,8 +226,8 @@ def test_the_same_records_appended_by_us_give_the_same_files(
     for one in sorted((golden / "consumequeue").rglob("*")):
         if one.is_file():
             assert (path / one.relative_to(golden)).read_bytes() == one.read_bytes(), one
-    ours, theirs = (sorted((root / "index").iterdir()) for root in (path, golden))
-    assert [one.read_bytes() for one in ours] == [one.read_bytes() for one in theirs]
+    found, expected = (sorted((root / "index").iterdir()) for root in (path, golden))
+    assert [one.read_bytes() for one in found] == [one.read_bytes() for one in expected]
 
 
 def test_reading_changes_no_byte(golden_store: Callable[..., Path]) -> None:

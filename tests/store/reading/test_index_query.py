@@ -24,7 +24,7 @@ CONFIG = StoreConfig(
 
 
 def put(store: MessageStore, number: int, *keys: str, topic: str = "t") -> MessageExt:
-    """Message `number`, stored a second after the one before it."""
+    """Put message `number`, a second after the one before it."""
     assert isinstance(CONFIG.clock, ManualClock)
     CONFIG.clock.set(START + 1000 * number)
     result = store.put_message(Message(topic, b"%d" % number, keys=list(keys), queue_id=0))
@@ -43,7 +43,7 @@ def numbers(messages: list[MessageExt]) -> list[int]:
     return [int(message.body) for message in messages]
 
 
-def test_a_key_over_several_files_newest_first_and_by_offset(store: MessageStore, tmp_path: Path) -> None:
+def test_key_in_several_files_newest_first_and_by_offset(store: MessageStore, tmp_path: Path) -> None:
     for number in range(100):  # two entries each: UNIQ_KEY and key
         put(store, number, "all", *(["third"] if number % 3 == 0 else []))
     assert len(store.index.files) > 3
@@ -58,7 +58,7 @@ def test_a_key_over_several_files_newest_first_and_by_offset(store: MessageStore
     assert numbers(store.query_message("t", "all", 1000)) == list(range(36, 100)), "maxMsgsNumBatch"
 
 
-def test_time_ranges_to_the_second(store: MessageStore) -> None:
+def test_time_ranges_are_exact_to_the_second(store: MessageStore) -> None:
     for number in range(60):
         put(store, number, "k")
     for first, last in ((0, 59), (10, 20), (33, 33), (20, 45), (58, 70)):
@@ -68,7 +68,7 @@ def test_time_ranges_to_the_second(store: MessageStore) -> None:
     assert store.query_message("t", "k", 64, 0, START - 1) == []
 
 
-def test_keys_of_one_hash_are_told_apart_however_many_there_are(store: MessageStore) -> None:
+def test_keys_of_one_hash_are_distinguished(store: MessageStore) -> None:
     assert index_hash("t", "Aa") == index_hash("t", "BB")
     wanted = put(store, 0, "Aa")
     for number in range(1, 300):
@@ -78,19 +78,19 @@ def test_keys_of_one_hash_are_told_apart_however_many_there_are(store: MessageSt
     assert numbers(store.query_message("t", "BB", 3)) == [297, 298, 299]
 
 
-def test_a_key_that_stands_twice_gives_its_message_once(store: MessageStore) -> None:
+def test_key_that_occurs_twice_returns_its_message_once(store: MessageStore) -> None:
     put(store, 0, "same", "same")
     put(store, 1, "same")
     assert numbers(store.query_message("t", "same")) == [0, 1]
 
 
-def test_part_of_a_key_is_no_key(store: MessageStore) -> None:
+def test_part_of_a_key_finds_nothing(store: MessageStore) -> None:
     put(store, 0, "one", "two")
     assert numbers(store.query_message("t", "one")) == numbers(store.query_message("t", "two")) == [0]
     assert store.query_message("t", "one two") == store.query_message("t", "on") == []
 
 
-def test_by_uniq_key_and_by_offset_message_id(store: MessageStore, tmp_path: Path) -> None:
+def test_messages_are_found_by_uniq_key_and_by_offset_message_id(store: MessageStore, tmp_path: Path) -> None:
     messages = [put(store, number, "k", topic="tu"[number % 2]) for number in range(60)]
     with StoreReader(tmp_path / "s", CONFIG) as reader:
         for either in (store, reader):
@@ -109,7 +109,7 @@ def test_by_uniq_key_and_by_offset_message_id(store: MessageStore, tmp_path: Pat
             assert either.view_message("t", "0" * 32) is None, "of another host"
 
 
-def test_what_expired_is_found_no_more_and_the_rest_is(store: MessageStore) -> None:
+def test_expired_messages_are_not_found_and_the_rest_is(store: MessageStore) -> None:
     for number in range(100):
         put(store, number, "k")
     files = store.index.files

@@ -25,7 +25,7 @@ SMALL = replace(CONFIG, enabled_append_prop_crc=True)
 
 
 class SteppingClock:
-    """A clock that goes on by 10 ms at each look."""
+    """A clock that advances by 10 ms at each reading."""
 
     def __init__(self) -> None:
         self.now = 1_700_000_000_000
@@ -73,7 +73,7 @@ def stored(whole: Stored, tmp_path: Path) -> Stored:
 
 @pytest.mark.parametrize("topic", QUEUES)
 @pytest.mark.parametrize("which", [[50], [50, 51, 52, 75], [0], [-1], [0, 1, 2, 24, 25, 26, -2, -1]])
-def test_search_by_time_passes_over_records_that_cannot_be_read(stored: Stored, topic: str, which: list[int]) -> None:
+def test_search_by_time_skips_unreadable_records(stored: Stored, topic: str, which: list[int]) -> None:
     records = stored.records[topic]
     damaged = {records[one][0] for one in which}
     for place in damaged:
@@ -100,7 +100,7 @@ def test_search_by_time_passes_over_records_that_cannot_be_read(stored: Stored, 
             assert abs(records[nearest][1] - time) == distance, time
 
 
-def test_search_by_time_goes_on_where_units_are_lost(stored: Stored) -> None:
+def test_search_by_time_continues_past_lost_units(stored: Stored) -> None:
     directory = stored.path / "consumequeue" / "plain" / "0"
     (directory / f"{800:020d}").unlink()  # units 40 to 59
     records = stored.records["plain"]
@@ -110,12 +110,12 @@ def test_search_by_time_goes_on_where_units_are_lost(stored: Stored) -> None:
         assert reader.search_by_time("plain", 0, records[50][1]) == (60, (40, 60))
 
 
-def test_a_queue_that_cannot_be_read_at_all_has_no_time() -> None:
+def test_unreadable_queue_has_no_time() -> None:
     for boundary, offset in ((TimeBoundary.LOWER, 9), (TimeBoundary.UPPER, 3), (TimeBoundary.NEAREST, 3)):
         assert offset_by_time(lambda start, stop: [-1] * (stop - start), 3, 9, 4, 77, boundary).offset == offset
 
 
-def test_store_offset_reports_what_may_have_been_meant(stored: Stored, capsys: pytest.CaptureFixture[str]) -> None:
+def test_store_offset_reports_unreadable_candidates(stored: Stored, capsys: pytest.CaptureFixture[str]) -> None:
     records = stored.records["plain"]
     stored.damage(records[50][0])
 
@@ -127,12 +127,12 @@ def test_store_offset_reports_what_may_have_been_meant(stored: Stored, capsys: p
 
     assert offset(records[10][1]) == (10, "", 0)
     assert offset(records[49][1]) == (49, "", 0)
-    found, told, code = offset(records[50][1])
+    found, errors, code = offset(records[50][1])
     assert (found, code) == (51, 3)
-    assert "topic plain queue 0, offsets 50 to 50" in told
+    assert "topic plain queue 0, offsets 50 to 50" in errors
 
 
-def test_a_stream_from_a_time_begins_at_the_first_message_of_that_time(stored: Stored) -> None:
+def test_stream_from_a_time_begins_at_the_first_message_of_that_time(stored: Stored) -> None:
     records = stored.records["plain"]
     stored.damage(records[50][0])
     for first, wanted in ((10, 89), (49, 50), (50, 49), (51, 49), (90, 10)):

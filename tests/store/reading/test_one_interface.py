@@ -1,4 +1,4 @@
-"""A writing store and a reader have one read interface: what differs is listed here, with its reason in the code."""
+"""A writing store and a reader have one read interface: differences are listed here, with the reason in the code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OVERRIDES: Final[dict[type, frozenset[str]]] = {
 }
 SHARED: Final = sorted(one for one in vars(StoreReads) if not one.startswith("_"))
 OF_BOTH: Final = frozenset({"close", "path"})
-"""Names that are no reads: each facade opens and closes in its own way."""
+"""Names that are not reads: each facade opens and closes in its own way."""
 
 
 def function_of(kind: type, name: str) -> Any:
@@ -24,13 +24,13 @@ def function_of(kind: type, name: str) -> Any:
     return found.fget if isinstance(found, property) else found
 
 
-def test_shared_interface_has_the_reads_that_users_know() -> None:
+def test_shared_interface_has_the_public_reads() -> None:
     known = {"bounds", "get_message", "look_message_by_offset", "query_by_tags", "query_message", "read", "read_units"}
     assert known | {"log_files", "max_offset", "min_offset", "queues", "topics", "view_message"} <= set(SHARED)
 
 
 @pytest.mark.parametrize("kind", OVERRIDES)
-def test_reads_are_inherited_unless_an_override_says_why(kind: type) -> None:
+def test_reads_are_inherited_unless_an_override_states_its_reason(kind: type) -> None:
     own = {name for name in SHARED if name in vars(kind)}
     assert own == OVERRIDES[kind]
     for name in SHARED:

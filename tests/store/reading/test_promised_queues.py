@@ -1,4 +1,4 @@
-"""What a queue's files lack is an error or a reported loss for every reader, and never a shorter queue."""
+"""Missing units and files of a queue are an error or a reported loss for every reader, and never a shorter queue."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files of a writer that flushed 70 messages of each queue and was killed."""
+    """Return the files of a writer that flushed 70 messages of each queue and was killed."""
     room = tmp_path_factory.mktemp("promised")
     with MessageStore.open(room / "live", CONFIG) as store:
         for topic in ("orders", "bills"):
@@ -108,8 +108,8 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], int]] = {
 }
 
 
-class LeftOut(logging.Handler):
-    """Counts the messages that readers said they left out."""
+class SkippedCount(logging.Handler):
+    """Counts the messages that readers reported as skipped."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,8 +121,8 @@ class LeftOut(logging.Handler):
 
 
 @contextmanager
-def left_out() -> Iterator[LeftOut]:
-    handler = LeftOut()
+def skipped_count() -> Iterator[SkippedCount]:
+    handler = SkippedCount()
     logging.getLogger("rocketflow_store").addHandler(handler)
     try:
         yield handler
@@ -131,15 +131,15 @@ def left_out() -> Iterator[LeftOut]:
 
 
 def expect_loss(reader: StoreReader, missing: int, count: int = COUNT) -> None:
-    """The bounds are the whole queue's, reading all of it raises, and what is left out is reported."""
+    """Check that the bounds are the complete queue's, a strict read raises, and skipped messages are reported."""
     assert reader.topics() == ["bills", "orders"]
     assert reader.queues("orders") == [0, 1]
     assert reader.bounds("orders", 0) == (0, count)
     with pytest.raises((CorruptRecordError, OffsetOutOfRangeError)):
         list(reader.read("orders", 0, 0, count))
-    with left_out() as told:
+    with skipped_count() as skipped:
         got = sum(batch.num_rows for batch in reader.read("orders", 0, 0, count, faults=SkipFaults()))
-    assert (got, told.count) == (count - missing, missing)
+    assert (got, skipped.count) == (count - missing, missing)
     assert reader.snapshot().queues["orders", 0] == (0, count)
     assert reader.bounds("bills", 0)[0] == 0
 
@@ -206,8 +206,8 @@ def test_cat_and_info_report_lost_queue_files(
     assert len(shown.out.splitlines()) == COUNT - missing
     assert f"{missing} messages could not be read" in shown.err
     assert app.run(["store", "info", str(path), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    (orders,) = [one for one in told["topics"] if one["topic"] == "orders"]
+    info = json.loads(capsys.readouterr().out)
+    (orders,) = [one for one in info["topics"] if one["topic"] == "orders"]
     assert orders["queues"][0] == {"queueId": 0, "minOffset": 0, "maxOffset": COUNT}
 
 
@@ -258,7 +258,7 @@ def test_deleted_topic_is_not_promised(tmp_path: Path, clean: Path, monkeypatch:
 
 
 def by_another_writer(path: Path, action: Callable[[MessageStore], None]) -> None:
-    """Let a writer that leaves no record of ours do something with the store."""
+    """Let a writer that leaves no record of RocketFlow change the store."""
     kept = {one: one.read_bytes() for one in (path / "rocketflow").iterdir() if one.is_file()}
     with MessageStore.open(path, CONFIG) as store:
         action(store)
@@ -269,7 +269,7 @@ def by_another_writer(path: Path, action: Callable[[MessageStore], None]) -> Non
         one.write_bytes(data)
 
 
-def test_topic_that_another_writer_deleted_or_made_anew_is_not_promised(
+def test_topic_that_another_writer_deleted_or_created_again_is_not_promised(
     tmp_path: Path, clean: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "s"
@@ -303,7 +303,7 @@ def test_removed_messages_are_not_promised(tmp_path: Path, monkeypatch: pytest.M
             assert low > 100
             seen(path)
         seen(path)
-        shutil.rmtree(path / "consumequeue" / "bills" / "1")  # RocketMQ lets a queue go whose messages are all gone
+        shutil.rmtree(path / "consumequeue" / "bills" / "1")  # RocketMQ deletes a queue whose messages are all removed
         seen(path)
 
 

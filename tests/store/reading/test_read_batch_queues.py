@@ -24,7 +24,7 @@ SMALL = StoreConfig(
     max_index_num=10_000,
 )
 BATCHES = (1, 5, 0, 40, 2, 7, 0, 3) * 5
-"""Messages of each record; 0 is a message that is in no batch."""
+"""Number of messages of each record; 0 is a message outside of a batch."""
 
 
 def entry(number: int) -> BatchEntry:
@@ -67,7 +67,7 @@ def numbers(reader: StoreReader, start: int, end: int, **more: Any) -> list[int]
     return found
 
 
-def test_every_range(store: Path) -> None:
+def test_read_of_any_range_returns_its_messages(store: Path) -> None:
     with StoreReader(store) as reader:
         assert reader.topics() == ["b", "plain"]
         assert reader.queues("b") == [0]
@@ -80,7 +80,7 @@ def test_every_range(store: Path) -> None:
             numbers(reader, 3, TOTAL + 1)
 
 
-def test_columns_are_the_message_s_own_or_the_record_s(store: Path) -> None:
+def test_columns_come_from_the_message_or_its_record(store: Path) -> None:
     with StoreReader(store) as reader:
         rows = [
             row
@@ -103,12 +103,12 @@ def test_columns_are_the_message_s_own_or_the_record_s(store: Path) -> None:
             at += count or 1
 
 
-def test_tags_are_those_of_the_messages(store: Path) -> None:
+def test_tags_filter_inner_messages(store: Path) -> None:
     with StoreReader(store) as reader:
         assert numbers(reader, 2, 77, tags="b") == [number for number in range(2, 77) if number % 2]
 
 
-def test_offsets_by_time(store: Path) -> None:
+def test_offsets_by_time_of_batches(store: Path) -> None:
     with StoreReader(store) as reader:
         times = [
             time.timestamp() * 1000
@@ -121,7 +121,7 @@ def test_offsets_by_time(store: Path) -> None:
             assert times[found] == times[at] or found == 0
 
 
-def test_a_damaged_record_costs_its_messages(store: Path, tmp_path: Path) -> None:
+def test_damaged_record_loses_only_its_messages(store: Path, tmp_path: Path) -> None:
     import shutil
 
     broken = tmp_path / "s"
@@ -139,7 +139,7 @@ def test_a_damaged_record_costs_its_messages(store: Path, tmp_path: Path) -> Non
         assert numbers(reader, 0, TOTAL, faults=SkipFaults()) == [*range(7), *range(47, TOTAL)]
 
 
-def test_the_command_line_shows_them(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_store_cat_shows_inner_messages(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["store", "cat", str(store), "--topic", "b", "--from", "5", "--max", "4", "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(row["queueOffset"], row["body"]) for row in rows] == [(n, f"body {n}") for n in range(5, 9)]

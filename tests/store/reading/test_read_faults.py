@@ -1,4 +1,4 @@
-"""Policies of reads: raise at the first message that cannot be given out, or skip and count."""
+"""Policies of reads: raise at the first message that cannot be returned, or skip and count."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_skip_policy_counts_and_reports_what_the_strict_one_raises(tmp_path: Pat
             reader.query_message("t", "k", COUNT, faults=RaiseFaults())
 
 
-def test_read_that_skips_goes_on_after_retention_took_its_next_messages(
+def test_read_that_skips_continues_after_retention_removed_its_next_messages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(range_read, "BLOCK", 10)

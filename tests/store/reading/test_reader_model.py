@@ -1,9 +1,9 @@
 """A store through random lives against a model made of a list: puts, client and Arrow batches, sink commits, rolls,
 stops, crashes, retention.
 
-The reader must show exactly what the model knows: bounds, messages by queue, tag, place, time and key. After a step
-that only appends it is asked for what is new, and every few steps, and after any other step, for everything. A failure
-prints the steps that lead to it.
+The reader must show exactly what the model has: bounds, messages by queue, tag, place, time and key. After a step that
+only appends it is asked for the new messages, and every few steps, and after any other step, for all. A failure prints
+the steps that lead to it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ MOST_KEY_RESULTS = 64
 SINK = "sink"
 IN_MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
 LOOK_EVERY = 8
-"""Steps that only append, after which everything is looked at all the same."""
+"""Steps that only append, after which everything is checked all the same."""
 LIVES, STEPS = int(os.environ.get("RF_MODEL_LIVES", "1000" if FULL else "30")), 30
 
 
@@ -76,7 +76,7 @@ def java_hashes_of(expression: str | None) -> set[int]:
 
 @dataclass(frozen=True)
 class Row:
-    """A message as it is asked to be stored; a queue of None lets the store take turns."""
+    """A message to be stored; with a queue of None the store takes turns."""
 
     topic: str
     queue_id: int | None
@@ -103,7 +103,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Commit:
-    """A sink commit as the model knows it: its rows, and where its envelope begins and its rows end."""
+    """A sink commit as the model has it: its rows, and where its envelope begins and its rows end."""
 
     batch: SinkBatch
     begin: int
@@ -112,7 +112,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Stored:
-    """A message as the model knows it."""
+    """A message as the model has it."""
 
     row: Row
     queue_id: int
@@ -127,7 +127,7 @@ class Stored:
 
     @property
     def seen(self) -> tuple[object, ...]:
-        """What a reader must say of it (its UNIQ_KEY apart, which is made up by the store)."""
+        """Return the fields that a reader must show (except the UNIQ_KEY, which the store generates)."""
         row = self.row
         return (
             *(row.topic, self.queue_id, self.queue_offset, self.phy_offset, self.size, self.store_timestamp),
@@ -183,12 +183,12 @@ class StoreLife(RuleBasedStateMachine):
         self.messages: list[Stored] = []
         self.end = 0
         self.end_marks: set[int] = set()
-        """Where a record says that the rest of a file is empty."""
+        """Positions of the marks of unused file ends."""
         self.durable = 0
         self.min_phy_offset = 0
         self.commits: list[Commit] = []
         self.looked = 0
-        """How many messages there were when everything was looked at."""
+        """Number of messages when everything was checked last."""
         self.steps = 0
 
     @initialize(sync=st.booleans(), property_crc=st.booleans())
@@ -221,13 +221,13 @@ class StoreLife(RuleBasedStateMachine):
         self.store.close()
         shutil.rmtree(self.room)
 
-    # -- what happens
+    # -- steps
 
     def size_of(self, row: Row) -> int:
         return row.plain_size + (PROPERTY_CRC_SIZE if self.config.enabled_append_prop_crc else 0)
 
     def store_in_model(self, rows: list[Row], together: bool = False) -> list[Stored]:
-        """`together`: in one file."""
+        """Store rows in the model; with `together`, in one file."""
         self.newest_ms = max(self.newest_ms, self.clock.now_ms())
         added = []
         most = sum(map(self.size_of, rows)) if together else 0
@@ -278,7 +278,7 @@ class StoreLife(RuleBasedStateMachine):
         with patch.object(put_path, "MANY_MESSAGES", 1 if by_columns else 64):
             result = self.store.put_message(MessageBatch(topic, encode_batch_body(entries), queue_id=queue_id))
         size = sum(map(self.size_of, rows)) + BLANK_SIZE
-        if not result.stored:  # the store reckons with the longest that a record can become
+        if not result.stored:  # the store reserves the longest size of a record
             assert result.status is PutMessageStatus.MESSAGE_ILLEGAL
             assert size + 40 * len(rows) > LOG_FILE
             return
@@ -316,12 +316,12 @@ class StoreLife(RuleBasedStateMachine):
 
     @property
     def known_commit(self) -> Commit | None:
-        """The last commit, where its envelope is still in the log."""
+        """Return the last commit if its envelope is still in the log."""
         return self.whole_commits[-1] if self.whole_commits else None
 
     @property
     def whole_commits(self) -> list[Commit]:
-        """Those whose envelope is still in the log: nobody knows of the others."""
+        """Return the commits whose envelope is still in the log: others cannot be known."""
         return [one for one in self.commits if one.begin >= self.min_phy_offset]
 
     @rule(elapsed_ms=st.integers(-50, 4000))
@@ -340,9 +340,9 @@ class StoreLife(RuleBasedStateMachine):
         self.open()
         assert not self.store.recovery.abort_found
 
-    @rule(foreign=st.booleans(), torn=st.integers(0, 3000))
-    def crash(self, foreign: bool, torn: int) -> None:
-        """Go on with what is in the files at this moment, the last `torn` unsynced bytes of the log being zero."""
+    @rule(other_writer=st.booleans(), torn=st.integers(0, 3000))
+    def crash(self, other_writer: bool, torn: int) -> None:
+        """Continue with the current files, the last `torn` unsynced bytes of the log being zero."""
         self.lives += 1
         crashed = self.room / str(self.lives)
         shutil.copytree(self.path, crashed)
@@ -350,12 +350,12 @@ class StoreLife(RuleBasedStateMachine):
         self.store.close()
         shutil.rmtree(self.path)
         self.path = crashed
-        if foreign:  # as left by a writer that keeps no confirmed frontier, and no record of an orderly stop
+        if other_writer:  # it keeps no confirmed frontier, and no record of an orderly stop
             for name in ("confirm", "stop"):
                 (self.path / "rocketflow" / name).unlink(missing_ok=True)
         synced = self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         kept_from = self.end if synced else self.durable
-        if foreign:  # a log of which nothing is left begins anew, as RocketMQ's does
+        if other_writer:  # an empty log begins again, as RocketMQ's does
             kept_from = next((one.end for one in self.messages if one.phy_offset >= self.min_phy_offset), 0)
             kept_from = max([kept_from, *(one.end for one in self.whole_commits if one.begin < kept_from)])
         place = max(self.end - torn, kept_from)
@@ -396,30 +396,30 @@ class StoreLife(RuleBasedStateMachine):
     @precondition(lambda self: self.end > self.min_phy_offset + LOG_FILE)
     @rule()
     def retention(self) -> None:
-        """The oldest file goes, as a broker's clean-up removes it."""
+        """Remove the oldest file, as a broker's clean-up does."""
         self.reader.close()
         self.store.close()
         (self.path / "commitlog" / f"{self.min_phy_offset:020d}").unlink()
         self.min_phy_offset += LOG_FILE
         self.open()
 
-    # -- what must be seen
+    # -- expectations
 
     def queue(self, topic: str, queue_id: int) -> list[Stored]:
         return [one for one in self.messages if (one.row.topic, one.queue_id) == (topic, queue_id)]
 
     def queues(self) -> dict[tuple[str, int], tuple[int, list[Stored]]]:
-        """Of every queue: its min offset and all messages it ever had."""
+        """Return the min offset of every queue and all messages it ever had."""
         found = {}
         for topic, queue_id in {(one.row.topic, one.queue_id) for one in self.messages}:
             there = self.queue(topic, queue_id)
-            gone = sum(one.phy_offset < self.min_phy_offset for one in there)
-            found[topic, queue_id] = gone, there
+            removed = sum(one.phy_offset < self.min_phy_offset for one in there)
+            found[topic, queue_id] = removed, there
         return found
 
     @invariant()
     def what_readers_see(self) -> None:
-        """Everything after a step that may change everything, now and then, and at the end; else what is new."""
+        """Check everything after a step that may change everything, now and then, and at the end; else new messages."""
         self.steps += 1
         self.bounds_are_those_of_the_model()
         if self.looked < 0 or self.steps % LOOK_EVERY == 0:
@@ -476,7 +476,7 @@ class StoreLife(RuleBasedStateMachine):
     def keys_find_the_newest(self) -> None:
         assert self.reader.index_complete
         for topic in TOPICS:
-            for key in (*KEYS, "nobody"):
+            for key in (*KEYS, "unused"):
                 wanted = [
                     one.seen
                     for one in self.messages

@@ -36,7 +36,7 @@ def words(word: str, count: int) -> list[str]:
 
 
 def file_by_file(source: Path, target: Path) -> None:
-    """As rsync does: every file written beside its name and renamed; what is not in the source removed."""
+    """Copy as rsync does: write every file under another name and rename it; remove files that the source lacks."""
     for old in [one for one in target.rglob("*") if one.is_file() and not (source / one.relative_to(target)).exists()]:
         old.unlink()
     for new in [one for one in source.rglob("*") if one.is_file()]:
@@ -53,7 +53,7 @@ def as_a_whole(source: Path, target: Path) -> None:
 
 @pytest.mark.parametrize("restore", [file_by_file, as_a_whole])
 @pytest.mark.parametrize(("before", "after"), [(70, 30), (30, 70), (50, 50), (200, 20)])
-def test_a_restored_store_is_seen(tmp_path: Path, restore: object, before: int, after: int) -> None:
+def test_open_reader_follows_a_restored_store(tmp_path: Path, restore: object, before: int, after: int) -> None:
     path, backup = tmp_path / "s", tmp_path / "backup"
     put(path, "old", before)
     put(backup, "new", after)
@@ -72,8 +72,8 @@ def test_a_restored_store_is_seen(tmp_path: Path, restore: object, before: int, 
         assert bodies(reader) == words("new", after) + words("on", 20)
 
 
-def test_a_recovery_that_cut_the_end_is_seen(tmp_path: Path) -> None:
-    """Files behind the cut are deleted and made anew under the same names."""
+def test_open_reader_follows_a_recovery_that_cut_the_end(tmp_path: Path) -> None:
+    """Files after the cut are deleted and created again under the same names."""
     path = tmp_path / "s"
     put(path, "old", 150)
     with StoreReader(path) as reader:
@@ -85,15 +85,15 @@ def test_a_recovery_that_cut_the_end_is_seen(tmp_path: Path) -> None:
             data = file.read_bytes()[:keep]
             file.write_bytes(data.ljust(CONFIG.mapped_file_size_commit_log, b"\0"))
         (path / "abort").write_text("1")
-        (path / "rocketflow" / "stop").unlink()  # or the queue offsets of what was cut were not given again
+        (path / "rocketflow" / "stop").unlink()  # otherwise the queue offsets of cut messages are not assigned again
         put(path, "new", 120)
         assert bodies(reader) == words("old", kept) + words("new", 120)
         with StoreReader(path) as fresh:
             assert reader.snapshot() == fresh.snapshot()
 
 
-def test_retention_that_took_every_known_file_is_no_replacement(tmp_path: Path) -> None:
-    """A slow reader looks again when all files that it knew are gone, and newer ones are there."""
+def test_retention_of_every_known_file_is_no_replacement(tmp_path: Path) -> None:
+    """A slow reader looks again when all its files were deleted, and newer ones exist."""
     path = tmp_path / "s"
     config = dataclasses.replace(CONFIG, delete_commit_log_files_interval=0, delete_consume_queue_files_interval=0)
     messages = [Message("t", b"x".ljust(60), queue_id=0) for _ in range(100)]
@@ -110,13 +110,13 @@ def test_retention_that_took_every_known_file_is_no_replacement(tmp_path: Path) 
         while store.clean().log_files:
             pass
         assert not any(file.exists() for file in known)
-        assert begun[0] + sum(batch.num_rows for batch in first) == 100  # from the maps that it still has
+        assert begun[0] + sum(batch.num_rows for batch in first) == 100  # from its old maps
         with pytest.raises(OffsetOutOfRangeError):  # it has looked again since
             list(second)
         assert bodies(reader) == ["x"] * (400 - reader.min_offset("t", 0))
 
 
-def test_rebuilt_queues_are_seen(tmp_path: Path) -> None:
+def test_open_reader_follows_rebuilt_queues(tmp_path: Path) -> None:
     """Only the derived files are replaced; the log is the same."""
     path = tmp_path / "s"
     put(path, "old", 50)
@@ -149,7 +149,7 @@ def test_rows_of_two_stores_never_come_from_one_read(tmp_path: Path) -> None:
             list(unfinished)
 
 
-def test_a_file_that_lost_bytes_is_not_touched(tmp_path: Path) -> None:
+def test_truncated_file_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "s"
     put(path, "old", 100)
     with StoreReader(path) as reader:

@@ -1,4 +1,4 @@
-"""A get hands out the log itself: slices of mapped files that stay what they are until they are let go."""
+"""A get returns the log itself: slices of mapped files that stay valid until they are released."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def body(number: int) -> bytes:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[MessageStore]:
-    """300 messages in queue 0 and as many of another in between, over a dozen files."""
+    """Store 300 messages in queue 0 and as many in another in between, over a dozen files."""
     config = StoreConfig(**SMALL, **WIDE, clock=ManualClock(NOON_MS), destroy_maped_file_interval_forcibly=0)  # type: ignore[arg-type]
     with MessageStore.open(tmp_path / "s", config) as opened:
         for number in range(300):
@@ -53,7 +53,7 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
         yield opened
 
 
-def test_the_slices_are_the_records_of_the_files(store: MessageStore) -> None:
+def test_slices_are_the_records_of_the_files(store: MessageStore) -> None:
     with store.get_message("t", 0, 10, 100) as got:
         assert got.status is GetMessageStatus.FOUND
         assert (got.message_count, got.next_begin_offset) == (100, 110)
@@ -70,7 +70,7 @@ def test_the_slices_are_the_records_of_the_files(store: MessageStore) -> None:
 
 
 def is_mapped_from(view: memoryview, path: Path) -> bool:
-    """Whether the first byte of `view` lies in a mapping of `path` (nothing else can have that address)."""
+    """Return True if the first byte of `view` is in a mapping of `path` (no other mapping can have that address)."""
     address = pa.py_buffer(view).address
     for line in Path("/proc/self/maps").read_text().splitlines():
         fields = line.split(maxsplit=5)
@@ -80,7 +80,7 @@ def is_mapped_from(view: memoryview, path: Path) -> bool:
     return False
 
 
-def test_no_body_is_copied(tmp_path: Path) -> None:
+def test_get_copies_no_body(tmp_path: Path) -> None:
     config = StoreConfig(mapped_file_size_commit_log=48 * MIB, max_hash_slot_num=64, max_index_num=512, **WIDE)  # type: ignore[arg-type]
     with MessageStore.open(tmp_path / "s", config) as store:
         for number in range(32):
@@ -130,7 +130,7 @@ def by_sendmsg(sock: socket.socket, got: GetMessageResult) -> None:
 
 @pytest.mark.parametrize("send", [by_sendfile, by_sendmsg])
 @pytest.mark.parametrize("tags", [None, "b"])
-def test_records_go_over_a_socket(
+def test_records_are_sent_over_a_socket(
     store: MessageStore, send: Callable[[socket.socket, GetMessageResult], None], tags: str | None
 ) -> None:
     with store.get_message("t", 0, 0, 300, tags) as got:
@@ -140,12 +140,12 @@ def test_records_go_over_a_socket(
         assert len({one.fd for one in got.segments()}) > 3, "several files"
         assert len(got.segments()) == len(got.buffers()) <= got.message_count
         assert tags or len(got.segments()) < got.message_count / 3, "adjacent records are one run"
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
+        sender, receiver = socket.socketpair()
+        with sender, receiver:
             received: list[bytes] = []
-            thread = threading.Thread(target=lambda: received.append(receive_all(theirs, len(expected))))
+            thread = threading.Thread(target=lambda: received.append(receive_all(receiver, len(expected))))
             thread.start()
-            send(ours, got)
+            send(sender, got)
             thread.join()
         assert received == [expected]
     offset, position = 0, 0
@@ -180,7 +180,7 @@ def test_slices_outlive_the_deletion_of_their_files(store: MessageStore) -> None
     assert store.get_message("t", 0, 0).status is GetMessageStatus.OFFSET_TOO_SMALL
 
 
-def test_slices_outlive_the_closing_of_the_store(store: MessageStore, tmp_path: Path) -> None:
+def test_slices_outlive_the_close_of_the_store(store: MessageStore, tmp_path: Path) -> None:
     with StoreReader(tmp_path / "s", store.config) as reader:
         results = [store.get_message("t", 0, 50, 20), reader.get_message("t", 0, 50, 20)]
     before = [expected_runs(got) for got in results]
@@ -193,7 +193,7 @@ def test_slices_outlive_the_closing_of_the_store(store: MessageStore, tmp_path: 
 
 
 def test_slices_outlive_a_recovery_that_cuts_the_log(store: MessageStore, tmp_path: Path) -> None:
-    """A reader holds messages up to the end; a recovery cuts the last ones, and a file that begins behind them."""
+    """A reader holds messages up to the end; a recovery cuts the last ones, and a file that begins after them."""
     end = store.max_offset("t", 0)
     last = Probe(store).log_files[-1]
     assert last is not None
@@ -204,7 +204,7 @@ def test_slices_outlive_a_recovery_that_cuts_the_log(store: MessageStore, tmp_pa
         cut = next(one for one in got.message_mapped_list if one.start_offset >= last.file_from_offset)
         kept = [bytes(one.byte_buffer) for one in got.message_mapped_list if one.start_offset < cut.start_offset]
         store.close()
-        shutil.rmtree(store.path / "rocketflow")  # as another writer leaves it: nothing is known to be synced
+        shutil.rmtree(store.path / "rocketflow")  # as another writer leaves it: the synced end is unknown
         (store.path / "abort").touch()
         with last.path.open("r+b") as file:
             file.write(b"#" * 100 + bytes(SMALL["mapped_file_size_commit_log"] - 100))
@@ -217,8 +217,8 @@ def test_slices_outlive_a_recovery_that_cuts_the_log(store: MessageStore, tmp_pa
 
 
 @pytest.mark.parametrize("how", ["release", "with", "drop", "cycle"])
-def test_a_file_is_kept_until_its_slices_are_let_go(store: MessageStore, how: str) -> None:
-    """Retention waits for whoever holds a file, for a while; a result that was forgotten holds nothing."""
+def test_file_is_kept_until_its_slices_are_released(store: MessageStore, how: str) -> None:
+    """Retention waits for the holder of a file, for a while; a result that was dropped holds nothing."""
     Probe(store).set_retention(
         StoreConfig(**SMALL, clock=store.config.clock, destroy_maped_file_interval_forcibly=120_000)
     )
@@ -246,7 +246,7 @@ def test_a_file_is_kept_until_its_slices_are_let_go(store: MessageStore, how: st
     assert not first.exists()
 
 
-def test_descriptors_go_with_the_last_slice(store: MessageStore, tmp_path: Path) -> None:
+def test_descriptors_are_closed_with_the_last_slice(store: MessageStore, tmp_path: Path) -> None:
     with StoreReader(tmp_path / "s", store.config) as reader:
         got = reader.get_message("t", 0, 0, 100)
         fds = {one.fd for one in got.segments()}
@@ -263,7 +263,7 @@ def test_descriptors_go_with_the_last_slice(store: MessageStore, tmp_path: Path)
     assert not inodes & still
 
 
-def test_behind_the_release(store: MessageStore) -> None:
+def test_result_after_release_raises(store: MessageStore) -> None:
     got = store.get_message("t", 0, 0, 5)
     one = got.message_mapped_list[2]
     kept, messages = one.body, got.messages
@@ -280,8 +280,8 @@ def test_behind_the_release(store: MessageStore) -> None:
     assert (empty.segments(), empty.buffers(), empty.messages) == ([], [], [])
 
 
-def test_a_damaged_record_is_left_out_and_the_rest_of_its_file_is_served(store: MessageStore) -> None:
-    """RocketMQ takes an unreadable record for a removed file and goes on in the next one."""
+def test_damaged_record_is_skipped_and_the_rest_of_its_file_served(store: MessageStore) -> None:
+    """RocketMQ takes an unreadable record for a removed file and continues in the next one."""
     place = store.get_message("t", 0, 7, 1).messages[0]
     with open(store.path / "commitlog" / f"{0:020d}", "r+b") as file:
         file.seek(place.phy_offset + 100)
@@ -293,8 +293,8 @@ def test_a_damaged_record_is_left_out_and_the_rest_of_its_file_is_served(store: 
     assert [one.frame.queue_offset for one in got.message_mapped_list] == [8]
 
 
-def test_transfer_limits(tmp_path: Path) -> None:
-    """By count and by bytes, in memory and on disk; one message goes however large it is."""
+def test_transfer_limits_end_an_answer(tmp_path: Path) -> None:
+    """By count and by bytes, in memory and on disk; one message is returned however large it is."""
     path = tmp_path / "s"
     with MessageStore.open(path, StoreConfig(**SMALL)) as store:
         for number in range(100):
