@@ -638,8 +638,8 @@ def staged_part(data: bytes) -> None:
         part = replace(part, inline=None, path=str(placed("a-part", data)))
     for chunk in load(part, CONFIG.delay_levels_ms):
         assert len(chunk.sizes) == len(chunk.topic_codes)
-        if chunk.light is not None:
-            chunk.light.fill_in(chunk.writable(), chunk.starts, np.zeros(len(chunk.light.names), np.int64))
+        if chunk.lmqs is not None:
+            chunk.lmqs.fill_in(chunk.writable(), chunk.starts, np.zeros(len(chunk.lmqs.names), np.int64))
 
 
 @cache

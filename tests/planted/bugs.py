@@ -541,7 +541,7 @@ BUGS: Final = (
                 "    ends = records.properties_ends\n",
             )
         ],
-        [f"{STORE}/records/test_reput.py::test_as_the_scalar_encoder"],
+        [f"{STORE}/records/test_reput.py::test_reput_records_are_those_of_the_scalar_encoder"],
     ),
     Bug(
         "records-without-properties-damaged",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
-from rocketflow_store.format.light_queue_properties import lmq_units
+from rocketflow_store.format.lmq_properties import lmq_units
 from rocketflow_store.model.message import MessageBatch
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.format.light_queue_properties import LMQ_QUEUE_ID, gets_light_queues, lmq_units
+from rocketflow_store.format.lmq_properties import LMQ_QUEUE_ID, gets_lmqs, lmq_units
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
 from rocketflow_store.format.record import PROPERTY_CRC_SIZE
 from rocketflow_store.model.errors import MessageRejectedError
@@ -69,7 +69,7 @@ class AssignedProperties:
         queue_offset = run.next_offset(fields.topic.decode(), fields.queue_id) if queued else 0
         batch_num = self._inner_batch(fields, properties, queue_offset)
         names = properties.get(PROPERTY_INNER_MULTI_DISPATCH, "") if self._enable_lmq else ""
-        if names and gets_light_queues(fields.topic.decode()):
+        if names and gets_lmqs(fields.topic.decode()):
             self._assign_lmq_offsets(run, fields, properties, names.split(","))
         return Assigned(batch_num, lmq_units(properties) if names else ())
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.format.light_queue_properties import LMQ_QUEUE_ID
+from rocketflow_store.format.lmq_properties import LMQ_QUEUE_ID
 from rocketflow_store.records.encoding.relocate import relocate
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rocketflow_store.metadata.config_files.topic_table import TopicTable
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
     from rocketflow_store.records.encoding.encode import EncodedChunk
-    from rocketflow_store.records.encoding.light_queues import LightQueues
+    from rocketflow_store.records.encoding.lmq_offsets import LmqOffsets
     from rocketflow_store.views.queues.queue_offsets import QueueOffsets
 
 _WRITERS: Final = 2
@@ -48,7 +48,7 @@ class PlacedChunk:
     rows: DispatchRows
     end: int
     lmq_offsets: npt.NDArray[np.int64]
-    """Queue offsets in the LMQs of `chunk.light`."""
+    """Queue offsets in the LMQs of `chunk.lmqs`."""
 
 
 class ChunkPlacer:
@@ -93,18 +93,18 @@ class ChunkPlacer:
         self.end = self._commit_log.make_room(self.end, runs)
         rows = chunk.dispatch_rows(phy_offsets, queue_offsets, queues, queue_of, self.store_timestamp)
         lmq_offsets = np.zeros(0, np.int64)
-        if chunk.light is not None:
-            lmq_offsets = self._assign_lmq_offsets(chunk.light)
-            rows.lmq = list(zip(chunk.light.rows.tolist(), chunk.light.names, lmq_offsets.tolist(), strict=True))
+        if chunk.lmqs is not None:
+            lmq_offsets = self._assign_lmq_offsets(chunk.lmqs)
+            rows.lmq = list(zip(chunk.lmqs.rows.tolist(), chunk.lmqs.names, lmq_offsets.tolist(), strict=True))
         return PlacedChunk(chunk, sizes, phy_offsets, queue_offsets, runs, rows, self.end, lmq_offsets)
 
-    def _assign_lmq_offsets(self, light: LightQueues) -> npt.NDArray[np.int64]:
-        """Take the next offsets of the LMQs, one for each of `light.names`, in the order of the records."""
-        wanted = set(light.names)
+    def _assign_lmq_offsets(self, lmqs: LmqOffsets) -> npt.NDArray[np.int64]:
+        """Take the next offsets of the LMQs, one for each of `lmqs.names`, in the order of the records."""
+        wanted = set(lmqs.names)
         self._assigned.check_lmq_limit(self._lmq | wanted)
         self._lmq |= wanted
-        offsets = np.empty(len(light.names), np.int64)
-        for at, name in enumerate(light.names):
+        offsets = np.empty(len(lmqs.names), np.int64)
+        for at, name in enumerate(lmqs.names):
             offsets[at] = self.offsets.next(name, LMQ_QUEUE_ID)
             self.offsets.advance(name, LMQ_QUEUE_ID)
         return offsets
@@ -125,8 +125,8 @@ class ChunkWriter:
     def write(self, placed: PlacedChunk) -> int:
         """Patch and write a chunk; return the number of bytes written."""
         octets = self._octets(placed)
-        if placed.chunk.light is not None:
-            placed.chunk.light.fill_in(octets, placed.chunk.starts, placed.lmq_offsets)
+        if placed.chunk.lmqs is not None:
+            placed.chunk.lmqs.fill_in(octets, placed.chunk.starts, placed.lmq_offsets)
         relocate(
             octets,
             placed.chunk.starts,

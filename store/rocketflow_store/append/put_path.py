@@ -18,7 +18,7 @@ from rocketflow_store.append.put_lock import PutLock, WaitingPut
 from rocketflow_store.append.record_run import MAX_RUN_BYTES, MAX_RUN_MESSAGES, RecordRun
 from rocketflow_store.append.requests import SYNC_TIMED_OUT, Outcomes, Positions, PutRequest, body_size
 from rocketflow_store.format.batch_body import entry_positions
-from rocketflow_store.format.light_queue_properties import LMQ_QUEUE_ID
+from rocketflow_store.format.lmq_properties import LMQ_QUEUE_ID
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.format.record import RecordFields
 from rocketflow_store.model.broker_requests import RawMessage

@@ -29,7 +29,7 @@ from rocketflow_store.records.arrow.arrays import bool_array
 from rocketflow_store.records.arrow.gather import int_array
 from rocketflow_store.records.decoding.index_entries import IndexEntries
 from rocketflow_store.records.encoding.encode import EncodedChunk
-from rocketflow_store.records.encoding.light_queues import LightQueues
+from rocketflow_store.records.encoding.lmq_offsets import LmqOffsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -49,7 +49,7 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-LIGHT_SCHEMA: Final = pa.schema([*_SCHEMA, ("lightQueues", pa.list_(pa.string())), ("lightAt", pa.list_(pa.int64()))])
+LMQ_SCHEMA: Final = pa.schema([*_SCHEMA, ("lightQueues", pa.list_(pa.string())), ("lightAt", pa.list_(pa.int64()))])
 """Of a store with light queues."""
 
 
@@ -157,7 +157,7 @@ def stage(chunks: Iterable[EncodedChunk], directory: Path, name: str, inline_byt
     coming = iter(chunks)
     try:
         begun = next(coming, None)
-        schema = _SCHEMA if begun is None or begun.light is None else LIGHT_SCHEMA
+        schema = _SCHEMA if begun is None or begun.lmqs is None else LMQ_SCHEMA
         with pa.ipc.new_stream(pa.PythonFile(spill, "w"), schema) as stream:
             for chunk in chain([] if begun is None else [begun], coming):
                 rows += len(chunk.sizes)
@@ -198,9 +198,9 @@ def _to_batch(chunk: EncodedChunk, topic_codes: Any) -> pa.RecordBatch:
         chunk.entries.as_lists(count),
         bool_array(chunk.entries.tagged_rows(count)),
     ]
-    if chunk.light is None:
+    if chunk.lmqs is None:
         return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
-    return pa.RecordBatch.from_arrays([*columns, *chunk.light.as_lists(count)], schema=LIGHT_SCHEMA)
+    return pa.RecordBatch.from_arrays([*columns, *chunk.lmqs.as_lists(count)], schema=LMQ_SCHEMA)
 
 
 def load(part: StagedPart, delay_levels_ms: Sequence[int]) -> Iterator[EncodedChunk]:
@@ -224,9 +224,9 @@ def load(part: StagedPart, delay_levels_ms: Sequence[int]) -> Iterator[EncodedCh
         count = len(records)
         ends = np.frombuffer(records.buffers()[1], np.int32, count + 1, records.offset * 4).astype(np.int64)
         levels, sizes = np.asarray(batch.column(4)), np.diff(ends)
-        light = None
+        lmqs = None
         if batch.num_columns > len(_SCHEMA):
-            light = LightQueues.of_lists(batch.column(7), batch.column(8), sizes, part.path or "inline part")
+            lmqs = LmqOffsets.of_lists(batch.column(7), batch.column(8), sizes, part.path or "inline part")
         yield EncodedChunk(
             data=records.buffers()[2],
             starts=ends[:-1],
@@ -239,7 +239,7 @@ def load(part: StagedPart, delay_levels_ms: Sequence[int]) -> Iterator[EncodedCh
             delay_levels=levels if (levels > 0).any() else None,
             delay_levels_ms=delay_levels_ms,
             property_crc=part.property_crc,
-            light=light,
+            lmqs=lmqs,
         )
 
 
@@ -254,7 +254,7 @@ def _batches(source: pa.Buffer, part: StagedPart) -> Iterator[pa.RecordBatch]:
     name = part.path or "inline part"
     try:
         stream = pa.ipc.open_stream(source)
-        if stream.schema not in (_SCHEMA, LIGHT_SCHEMA):
+        if stream.schema not in (_SCHEMA, LMQ_SCHEMA):
             raise CorruptRecordError(name, 0, "the staged part has other columns than this version stages")
         for batch in stream:
             batch.validate(full=True)

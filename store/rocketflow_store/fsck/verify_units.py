@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
-from rocketflow_store.format.light_queue_properties import LMQ_QUEUE_ID
+from rocketflow_store.format.lmq_properties import LMQ_QUEUE_ID
 from rocketflow_store.format.record import MIN_RECORD_SIZE
 from rocketflow_store.fsck.findings import Damage, RangeSet
 from rocketflow_store.fsck.unit_ranges import UnitRanges

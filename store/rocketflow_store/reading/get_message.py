@@ -11,7 +11,7 @@ import numpy as np
 
 from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE, MAX_EXT_ADDRESS, PRE_BLANK_SIZE
-from rocketflow_store.format.light_queue_properties import lmq_units
+from rocketflow_store.format.lmq_properties import lmq_units
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.model.java_compat import string_hash

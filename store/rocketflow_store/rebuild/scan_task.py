@@ -11,7 +11,7 @@ import numpy as np
 
 from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE
 from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
-from rocketflow_store.format.light_queue_properties import LMQ_QUEUE_ID
+from rocketflow_store.format.lmq_properties import LMQ_QUEUE_ID
 from rocketflow_store.log.resync import is_end_blank, next_proven, next_sound
 from rocketflow_store.log.scan_file import RunLength, scan_file
 from rocketflow_store.model.errors import StoreAccessError, UnreadableError

@@ -1,1 +1,1 @@
-"""Convert rows to record bytes and back, one message at a time and columnar."""
+"""Convert rows to record bytes and back, one message at a time and in columns."""

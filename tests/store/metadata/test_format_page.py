@@ -158,7 +158,7 @@ def encoded() -> Iterator[tuple[str, list[str]]]:
     yield "`rocketflow/rebuild/swap`", list(decode_checked_json(SwapJournal((), (), False).encode()))
     envelope = CommitEnvelope("s", 0, "r", 0, 0, "", progress={"a": 1})
     yield "Envelopes", list(json.loads(envelope.encode()))
-    yield "Staged parts", staged_part.LIGHT_SCHEMA.names
+    yield "Staged parts", staged_part.LMQ_SCHEMA.names
 
 
 @pytest.mark.parametrize(("title", "names"), list(encoded()), ids=lambda one: one if isinstance(one, str) else "")
@@ -169,7 +169,7 @@ def test_keys_of_encoded_files(title: str, names: list[str]) -> None:
 
 def test_types_of_staged_columns() -> None:
     documented = {row[0].strip("`"): row[1] for row in rows("Staged parts")}
-    assert documented == {field.name: str(field.type) for field in staged_part.LIGHT_SCHEMA}
+    assert documented == {field.name: str(field.type) for field in staged_part.LMQ_SCHEMA}
 
 
 def test_versions_and_names() -> None:

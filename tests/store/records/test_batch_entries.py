@@ -1,4 +1,4 @@
-"""Entries of many batches are found as those of each one, and their ids are the ids of each."""
+"""Entries of many batches are found like those of each single one, and the ids are the same."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def one_by_one(bodies: list[bytes]) -> list[list[int]] | None:
 
 
 @given(st.lists(BODIES, max_size=6))
-def test_as_one_by_one(bodies: list[bytes]) -> None:
+def test_entries_of_many_batches_are_found_like_those_of_each(bodies: list[bytes]) -> None:
     together = entry_positions_of(bodies)
     wanted = one_by_one(bodies) if bodies else None
     assert (together and [found.tolist() for found in together]) == wanted
 
 
 @given(st.lists(BODIES, min_size=1, max_size=4), st.data())
-def test_what_is_no_batch_is_left_to_be_told_one_by_one(bodies: list[bytes], data: st.DataObject) -> None:
-    """A byte is another one, or bytes move over to the next body: never an entry that is not there."""
+def test_damaged_batches_give_no_false_entries(bodies: list[bytes], data: st.DataObject) -> None:
+    """A byte is changed, or bytes move to the next body: never an entry that does not exist."""
     which = data.draw(st.integers(0, len(bodies) - 1))
     body = bytearray(bodies[which])
     if len(bodies) > 1 and data.draw(st.booleans()):
@@ -61,15 +61,15 @@ def test_what_is_no_batch_is_left_to_be_told_one_by_one(bodies: list[bytes], dat
 
 
 @pytest.mark.parametrize("host", ["10.1.2.3:10911", "[2001:db8::1]:80"])
-def test_ids_as_one_by_one(host: str) -> None:
+def test_ids_of_many_messages_are_those_of_each(host: str) -> None:
     offsets = [0, 1, 255, 0xABCDEF, (1 << 40) + 5, (1 << 63) - 1]
     joined = offset_msg_ids(host, np.array(offsets), np.array([1, 3, 2]))
     ids = [offset_msg_id(host, offset) for offset in offsets]
     assert joined == [ids[0], ",".join(ids[1:4]), ",".join(ids[4:])]
 
 
-def test_a_wrong_batch_among_others_is_refused_alone(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Of batches that are put together, bodies of every kind; the others are stored as if they had come alone."""
+def test_an_invalid_batch_among_others_is_refused_alone(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The others of the same put, with bodies of every type, are stored as if put alone."""
     entry = BatchEntry(0, b"body", b"KEYS\x01k\x02")
     whole = [encode_batch_body([entry] * count) for count in (1, 40, 3)]
     odd = [b"", b"xy", whole[1][:-1], bytearray(whole[1]), memoryview(whole[2]), None, "text"]
@@ -94,8 +94,10 @@ def test_a_wrong_batch_among_others_is_refused_alone(tmp_path_factory: pytest.Te
 
 @pytest.mark.parametrize("crc", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_few_messages_are_stored_as_many(seed: int, crc: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches in columns or one message after the other: the same bytes of log, queues and index."""
+def test_batches_in_columns_are_stored_as_one_by_one(
+    seed: int, crc: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bytes of log, queues and index are the same."""
     rng = random.Random(seed)
     keys = count(1)
     texts = ["k", "größe", "a b  c", "x" * 300, "😀"]
@@ -143,7 +145,7 @@ def test_few_messages_are_stored_as_many(seed: int, crc: bool, tmp_path: Path, m
 
 
 @pytest.mark.parametrize("many", [0, 1 << 30])
-def test_entries_without_a_key_get_one_each(many: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_without_a_uniq_key_get_one_each(many: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(put_path, "MANY_MESSAGES", many)
     own = [b"", b"a\x01b", b"XUNIQ_KEY\x01no\x02", b"UNIQ_KEY\x01mine\x02", b"a\x01b\x02UNIQ_KEY\x01mine too"]
     body = encode_batch_body([BatchEntry(0, b"body", properties) for properties in own])

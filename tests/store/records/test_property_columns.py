@@ -1,4 +1,4 @@
-"""Properties by name of many rows are what the scalar decoder finds, whatever the order of names in each row."""
+"""Properties by name of many rows are those of the scalar decoder, in any order of names in each row."""
 
 from __future__ import annotations
 

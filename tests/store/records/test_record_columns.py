@@ -1,4 +1,4 @@
-"""Fields of many records at once (`columnar.decode.RecordColumns`)."""
+"""Fields of many records at once (`decoding.decode.RecordColumns`)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _HOST = encode_host("10.0.0.5:10911")
 
 
 @pytest.mark.parametrize("topics", [["a", "bbb"], ["%RETRY%" + "g" * 140], ["%RETRY%" + "g" * 140, "a"]])
-def test_records_without_properties_are_whole(topics: list[str]) -> None:
-    """Whatever topics stand beside each other: 4.9 stores a message without any property as it is."""
+def test_records_without_properties_are_valid(topics: list[str]) -> None:
+    """4.9 stores a message without properties as it is, next to records of any topic."""
     records = [
         encode_record(RecordFields(topic.encode(), 0, b"body", b"", 0, 0, 1, _HOST, _HOST), 0, 0, 1) for topic in topics
     ]
@@ -28,7 +28,7 @@ def test_records_without_properties_are_whole(topics: list[str]) -> None:
     assert columns.topics().to_pylist() == topics
 
 
-def test_hosts_of_both_kinds_give_the_same_ids_as_one_message_at_a_time(tmp_path: Path) -> None:
+def test_ids_with_ipv4_and_ipv6_hosts_are_those_of_single_messages(tmp_path: Path) -> None:
     for host in ("127.0.0.1:10911", "[2001:db8::1]:10911"):
         with MessageStore.open(
             tmp_path / "s", StoreConfig(store_host=host, mapped_file_size_commit_log=1 << 16)

@@ -1,4 +1,4 @@
-"""Records put again (`columnar.reput`) are, byte for byte, what the scalar encoder makes of them."""
+"""Redelivered records (`encoding.reput`) are, byte for byte, those of the scalar encoder."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _TOPICS = st.sampled_from(["orders", "%RETRY%group", SCHEDULE_TOPIC, "%RETRY%" +
 
 @dataclass(frozen=True)
 class Case:
-    """A stored record, whether it ends with its CRC, and where it goes."""
+    """A stored record, True if it ends with its CRC, and its new queue."""
 
     fields: RecordFields
     with_crc: bool
@@ -112,11 +112,11 @@ def _expected_properties(case: Case, drop: set[str], new: dict[str, str]) -> byt
     raw = case.fields.properties
     if case.with_crc and raw and not raw.endswith(b"\x02"):
         raw += b"\x02"
-    gone = {"INNER_MULTI_QUEUE_OFFSET", *drop}
+    dropped = {"INNER_MULTI_QUEUE_OFFSET", *drop}
     pairs = [one.split(b"\x01", 1) for one in raw.split(b"\x02")]
     good = [pair for pair in pairs if len(pair) == 2 and pair[0] and pair[1]]
-    if any(name.decode() in gone for name, _ in good):
-        raw = b"".join(name + b"\x01" + value + b"\x02" for name, value in good if name.decode() not in gone)
+    if any(name.decode() in dropped for name, _ in good):
+        raw = b"".join(name + b"\x01" + value + b"\x02" for name, value in good if name.decode() not in dropped)
     if new and raw and not raw.endswith(b"\x02"):
         raw += b"\x02"
     return raw + "".join(f"{name}\x01{value}\x02" for name, value in new.items()).encode()
@@ -141,8 +141,8 @@ def _check(cases: list[Case], chunk: EncodedChunk, expected: list[RecordFields],
     assert not read.faults
     dispatched = rows_of_records(read, 0, config.delay_levels_ms)
     queues, queue_of = chunk.queues()
-    ours = chunk.dispatch_rows(dispatched.phy_offsets, dispatched.queue_offsets, queues, queue_of, 123456)
-    assert _facts(ours) == _facts(dispatched)
+    encoded = chunk.dispatch_rows(dispatched.phy_offsets, dispatched.queue_offsets, queues, queue_of, 123456)
+    assert _facts(encoded) == _facts(dispatched)
 
 
 def _facts(rows: DispatchRows) -> object:
@@ -157,7 +157,7 @@ def _facts(rows: DispatchRows) -> object:
 
 
 @given(st.lists(_CASES, min_size=1, max_size=6), st.booleans())
-def test_as_the_scalar_encoder(cases: list[Case], property_crc: bool) -> None:
+def test_reput_records_are_those_of_the_scalar_encoder(cases: list[Case], property_crc: bool) -> None:
     config = StoreConfig(enabled_append_prop_crc=property_crc)
     expected = [
         replace(
@@ -175,8 +175,8 @@ def test_as_the_scalar_encoder(cases: list[Case], property_crc: bool) -> None:
 @given(
     st.lists(st.tuples(_CASES, st.none() | st.sampled_from(["17", "Ü", "t b"])), min_size=1, max_size=6), st.booleans()
 )
-def test_with_other_properties(rows: list[tuple[Case, str | None]], property_crc: bool) -> None:
-    """Set (or taken off, where the value is null), dropped, and reconsumeTimes."""
+def test_reput_sets_and_drops_properties(rows: list[tuple[Case, str | None]], property_crc: bool) -> None:
+    """Properties are set (or removed, if the value is null) or dropped; reconsumeTimes changes."""
     cases, config = [case for case, _ in rows], StoreConfig(enabled_append_prop_crc=property_crc)
     expected = [
         replace(
@@ -192,7 +192,7 @@ def test_with_other_properties(rows: list[tuple[Case, str | None]], property_crc
         for case, value in rows
     ]
     values = pa.array([value for _, value in rows], pa.string())
-    # a pair that is set is the row's own: nothing else of the row may depend on its neighbours
+    # a new pair is per row: the rest of the row must not depend on its neighbours
     for one in expected:
         if one.properties and not one.properties.endswith(b"\x02"):
             one.properties += b"\x02"
@@ -211,7 +211,7 @@ def _case(**changes: object) -> Case:
     return Case(replace(fields, **changes), False, "orders", 1, 0)  # type: ignore[arg-type]
 
 
-def test_a_crc_that_finds_no_room_is_left_out() -> None:
+def test_a_crc_without_space_is_omitted() -> None:
     cases = [_case(), _case(properties=b"k\x01" + b"v" * 32760 + b"\x02")]
     chunk = _reput(cases, StoreConfig(enabled_append_prop_crc=True))
     assert not chunk.property_crc
@@ -229,7 +229,7 @@ def test_a_crc_that_finds_no_room_is_left_out() -> None:
         (_case(properties=b"k\x01" + b"v" * 32750 + b"\x02"), "v" * 20, "too long"),
     ],
 )
-def test_what_cannot_be_put_again_is_named(case: Case, value: str, why: str) -> None:
+def test_reput_names_the_record_that_cannot_be_redelivered(case: Case, value: str, why: str) -> None:
     with pytest.raises(MessageRejectedError, match=why) as caught:
         _reput([_case(), case], StoreConfig(), set_properties={"NEW": pa.array(["v", value])})
     assert caught.value.row == 1

@@ -1,4 +1,4 @@
-"""Records of one size that follow each other are found many at a time: the same ones as one after another."""
+"""A scan that finds records of one size many at a time finds the same ones as one record after another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rocketflow_store.records.decoding.scan import scan_records
 
 
 def one_after_another(data: bytes, position: int, limit: int, most: int) -> tuple[list[int], int]:
-    """Positions of records, and where they end."""
+    """Return the positions of records, and the end of the last one."""
     found: list[int] = []
     while len(found) < most and position <= limit - MIN_RECORD_SIZE:
         size, magic = struct.unpack_from(">ii", data, position)
@@ -37,7 +37,7 @@ def log_of(rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_as_one_after_another(seed: int) -> None:
+def test_scan_of_runs_finds_what_a_plain_loop_finds(seed: int) -> None:
     rng = random.Random(seed)
     data = log_of(rng)
     limit = rng.choice((len(data), rng.randrange(len(data))))

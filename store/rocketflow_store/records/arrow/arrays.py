@@ -1,4 +1,4 @@
-"""Binary Arrow arrays, made and joined row by row in Arrow's C++."""
+"""Binary Arrow arrays, created and joined row by row in Arrow's C++."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNIQ_KEY_NAME: Final = f"{PROPERTY_UNIQ_KEY}\x01".encode()
 
 
 def binary_array(values: list[bytes]) -> pa.Array:
-    """These values."""
+    """Return the values as an array."""
     offsets = np.zeros(len(values) + 1, np.int32)
     np.cumsum([len(value) for value in values], out=offsets[1:])
     return pa.Array.from_buffers(
@@ -28,26 +28,26 @@ def binary_array(values: list[bytes]) -> pa.Array:
 
 
 EMPTY: Final = binary_array([b""])[0]
-"""A scalar: it is taken from an array because `pa.scalar` would import pandas."""
+"""A scalar, taken from an array because `pa.scalar` would import pandas."""
 
 
 def fixed_width(rows: npt.NDArray[np.uint8]) -> pa.Array:
-    """An (n, width) byte matrix as a binary array."""
+    """Return an (n, width) byte matrix as a binary array of n values."""
     count, width = rows.shape
     offsets = np.arange(0, (count + 1) * width, width, dtype=np.int32)[: count + 1]
     return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(rows)])
 
 
 def join(*pieces: Any) -> pa.Array:
-    """The pieces of each row one behind another; a null piece counts as empty."""
+    """Concatenate the pieces of each row; a null piece counts as empty."""
     if len(pieces) == 1 and pieces[0].null_count == 0:
         return pieces[0]
-    # the leading empty piece is never null: a row of nothing but nulls would be left out of the result
+    # the leading empty piece is never null: a row that has only nulls would be missing from the result
     return pc.binary_join_element_wise(EMPTY, *pieces, EMPTY, null_handling="skip")
 
 
 def taken(values: list[bytes], codes: npt.NDArray[np.int32]) -> Any:
-    """`values[codes[i]]` for every row; a scalar where there is but one value."""
+    """Return `values[codes[i]]` for every row; a scalar if there is only one value."""
     if len(values) == 1:
         return binary_array(values)[0]
     indices = pa.Array.from_buffers(pa.int32(), len(codes), [None, pa.py_buffer(np.ascontiguousarray(codes))])
@@ -55,12 +55,12 @@ def taken(values: list[bytes], codes: npt.NDArray[np.int32]) -> Any:
 
 
 def bool_array(mask: npt.NDArray[np.bool_]) -> pa.Array:
-    """A mask as an Arrow array."""
+    """Return a mask as an Arrow array."""
     return pa.Array.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(np.packbits(mask, bitorder="little"))])
 
 
 def new_uniq_keys(count: int) -> tuple[pa.Array, pa.Array]:
-    """(new UNIQ_KEYs as strings, the property segments that say so)."""
+    """Return (new UNIQ_KEYs as strings, their property segments)."""
     prefix, tick = UNIQ_KEYS.reserve(count)
     name, start = _UNIQ_KEY_NAME, len(_UNIQ_KEY_NAME)
     width = len(prefix) + 12

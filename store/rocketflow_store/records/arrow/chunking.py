@@ -1,4 +1,4 @@
-"""Consecutive rows in parts that fit the processor's cache."""
+"""Split consecutive rows into parts that fit the processor's cache."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHUNK_ROWS: Final = 4096
 
 
 def chunks(sizes: npt.NDArray[np.integer], max_bytes: int = CHUNK_BYTES, max_rows: int = CHUNK_ROWS) -> Iterator[slice]:
-    """Rows of the given `sizes` in turn, at most `max_bytes` (one row alone may be larger) and `max_rows` at a time."""
+    """Yield slices of rows with the given `sizes`, of at most `max_bytes` (or one row) and `max_rows` each."""
     ends = np.cumsum(sizes, dtype=np.int64)
     start = before = 0
     while start < len(sizes):

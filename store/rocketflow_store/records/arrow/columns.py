@@ -1,6 +1,6 @@
-"""Columns of the source (what a message has when it is read) and of the sink (what a row may bring).
+"""Columns of the source (of a message that is read) and of the sink (of a row to be written).
 
-The Arrow types are exactly those Spark derives for the same Spark types, so that a batch crosses without a cast.
+The Arrow types are exactly those Spark derives for the same Spark types, so that a batch needs no cast.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ SINK_COLUMNS: Final[tuple[str, ...]] = (
 
 
 def source_schema(columns: tuple[str, ...] | list[str]) -> pa.Schema:
-    """The schema of a projection, in the order asked for; UnknownColumnError for a name that is none."""
+    """Return the schema of a projection, in the requested order; raise UnknownColumnError for an unknown name."""
     from rocketflow_store.model.errors import UnknownColumnError
 
     for name in columns:

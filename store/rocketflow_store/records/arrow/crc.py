@@ -1,4 +1,4 @@
-"""CRC-32 of many values: the one loop of the bulk paths that calls Python for each message."""
+"""CRC-32 of many values: the only loop of the bulk paths that runs Python code for each message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COPIED_BELOW_BYTES: Final = 256
 def crc32_slices(
     buffer: pa.Buffer, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Unsigned CRC-32 of each [starts[i], ends[i]) of `buffer`; longer ones are not copied."""
+    """Return the unsigned CRC-32 of each [starts[i], ends[i]) of `buffer`; long slices are not copied."""
     if int((ends - starts).sum()) < _COPIED_BELOW_BYTES * len(starts):
         return crc32_column(gather(buffer, starts, ends))
     octets = memoryview(buffer)
@@ -32,7 +32,7 @@ def crc32_slices(
 
 
 def crc32_column(values: pa.Array) -> npt.NDArray[np.int64]:
-    """Unsigned CRC-32 of each value of a binary array without nulls."""
+    """Return the unsigned CRC-32 of each value of a binary array without nulls."""
     count = len(values)
     if count == 0:
         return np.zeros(0, np.int64)

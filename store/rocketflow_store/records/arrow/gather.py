@@ -1,7 +1,7 @@
 """Slices of a buffer as Arrow arrays: one pass in Arrow's C++ over many (start, end) pairs.
 
-The trick: (start, end) pairs that ascend and do not overlap are, laid end to end, the offsets of a binary array whose
-even elements are the slices and whose odd elements are the gaps; `take` of the even ones copies just the slices.
+Ascending (start, end) pairs that do not overlap are, one after the other, the offsets of a binary array whose even
+elements are the slices and whose odd elements are the gaps; `take` of the even ones copies only the slices.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _EVEN = pa.Array.from_buffers(
 
 
 def even_indices(count: int) -> pa.Array:
-    """0, 2, 4 ... as an int32 array of `count`."""
+    """Return 0, 2, 4 ... as an int32 array of `count`."""
     if count <= _MAX_ROWS:
         return _EVEN.slice(0, count)
     return pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(np.arange(0, 2 * count, 2, dtype=np.int32))])
 
 
 def gather(buffer: pa.Buffer, starts: IntArray, ends: IntArray) -> pa.Array:
-    """Slices [starts[i], ends[i]) of `buffer` as a binary array of len(starts).
+    """Return slices [starts[i], ends[i]) of `buffer` as a binary array of len(starts).
 
     Positions count from the buffer's first byte; 0 <= starts <= ends <= buffer.size must hold. Slices that do not
-    ascend are copied one by one (queues ascend in the log; this is for odd stores only).
+    ascend are copied one by one (a queue's records ascend in the log, so this happens only in damaged stores).
     """
     count = len(starts)
     if count == 0:
@@ -61,7 +61,7 @@ def _gather_one_by_one(buffer: pa.Buffer, starts: IntArray, ends: IntArray) -> p
 
 
 def fixed_width_at(octets: npt.NDArray[np.uint8], dtype: str, positions: IntArray) -> npt.NDArray[Any]:
-    """Values of a big-endian field at arbitrary (unaligned) byte `positions`, as native integers."""
+    """Return the values of a big-endian field at arbitrary (unaligned) byte `positions`, as native integers."""
     wire = np.dtype(dtype)
     window: npt.NDArray[Any] = np.ndarray(
         shape=(len(octets) - wire.itemsize + 1,), dtype=wire, buffer=octets, strides=(1,)
@@ -70,9 +70,9 @@ def fixed_width_at(octets: npt.NDArray[np.uint8], dtype: str, positions: IntArra
 
 
 def windows_at(octets: npt.NDArray[np.uint8], width: int, positions: IntArray) -> npt.NDArray[np.uint8]:
-    """`width` bytes from each position: an array of shape (len(positions), width), contiguous.
+    """Return `width` bytes from each position: an array of shape (len(positions), width), contiguous.
 
-    NumPy takes items of `width` bytes, of which each begins a byte behind the last, twice as fast as rows of bytes.
+    NumPy takes items of `width` bytes, each of which begins one byte after the last, twice as fast as rows of bytes.
     """
     if width == 0:
         return np.empty((len(positions), 0), np.uint8)
@@ -83,12 +83,12 @@ def windows_at(octets: npt.NDArray[np.uint8], width: int, positions: IntArray) -
 
 
 def validity_bitmap(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
-    """Arrow's validity buffer of a mask, None where everything is valid."""
+    """Return Arrow's validity buffer of a mask, None if everything is valid."""
     return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 def with_validity(array: pa.Array, valid: npt.NDArray[np.bool_]) -> pa.Array:
-    """`array` (without nulls) with the rows outside `valid` made null."""
+    """Return `array` (without nulls) with the rows outside `valid` set to null."""
     bitmap = validity_bitmap(valid)
     if bitmap is None:
         return array
@@ -96,7 +96,7 @@ def with_validity(array: pa.Array, valid: npt.NDArray[np.bool_]) -> pa.Array:
 
 
 def to_string(array: pa.Array) -> pa.Array:
-    """A binary array as strings; bytes that are not UTF-8 are replaced as Java's decoder does."""
+    """Return a binary array as strings; bytes that are not UTF-8 are replaced as by Java's decoder."""
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
@@ -106,7 +106,7 @@ def to_string(array: pa.Array) -> pa.Array:
 
 
 def values_array(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array:
-    """Values one by one as an array of binary or string; `pa.array` would import pandas."""
+    """Return single values as an array of binary or string; `pa.array` would import pandas."""
     offsets = np.zeros(len(values) + 1, np.int32)
     np.cumsum([len(one or b"") for one in values], out=offsets[1:])
     data = pa.py_buffer(b"".join(one for one in values if one))
@@ -115,13 +115,13 @@ def values_array(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array:
 
 
 def int_array(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
-    """A numpy array as an Arrow array of `kind` without a copy where the widths agree."""
+    """Return a numpy array as an Arrow array of `kind`, without a copy if the widths agree."""
     wire = np.ascontiguousarray(values, dtype=f"i{kind.bit_width // 8}")
     return pa.Array.from_buffers(kind, len(wire), [None, pa.py_buffer(wire)])
 
 
 def constant_string(text: str, count: int) -> pa.Array:
-    """`text` repeated `count` times."""
+    """Return `text` repeated `count` times."""
     raw = text.encode()
     offsets = np.arange(0, (count + 1) * len(raw), len(raw), dtype=np.int32) if raw else np.zeros(count + 1, np.int32)
     return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(raw * count)])

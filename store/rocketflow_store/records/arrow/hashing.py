@@ -1,8 +1,8 @@
-"""Java's String.hashCode over a whole column.
+"""Java's String.hashCode of a whole column.
 
 hash = sum of unit * 31 ** (distance from the string's end), modulo 2 ** 32; strings with characters beyond ASCII hash
-over UTF-16 units and are done apart. Hashes of a concatenation follow from those of its parts:
-hash(a + b) = hash(a) * 31 ** len(b) + hash(b).
+over UTF-16 units and are handled one by one. Hashes of a concatenation follow from those of its parts: hash(a + b) =
+hash(a) * 31 ** len(b) + hash(b).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _POWERS_KEPT: Final = 4096
 TOGETHER_FROM: Final = 6
-"""From so many keys of one length on a product of columns is quicker than a loop."""
+"""From so many keys of one length on, a matrix product is faster than a loop."""
 
 
 def _powers(count: int) -> Hashes:
@@ -37,14 +37,14 @@ _POWERS: Final = _powers(_POWERS_KEPT)
 
 
 def powers_of_31(exponents: npt.NDArray[np.int64]) -> Hashes:
-    """31 ** exponents modulo 2 ** 32."""
+    """Return 31 ** exponents modulo 2 ** 32."""
     if len(exponents) and int(exponents.max()) >= _POWERS_KEPT:
         return _powers(int(exponents.max()) + 1)[exponents]
     return _POWERS[exponents]
 
 
 def string_hashes(array: pa.Array) -> tuple[Hashes, npt.NDArray[np.int64]]:
-    """(hashes as uint32, lengths in UTF-16 units) of a string or binary array; nulls count as empty."""
+    """Return (hashes as uint32, lengths in UTF-16 units) of a string or binary array; nulls count as empty."""
     count = len(array)
     if count == 0:
         return np.zeros(0, np.uint32), np.zeros(0, np.int64)
@@ -81,7 +81,7 @@ def _inside(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def index_hashes_of(texts: Sequence[str]) -> list[int]:
-    """Return `index_hash_of` of each text: those of one length together."""
+    """Return `index_hash_of` of each text; texts of equal length are calculated together."""
     by_width: dict[int, list[int]] = {}
     for at, text in enumerate(texts):
         by_width.setdefault(len(text), []).append(at)
@@ -93,8 +93,8 @@ def index_hashes_of(texts: Sequence[str]) -> list[int]:
                 hashes[at] = index_hash_of(texts[at])
             continue
         units = np.frombuffer(joined.encode("ascii"), np.uint8).reshape(len(places), width)
-        whole = (units @ _POWERS[width - 1 :: -1][:width]).astype(np.uint32).view(np.int32)
-        for at, value in zip(places, whole.tolist(), strict=True):
+        found = (units @ _POWERS[width - 1 :: -1][:width]).astype(np.uint32).view(np.int32)
+        for at, value in zip(places, found.tolist(), strict=True):
             value = abs(value)
             hashes[at] = 0 if value == 1 << 31 else value
     return hashes
@@ -103,7 +103,7 @@ def index_hashes_of(texts: Sequence[str]) -> list[int]:
 def index_hashes(
     topic_prefix_hashes: Hashes, key_hashes: Hashes, key_lengths: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int32]:
-    """Index key hashes of `topic#key`, given the hashes of "topic#" and of the keys."""
+    """Return the index key hashes of `topic#key`, given the hashes of "topic#" and of the keys."""
     with np.errstate(over="ignore"):
         whole = (topic_prefix_hashes * powers_of_31(key_lengths) + key_hashes).view(np.int32)
         folded = np.abs(whole)
@@ -112,7 +112,7 @@ def index_hashes(
 
 
 def splitmix64(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The finaliser of splitmix64: every bit of a value moves every bit of its hash."""
+    """Apply the finaliser of splitmix64: every bit of a value affects every bit of its hash."""
     with np.errstate(over="ignore"):
         values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,4 +1,4 @@
-"""Queues as columns: with thousands of them a pair of topic and id for each costs more than its rows."""
+"""Queues as columns: with thousands of them, a (topic, id) tuple for each would cost more than its rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class QueueColumn(Sequence[tuple[str, int]]):
-    """Different queues, (topic, id) each: queue k is `ids[k]` of `topics[topic_of[k]]`; the topics' queues adjoin."""
+    """Distinct queues, (topic, id) each: queue k is `ids[k]` of `topics[topic_of[k]]`; the topics' queues adjoin."""
 
     __slots__ = ("ids", "topic_of", "topics")
 
@@ -23,7 +23,7 @@ class QueueColumn(Sequence[tuple[str, int]]):
 
     @classmethod
     def of(cls, queues: Sequence[tuple[str, int]]) -> QueueColumn:
-        """`queues` themselves, or as columns."""
+        """Return `queues` as columns, or unchanged if they are columns."""
         if isinstance(queues, QueueColumn):
             return queues
         numbers: dict[str, int] = {}
@@ -46,7 +46,7 @@ class QueueColumn(Sequence[tuple[str, int]]):
         return ((self.topics[topic], one) for topic, one in zip(self.topic_of.tolist(), self.ids.tolist(), strict=True))
 
     def by_topic(self) -> list[tuple[str, slice]]:
-        """Each topic that has a queue here, and where its queues are."""
+        """Return each topic that has a queue here, with the slice of its queues."""
         starts = np.flatnonzero(np.diff(self.topic_of, prepend=-1)).tolist()
         return [
             (self.topics[int(self.topic_of[start])], slice(start, stop))

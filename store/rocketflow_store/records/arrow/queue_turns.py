@@ -1,4 +1,4 @@
-"""Whose turn it is: rows and messages that name no queue go to a topic's queues one after the other."""
+"""Round-robin turns: rows and messages that name no queue go to a topic's queues one after the other."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 class QueueTurns(dict[str, int]):
     """The next turn by topic; queue = turn modulo the topic's number of queues.
 
-    `first_turn(topic)` is where the turns of a topic begin. It has to follow from what is written and where, so that a
-    replay gives the same queues, and has to move from batch to batch, so that small batches spread over all queues.
+    `first_turn(topic)` returns the first turn of a topic. It must be a function of the rows and their place, so that a
+    replay uses the same queues, and must differ from batch to batch, so that small batches are spread over all queues.
     """
 
     def __init__(self, first_turn: Callable[[str], int] = lambda _: 0) -> None:

@@ -1,4 +1,4 @@
-"""Where entries of client batches begin, many batches at once; `format.batch_body` does one, and says what is wrong."""
+"""Find the entries of many client batches at once; `format.batch_body` parses a single one, and reports errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def entry_positions_of(bodies: Sequence[bytes | bytearray | memoryview]) -> list[Ints] | None:
-    """For each batch body the positions of its entries; None where the entries of one do not fill it exactly."""
+    """Return the positions of the entries of each batch body; None if the entries of one do not fill it exactly."""
     blob = b"".join(bodies)
     bounds = np.cumsum([0, *map(len, bodies)])
     if not blob or bounds[-1] != len(blob) or (bounds[1:] == bounds[:-1]).any():

@@ -1,7 +1,7 @@
 """Records of one queue, found by its ConsumeQueue units, as Arrow columns.
 
-A row is given out only if what stands at its place says so itself: size, magic code, physical offset, queue, queue
-offset, topic and lengths here, the CRC in `record_crc`.
+A row is returned only if the record confirms it: size, magic code, physical offset, queue, queue offset, topic and
+lengths are checked here, the CRC in `record_crc`.
 """
 
 from __future__ import annotations
@@ -40,12 +40,15 @@ if TYPE_CHECKING:
 
 
 _HEAD_SIZE: Final = 88
-"""Everything before the body where both hosts are IPv4."""
+"""Size of everything before the body if both hosts are IPv4."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueIdentity:
-    """Whose records are expected. `exact` is off for light queues: another topic's records, which name them."""
+    """The queue whose records are expected.
+
+    Not `exact` for LMQs: their records are of other topics, and name them.
+    """
 
     topic: str
     queue_id: int
@@ -54,9 +57,9 @@ class QueueIdentity:
 
 
 class RecordColumns:
-    """Views on the fields of `count` records that lie at `positions` of `buffer`.
+    """Views on the fields of `count` records at `positions` of `buffer`.
 
-    Construction checks bounds and lengths; `faults` then names the first thing wrong with each bad row.
+    The constructor checks bounds and lengths; `faults` then holds the first fault of each bad row.
     """
 
     def __init__(self, buffer: pa.Buffer, positions: Ints, sizes: Ints) -> None:
@@ -64,7 +67,7 @@ class RecordColumns:
         self.faults: dict[int, str] = {}
         self._segments: PropertySegments | None = None
         inside = (positions >= 0) & (sizes >= MIN_RECORD_SIZE) & (positions + sizes <= buffer.size)
-        # too short for any record: zeros instead, so that there is something to look at
+        # too short for any record: zeros instead, so that fields can be read
         self.buffer = buffer if buffer.size >= MIN_RECORD_SIZE else pa.py_buffer(bytes(MIN_RECORD_SIZE))
         self.octets = np.frombuffer(self.buffer, np.uint8)
         if not inside.all():
@@ -102,8 +105,8 @@ class RecordColumns:
         self._expect(fits, "lengths of the parts do not add up to the record's size")
 
     def _tails(self, v2: Mask | None) -> tuple[Ints, Ints]:
-        """(topic sizes, properties sizes), and where the topics are."""
-        # never outside of the record: the page behind it may be one that cannot be read
+        """Return (topic sizes, properties sizes), and set the positions of the topics."""
+        # never outside of the record: the page after it may be unreadable
         last = np.maximum(self.positions + self.sizes - 2, self.positions)
         at = np.minimum(self.body_ends, last)
         self._topics: npt.NDArray[np.uint8] | None = None
@@ -111,7 +114,7 @@ class RecordColumns:
             guess = int(self.octets[at[0]])
             width = guess + 3
             if bool((at + width <= last + 2).all()):
-                # mostly all topics are as long as the first: one copy of length, name and properties' length
+                # usually all topics are as long as the first: one copy of length, name and properties' length
                 tails = windows_at(self.octets, width, at)
                 if bool((tails[:, 0] == guess).all()):
                     self._topics = tails[:, 1 : 1 + guess]
@@ -130,23 +133,23 @@ class RecordColumns:
         return topic_sizes, fixed_width_at(self.octets, ">i2", sizes_at).astype(np.int64)
 
     def _expect(self, good: Mask, why: str) -> None:
-        """Rows that are not, and have no fault yet (as all that are outside of the file), get this one."""
+        """Give the fault `why` to rows that are not `good` and have no fault yet."""
         if not good.all():
             for row in np.flatnonzero(~good).tolist():
                 self.faults.setdefault(row, why)
 
     def field(self, dtype: str, offset: int) -> npt.NDArray[Any]:
-        """A field at a constant distance from each record's first byte, the born host or before."""
+        """Return a field at a constant distance from each record's first byte, up to the born host."""
         return self._in_heads(dtype, offset)
 
     def after_born_host(self, dtype: str, offset: int) -> npt.NDArray[Any]:
-        """A field whose `offset` counts as with an IPv4 born host."""
+        """Return a field whose `offset` is that with an IPv4 born host."""
         if self.plain_hosts:
             return self._in_heads(dtype, offset)
         return fixed_width_at(self.octets, dtype, self.positions + offset + 12 * self.born_v6.astype(np.int64))
 
     def after_hosts(self, dtype: str, offset: int) -> npt.NDArray[Any]:
-        """A field whose `offset` counts as with two IPv4 hosts."""
+        """Return a field whose `offset` is that with two IPv4 hosts."""
         if self.plain_hosts:
             return self._in_heads(dtype, offset)
         shift = 12 * self.born_v6.astype(np.int64) + 12 * self.store_v6.astype(np.int64)
@@ -163,28 +166,28 @@ class RecordColumns:
         return view.astype(wire.newbyteorder("="))
 
     def check_own_offset(self, file_from_offset: int) -> None:
-        """The physical offset in each record must be where it stands in a file that begins at `file_from_offset`."""
+        """Check that each record's physical offset is its position in a file that begins at `file_from_offset`."""
         self._expect(self.field(">i8", 28) == self.positions + file_from_offset, "physical offset is another one")
 
     def check_place(self, phy_offsets: Ints, queue_offsets: Ints, identity: QueueIdentity) -> None:
-        """D1: the record must say that it belongs where it was found."""
+        """Check that each record's offsets and queue are those at which it was found (D1)."""
         self._expect(self.field(">i8", 28) == phy_offsets, "physical offset is another one")
         if not identity.exact:
-            self._expect(self._names_light_queue(identity.topic, queue_offsets), "it does not name this queue")
+            self._expect(self._names_lmq(identity.topic, queue_offsets), "it does not name this queue")
             return
         self._expect(self.field(">i4", 12) == identity.queue_id, "queue id is another one")
         self._expect(self.field(">i8", 20) == queue_offsets, "queue offset is another one")
         self._expect(self._of_topic(identity.topic.encode()), "topic is another one")
 
-    def _names_light_queue(self, name: str, queue_offsets: Ints) -> Mask:
-        """Which records, of those without a fault, say that they are in a light queue at these offsets."""
-        from rocketflow_store.records.decoding.dispatch_rows import light_queues
+    def _names_lmq(self, name: str, queue_offsets: Ints) -> Mask:
+        """Return a mask of the records without a fault that are in an LMQ at these offsets."""
+        from rocketflow_store.records.decoding.dispatch_rows import lmqs_of_records
 
         named = np.zeros(self.count, bool)
         sound = np.array([row for row in range(self.count) if row not in self.faults], np.intp)
         if len(sound):
             records = self.keep(sound) if self.faults else self
-            for row, one, queue_offset in light_queues(records.property_segments()):
+            for row, one, queue_offset in lmqs_of_records(records.property_segments()):
                 at = int(sound[row])
                 named[at] |= one == name and queue_offset == int(queue_offsets[at])
         return named
@@ -193,55 +196,55 @@ class RecordColumns:
         name = np.frombuffer(topic, np.uint8)
         if self._topics is not None and self._topics.shape[1] == len(name):
             return (self._topics == name).all(axis=1)  # type: ignore[no-any-return]
-        # a record whose lengths are wrong may say that its topic is outside of the buffer
+        # the topic of a record with wrong lengths may be outside of the buffer
         same: Mask = (self.topic_ends - self.topic_starts == len(name)) & (self.topic_ends <= len(self.octets))
         rows = np.flatnonzero(same)
         same[rows] = (windows_at(self.octets, len(name), self.topic_starts[rows]) == name).all(axis=1)
         return same
 
     def bodies(self) -> pa.Array:
-        """The stored bodies."""
+        """Return the stored bodies."""
         return gather(self.buffer, self.body_starts, self.body_ends)
 
     def property_segments(self) -> PropertySegments:
-        """The pairs of all property strings; found once."""
+        """Return the pairs of all property strings; they are parsed once."""
         if self._segments is None:
             self._segments = split_properties(gather(self.buffer, self.properties_starts, self.properties_ends))
         return self._segments
 
     def topics(self) -> pa.Array:
-        """The topics as the records name them."""
+        """Return the topics of the records."""
         return to_string(gather(self.buffer, self.topic_starts, self.topic_ends))
 
     def hosts(self, offset: int, v6: Mask, shifted: bool) -> list[bytes]:
-        """Host bytes (8 or 20 each) at `offset` (as with an IPv4 born host)."""
+        """Return the host bytes (8 or 20 each) at `offset` (that with an IPv4 born host)."""
         shift: Ints | int = 12 * self.born_v6.astype(np.int64) if shifted and not self.plain_hosts else 0
         starts = self.positions + offset + shift
         return gather(self.buffer, starts, starts + np.where(v6, 20, 8)).to_pylist()  # type: ignore[no-any-return]
 
     def keep(self, rows: npt.NDArray[np.intp]) -> RecordColumns:
-        """The same view on fewer rows."""
+        """Return a view on some of the rows."""
         return RecordColumns(self.buffer, self.positions[rows], self.sizes[rows])
 
     def before_faults(self) -> RecordColumns:
-        """The same view on the rows in front of the first that has a fault."""
+        """Return a view on the rows before the first fault."""
         return self.keep(np.arange(min(self.faults))) if self.faults else self
 
 
 def decompressed_runs(
-    records: RecordColumns, most_bytes: int, leave_out: Callable[[dict[int, str]], object]
+    records: RecordColumns, most_bytes: int, skip: Callable[[dict[int, str]], object]
 ) -> Iterator[tuple[list[int], pa.Array]]:
-    """Runs of rows with their bodies, the compressed ones (sysFlag bit 0) replaced by what they hold.
+    """Yield runs of rows with their bodies; compressed ones (sysFlag bit 0) are decompressed.
 
-    A run ends behind the row with which its bodies come to `most_bytes`. Rows whose body holds nothing that can be
-    decompressed are in none: `leave_out` is called with each and why.
+    A run ends after the row with which its bodies reach `most_bytes`. Rows whose body cannot be decompressed are in no
+    run: `skip` is called with each and the reason.
     """
     rows, size, values = list[int](), 0, list[bytes]()
     for row, (body, sys_flag) in enumerate(zip(records.bodies().to_pylist(), records.sys_flag.tolist(), strict=True)):
         try:
             values.append(decompress_body(body, sys_flag) if sys_flag & COMPRESSED_FLAG else body)
         except (CorruptRecordError, UnsupportedRecordError) as error:
-            leave_out({row: f"body: {error.why}"})
+            skip({row: f"body: {error.why}"})
             continue
         rows.append(row)
         size += len(values[-1])
@@ -258,9 +261,9 @@ def _schema_of(columns: tuple[str, ...]) -> pa.Schema:
 
 
 class ColumnBuilder:
-    """Builds the source's columns of checked records, each at most once and only those asked for.
+    """Builds the source's columns of checked records, each at most once and only those requested.
 
-    `bodies` are what compressed ones hold; None where the stored bodies are given out.
+    `bodies` are the decompressed bodies; None to return the stored ones.
     """
 
     def __init__(
@@ -276,12 +279,12 @@ class ColumnBuilder:
         self._segments: PropertySegments | None = None
 
     def batch(self, columns: Sequence[str]) -> pa.RecordBatch:
-        """The columns, in order, as a RecordBatch of the source's types."""
+        """Return the columns, in order, as a RecordBatch of the source's types."""
         arrays = [self.column(name) for name in columns]
         return pa.RecordBatch.from_arrays(arrays, schema=_schema_of(tuple(columns)))
 
     def column(self, name: str) -> pa.Array:
-        """One column by its name in `columns.SOURCE_SCHEMA`."""
+        """Return a column by its name in `columns.SOURCE_SCHEMA`."""
         records, count = self._records, self._records.count
         kind = SOURCE_SCHEMA.field(name).type
         match name:
@@ -354,7 +357,7 @@ _HEX_PAIRS = np.frombuffer("".join(f"{value:02X}" for value in range(256)).encod
 
 
 def hex_strings(raw: npt.NDArray[np.uint8]) -> pa.Array:
-    """Rows of bytes, shape (n, width), as upper-case hex strings."""
+    """Return rows of bytes, shape (n, width), as upper-case hex strings."""
     count, width = raw.shape
     offsets = np.arange(0, (count + 1) * 2 * width, 2 * width, dtype=np.int32)
     digits = _HEX_PAIRS[raw]

@@ -1,4 +1,4 @@
-"""What ConsumeQueue units and index entries are made of: a function of the records alone, many at a time."""
+"""The input of ConsumeQueue units and index entries: a function of the records alone, many at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.format.light_queue_properties import lmq_units
+from rocketflow_store.format.lmq_properties import lmq_units
 from rocketflow_store.model.java_compat import wrap_int64
 from rocketflow_store.model.property_names import (
     PROPERTY_DELAY,
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class DispatchRows:
-    """What dispatch needs of records that follow each other in the log; one element a record.
+    """The input of dispatch for records that follow each other in the log; one element per record.
 
     `queue_of` is an index into `queues`; it is -1 for records that get no unit (prepared, rolled back, of a topic that
-    may not be the name of a directory).
+    is not allowed as a directory name).
     """
 
     phy_offsets: Ints
@@ -60,11 +60,11 @@ class DispatchRows:
     entries: IndexEntries
     batch_nums: Ints | None = None
     lmq: Sequence[tuple[int, str, int]] = ()
-    """(row, name, queue offset) of light queues that get a unit too."""
+    """(row, name, queue offset) of LMQs that get a unit too."""
 
 
 def rows_of_records(records: RecordColumns, file_from_offset: int, delay_levels_ms: Sequence[int]) -> DispatchRows:
-    """What dispatch needs, read from records in the log (checked before)."""
+    """Return the input of dispatch for records in the log (checked before)."""
     segments = records.property_segments()
     topics, topic_of = _codes(records.topics())
     queue_ids = records.field(">i4", 12).astype(np.int64)
@@ -94,12 +94,12 @@ def rows_of_records(records: RecordColumns, file_from_offset: int, delay_levels_
         queue_of=queue_of,
         entries=entries.where(kinds != TRANSACTION_ROLLBACK),
         batch_nums=_batch_nums(records, segments),
-        lmq=light_queues(segments),
+        lmq=lmqs_of_records(segments),
     )
 
 
 def _batch_nums(records: RecordColumns, segments: PropertySegments) -> Ints | None:
-    """Messages in each record; None where no record is an inner batch."""
+    """Return the number of messages in each record; None if no record is an inner batch."""
     inner = np.flatnonzero(records.sys_flag & INNER_BATCH_FLAG)
     if len(inner) == 0:
         return None
@@ -112,8 +112,8 @@ def _batch_nums(records: RecordColumns, segments: PropertySegments) -> Ints | No
     return batch_nums
 
 
-def light_queues(segments: PropertySegments) -> list[tuple[int, str, int]]:
-    """(row, name, queue offset) of the light queues that records say they are in."""
+def lmqs_of_records(segments: PropertySegments) -> list[tuple[int, str, int]]:
+    """Return (row, name, queue offset) of the LMQs that records are in."""
     lengths = segments.name_ends - segments.name_starts
     if not (lengths == len(PROPERTY_INNER_MULTI_QUEUE_OFFSET)).any():
         return []
@@ -133,13 +133,13 @@ def light_queues(segments: PropertySegments) -> list[tuple[int, str, int]]:
 
 
 def deliver_time(delay: str | None, store_timestamp: int, delay_levels_ms: Sequence[int], tags_code: int) -> int:
-    """Tags code of a unit on the schedule topic: when the message is due (ms), or the tag's hash without a level."""
+    """Return the tags code of a schedule topic's unit: the delivery time (ms), or the tag's hash without a level."""
     delay_ms = _delay_ms(delay, delay_levels_ms)
     return tags_code if delay_ms is None else wrap_int64(store_timestamp + delay_ms)
 
 
 def _delay_ms(delay: str | None, delay_levels_ms: Sequence[int]) -> int | None:
-    """What a message's DELAY stands for; None without a level."""
+    """Return the delay of a message's DELAY; None without a level."""
     try:
         level = int(delay or 0)
     except ValueError:
@@ -153,7 +153,7 @@ def tags_codes_of(tags: Hashes) -> Ints:
 
 
 def _may_have_a_queue(topics: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Which names may become a directory: a record's topic is what a client wrote, or what damage made of it."""
+    """Return a mask of the names that may become a directory: a client wrote them, or damage changed them."""
     return np.fromiter((is_directory_name(topic) for topic in topics), bool, len(topics))
 
 

@@ -36,7 +36,6 @@ class IndexEntries:
 
     @classmethod
     def none(cls) -> Self:
-        """Return no entries."""
         return cls(np.zeros(0, np.int32), np.zeros(0, np.intp), np.zeros(0, bool))
 
     def where(self, rows: npt.NDArray[np.bool_]) -> Self:
@@ -57,14 +56,14 @@ class IndexEntries:
         return pa.ListArray.from_arrays(int_array(offsets, pa.int32()), int_array(self.hashes, pa.int32()))
 
     def tagged_rows(self, count: int) -> npt.NDArray[np.bool_]:
-        """Return which of `count` rows have an entry for their TAGS."""
+        """Return a mask of `count` rows: those with an entry for their TAGS."""
         tagged = np.zeros(count, bool)
         tagged[self.of_row[self.of_tag]] = True
         return tagged
 
     @classmethod
     def of_lists(cls, lists: pa.ListArray, tagged: npt.NDArray[np.bool_]) -> Self:
-        """Return the entries of which `as_lists` and `tagged_rows` returned the parts."""
+        """Return the entries from the results of `as_lists` and `tagged_rows`."""
         count = len(lists)
         offsets = np.frombuffer(lists.buffers()[1], np.int32, count + 1, lists.offset * 4)
         hashes = np.asarray(lists.values)[offsets[0] : offsets[-1]]
@@ -76,10 +75,10 @@ class IndexEntries:
 def index_entries(
     topics: Sequence[str], topic_of: npt.NDArray[np.int32], uniq_keys: pa.Array, keys: pa.Array, tags: Hashes
 ) -> IndexEntries:
-    """Return the entries of records in the order in which RocketMQ 5.4 puts them: UNIQ_KEY, KEYS, TAGS.
+    """Return the entries of records in the order in which RocketMQ 5.4 writes them: UNIQ_KEY, KEYS, TAGS.
 
-    `keys` holds blank-separated keys, null (or empty) for none. `tags` are the hashes of the TAGS, of which an empty
-    one has no entry.
+    `keys` holds blank-separated keys, null (or empty) for none. `tags` are the hashes of the TAGS; empty TAGS have no
+    entry.
     """
     count = len(topic_of)
     every_row = np.arange(count)
@@ -119,7 +118,7 @@ def _group(
 
 
 def split_keys(keys: pa.Array) -> tuple[pa.Array, npt.NDArray[np.intp]]:
-    """Single keys of a column of blank-separated ones, and the row each comes from; empty ones are left out."""
+    """Return the single keys of a column of blank-separated ones, and the row of each; empty keys are skipped."""
     count = len(keys)
     if keys.null_count == count:
         return keys.slice(0, 0), np.zeros(0, np.intp)

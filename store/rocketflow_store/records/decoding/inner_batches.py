@@ -1,7 +1,7 @@
-"""Inner batches as rows: one row for each message of a record that holds many.
+"""Inner batches as rows: one row for each message of a record that holds several.
 
-As RocketMQ's clients unwrap them: body, flag and properties are the message's own, the queue offset counts on from the
-record's; places, times, hosts, ids and sysFlag are the record's.
+They are unwrapped as by RocketMQ's clients: body, flag and properties are the message's own, the queue offset counts on
+from the record's; physical offsets, times, hosts, ids and sysFlag are the record's.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 RECORD_COLUMNS: Final = ("body", "sysFlag", "queueOffset")
-"""What `unwrap` needs of the records besides the columns that are asked for."""
+"""Columns of the records that `unwrap` needs besides the requested ones."""
 _PROPERTIES: Final = {"tags": PROPERTY_TAGS, "keys": PROPERTY_KEYS, "uniqKey": PROPERTY_UNIQ_KEY}
 
 
 class NoBatchBodyError(ValueError):
-    """The body of the record in `row` is no batch; the text says why."""
+    """The body of the record in `row` is not a batch; the text gives the reason."""
 
     def __init__(self, row: int, why: str) -> None:
         super().__init__(why)
@@ -41,7 +41,7 @@ class NoBatchBodyError(ValueError):
 
 
 def unwrap(records: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
-    """The messages of `records`, in order, with just `columns`; records that are no batch are their own message.
+    """Return the messages of `records`, in order, with just `columns`; a record that is no batch is one message.
 
     `records` has `columns` and RECORD_COLUMNS. Raises NoBatchBodyError.
     """
@@ -49,17 +49,17 @@ def unwrap(records: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
     wrapped = np.asarray(records.column("sysFlag")) & flags == flags
     if not wrapped.any():
         return records.select(columns)
-    whole = _messages(records, np.flatnonzero(wrapped), (*columns, "queueOffset"))
+    messages = _messages(records, np.flatnonzero(wrapped), (*columns, "queueOffset"))
     if not wrapped.all():
-        plain = records.take(int_array(np.flatnonzero(~wrapped), pa.int64())).select(whole.schema.names)
-        both = pa.Table.from_batches([whole, plain.cast(whole.schema)]).combine_chunks()
+        plain = records.take(int_array(np.flatnonzero(~wrapped), pa.int64())).select(messages.schema.names)
+        both = pa.Table.from_batches([messages, plain.cast(messages.schema)]).combine_chunks()
         order = np.argsort(np.asarray(both.column(both.num_columns - 1)), kind="stable")
-        whole = both.take(int_array(order, pa.int64())).combine_chunks().to_batches()[0]
-    return pa.RecordBatch.from_arrays(whole.columns[:-1], names=list(columns))
+        messages = both.take(int_array(order, pa.int64())).combine_chunks().to_batches()[0]
+    return pa.RecordBatch.from_arrays(messages.columns[:-1], names=list(columns))
 
 
 def _entries(bodies: Sequence[bytes], rows: Ints) -> list[Ints]:
-    """Where the entries of each body begin; NoBatchBodyError names the row of one that is no batch."""
+    """Return the positions of the entries of each body; raise NoBatchBodyError for the row of an invalid one."""
     together = entry_positions_of(bodies)
     if together is not None:
         return together
@@ -73,7 +73,7 @@ def _entries(bodies: Sequence[bytes], rows: Ints) -> list[Ints]:
 
 
 def _messages(records: pa.RecordBatch, rows: Ints, columns: Sequence[str]) -> pa.RecordBatch:
-    """The messages of the batches in `rows`."""
+    """Return the messages of the batches in `rows`."""
     bodies = records.column("body")
     ends = np.frombuffer(bodies.buffers()[1], np.int32, len(bodies) + 1, bodies.offset * 4).astype(np.int64)
     values = bodies.buffers()[2]

@@ -1,6 +1,6 @@
 """Property strings of many records at once: one search for separators, then arithmetic.
 
-A segment runs to the next 0x02 or to the end of its row; its first 0x01 parts name from value. Segments without a
+A segment ends at the next 0x02 or at the end of its row; its first 0x01 separates name and value. Segments without a
 name or a value are ignored, later duplicates win: the same rules as `format.properties.decode_properties`.
 """
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 _OFFSETS = pa.py_buffer(np.array([0, 1, 1], dtype=np.int32))
 _SEPARATOR, _NOTHING = pa.Array.from_buffers(pa.binary(), 2, [None, _OFFSETS, pa.py_buffer(b"\x02")])
-"""Scalars taken from an array: `pa.scalar` would import pandas."""
+"""Scalars, taken from an array because `pa.scalar` would import pandas."""
 
 
 @dataclass(frozen=True)
 class PropertySegments:
     """All name/value pairs of a batch of property strings, in row order (positions in the values buffer).
 
-    `per_row` is the number of pairs of every row where that is the same for all, else 0.
+    `per_row` is the number of pairs of each row if that is the same for all, else 0.
     """
 
     values: pa.Buffer
@@ -43,7 +43,7 @@ class PropertySegments:
     _known: dict[int, bool] = field(default_factory=dict)
 
     def column(self, name: str) -> pa.Array:
-        """The value of property `name` by row, null where a row has none: a string array."""
+        """Return the value of property `name` by row, null if a row has none: a string array."""
         wanted = name.encode()
         place = self._constant_place(wanted)
         if place is not None:
@@ -64,7 +64,7 @@ class PropertySegments:
         return with_validity(to_string(gather(self.values, starts, ends)), valid)
 
     def _constant_place(self, name: bytes) -> int | None:
-        """Which of a row's `per_row` segments `name` is, where that is the same one in every row; else None."""
+        """Return the index of the segment with `name` if it is the same in every row; else None."""
         found = None
         for place, first in enumerate(self._names_of_first_row):
             if len(first) == len(name):
@@ -76,7 +76,7 @@ class PropertySegments:
 
     @cached_property
     def _names_of_first_row(self) -> list[bytes]:
-        """Nothing where names of another row have other lengths."""
+        """The names in the first row; empty if any row's names differ in length from these."""
         if self.per_row == 0:
             return []
         lengths = (self.name_ends - self.name_starts).reshape(-1, self.per_row)
@@ -87,7 +87,7 @@ class PropertySegments:
         return [bytes(view[start:end]) for start, end in pairs]
 
     def _constant(self, place: int) -> bool:
-        """Whether every row's segment at `place` has the name that the first row's has; looked at once."""
+        """Return True if every row's segment at `place` has the first row's name; checked once."""
         if place not in self._known:
             named = self._named(self.name_starts[place :: self.per_row], self._names_of_first_row[place])
             self._known[place] = bool(named.all())
@@ -103,7 +103,7 @@ class PropertySegments:
         return found
 
     def maps(self) -> pa.Array:
-        """Every row's properties as a map<string, string>; of duplicates within a row only the last is kept."""
+        """Return every row's properties as a map<string, string>; of duplicates in a row only the last is kept."""
         keep = self._last_of_duplicates()
         rows = self.rows[keep]
         names = to_string(gather(self.values, self.name_starts[keep], self.name_ends[keep]))
@@ -115,7 +115,10 @@ class PropertySegments:
         )
 
     def _last_of_duplicates(self) -> npt.NDArray[np.intp]:
-        """Indices of the segments that count: names are compared by (row, length, first 8 and last 8 bytes)."""
+        """Return the indices of the valid segments.
+
+        Names are compared by (row, length, first 8 and last 8 bytes).
+        """
         lengths = self.name_ends - self.name_starts
         padded = np.concatenate([self.octets, np.zeros(8, np.uint8)])
         head = np.ndarray((len(padded) - 7,), dtype="<u8", buffer=padded, strides=(1,))
@@ -153,7 +156,7 @@ def split_properties(array: pa.Array) -> PropertySegments:
     first, last = int(offsets[0]), int(offsets[-1])
     row_starts, row_ends = offsets[:-1], offsets[1:]
     filled_ends = row_ends[row_ends > row_starts]
-    if bool((octets[filled_ends - 1] != 2).any()):  # writers before 5.2 leave the last separator out
+    if bool((octets[filled_ends - 1] != 2).any()):  # writers before 5.2 omit the last separator
         return split_properties(pc.binary_join_element_wise(array, _SEPARATOR, _NOTHING))
     inside = octets[first:last]
     equals = np.flatnonzero(inside == 1) + first
@@ -175,7 +178,7 @@ def split_properties(array: pa.Array) -> PropertySegments:
 
 
 def integers(texts: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """(values of decimal texts of up to 18 digits, 0 where there is none; which are such)."""
+    """Return (values of decimal texts of up to 18 digits, 0 for other texts; a mask of such texts)."""
     encoded = pc.dictionary_encode(texts.fill_null(""))
     different = encoded.dictionary
     numbers = pc.match_substring_regex(different, r"^[0-9]{1,18}$")

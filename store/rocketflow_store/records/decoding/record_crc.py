@@ -1,7 +1,7 @@
-"""Whether the bytes of records are those that were written.
+"""Check that the bytes of records are those that were written.
 
-The body has its CRC. The rest has one where RocketMQ's `enabledAppendPropCRC` added it as the last property: its value
-is ten decimal digits, the least significant first, over everything before it.
+The body has a CRC. The rest has one if RocketMQ's `enabledAppendPropCRC` appended it as the last property: its value is
+ten decimal digits, the least significant first, over everything before it.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _NAME: Final = int.from_bytes(PROPERTY_CRC_NAME[:8], "little")
 assert _TAIL.itemsize == PROPERTY_CRC_SIZE
 LACKS_CRC: Final = "lacks the CRC that its writer gives every record"
 SIZE_IS_RIGHT: Final = (WHOLE_DIFFERS, ZERO_PROPERTIES, LACKS_CRC)
-"""Faults that leave no doubt about where the next record begins."""
+"""Faults that leave no doubt about the position of the next record."""
 _NAME_OCTETS: Final = np.frombuffer(PROPERTY_CRC_NAME, np.uint8)
 _POWERS: Final = 10.0 ** np.arange(10)
 
 
 def with_record_crc(records: RecordColumns) -> npt.NDArray[np.bool_]:
-    """Which records (sound ones) end with a CRC of themselves, or with what damage left of one."""
+    """Return a mask of the (sound) records that end with a CRC of themselves, or with a damaged one."""
     return _protected(records, _tails(records))
 
 
@@ -57,7 +57,7 @@ def _protected(records: RecordColumns, tails: npt.NDArray[np.void]) -> npt.NDArr
 def _check_record_crc(
     records: RecordColumns, tails: npt.NDArray[np.void], rows: npt.NDArray[np.intp]
 ) -> dict[int, str]:
-    """What is wrong with those of `rows` (records that end with a CRC) whose bytes do not give it."""
+    """Return the faults of those `rows` (records that end with a CRC) whose bytes do not match it."""
     if len(rows) == 0:
         return {}
     every = len(rows) == records.count
@@ -72,15 +72,15 @@ def _check_record_crc(
 
 
 def content_faults(records: RecordColumns) -> dict[int, str]:
-    """What is wrong with the contents of records whose lengths are right, by row."""
+    """Return the faults in the contents of records whose lengths are right, by row."""
     return judge_contents(records)[0]
 
 
 def judge_contents(records: RecordColumns, *, bodies: bool = True) -> tuple[dict[int, str], Mask]:
-    """`content_faults`, and which records end with a CRC of themselves (`with_record_crc`).
+    """Return `content_faults`, and a mask of the records that end with a CRC of themselves (`with_record_crc`).
 
-    A record with a CRC of itself is judged by that alone, in one pass; of others the body's CRC is compared, unless
-    nobody wants the `bodies`.
+    A record with a CRC of itself is judged by that alone, in one pass; for other records the body's CRC is compared if
+    `bodies` is set.
     """
     tails = _tails(records)
     protected = _protected(records, tails)
@@ -98,10 +98,10 @@ def judge_contents(records: RecordColumns, *, bodies: bool = True) -> tuple[dict
 
 @dataclass(frozen=True, slots=True)
 class JudgedRun:
-    """What became of records that follow each other.
+    """The result of judging records that follow each other.
 
-    Those of `damaged` (row: why) are where they should be and as long as they say, which the record behind them or a
-    CRC of their own confirms. At row `stop` nobody knows how it goes on, for `why`; it is the count where all is known.
+    Those of `damaged` (row: why) have the right place and size, which the next record or their own CRC confirms. At row
+    `stop` the position of the next record is unknown, for the reason `why`; `stop` is the count if all are known.
     """
 
     sound: RecordColumns
@@ -109,14 +109,14 @@ class JudgedRun:
     stop: int
     why: str
     without_crc: int
-    """Sound records that do not end with a CRC of themselves."""
+    """The number of sound records that do not end with a CRC of themselves."""
 
 
 def judge_run(records: RecordColumns, file_from_offset: int, with_crc: tuple[int, int]) -> JudgedRun:
     """Judge a run of records of a file that begins at `file_from_offset`.
 
-    Records in `with_crc`, physical offsets [from, to), have to end with a CRC of themselves. Contents are looked at up
-    to the first record that is not even at its place.
+    Records in `with_crc`, physical offsets `[from, to)`, must end with a CRC of themselves. Contents are checked up to
+    the first record whose place is wrong.
     """
     records.check_own_offset(file_from_offset)
     placed = records.before_faults()
@@ -136,13 +136,13 @@ def judge_run(records: RecordColumns, file_from_offset: int, with_crc: tuple[int
 
 
 def note_lacking(faults: dict[int, str], lacking: Mask) -> None:
-    """Add the fault of records that should have a CRC of themselves, and have none, where they have no other."""
+    """Add a fault to records that lack their required CRC and have no other fault."""
     for row in np.flatnonzero(lacking).tolist():
         faults.setdefault(row, LACKS_CRC)
 
 
 def _zero_properties(records: RecordColumns) -> dict[int, str]:
-    """Records whose properties end in more zeros than any writer leaves there (5.2's LMQ messages: 20)."""
+    """Return the faults of records whose properties end in more zeros than any writer leaves (5.2: 20 for LMQs)."""
     lengths = records.properties_ends - records.properties_starts
     last = records.octets[np.maximum(records.properties_ends - 1, 0)]
     if not ((last == 0) & (lengths > 0)).any():

@@ -1,6 +1,6 @@
-"""Where records begin: the chain of sizes, followed in a plain loop; everything else about them is vectorised.
+"""Find record boundaries: the chain of sizes is followed in a plain loop; everything else is vectorised.
 
-So is the chain where many records of one size follow each other. Entries of batches make such a chain too.
+Runs of records of one size are vectorised too. Entries of batches form such a chain as well.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
 
 _SIZE: Final = struct.Struct(">i")
 _ALIKE: Final = 16
-"""Behind so many records of one size more of them are looked for at once,"""
+"""After so many records of one size, further ones are searched for at once,"""
 _AT_ONCE: Final = 128
-"""so many at first, twice as many where all of them were."""
+"""so many at first, twice as many each time all of them match."""
 
 
 class ScanStop(enum.Enum):
-    """Why a scan ended."""
+    """The reason why a scan ended."""
 
     LIMIT = "limit"
-    """`max_records` or `max_bytes` was reached, or the range's end exactly."""
+    """`max_records` or `max_bytes` was reached, or exactly the range's end."""
     BLANK = "blank"
     """A blank record: the file ends here."""
     END = "end"
-    """Nothing that claims to be a record: zeros, an unknown magic code, a size that does not fit."""
+    """No record header: zeros, an unknown magic code, a size that does not fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Positions and sizes of a run of records; `end` is the position behind the last one."""
+    """Positions and sizes of a run of records; `end` is the position after the last one."""
 
     positions: npt.NDArray[np.int64]
     sizes: npt.NDArray[np.int64]
@@ -78,7 +78,7 @@ def scan_records(buffer: pa.Buffer, position: int, limit: int, max_records: int 
 def follow_sizes(
     buffer: pa.Buffer, position: int, limit: int, least_size: int, most: int
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """Where up to `most` parts begin that begin with their own size (i32), and the end of the last one.
+    """Return the positions of up to `most` parts that begin with their own size (i32), and the end of the last one.
 
     The chain ends before a part of less than `least_size` bytes or one that reaches beyond `limit`.
     """
@@ -88,9 +88,9 @@ def follow_sizes(
     append = found.append
     runs: list[npt.NDArray[np.int64]] = []
     at, size_before, alike, at_once = position, 0, 0, _AT_ONCE
-    left = most
+    room = most
     last = limit - least_size
-    while at <= last and len(found) < left:
+    while at <= last and len(found) < room:
         (size,) = unpack(view, at)
         if size < least_size or at + size > limit:
             break
@@ -101,18 +101,18 @@ def follow_sizes(
             continue
         alike += 1
         if alike >= _ALIKE:
-            more = _of_one_size(buffer, at, size, min(at_once, left - len(found), (limit - at) // size))
+            more = _of_one_size(buffer, at, size, min(at_once, room - len(found), (limit - at) // size))
             alike, at_once = (alike, at_once * 2) if len(more) == at_once else (0, _AT_ONCE)
             if len(more):
                 runs += [np.array(found, np.int64), more]
-                left -= len(found) + len(more)
+                room -= len(found) + len(more)
                 found.clear()
                 at += size * len(more)
     return np.concatenate([*runs, np.array(found, np.int64)]), at
 
 
 def _of_one_size(buffer: pa.Buffer, at: int, size: int, count: int) -> npt.NDArray[np.int64]:
-    """Positions from `at` on of up to `count` records that all have this size."""
+    """Return the positions from `at` on of up to `count` records that all have this size."""
     positions = at + size * np.arange(count, dtype=np.int64)
     if count == 0:
         return positions
@@ -121,7 +121,7 @@ def _of_one_size(buffer: pa.Buffer, at: int, size: int, count: int) -> npt.NDArr
 
 
 def is_blank(view: memoryview, position: int, limit: int) -> bool:
-    """Whether a blank record stands at `position`."""
+    """Return True if there is a blank record at `position`."""
     if position + BLANK_SIZE > limit:
         return False
     _, magic = SIZE_AND_MAGIC.unpack_from(view, position)

@@ -1,1 +1,1 @@
-"""Log bytes <-> Arrow, a chunk at a time: no Python call per message but the CRC's."""
+"""Encode messages and Arrow rows as record bytes, many at a time: the CRC's loop is the only one per message."""

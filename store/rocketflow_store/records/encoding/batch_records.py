@@ -1,7 +1,7 @@
-"""Client batches -> CommitLog records, many batches at once: one record for each entry, in order.
+"""Encode client batches as CommitLog records, many batches at once: one record for each entry, in order.
 
-Like the sink's chunks (`columnar.encode`) the records have no place yet: `relocate` gives them one. Batches are checked
-before (`message_encoder.MessageEncoder.check_batch`).
+As in the sink's chunks (`encode`), the records have no offsets yet: `relocate` writes them. Batches are checked before
+(`message_encoder.MessageEncoder.check_batch`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TAIL: Final = np.dtype(AFTER_HOSTS)
 
 @dataclass(frozen=True, slots=True)
 class CheckedBatch:
-    """A batch that may be stored. `suffix` is what its own properties add to every message's string."""
+    """A batch that can be stored. `suffix` is the part that its own properties add to every message's string."""
 
     topic: str
     queue_id: int
@@ -69,7 +69,7 @@ class BatchRecords:
 
 
 def encode_batches(batches: Sequence[CheckedBatch], store_host: bytes, *, property_crc: bool) -> BatchRecords:
-    """The records of all entries. Entries without a UNIQ_KEY get one."""
+    """Return the records of all entries. Entries without a UNIQ_KEY get one."""
     counts = np.array([len(batch.positions) for batch in batches], np.int64)
     count, of_batch = int(counts.sum()), np.repeat(np.arange(len(batches), dtype=np.int32), counts)
     blob = batches[0].body if len(batches) == 1 else b"".join([batch.body for batch in batches])
@@ -132,12 +132,12 @@ def _properties(
     of_batch: npt.NDArray[np.int32],
     property_crc: bool,
 ) -> tuple[list[pa.Array], Ints]:
-    """Pieces of every row's property string (the CRC apart), and its whole size."""
+    """Return the pieces of every row's property string (without the CRC), and its size with the CRC."""
     sizes = own_sizes.copy()
     pieces = [own]
     without_key = ~np.asarray(pc.match_substring_regex(own, pattern=UNIQ_KEY_PATTERN))
     more = bool(without_key.any()) or property_crc or any(batch.suffix for batch in batches)
-    # writers before 5.2 leave the last separator out
+    # writers before 5.2 omit the last separator
     unclosed = np.flatnonzero(own_sizes)
     unclosed = unclosed[octets[own_starts[unclosed] + own_sizes[unclosed] - 1] != 2]
     if more and len(unclosed):
@@ -166,7 +166,7 @@ def _sys_flag(batch: CheckedBatch, store_host: bytes) -> int:
 
 
 def _of_batch(parts: list[bytes], of_batch: npt.NDArray[np.int32]) -> pa.Array:
-    """`parts[of_batch[i]]` for every row; a scalar where all are equal."""
+    """Return `parts[of_batch[i]]` for every row; a scalar if all are equal."""
     if all(part == parts[0] for part in parts):
         return binary_array(parts[:1])[0]
     return taken(parts, of_batch)

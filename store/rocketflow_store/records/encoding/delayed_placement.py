@@ -1,7 +1,7 @@
-"""Messages that are stored under another topic first: a delay level, or a time of delivery (RocketMQ's conversion).
+"""Messages that are first stored under another topic: delayed by a level or to a time (RocketMQ's conversion).
 
-What a client asks for stands in the properties, checked in RocketMQ's order: DELAY above 0 wins and drops the others,
-then TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS. A message that has TIMER_OUT_MS was converted before.
+A client requests it by properties, which are checked in RocketMQ's order: DELAY above 0 wins and drops the others, then
+TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS. A message that has TIMER_OUT_MS was converted before.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
     from rocketflow_store.settings.store_config import StoreConfig
 
 TIMER_REQUESTS: Final = (PROPERTY_TIMER_DELAY_SEC, PROPERTY_TIMER_DELAY_MS, PROPERTY_TIMER_DELIVER_MS)
-"""In the order in which RocketMQ looks for them."""
+"""In the order in which RocketMQ checks them."""
 REQUESTS: Final = (PROPERTY_DELAY, *TIMER_REQUESTS)
 LATER: Final = frozenset(REQUESTS)
-"""A message without any of these is stored where it was sent to."""
+"""A message without any of these properties is stored directly under its topic."""
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _INT32_MAX: Final = (1 << 31) - 1
 _INT64_MAX: Final = (1 << 63) - 1
 
 
 def timer_out_ms(deliver_timestamp: int, precision_ms: int) -> int:
-    """The tick that a delivery time belongs to."""
+    """Return the tick of a delivery time."""
     rest = deliver_timestamp % precision_ms
     return deliver_timestamp - (rest or precision_ms)
 
 
 def delay_level(properties: dict[str, str]) -> int:
-    """The delay level that a message asks for, 0 without; MessageRejectedError where that is no number."""
+    """Return the requested delay level of a message, 0 for none; raise MessageRejectedError if it is no number."""
     text = properties.get(PROPERTY_DELAY)
     if text is None:
         return 0
@@ -65,10 +65,10 @@ def place_for_later(
     *,
     accepted: bool = False,
 ) -> tuple[str, int]:
-    """Topic and queue under which a message is stored now; `properties` become those that are stored.
+    """Return the topic and queue under which a message is stored first, and update `properties` for that.
 
-    Now is what the clock says, though it went back and store times do not: nothing is delivered before its time.
-    MessageRejectedError for what RocketMQ refuses, unless it is known to be `accepted` (a moment ago).
+    The present time is the clock's, even if it was set back and store times were not: no message is delivered early.
+    Raises MessageRejectedError for a request that RocketMQ refuses, unless it is known to be `accepted` (a moment ago).
     """
     kind = sys_flag & TRANSACTION_MASK
     if kind in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK) or topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
@@ -95,9 +95,9 @@ def place_for_later(
 
 
 class TimerCongestion:
-    """Refuses timer messages whose tick has more than `most`: the more it has the more of them, from twice `most` all.
+    """Refuses timer messages of a tick that has more than `most`: a growing share, and all from twice `most` on.
 
-    `waiting_at` tells how many wait in the tick of a time (ms).
+    `waiting_at` returns the number of messages that wait in the tick of a time (ms).
     """
 
     def __init__(self, waiting_at: Callable[[int], int], most: int) -> None:
@@ -105,7 +105,7 @@ class TimerCongestion:
         self._share = 0.0
 
     def check(self, properties: dict[str, str]) -> None:
-        """Raise MessageRejectedError for a message with these properties, of which one is TIMER_OUT_MS, or not."""
+        """Raise MessageRejectedError for a share of the messages with these properties (with TIMER_OUT_MS)."""
         waiting, most = self._waiting_at(int(properties[PROPERTY_TIMER_OUT_MS])), self._most
         if waiting <= most:
             return
@@ -131,7 +131,7 @@ def _deliver_time(properties: dict[str, str], now_ms: int, *, accepted: bool, en
 
 
 def _number(text: str, most: int) -> int | None:
-    """As Java reads a decimal int or long; None where it is none."""
+    """Parse a decimal int or long as Java does; return None if it is none."""
     if not _NUMBER.fullmatch(text):
         return None
     number = int(text)

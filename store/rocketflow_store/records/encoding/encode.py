@@ -1,8 +1,7 @@
-"""Rows of the sink's columns -> CommitLog records, a chunk at a time, byte for byte what the scalar encoder writes.
+"""Encode rows of the sink's columns as CommitLog records, a chunk at a time, byte for byte as the scalar encoder does.
 
-A chunk is encoded without its place: `relocate` patches offsets and store time later. Properties stand in the order
-that `format.properties` names. Everything that could be refused is refused by `BatchEncoder.validate`, before the
-first byte is made.
+A chunk is encoded without its place: `relocate` writes offsets and store time later. Properties are in the order of
+`format.properties`. `BatchEncoder.validate` refuses all invalid rows before the first byte is encoded.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ from rocketflow_store.records.decoding.dispatch_rows import DispatchRows, tags_c
 from rocketflow_store.records.decoding.index_entries import IndexEntries, index_entries
 from rocketflow_store.records.decoding.properties import split_properties
 from rocketflow_store.records.encoding.delayed_placement import REQUESTS, place_for_later
-from rocketflow_store.records.encoding.light_queues import LightQueues, room_needed, with_room
+from rocketflow_store.records.encoding.lmq_offsets import LmqOffsets, room_needed, with_room
 from rocketflow_store.records.encoding.message_encoder import MessageEncoder
 from rocketflow_store.records.encoding.property_map import PROPERTY_NAME, EntryKind, PropertyMap
 from rocketflow_store.records.encoding.record_heads import AFTER_HOSTS, BEFORE_HOSTS
@@ -80,9 +79,9 @@ _COUNTED_IDS: Final = 1 << 15
 """Queue ids below this are counted rather than sorted."""
 _MAP: Final = pa.map_(pa.string(), pa.string())
 _PROPERTIES_ROOM: Final = 512
+"""Most bytes that fixed names, a UNIQ_KEY, delay and topic properties add to a row's own values, except for topics."""
 _HEAD_ROOM: Final = 512
-"""More than a record takes beside its body and properties, and the blank record that ends a file."""
-"""Most bytes that fixed names, a UNIQ_KEY, delay and topic properties add to a row's own values, topics apart."""
+"""More than the size of a record without body and properties, and of the blank record that ends a file."""
 
 
 @dataclass(slots=True)
@@ -90,8 +89,8 @@ class EncodedChunk:
     """Encoded records without a place: record i is `data[starts[i] : starts[i] + sizes[i]]`.
 
     `topics[topic_codes[i]]` is the topic it is stored under, `delay_levels` are > 0 on the schedule topic. `row_hashes`
-    (uint64, or None when not asked for) depend on what the row says alone. With `property_crc` every record ends with
-    20 bytes of room for its property CRC.
+    (uint64, or None if not requested) depend on the row's content alone. With `property_crc` every record ends with 20
+    bytes reserved for its property CRC.
     """
 
     data: pa.Buffer
@@ -106,17 +105,17 @@ class EncodedChunk:
     delay_levels_ms: Sequence[int] = ()
     row_hashes: npt.NDArray[np.uint64] | None = None
     property_crc: bool = False
-    light: LightQueues | None = None
-    """Light queues that records are in too; None where the store has none (enableLmq)."""
+    lmqs: LmqOffsets | None = None
+    """LMQs that records are also in; None if the store has none (enableLmq)."""
 
     def writable(self) -> npt.NDArray[np.uint8]:
-        """The bytes, to be patched."""
+        """Return the bytes as a writable array."""
         if self.data.is_mutable:
             return np.asarray(memoryview(self.data)).view(np.uint8)
         return np.frombuffer(self.data, np.uint8).copy()
 
     def queues(self) -> tuple[QueueColumn, npt.NDArray[np.int32]]:
-        """Different queues, by topic and id, and each row's index among them."""
+        """Return the distinct queues, by topic and id, and each row's index among them."""
         if len(self.topics) == 1 and len(self.queue_ids) and int(self.queue_ids.max()) < _COUNTED_IDS:
             present = np.flatnonzero(np.bincount(self.queue_ids))
             lookup = np.zeros(int(present[-1]) + 1, np.int32)
@@ -134,7 +133,7 @@ class EncodedChunk:
         queue_of: npt.NDArray[np.int32],
         store_timestamp_ms: int,
     ) -> DispatchRows:
-        """What dispatch needs once the records have their place."""
+        """Return the input of dispatch once the records have their place."""
         tags_codes = self.tags_codes
         if self.delay_levels is not None:
             delayed = np.flatnonzero(self.delay_levels > 0)
@@ -157,7 +156,7 @@ class EncodedChunk:
 class BatchEncoder:
     """Encodes Arrow batches under one configuration.
 
-    `queue_count(topic)` tells how many queues a topic has; `default_topic` is for rows (or batches) without one.
+    `queue_count(topic)` returns the number of queues of a topic; `default_topic` is for rows (or batches) without one.
     """
 
     def __init__(
@@ -178,26 +177,27 @@ class BatchEncoder:
     # -- checks
 
     def validate(self, batch: pa.RecordBatch | pa.Table) -> set[str]:
-        """Refuse a batch with columns that are not the sink's, or with a row that the store cannot keep (the first).
+        """Check that a batch has only columns of the sink and that every row can be stored.
 
-        The light queues that rows name, where the store has any.
+        Returns the LMQs that rows name, if the store has any. Raises UnknownColumnError or BatchSchemaError for a
+        column, MessageRejectedError for the first invalid row.
         """
         for name in batch.schema.names:
             if name not in SINK_COLUMNS:
                 raise UnknownColumnError(name, SINK_COLUMNS)
             if batch.schema.names.count(name) > 1:
-                raise BatchSchemaError(name, "is there more than once: keep one of them")
+                raise BatchSchemaError(name, "occurs more than once: keep one of them")
         if "body" not in batch.schema.names:
             raise BatchSchemaError("body", "is missing: every message needs one (binary or string)")
         first = 0
-        light: set[str] = set()
+        lmqs: set[str] = set()
         for part in batch.to_batches() if isinstance(batch, pa.Table) else [batch]:
             columns = _Columns(part, self._default_topic)
             self._validate_part(columns, first)
             if self._config.enable_lmq:
-                light |= self._light_queues(columns, first)
+                lmqs |= self._lmqs(columns, first)
             first += part.num_rows
-        return light
+        return lmqs
 
     def _validate_part(self, columns: _Columns, first: int) -> None:
         config = self._config
@@ -230,7 +230,7 @@ class BatchEncoder:
         room = np.full(len(bodies), _PROPERTIES_ROOM, np.int64) + columns.text_sizes()
         suspicious = room > MAX_PROPERTIES_SIZE - PROPERTY_CRC_SIZE
         suspicious |= columns.rows_with_separators() | columns.rows_with_far_delivery(config)
-        suspicious |= columns.rows_that_ask_for_later()
+        suspicious |= columns.rows_with_delay_requests()
         suspicious |= sizes + room + _HEAD_ROOM > config.mapped_file_size_commit_log
         for row in np.flatnonzero(suspicious).tolist():
             try:
@@ -239,8 +239,8 @@ class BatchEncoder:
             except MessageRejectedError as error:
                 raise MessageRejectedError(error.status, error.why, first + row) from error
 
-    def _light_queues(self, columns: _Columns, first: int) -> set[str]:
-        """Those that rows name; refused is a row without room for its offsets in them."""
+    def _lmqs(self, columns: _Columns, first: int) -> set[str]:
+        """Return the LMQs that rows name; raise for a row without space for its offsets in them."""
         found: set[str] = set()
         if len(columns.bodies) == 0:
             return found
@@ -249,14 +249,14 @@ class BatchEncoder:
         body_sizes, own_sizes = _lengths(columns.bodies), _lengths(own)
         for row in np.flatnonzero(np.asarray(names.is_valid())).tolist():
             text = names[row].as_py()
-            light = {one for one in text.split(",") if one.startswith(LMQ_PREFIX)}
+            lmqs = {one for one in text.split(",") if one.startswith(LMQ_PREFIX)}
             properties = int(own_sizes[row]) + _PROPERTIES_ROOM + room_needed(text)
-            if light and properties > MAX_PROPERTIES_SIZE - PROPERTY_CRC_SIZE:
+            if lmqs and properties > MAX_PROPERTIES_SIZE - PROPERTY_CRC_SIZE:
                 why = f"properties of {properties} bytes with {PROPERTY_INNER_MULTI_QUEUE_OFFSET}"
                 raise MessageRejectedError(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, why, first + row)
-            if light and int(body_sizes[row]) + properties + _PROPERTIES_ROOM > config.max_message_size:
-                raise _rejected("a record in light queues may not be larger than maxMessageSize", first + row)
-            found |= light
+            if lmqs and int(body_sizes[row]) + properties + _PROPERTIES_ROOM > config.max_message_size:
+                raise _rejected("a record in LMQs must not be larger than maxMessageSize", first + row)
+            found |= lmqs
         return found
 
     # -- bytes
@@ -266,7 +266,7 @@ class BatchEncoder:
     ) -> Iterator[EncodedChunk]:
         """Yield the chunks of a validated batch, in row order.
 
-        Rows without a queue take turns by topic; `next_queue` carries the turns on (without it they begin at queue 0).
+        Rows without a queue take turns by topic; `next_queue` continues the turns (without it they begin at queue 0).
         """
         turns = QueueTurns() if next_queue is None else next_queue
         for part in batch.to_batches() if isinstance(batch, pa.Table) else [batch]:
@@ -283,9 +283,9 @@ class BatchEncoder:
         properties, topics, codes, queue_ids, levels = self._properties(
             columns, uniq_keys, uniq_segment, topics, codes, queue_ids
         )
-        light = None
+        lmqs = None
         if self._config.enable_lmq:
-            properties, light = with_room(properties, topics, codes)
+            properties, lmqs = with_room(properties, topics, codes)
         bodies = columns.bodies
         crcs = crc32_column(bodies) & 0x7FFFFFFF
         reserved = PROPERTY_CRC_SIZE if self._config.append_prop_crc else 0
@@ -318,7 +318,7 @@ class BatchEncoder:
             delay_levels_ms=self._config.delay_levels_ms,
             row_hashes=hashes,
             property_crc=reserved > 0,
-            light=None if light is None else light.in_records(sizes - reserved),
+            lmqs=None if lmqs is None else lmqs.in_records(sizes - reserved),
         )
 
     def _entries(
@@ -339,7 +339,7 @@ class BatchEncoder:
         topics: list[str],
         codes: npt.NDArray[np.int32],
     ) -> pa.Array:
-        """Everything before the body, as fixed-width rows."""
+        """Return everything before the body, as fixed-width rows."""
         host = self._store_host
         width = len(host)
         hosts = [("born_host", f"V{width}"), ("store_timestamp", ">i8"), ("store_host", f"V{width}")]
@@ -387,7 +387,7 @@ class BatchEncoder:
         codes: npt.NDArray[np.int32],
         queue_ids: npt.NDArray[np.int32],
     ) -> tuple[pa.Array, list[str], npt.NDArray[np.int32], npt.NDArray[np.int32], Any]:
-        """(properties as stored, topics and queues the rows are stored under, delay levels or None)."""
+        """Return (stored properties, topics and queues to store the rows under, delay levels or None)."""
         own = columns.own
         levels = columns.delay_levels(len(self._config.delay_levels_ms))
         due = columns.deliver_timestamps()
@@ -409,8 +409,8 @@ class BatchEncoder:
         queue_ids[delayed], queue_ids[timed] = kept[delayed] - 1, 0
         if scalar:
             values = encoded.to_pylist()
-            for row, told in scalar.items():
-                properties = dict(told)
+            for row, given in scalar.items():
+                properties = dict(given)
                 where = topics[int(original[0][row])], int(original[1][row])
                 topic, queue_id = place_for_later(*where, properties, 0, self._config, accepted=True)
                 properties.setdefault(PROPERTY_UNIQ_KEY, uniq_keys[row].as_py())
@@ -431,7 +431,7 @@ def _real_places(
     timed: npt.NDArray[np.bool_],
     precision_ms: int,
 ) -> list[Any]:
-    """Pieces that say where rows belong that are stored under another topic first, and when; nothing of the others."""
+    """Return the pieces with the real topic, queue and delivery time of rows that are first stored elsewhere."""
     moved = delayed | timed
     if not moved.any():
         return []
@@ -451,7 +451,7 @@ def _real_places(
 
 
 class _Columns:
-    """The sink's columns of one batch, each brought to one type."""
+    """The sink's columns of one batch, each cast to one type."""
 
     def __init__(self, batch: pa.RecordBatch, default_topic: str | None) -> None:
         self._batch, self._default_topic = batch, default_topic
@@ -478,7 +478,7 @@ class _Columns:
         return column if kind is None else _cast(name, column, kind)
 
     def convert_all(self) -> None:
-        """Meet every value that a column cannot hold, before anything is made of the batch: BatchSchemaError."""
+        """Cast every column before anything is encoded; raise BatchSchemaError for a value that does not fit."""
         for name in ("flag", "delayTimeLevel"):
             self._get(name, pa.int32())
         for name in ("bornTimestamp", "deliverTimestamp"):
@@ -505,7 +505,7 @@ class _Columns:
         return _cast("keys", column, pa.string())
 
     def topics(self) -> pa.Array:
-        """The topic of every row, null where neither column nor default names one."""
+        """Return the topic of every row, null if neither column nor default names one."""
         count = len(self.bodies)
         if self.topic is None:
             if self._default_topic is None:
@@ -516,7 +516,7 @@ class _Columns:
         return self.topic
 
     def topic_codes(self) -> tuple[list[str], npt.NDArray[np.int32]]:
-        """Different topics and each row's index among them."""
+        """Return the distinct topics and each row's index among them."""
         if self.topic is None:
             assert self._default_topic is not None
             return [self._default_topic], np.zeros(len(self.bodies), np.int32)
@@ -565,12 +565,12 @@ class _Columns:
 
     @cached_property
     def own(self) -> pa.Array:
-        """Everything that a row itself says, encoded: its map, KEYS, TAGS, sharding key, delay or delivery time."""
+        """The encoded properties of a row itself: its map, KEYS, TAGS, sharding key, delay or delivery time."""
         return self._own_properties(None)
 
     @cached_property
     def own_but_uniq_key(self) -> pa.Array:
-        """As `own`, whatever the row's identity."""
+        """The properties as in `own`, without the row's UNIQ_KEY."""
         if self._in_map(EntryKind.UNIQ_KEY) is None:
             return self.own
         return self._own_properties(EntryKind.UNIQ_KEY)
@@ -585,7 +585,7 @@ class _Columns:
         segments = [self._map.encoded(columns, without)] if self._map is not None else []
         for kind, column in columns.items():
             there = self._in_map(kind)
-            if there is not None:  # the map's entry has taken it
+            if there is not None:  # the map's entry already has the value
                 column = pc.if_else(there.is_null(), column, None)
             segments += _named(PROPERTY_NAME[kind], column)
         delays, due = self._get("delayTimeLevel", pa.int32()), self._milliseconds("deliverTimestamp")
@@ -602,15 +602,15 @@ class _Columns:
             return joined
         values = joined.to_pylist()
         for row, properties in self.scalar_rows.items():
-            left_out = None if without is None else PROPERTY_NAME[without]
-            values[row] = encode_properties({name: value for name, value in properties.items() if name != left_out})
+            dropped = None if without is None else PROPERTY_NAME[without]
+            values[row] = encode_properties({name: value for name, value in properties.items() if name != dropped})
         return binary_array(values)
 
     @cached_property
     def scalar_rows(self) -> dict[int, dict[str, str]]:
-        """Properties, by row, of rows whose maps ask for a delay or a delivery time, or name something twice.
+        """Properties, by row, of rows whose maps request a delay or a delivery time, or have a name twice.
 
-        Where columns ask for them too, also of rows whose maps say where a message belongs.
+        If columns request them too, also of rows whose maps have REAL_TOPIC or other placement properties.
         """
         if self._map is None:
             return {}
@@ -624,11 +624,11 @@ class _Columns:
         return None if self._map is None else self._map.values_of(kind)
 
     def effective_keys(self) -> pa.Array:
-        """KEYS of every row as it will be stored."""
+        """Return the stored KEYS of every row."""
         return self._effective(self.keys, EntryKind.KEYS)
 
     def tag_hashes(self) -> Hashes:
-        """Return the Java hashes and the lengths of the TAGS as they will be stored."""
+        """Return the Java hashes and the lengths of the stored TAGS."""
         return string_hashes(self._effective(self.tags, EntryKind.TAGS))
 
     def _effective(self, column: pa.Array | None, kind: EntryKind) -> pa.Array:
@@ -638,7 +638,10 @@ class _Columns:
         return column if there is None else pc.coalesce(_empty_to_null(column), there)
 
     def uniq_keys_of(self, count: int) -> tuple[pa.Array, pa.Array]:
-        """(UNIQ_KEY of every row, the property segments to append): new ones, except where a row brings its own."""
+        """Return (UNIQ_KEY of every row, the property segments to append).
+
+        A row that has a UNIQ_KEY keeps it; others get a new one.
+        """
         keys, segments = new_uniq_keys(count)
         own = self._in_map(EntryKind.UNIQ_KEY)
         if own is None:
@@ -648,7 +651,7 @@ class _Columns:
     # -- checks
 
     def text_sizes(self) -> Ints:
-        """Bytes of every row's own property values and names."""
+        """Return the bytes of every row's own property names and values."""
         total = np.zeros(len(self.bodies), np.int64)
         for column in (self.keys, self.tags, self.sharding_key, self.topic):
             if column is not None:
@@ -659,7 +662,7 @@ class _Columns:
         return total
 
     def rows_with_separators(self) -> npt.NDArray[np.bool_]:
-        """Rows in which a text holds 0x01 or 0x02 (or where a map says so for some row: then all of its rows)."""
+        """Return a mask of rows with 0x01 or 0x02 in a text; all rows if any map has one."""
         found = np.zeros(len(self.bodies), bool)
         for column in (self.keys, self.tags, self.sharding_key):
             if column is not None and _has_separator(column):
@@ -669,7 +672,7 @@ class _Columns:
         return found
 
     def rows_with_far_delivery(self, config: StoreConfig) -> npt.NDArray[np.bool_]:
-        """Rows due later than a timer may be set, or due at all where there is no timer."""
+        """Return a mask of rows due later than a timer may be set, or due at all if there is no timer."""
         due = self.deliver_timestamps()
         if due is None:
             return np.zeros(len(self.bodies), bool)
@@ -679,15 +682,15 @@ class _Columns:
         far: npt.NDArray[np.bool_] = due > config.clock.now_ms() + config.timer_max_delay_sec * 1000
         return far
 
-    def rows_that_ask_for_later(self) -> npt.NDArray[np.bool_]:
-        """Rows whose maps ask for a delay or a time of delivery."""
+    def rows_with_delay_requests(self) -> npt.NDArray[np.bool_]:
+        """Return a mask of rows whose maps request a delay or a time of delivery."""
         found = np.zeros(len(self.bodies), bool)
         for row, properties in self.scalar_rows.items():
             found[row] = any(name in properties for name in REQUESTS)
         return found
 
     def message(self, row: int) -> Message:
-        """One row as a Message."""
+        """Return one row as a Message."""
 
         def value(name: str) -> Any:
             return self._batch.column(name)[row].as_py() if name in self._batch.schema.names else None
@@ -715,7 +718,7 @@ def _text_scalar(text: str) -> Any:
 
 
 def _named(name: str, values: pa.Array) -> list[Any]:
-    """Pieces that join to `name 0x01 value 0x02`, or to nothing where the value is null."""
+    """Return pieces that join to `name 0x01 value 0x02`, or to nothing if the value is null."""
     head = binary_array([f"{name}\x01".encode()])[0]
     values = values.cast(pa.binary())
     if values.null_count == 0:
@@ -745,7 +748,7 @@ def _is_text_map(kind: pa.DataType) -> bool:
 
 
 def _lengths(column: pa.Array) -> Ints:
-    """Bytes of each value of a string or binary array (0 for null)."""
+    """Return the bytes of each value of a string or binary array (0 for null)."""
     if len(column) == 0:
         return np.zeros(0, np.int64)
     if column.type not in (pa.binary(), pa.string()):
@@ -765,7 +768,7 @@ def _has_separator(column: pa.Array) -> bool:
     if data is None or len(column) == 0:
         return False
     ends = np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4)
-    octets = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]  # a slice has the buffers of the whole
+    octets = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]  # a slice has the buffers of its parent
     return bool(((octets == 1) | (octets == 2)).any())
 
 
@@ -778,7 +781,7 @@ def _rejected(why: str, row: int) -> MessageRejectedError:
 
 
 def _row_hashes(columns: _Columns, body_crcs: Ints) -> npt.NDArray[np.uint64]:
-    """A 64-bit hash of what each row says: body, own properties, topic, flag, queue and time if given."""
+    """Return a 64-bit hash of each row's content: body, own properties, topic, flag, queue and time if given."""
     property_crcs = crc32_column(columns.own_but_uniq_key).astype(np.uint64)
     topics, codes = columns.topic_codes()
     topic_hashes = np.array([string_hash(topic) & 0xFFFFFFFF for topic in topics], np.uint64)[codes]

@@ -1,7 +1,7 @@
-"""From a `Message` to the fields of its record: checks, defaults, delay and timer conversion.
+"""Encode a `Message` as the fields of its record: checks, defaults, delay and timer conversion.
 
-Refusals are RocketMQ's: topic, body size, property size. What is stored under another topic first (a delay level, a
-delivery time) carries REAL_TOPIC and REAL_QID, as a broker stores it.
+Refusals are RocketMQ's: topic, body size, property size. A message that is first stored under another topic (a delay
+level, a delivery time) carries REAL_TOPIC and REAL_QID, as stored by a broker.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rocketflow_store.format.batch_body import (
     FLAG_AT,
     entry_positions,
 )
-from rocketflow_store.format.light_queue_properties import lmq_units
+from rocketflow_store.format.lmq_properties import lmq_units
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, decode_properties, encode_properties
 from rocketflow_store.format.record import BEFORE_PLACE, PROPERTY_CRC_SIZE, RecordFields, batch_parts
 from rocketflow_store.format.record import FIXED_SIZE as RECORD_FIXED_SIZE
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 
 
 def number_out_of_range(given: object) -> str:
-    """Return which number of a message does not fit into its field of a record; empty if all do."""
+    """Describe the first number of a message that does not fit into its field of a record; empty if all do."""
     for name, attribute, bits in (
         ("flag", "flag", 32),
         ("sysFlag", "sys_flag", 32),
@@ -91,19 +91,19 @@ def number_out_of_range(given: object) -> str:
 
 
 _ASSIGNED: Final = frozenset({PROPERTY_CRC32, PROPERTY_INNER_BASE, PROPERTY_INNER_MULTI_QUEUE_OFFSET})
-"""Properties that the store alone writes; a sender's are left out."""
+"""Properties that only the store writes; a sender's are dropped."""
 _EACH_ITS_OWN: Final = frozenset({PROPERTY_UNIQ_KEY, PROPERTY_WAIT})
 """Properties of a batch that are not added to its messages: they have their own, and a second one would win."""
 _HAS_UNIQ_KEY: Final = re.compile(UNIQ_KEY_PATTERN.encode())
-_LIGHT: Final = f"{PROPERTY_INNER_MULTI_DISPATCH}\x01".encode()
-"""In the property string of a message that names light queues."""
+_LMQS: Final = f"{PROPERTY_INNER_MULTI_DISPATCH}\x01".encode()
+"""In the property string of a message that names LMQs."""
 _MAX_INNER_NUM: Final = (1 << 15) - 1
 _UNIQ_KEYS_AT_ONCE: Final = 64
 _NEW_UNIQ_KEY_SIZE: Final = len(f"{PROPERTY_UNIQ_KEY}\x01\x02") + 56
 
 
 class MessageEncoder:
-    """Makes record fields under one configuration."""
+    """Creates record fields under one configuration."""
 
     def __init__(self, config: StoreConfig) -> None:
         self._config = config
@@ -113,10 +113,10 @@ class MessageEncoder:
         self._reserved = PROPERTY_CRC_SIZE if config.append_prop_crc else 0
         """Bytes of the properties that the record's CRC takes."""
         self.timer_congestion: TimerCongestion | None = None
-        """Where somebody counts timer messages."""
+        """Set if timer messages are counted."""
 
     def begin_run(self, count: int, now_ms: int) -> None:
-        """Have UNIQ_KEYs for the next `count` messages: reserved many at a time, for one millisecond."""
+        """Reserve UNIQ_KEYs for the next `count` messages: many at a time, for one millisecond."""
         if now_ms != self._uniq_ms or self._uniq_tick + count > self._uniq_end:
             reserved = max(count, _UNIQ_KEYS_AT_ONCE)
             self._uniq_prefix, self._uniq_tick = UNIQ_KEYS.reserve(reserved)
@@ -133,10 +133,7 @@ class MessageEncoder:
     def encode(
         self, message: Message, queue_id: int, now_ms: int, *, is_internal: bool = False
     ) -> tuple[RecordFields, dict[str, str]]:
-        """Return the record's fields and its properties; MessageRejectedError if the message cannot be stored.
-
-        With `is_internal` the topic may be one that only a broker writes to.
-        """
+        """Return the record's fields and its properties; raise MessageRejectedError if it cannot be stored."""
         (check_topic if is_internal else check_send_topic)(message.topic)
         if message.body is None:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, "the body is null")
@@ -188,9 +185,9 @@ class MessageEncoder:
         now_ms: int,
         positions: Sequence[int] | npt.NDArray[np.int64] | None = None,
     ) -> CheckedBatch:
-        """A client batch of which every entry can be stored; MessageRejectedError where one cannot.
+        """Check that every entry of a client batch can be stored; raise MessageRejectedError if one cannot.
 
-        `positions` of its entries are found where they are not known.
+        The entries' `positions` are searched for if they are not given.
         """
         check_send_topic(batch.topic)
         self._check_batch_size(batch)
@@ -214,7 +211,7 @@ class MessageEncoder:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, str(error)) from error
         reserved = self._reserved
         room = MAX_PROPERTIES_SIZE - len(suffix) - reserved - 1 - _NEW_UNIQ_KEY_SIZE
-        if len(batch.body) > room:  # mostly the whole batch is smaller than the properties of one may be
+        if len(batch.body) > room:  # usually the batch is smaller than the properties of one message may be
             _check_properties(batch.body, positions, room)
         hosts = len(born_host) + len(self._store_host)
         most = RECORD_FIXED_SIZE + hosts + 2 + len(batch.topic) + len(suffix) + reserved + 1 + _NEW_UNIQ_KEY_SIZE
@@ -247,7 +244,7 @@ class MessageEncoder:
         magic, after, topic_part = batch_parts(fields, now_ms)
         fixed = 20 + 16 + len(after) + 4 + len(topic_part) + 2
         reserved = self._reserved
-        tag_entries, queue_id, made = self.rules.tag_entries, batch.queue_id, []
+        tag_entries, queue_id, created = self.rules.tag_entries, batch.queue_id, []
         for at in batch.positions:
             flag, body_size = FLAG_AND_BODY_SIZE.unpack_from(body, at + FLAG_AT)
             body_end = at + BODY_AT + body_size
@@ -255,7 +252,7 @@ class MessageEncoder:
             raw = body[properties_at : properties_at + (body[body_end] << 8 | body[body_end + 1])]
             if b"UNIQ_KEY\x01" not in raw or not _HAS_UNIQ_KEY.search(raw):
                 raw = (raw if not raw or raw[-1] == 2 else raw + b"\x02") + self._uniq_property() + suffix
-            elif (suffix or reserved) and raw[-1] != 2:  # writers before 5.2 leave the last separator out
+            elif (suffix or reserved) and raw[-1] != 2:  # writers before 5.2 omit the last separator
                 raw += b"\x02" + suffix
             elif suffix:
                 raw += suffix
@@ -267,15 +264,15 @@ class MessageEncoder:
             sizes = body[at + BODY_SIZE_AT : at + BODY_AT], property_size.to_bytes(2, "big")
             rest = b"".join((after, sizes[0], content, topic_part, sizes[1], raw))
             code = string_hash(tags) if tags else 0
-            lmq = lmq_units(decode_properties(raw)) if _LIGHT in raw else ()
-            made.append(UnplacedRecord(before, rest, size, topic, queue_id, code, keys, 1, lmq))
-        return made
+            lmq = lmq_units(decode_properties(raw)) if _LMQS in raw else ()
+            created.append(UnplacedRecord(before, rest, size, topic, queue_id, code, keys, 1, lmq))
+        return created
 
     def _uniq_property(self) -> bytes:
         return f"{PROPERTY_UNIQ_KEY}\x01{self.next_uniq_key()}\x02".encode()
 
     def inner_batch(self, batch: MessageBatch) -> Message:
-        """A client batch as the one message that a BatchCQ topic keeps of it."""
+        """Return the single message that a BatchCQ topic stores of a client batch."""
         self._check_batch_size(batch)
         count = len(self._entries(batch))
         if count > _MAX_INNER_NUM:
@@ -312,7 +309,7 @@ class MessageEncoder:
 
     @staticmethod
     def own_properties(message: Message) -> dict[str, str]:
-        """What the message itself says, in the order it is stored (without UNIQ_KEY and what scheduling adds)."""
+        """Return the message's own properties, in stored order (without UNIQ_KEY and those of scheduling)."""
         properties: dict[str, str] = {}
         for name, value in message.properties.items():
             if name not in _ASSIGNED and not name.startswith(TRANSIENT_PROPERTY_PREFIX) and value is not None:
@@ -334,7 +331,7 @@ class MessageEncoder:
 
 
 def _check_properties(body: bytes, positions: Sequence[int] | npt.NDArray[np.int64], room: int) -> None:
-    """Refuse a batch body with an entry whose properties take more than `room` bytes."""
+    """Raise MessageRejectedError if the properties of an entry take more than `room` bytes."""
     starts = np.asarray(positions, np.int64)
     sizes = np.diff(starts, append=len(body))
     for row in np.flatnonzero(sizes > room).tolist():
@@ -344,6 +341,6 @@ def _check_properties(body: bytes, positions: Sequence[int] | npt.NDArray[np.int
         if property_size > room:
             raise MessageRejectedError(
                 PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
-                f"properties of {property_size} bytes, {room} are left for them in a batch",
+                f"properties of {property_size} bytes, a batch has space for {room}",
                 row,
             )

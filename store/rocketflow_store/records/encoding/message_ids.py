@@ -1,4 +1,4 @@
-"""Offset message ids of many records, as the answer to a batch lists them."""
+"""Offset message ids of many records, as the response to a batch lists them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _OFFSET_DIGITS: Final = 16
 
 
 def offset_msg_ids(store_host: str, phy_offsets: Ints, counts: Ints) -> list[str]:
-    """For each batch the ids of its messages, joined by commas; `counts` tells how many physical offsets are whose."""
+    """Return the ids of each batch's messages, joined by commas.
+
+    `counts` are the numbers of physical offsets of each batch.
+    """
     host = host_digits(store_host)
     width = len(host) + _OFFSET_DIGITS + 1
     rows = np.empty((len(phy_offsets), width), np.uint8)

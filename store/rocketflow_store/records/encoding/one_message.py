@@ -1,4 +1,4 @@
-"""One message as a chunk to commit: for reports that a job leaves beside the rows it is about."""
+"""One message as a chunk to commit: for reports that a job writes with the rows that they describe."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def encode_message(
     config: StoreConfig, topic: str, body: bytes, properties: Mapping[str, str], *, born_ms: int, property_crc: bool
 ) -> EncodedChunk:
-    """Encode a message with TAGS and KEYS for queue 0 of a topic, which may be a system topic; UNIQ_KEY is added."""
+    """Encode a message with TAGS and KEYS for queue 0 of a topic, also a system topic; UNIQ_KEY is added."""
     uniq_key, host = UNIQ_KEYS.next(), encode_host(config.store_host)
     tag, keys = properties["TAGS"], properties["KEYS"]
     record = RecordFields(

@@ -1,7 +1,7 @@
-"""A batch's map column of properties as entries: those that the store itself reads or writes, and the bytes of all.
+"""A batch's map column of properties: the entries that the store itself reads or writes, and the bytes of all.
 
-What a row's other columns say wins over its map, and stands where the map had it; what the store alone assigns, and
-entries without a value, are left out.
+A value in a row's other columns replaces that of its map, at the map's position; entries that only the store assigns,
+and entries without a value, are dropped.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ if TYPE_CHECKING:
 
 
 class EntryKind(enum.IntEnum):
-    """What a property's name makes of an entry."""
+    """The kind of an entry, by the name of its property."""
 
     PLAIN = 0
     ASSIGNED = 1
-    """The store alone writes it."""
+    """Only the store writes it."""
     KEYS = 2
     TAGS = 3
     SHARDING_KEY = 4
     UNIQ_KEY = 5
     PLACE = 6
-    """Where a message belongs that is stored under another topic first."""
+    """The real topic and queue of a message that is first stored under another topic."""
     LATER = 7
-    """Asks for a delay or a time of delivery."""
+    """Requests a delay or a time of delivery."""
 
 
 PROPERTY_NAME: Final = {
@@ -66,7 +66,7 @@ PROPERTY_NAME: Final = {
     EntryKind.SHARDING_KEY: PROPERTY_SHARDING_KEY,
     EntryKind.UNIQ_KEY: PROPERTY_UNIQ_KEY,
 }
-"""Of the kinds that one name alone has."""
+"""The name of kinds that have only one."""
 _KINDS: Final = {
     **{name: kind for kind, name in PROPERTY_NAME.items()},
     PROPERTY_CRC32: EntryKind.ASSIGNED,
@@ -86,7 +86,7 @@ _EQUALS, _CLOSE = binary_array([b"\x01", b"\x02"])
 
 
 class PropertyMap:
-    """Entries of a map<string, string> column: row i has those of [`offsets`[i], `offsets`[i + 1])."""
+    """Entries of a map<string, string> column: row i has those of `[offsets[i], offsets[i + 1])`."""
 
     def __init__(self, column: pa.Array) -> None:
         raw = np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, column.offset * 4)
@@ -98,7 +98,7 @@ class PropertyMap:
         names = pc.dictionary_encode(self.names)
         kinds = np.array([_kind(name) for name in names.dictionary.to_pylist()], np.int8)
         self._kinds = kinds[np.asarray(names.indices)] if kinds.any() else None
-        """Of each entry; None where all are PLAIN."""
+        """The kind of each entry; None if all are PLAIN."""
         self._values_of: dict[EntryKind, pa.Array | None] = {}
 
     @cached_property
@@ -106,11 +106,11 @@ class PropertyMap:
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
     def rows_of(self, *kinds: EntryKind) -> Rows:
-        """Rows that have an entry of one of these kinds, ascending."""
+        """Return the rows that have an entry of one of these kinds, ascending."""
         return np.unique(self._row_of[self._entries(*kinds)])
 
     def rows_with_repeats(self) -> Rows:
-        """Rows in which a name of the store's own comes twice."""
+        """Return the rows in which a name in `PROPERTY_NAME` occurs twice."""
         entries = self._entries(*PROPERTY_NAME)
         if len(entries) < 2 or self._kinds is None:
             return np.zeros(0, np.intp)
@@ -119,7 +119,7 @@ class PropertyMap:
         return np.unique(different[counts > 1] // len(EntryKind))
 
     def values_of(self, kind: EntryKind) -> pa.Array | None:
-        """What each row's entry of a kind says, null where it has none; None where no row has one."""
+        """Return the value of each row's entry of a kind, null if it has none; None if no row has one."""
         if kind not in self._values_of:
             self._values_of[kind] = self._gathered(kind)
         return self._values_of[kind]
@@ -134,9 +134,9 @@ class PropertyMap:
         return picked.cast(pa.string())
 
     def encoded(self, instead: Mapping[EntryKind, pa.Array], without: EntryKind | None = None) -> pa.Array:
-        """`name 0x01 value 0x02` of each row's entries, in their order; those of a kind may be left out.
+        """Return `name 0x01 value 0x02` of each row's entries, in their order, except for those of the kind `without`.
 
-        Where `instead` has a value for a row it stands for that of the row's entry of the kind.
+        A value in `instead` replaces that of the row's entry of the kind.
         """
         names, values, offsets = self.names, self.values, self.offsets
         kept = np.asarray(values.is_valid()).astype(bool) if values.null_count else np.ones(len(values), bool)
@@ -156,20 +156,20 @@ class PropertyMap:
         return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, pa.py_buffer(row_ends), data])
 
     def _replaced(self, values: pa.Array, instead: Mapping[EntryKind, pa.Array]) -> pa.Array:
-        columns, source, behind = [values], np.arange(len(values)), len(values)
+        columns, source, end = [values], np.arange(len(values)), len(values)
         for kind, column in instead.items():
             entries = self._entries(kind)
             entries = entries[np.asarray(column.is_valid()).astype(bool)[self._row_of[entries]]]
             if len(entries):
-                source[entries] = behind + self._row_of[entries]
+                source[entries] = end + self._row_of[entries]
                 columns.append(column.cast(pa.binary()))
-                behind += len(column)
+                end += len(column)
         if len(columns) == 1:
             return values
         return pa.concat_arrays(columns).take(int_array(source, pa.int64()))
 
     def _entries(self, *kinds: EntryKind) -> Rows:
-        """Where entries of these kinds that have a value are."""
+        """Return the indices of the entries of these kinds that have a value."""
         if self._kinds is None:
             return np.zeros(0, np.intp)
         found = np.isin(self._kinds, kinds) if len(kinds) > 1 else self._kinds == kinds[0]

@@ -1,4 +1,4 @@
-"""What stands in front of a record's body, as fields of fixed width: to be filled for many records at once."""
+"""The part of a record before its body, as fields of fixed width to be filled for many records at once."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ BEFORE_HOSTS: Final = [
     ("sys_flag", ">i4"),
     ("born_timestamp", ">i8"),
 ]
-"""Up to the host that the message was born on (numpy's fields)."""
+"""Up to the born host (numpy's fields)."""
 AFTER_HOSTS: Final = [("reconsume_times", ">i4"), ("prepared_transaction_offset", ">i8"), ("body_size", ">i4")]
-"""Behind the host that stored it."""
+"""After the store host."""

@@ -1,4 +1,4 @@
-"""Give encoded records their place: offsets and store time patched into bytes that are otherwise final."""
+"""Write offsets and store time into encoded records that are otherwise final."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 _TAIL_DTYPE: Final = np.dtype([("name", "V9"), ("lowest", "<u4"), ("middle", "<u4"), ("highest", "<u2"), ("end", "u1")])
-"""A property CRC: its digits stand the least significant first."""
+"""A property CRC: the least significant digit is first."""
 assert _TAIL_DTYPE.itemsize == PROPERTY_CRC_SIZE
 _TAIL_NAME: Final = np.void(property_crc_tail(b"")[:9])
 _DIGITS: Final = np.frombuffer(b"".join((b"%04d" % number)[::-1] for number in range(10_000)), "<u4")
@@ -34,9 +34,9 @@ def relocate(
     *,
     property_crc: bool = False,
 ) -> None:
-    """Patch queueOffset, physicalOffset and storeTimestamp of the records at `starts` of `octets` (writable).
+    """Write queueOffset, physicalOffset and storeTimestamp of the records at `starts` of `octets` (writable).
 
-    With `property_crc` the last 20 bytes of every record are computed anew.
+    With `property_crc` the last 20 bytes of every record are recalculated.
     """
     if len(starts) == 0:
         return

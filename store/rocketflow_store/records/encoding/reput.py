@@ -1,19 +1,19 @@
-"""Stored records -> an EncodedChunk of the same messages for other queues, many at a time: what a redelivery appends.
+"""Encode stored records as an EncodedChunk of the same messages for other queues, many at a time, for redelivery.
 
     chunk = reput(records, TargetQueues(topics, topic_of, queue_ids), config,
                   set_properties={"TIMER_DEQUEUE_MS": times}, drop_properties=("DELAY",))
 
 `records` are sound (RecordColumns without faults, contents judged); row i is stored again under `topics[topic_of[i]]`
-and `queue_ids[i]`. Body (compressed or not), flag, sysFlag, bornTimestamp, bornHost, storeHost and reconsumeTimes stay;
-preparedTransactionOffset becomes 0; offsets and storeTimestamp come with the place (`relocate`). Properties keep their
-bytes, apart from:
+and `queue_ids[i]`. Body (compressed or not), flag, sysFlag, bornTimestamp, bornHost, storeHost and reconsumeTimes are
+kept; preparedTransactionOffset becomes 0; offsets and storeTimestamp come with the place (`relocate`). Properties keep
+their bytes, except that:
 
-* names of `set_properties` (string arrays, one value a record, null: none) go to the end with their new value;
-* names of `drop_properties`, and INNER_MULTI_QUEUE_OFFSET, which is of the old place, go;
-* the CRC of the whole record (`__CRC32#`, the last 20 bytes) is taken off, and made anew where the store appends one.
+* names of `set_properties` (string arrays, one value a record, null: none) move to the end with their new value;
+* names of `drop_properties`, and INNER_MULTI_QUEUE_OFFSET, which belongs to the old place, are removed;
+* the CRC of the whole record (`__CRC32#`, the last 20 bytes) is removed, and recalculated if the store appends one.
 
-Tags codes and index entries are what dispatch makes of the new records. Rows ascend in `records`' buffer, as those of a
-queue do; bound a chunk to a few MB.
+Tags codes and index entries are those that dispatch derives from the new records. Rows ascend in `records`' buffer, as
+those of a queue do; limit a chunk to a few MB.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from rocketflow_store.records.decoding.index_entries import IndexEntries, index_
 from rocketflow_store.records.decoding.properties import split_properties
 from rocketflow_store.records.decoding.record_crc import with_record_crc
 from rocketflow_store.records.encoding.encode import EncodedChunk
-from rocketflow_store.records.encoding.light_queues import with_room
+from rocketflow_store.records.encoding.lmq_offsets import with_room
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -64,7 +64,7 @@ _CLOSE, _NOTHING = binary_array([b"\x02", b""])
 
 
 def reputtable(records: RecordColumns) -> npt.NDArray[np.bool_]:
-    """Which records can be put again: not halves of transactions, not inner batches."""
+    """Return a mask of the records that can be stored again: not halves of transactions, not inner batches."""
     kinds = records.sys_flag & TRANSACTION_MASK
     fine: npt.NDArray[np.bool_] = ((kinds == 0) | (kinds == TRANSACTION_COMMIT)) & (
         records.sys_flag & INNER_BATCH_FLAG == 0
@@ -74,7 +74,7 @@ def reputtable(records: RecordColumns) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True)
 class TargetQueues:
-    """Where rows are stored again: row i in queue `queue_ids[i]` of `topics[topic_of[i]]`."""
+    """The new queues of rows: row i goes to queue `queue_ids[i]` of `topics[topic_of[i]]`."""
 
     topics: Sequence[str]
     topic_of: npt.NDArray[np.int32]
@@ -90,22 +90,22 @@ def reput(
     drop_properties: Collection[str] = (),
     reconsume_times: npt.NDArray[np.int32] | None = None,
 ) -> EncodedChunk:
-    """The same messages for other queues: see the module.
+    """Encode the messages for other queues: see the module.
 
-    Topic names are the caller's to check. MessageRejectedError with the row where one is not `reputtable`, or where a
-    property that is set holds a separator or makes the properties too long. A chunk in which the CRC of a record finds
-    no room has none (`property_crc` is False).
+    Topic names are the caller's to check. MessageRejectedError names the row that is not `reputtable`, or whose
+    properties are invalid: a new value holds a separator or makes them too long. If the CRC of a record does not fit,
+    no record of the chunk has one (`property_crc` is False).
     """
     assert not records.faults
     assert len(targets.topic_of) == len(targets.queue_ids) == records.count
     odd = ~reputtable(records)
     if odd.any():
-        raise _rejected("half of a transaction, or an inner batch, cannot be put again", odd)
+        raise _rejected("half of a transaction, or an inner batch, cannot be redelivered", odd)
     set_properties = set_properties or {}
     properties, segments = _properties(records, set_properties, {*drop_properties, *set_properties})
-    light = None
+    lmqs = None
     if config.enable_lmq:
-        properties, light = with_room(properties, targets.topics, targets.topic_of)
+        properties, lmqs = with_room(properties, targets.topics, targets.topic_of)
     tail = _tail(properties, with_crc=config.append_prop_crc)
     topic_parts = [_topic_part(topic) for topic in targets.topics]
     heads = _heads(records, targets, topic_parts, tail.sizes, reconsume_times)
@@ -126,22 +126,22 @@ def reput(
         delay_levels=_delay_levels(targets.topics, targets.topic_of, segments, len(config.delay_levels_ms)),
         delay_levels_ms=config.delay_levels_ms,
         property_crc=tail.has_crc,
-        light=None if light is None else light.in_records(heads.sizes - PROPERTY_CRC_SIZE * tail.has_crc),
+        lmqs=None if lmqs is None else lmqs.in_records(heads.sizes - PROPERTY_CRC_SIZE * tail.has_crc),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Tail:
-    """What follows the length of a record's properties: `pieces` of every row, `sizes` bytes together."""
+    """The part after the length of a record's properties: `pieces` of every row, `sizes` bytes together."""
 
     pieces: Sequence[pa.Array]
     sizes: Ints
     has_crc: bool = False
-    """Whether the last of them has room for the record's CRC."""
+    """True if the last piece is reserved for the record's CRC."""
 
 
 def _tail(properties: pa.Array, *, with_crc: bool) -> _Tail:
-    """Return the properties, `with_crc` if that finds room in all; MessageRejectedError if they are too long."""
+    """Return the properties, `with_crc` if that fits into all; raise MessageRejectedError if they are too long."""
     sizes = _lengths(properties)
     if sizes.max(initial=0) > MAX_PROPERTIES_SIZE:
         raise _rejected("properties are too long", sizes > MAX_PROPERTIES_SIZE, too_long=True)
@@ -156,7 +156,7 @@ def _tail(properties: pa.Array, *, with_crc: bool) -> _Tail:
 
 @dataclass(frozen=True, slots=True)
 class _Heads:
-    """Where the new records are, and the fields of their heads that are other ones than before."""
+    """Positions of the new records, and the fields of their heads that change."""
 
     starts: Ints
     sizes: Ints
@@ -179,7 +179,7 @@ def _heads(
 
 
 def _joined(records: RecordColumns, targets: TargetQueues, topic_parts: list[bytes], tail: _Tail) -> pa.Array:
-    """Return the records with the heads that they had."""
+    """Return the records with their previous heads."""
     until_topic = gather(records.buffer, records.positions, records.body_ends)
     lengths = fixed_width(tail.sizes.astype(">i2").view(np.uint8).reshape(records.count, 2))
     parts = taken(topic_parts, targets.topic_of) if topic_parts else until_topic
@@ -187,17 +187,17 @@ def _joined(records: RecordColumns, targets: TargetQueues, topic_parts: list[byt
 
 
 def _properties(
-    records: RecordColumns, new: Mapping[str, pa.Array], gone: Collection[str]
+    records: RecordColumns, new: Mapping[str, pa.Array], dropped: Collection[str]
 ) -> tuple[pa.Array, PropertySegments]:
-    """The properties of the new records, without a CRC, and the pairs in them."""
+    """Return the properties of the new records, without a CRC, and the pairs in them."""
     ends = records.properties_ends - PROPERTY_CRC_SIZE * with_record_crc(records)
     stored = gather(records.buffer, records.properties_starts, ends)
-    segments = records.property_segments()  # of the record as it is: nobody asks for its CRC's pair
-    gone = {*gone, PROPERTY_INNER_MULTI_QUEUE_OFFSET}
-    if not new and not _named(segments, gone).any():
+    segments = records.property_segments()  # with the pair of the old CRC, which is not used
+    dropped = {*dropped, PROPERTY_INNER_MULTI_QUEUE_OFFSET}
+    if not new and not _named(segments, dropped).any():
         return stored, segments
     closed = _closed(stored)
-    kept, touched = _without(closed, split_properties(closed), gone)
+    kept, touched = _without(closed, split_properties(closed), dropped)
     if new:
         kept = join(kept, *(_segment(name, values) for name, values in new.items()))
     elif closed is not stored:
@@ -206,7 +206,7 @@ def _properties(
 
 
 def _named(segments: PropertySegments, names: Collection[str]) -> Mask:
-    """Which pairs have one of these names."""
+    """Return a mask of the pairs that have one of these names."""
     found, lengths = np.zeros(len(segments.rows), bool), segments.name_ends - segments.name_starts
     for name in names:
         raw = np.frombuffer(name.encode(), np.uint8)
@@ -216,19 +216,19 @@ def _named(segments: PropertySegments, names: Collection[str]) -> Mask:
     return found
 
 
-def _without(closed: pa.Array, segments: PropertySegments, gone: Collection[str]) -> tuple[pa.Array, Mask]:
-    """(property strings without the pairs of some names, which rows had one); each ends with a separator."""
-    count, hit = len(closed), _named(segments, gone)
+def _without(closed: pa.Array, segments: PropertySegments, dropped: Collection[str]) -> tuple[pa.Array, Mask]:
+    """Return (property strings without the pairs of some names, a mask of changed rows); each ends with a separator."""
+    count, hit = len(closed), _named(segments, dropped)
     touched = np.zeros(count, bool)
     touched[segments.rows[hit]] = True
     if not hit.any():
         return closed, touched
     offsets = np.frombuffer(closed.buffers()[1], np.int32, count + 1, closed.offset * 4).astype(np.int64)
-    kept, whole = np.flatnonzero(~hit & touched[segments.rows]), np.flatnonzero(~touched)
-    rows = np.concatenate([segments.rows[kept], whole])
+    kept, unchanged = np.flatnonzero(~hit & touched[segments.rows]), np.flatnonzero(~touched)
+    rows = np.concatenate([segments.rows[kept], unchanged])
     order = np.argsort(rows, kind="stable")
-    starts = np.concatenate([segments.name_starts[kept], offsets[:-1][whole]])[order]
-    ends = np.concatenate([segments.value_ends[kept] + 1, offsets[1:][whole]])[order]
+    starts = np.concatenate([segments.name_starts[kept], offsets[:-1][unchanged]])[order]
+    ends = np.concatenate([segments.value_ends[kept] + 1, offsets[1:][unchanged]])[order]
     pieces = gather(closed.buffers()[2], starts, ends)
     piece_ends = np.frombuffer(pieces.buffers()[1], np.int32, len(pieces) + 1, pieces.offset * 4)
     row_offsets = piece_ends[np.append(0, np.cumsum(np.bincount(rows, minlength=count)))]
@@ -237,7 +237,7 @@ def _without(closed: pa.Array, segments: PropertySegments, gone: Collection[str]
 
 
 def _segment(name: str, values: pa.Array) -> pa.Array:
-    """`name 0x01 value 0x02` by row, null where the value is; MessageRejectedError for a separator in one."""
+    """Return `name 0x01 value 0x02` by row, null if the value is; raise MessageRejectedError for a separator in it."""
     values = values.cast(pa.binary())
     odd = pc.match_substring_regex(values, "[\x01\x02]").fill_null(False)
     if pc.any(odd).as_py():
@@ -246,7 +246,7 @@ def _segment(name: str, values: pa.Array) -> pa.Array:
 
 
 def _closed(properties: pa.Array) -> pa.Array:
-    """Property strings that end with a separator unless they are empty."""
+    """Return the property strings, each with a final separator unless it is empty."""
     count = len(properties)
     offsets = np.frombuffer(properties.buffers()[1], np.int32, count + 1, properties.offset * 4)
     octets = np.frombuffer(properties.buffers()[2] or b"", np.uint8)
@@ -259,7 +259,7 @@ def _closed(properties: pa.Array) -> pa.Array:
 
 
 def _patched(encoded: pa.Array, records: RecordColumns, heads: _Heads) -> pa.Buffer:
-    """The records' bytes with the fields of their heads that are other ones now."""
+    """Return the records' bytes with the changed fields of their heads."""
     data = encoded.buffers()[2] or pa.py_buffer(b"")
     starts = heads.starts
     if not len(starts):
@@ -279,7 +279,7 @@ def _patched(encoded: pa.Array, records: RecordColumns, heads: _Heads) -> pa.Buf
 def _delay_levels(
     topics: Sequence[str], topic_of: npt.NDArray[np.int32], segments: PropertySegments, most: int
 ) -> npt.NDArray[np.int32] | None:
-    """Delay levels of rows of the schedule topic, 0 of others; None where no row is delayed."""
+    """Return the delay levels of rows of the schedule topic, 0 for others; None if no row is delayed."""
     if SCHEDULE_TOPIC not in topics:
         return None
     scheduled = topic_of == topics.index(SCHEDULE_TOPIC)

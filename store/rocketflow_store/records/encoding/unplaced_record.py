@@ -1,6 +1,6 @@
-"""A record that has everything but its place: its bytes, its queue, and what dispatch needs of it.
+"""A record that has everything except its place: its bytes, its queue, and the input of dispatch.
 
-The write path stamps the place (`format.record.place_record`); nobody decodes the properties again.
+The write path fills in the place (`format.record.place_record`); the properties are not decoded again.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class UnplacedRecord(NamedTuple):
     """A record without its place: see `format.record.UnplacedBytes`.
 
     `queue_id` is -1 if it gets no ConsumeQueue unit (prepared, rolled back); `tags_code` is that of its unit, `keys`
-    are its index keys as `topic#key`, `batch_num` is how many queue offsets it takes, `lmq` has (name, queue offset) of
-    the light queues that get a unit too.
+    are its index keys as `topic#key`, `batch_num` is the number of queue offsets it takes, `lmq` has (name, queue
+    offset) of the LMQs that get a unit too.
     """
 
     before: bytes
@@ -41,17 +41,17 @@ class UnplacedRecord(NamedTuple):
 
 
 class RecordRules(NamedTuple):
-    """What the settings say of every record."""
+    """Settings that apply to every record."""
 
     delay_levels_ms: tuple[int, ...]
     tag_entries: bool
-    """Whether the index names the TAGS of messages."""
+    """True if the index names the TAGS of messages."""
     property_crc: bool
-    """Whether a record ends with a CRC of itself."""
+    """True if a record ends with a CRC of itself."""
 
     @classmethod
     def of(cls, config: StoreConfig) -> RecordRules:
-        """Return the rules of `config`, of which the profile is decided."""
+        """Return the rules of `config`, whose profile must be set."""
         return cls(config.delay_levels_ms, config.tag_entries, config.append_prop_crc)
 
 
@@ -83,7 +83,7 @@ _FACTS: Final = re.compile(f"(?:^|\x02)({PROPERTY_UNIQ_KEY}|{PROPERTY_KEYS}|{PRO
 def dispatch_keys(raw: bytes, topic: str, tag_entries: bool) -> tuple[str, list[str]]:
     """Return the TAGS of a property string, and the index keys of its record as `topic#key`.
 
-    Of properties that come twice the later one counts: see `format.properties.decode_properties`.
+    Of duplicate properties the last one counts: see `format.properties.decode_properties`.
     """
     get = dict(_FACTS.findall(raw.decode("utf-8", "replace"))).get
     tags = get(PROPERTY_TAGS, "")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.format.light_queue_properties import LMQ_QUEUE_ID
+from rocketflow_store.format.lmq_properties import LMQ_QUEUE_ID
 from rocketflow_store.model.broker_requests import Arrival
 from rocketflow_store.views.dispatch.run_rows import RunRows
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocketflow_store.format.light_queue_properties import LMQ_QUEUE_ID
+from rocketflow_store.format.lmq_properties import LMQ_QUEUE_ID
 from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.metadata.config_files.listed_topics import batch_topics
 from rocketflow_store.metadata.native.deleted_topics import DeletedTopics

@@ -1,7 +1,7 @@
-"""Light queues (LMQ) of many records: room for their queue offsets, which are filled in when the records have a place.
+"""LMQs (light message queues) of many records: space for queue offsets, filled in when the records get their place.
 
-A record has to have its size before anybody knows its offsets. So INNER_MULTI_QUEUE_OFFSET has 18 digits for each of
-them, zeros in front: RocketMQ reads them as numbers.
+A record's size must be known before its offsets. So INNER_MULTI_QUEUE_OFFSET has 18 digits for each of them, with
+leading zeros: RocketMQ parses them as numbers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from rocketflow_store.format.light_queue_properties import gets_light_queues
+from rocketflow_store.format.lmq_properties import gets_lmqs
 from rocketflow_store.model.errors import CorruptRecordError
 from rocketflow_store.model.property_names import PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from rocketflow_store.model.topic_names import LMQ_PREFIX
@@ -31,8 +31,8 @@ _HEAD: Final = f"{PROPERTY_INNER_MULTI_QUEUE_OFFSET}\x01"
 
 
 @dataclass(frozen=True, slots=True)
-class LightQueues:
-    """One element for every light queue that a record is in, by ascending `rows` of a chunk.
+class LmqOffsets:
+    """One element for every LMQ that a record is in, by ascending `rows` of a chunk.
 
     The digits of its offset are at position `at` of the record.
     """
@@ -42,15 +42,15 @@ class LightQueues:
     at: Ints
 
     def as_lists(self, count: int) -> tuple[pa.Array, pa.Array]:
-        """(names, positions) as a list for every one of `count` records."""
+        """Return (names, positions) as a list for every one of `count` records."""
         ends = pa.array(np.append(0, np.cumsum(np.bincount(self.rows, minlength=count))), pa.int32())
         return pa.ListArray.from_arrays(ends, pa.array(self.names, pa.string())), pa.ListArray.from_arrays(
             ends, pa.array(self.at, pa.int64())
         )
 
     @classmethod
-    def of_lists(cls, names: pa.Array, positions: pa.Array, sizes: Ints, source: str) -> LightQueues:
-        """From `as_lists`; CorruptRecordError where these are no places in records of these sizes."""
+    def of_lists(cls, names: pa.Array, positions: pa.Array, sizes: Ints, source: str) -> LmqOffsets:
+        """Parse the result of `as_lists`; raise CorruptRecordError if a position is outside its record."""
         counts = np.diff(np.asarray(names.offsets)).astype(np.int64)
         each, at = names.flatten(), positions.flatten()
         rows = np.repeat(np.arange(len(counts)), counts)
@@ -60,8 +60,8 @@ class LightQueues:
                 return found
         raise CorruptRecordError(source, 0, "the LMQ positions of the staged part are outside its properties")
 
-    def in_records(self, ends: Ints) -> LightQueues:
-        """With `at` from the begin of the records, whose properties end at `ends`, from `with_room`'s."""
+    def in_records(self, ends: Ints) -> LmqOffsets:
+        """Return a copy with `at` relative to the records, whose properties end at `ends`, not to these ends."""
         return replace(self, at=ends[self.rows] + self.at)
 
     def fill_in(self, octets: npt.NDArray[np.uint8], starts: Ints, offsets: Ints) -> None:
@@ -75,39 +75,42 @@ class LightQueues:
 
 def with_room(
     properties: pa.Array, topics: Sequence[str], topic_codes: npt.NDArray[np.int32]
-) -> tuple[pa.Array, LightQueues]:
-    """(property strings with room for the offsets of light queues, these; `at` counts from the end, below zero)."""
+) -> tuple[pa.Array, LmqOffsets]:
+    """Return (property strings with space for the offsets in LMQs, the LMQs).
+
+    `at` counts from the end of the properties and is negative.
+    """
     names = split_properties(properties).column(PROPERTY_INNER_MULTI_DISPATCH)
-    takes = np.array([gets_light_queues(topic) for topic in topics], bool)[topic_codes]
+    takes = np.array([gets_lmqs(topic) for topic in topics], bool)[topic_codes]
     rows = np.flatnonzero(takes & np.asarray(names.is_valid()))
     asked = [(row, names[row].as_py().split(",")) for row in rows.tolist()]
-    named = [(row, each) for row, each in asked if any(_is_light(one) for one in each)]
+    named = [(row, each) for row, each in asked if any(_is_lmq(one) for one in each)]
     if not named:
-        return properties, LightQueues(np.zeros(0, np.int64), [], np.zeros(0, np.int64))
+        return properties, LmqOffsets(np.zeros(0, np.int64), [], np.zeros(0, np.int64))
     segments = [b""] * len(properties)
     found_rows: list[int] = []
     found_names: list[str] = []
     at: list[int] = []
     for row, each in named:
-        value = ",".join("0" * DIGITS if _is_light(one) else "" for one in each)
+        value = ",".join("0" * DIGITS if _is_lmq(one) else "" for one in each)
         own: bytes = properties[row].as_py()
         segments[row] = (b"" if own.endswith(b"\x02") else b"\x02") + f"{_HEAD}{value}\x02".encode()
-        behind = len(value) + 1
+        distance = len(value) + 1
         for one in each:
-            if _is_light(one):
+            if _is_lmq(one):
                 found_rows.append(row)
                 found_names.append(one)
-                at.append(-behind)
-                behind -= DIGITS
-            behind -= 1
-    light = LightQueues(np.array(found_rows, np.int64), found_names, np.array(at, np.int64))
-    return join(properties, binary_array(segments)), light
+                at.append(-distance)
+                distance -= DIGITS
+            distance -= 1
+    lmqs = LmqOffsets(np.array(found_rows, np.int64), found_names, np.array(at, np.int64))
+    return join(properties, binary_array(segments)), lmqs
 
 
 def room_needed(names: str) -> int:
-    """Bytes that `with_room` adds at most, for a value of INNER_MULTI_DISPATCH."""
+    """Return the most bytes that `with_room` adds for a value of INNER_MULTI_DISPATCH."""
     return len(_HEAD) + 2 + (DIGITS + 1) * (names.count(",") + 1)
 
 
-def _is_light(name: str) -> bool:
+def _is_lmq(name: str) -> bool:
     return name.startswith(LMQ_PREFIX)

@@ -23,7 +23,7 @@ from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.records.arrow.chunking import chunks
 from rocketflow_store.records.encoding import encode
 from rocketflow_store.records.encoding.encode import BatchEncoder
-from rocketflow_store.records.encoding.light_queues import DIGITS
+from rocketflow_store.records.encoding.lmq_offsets import DIGITS
 
 NOW = 1_700_000_000_000
 CONFIG = StoreConfig(
@@ -171,11 +171,11 @@ def test_part_with_out_of_range_lmq_positions_is_corrupt(tmp_path: Path) -> None
     part = stage(_encoder(CONFIG).encode(rows(messages(1, 20)), NOW), tmp_path, "p")
     assert part.inline is not None
     found = list(load(part, ()))
-    assert sum(len(one.light.names) for one in found if one.light is not None) > 5
+    assert sum(len(one.lmqs.names) for one in found if one.lmqs is not None) > 5
     for chunk in found:
-        assert chunk.light is not None
-        wrong = replace(chunk, light=replace(chunk.light, at=chunk.light.at + 10_000))
-        if chunk.light.names:
+        assert chunk.lmqs is not None
+        wrong = replace(chunk, lmqs=replace(chunk.lmqs, at=chunk.lmqs.at + 10_000))
+        if chunk.lmqs.names:
             break
     with pytest.raises(CorruptRecordError, match="LMQ"):
         list(load(stage([wrong], tmp_path, "p"), ()))

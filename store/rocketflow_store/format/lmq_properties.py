@@ -1,4 +1,4 @@
-"""Properties of messages that go into light message queues (LMQ) too, as RocketMQ 5 writes them."""
+"""Properties of messages that are also in LMQs (light message queues), as RocketMQ 5 writes them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 LMQ_QUEUE_ID: Final = 0
 
 
-def gets_light_queues(topic: str) -> bool:
-    """Whether messages of a topic are put into light queues; retries, delayed and system messages wait for theirs."""
+def gets_lmqs(topic: str) -> bool:
+    """Return True if messages of a topic get units in LMQs; retried and delayed messages get them on delivery."""
     return topic != SCHEDULE_TOPIC and not topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX))
 
 
 def lmq_units(properties: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
-    """(name, queue offset) of the light queues that a record says it is in."""
+    """Return (name, queue offset) of the LMQs that a record is in."""
     names = properties.get(PROPERTY_INNER_MULTI_DISPATCH, "").split(",")
     offsets = properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
     if len(names) != len(offsets):
