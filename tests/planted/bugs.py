@@ -185,8 +185,8 @@ BUGS: Final = (
             Change(
                 "        if step is Step.WALK_FROM_FRONTIER and confirmed is not None:\n",
                 "        if self._found.stop.abort_found and isinstance(self._found.checkpoint, bytes):\n"
-                "            told = int.from_bytes(self._found.checkpoint[:8], 'big', signed=True)\n"
-                "            older = [one for one in opened.files.files if one.modified_ms() <= told]\n"
+                "            newest = int.from_bytes(self._found.checkpoint[:8], 'big', signed=True)\n"
+                "            older = [one for one in opened.files.files if one.modified_ms() <= newest]\n"
                 "            start = older[-1].file_from_offset if older else start\n"
                 "        elif step is Step.WALK_FROM_FRONTIER and confirmed is not None:\n",
             )
