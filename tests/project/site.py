@@ -42,7 +42,10 @@ SECTIONS: Final = {
     ],
     "Evidence": [
         "tests/README.md",
-        *(f"tests/{name}/README.md" for name in ("reliability", "bench", "fuzz", "planted", "golden")),
+        *(
+            f"tests/{name}/README.md"
+            for name in ("reliability", "bench", "fuzz", "planted", "golden", "golden/remoting")
+        ),
     ],
 }
 """Headings of the sidebar with their pages, after the front page."""
