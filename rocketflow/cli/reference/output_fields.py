@@ -9,6 +9,31 @@ _QUEUE_BOUNDS: Final = {
     "maxOffset": "queue offset after the last message",
 }
 
+_MESSAGE: Final = {
+    "topic": "topic",
+    "queueId": "queue",
+    "queueOffset": "queue offset",
+    "physicalOffset": "offset in the CommitLog, bytes",
+    "storeSize": "bytes of the record",
+    "msgId": "RocketMQ's offset message id",
+    "uniqKey": "id that the producer gave (UNIQ_KEY); null if it gave none",
+    "tags": "tags; null if there are none",
+    "keys": "keys, separated by spaces; null if there are none",
+    "flag": "the producer's flag",
+    "sysFlag": "bits of RocketMQ: compression, transaction, IPv6 addresses",
+    "bornTimestamp": "time at the producer, ms",
+    "storeTimestamp": "time at which it was stored, ms",
+    "bornHost": "address of the producer",
+    "storeHost": "address of the broker",
+    "reconsumeTimes": "how often a consumer sent it back",
+    "preparedTransactionOffset": "offset of the half message, for transactions",
+    "bodyCRC": "CRC-32 of the body as stored",
+    "bodySize": "bytes of the body as stored",
+    "properties": "properties, an object of strings",
+    "body": "body, decompressed, as --body asks for; null if it cannot be decompressed",
+    "bodyError": "why body is null; else missing",
+}
+
 OUTPUT_FIELDS: Final[dict[str, dict[str, str]]] = {
     "doctor": {
         "ok": "whether every check passed",
@@ -18,6 +43,10 @@ OUTPUT_FIELDS: Final[dict[str, dict[str, str]]] = {
         "checks.detail": "what was found",
         "checks.remedy": "what to do; empty if the check passed",
     },
+    "init": {
+        "directory": "the directory",
+        "files": "names of the files in it",
+    },
     "version": {
         "rocketflow": "version of RocketFlow",
         "python": "version of Python",
@@ -25,6 +54,8 @@ OUTPUT_FIELDS: Final[dict[str, dict[str, str]]] = {
         "pyarrow": "version of PyArrow",
         "numpy": "version of NumPy",
         "isal": "version of isal",
+        "java": "major version of the Java that Spark would use: JAVA_HOME's or the one on PATH; null if there is none",
+        "packages": "versions of other packages that RocketFlow uses, by name; null for those that are not installed",
     },
     "store clean": {
         "path": "the store",
@@ -39,10 +70,22 @@ OUTPUT_FIELDS: Final[dict[str, dict[str, str]]] = {
         "minOffset.before": "before the run",
         "minOffset.after": "after it",
     },
+    "store append": {
+        "status": "RocketMQ's PutMessageStatus",
+        "topic": "topic",
+        "queueId": "queue",
+        "queueOffset": "queue offset",
+        "physicalOffset": "offset in the CommitLog, bytes",
+        "msgId": "RocketMQ's offset message id",
+        "line": "of a refused line: its number in the input, from 1",
+        "error": "of a refused line: why",
+    },
+    "store cat": _MESSAGE,
     "store dump": {
         "kind": "kind of the item: record, blank, unit, entry, slot, ... or of the file",
         "content": "of a JSON file: its content",
     },
+    "store find": _MESSAGE,
     "store groups": {
         "group": "consumer group",
         "topic": "topic",
@@ -88,6 +131,22 @@ OUTPUT_FIELDS: Final[dict[str, dict[str, str]]] = {
         "checkpoint.logicsPhysicalOffset": "offset of the last record whose unit is synced (5.5.0)",
         "consumerOffsets": "stored offsets of consumer groups: TOPIC@GROUP, then queue",
         "queuesWithoutFiles": "queues that the writer recorded and that have no files",
+    },
+    "store ledger": {
+        "time": "store time of the commit, ms",
+        "kind": "requeue, delay (also retries), timer, send-back, quality, kafka-bridge or sink",
+        "runId": "run of the job or stream",
+        "sinkId": "name of the sink",
+        "batchId": "batch of the run",
+        "from": "topic or topics that the rows came from; null if the commit does not name them",
+        "to": "topic, or topics with their number of rows; null if the commit does not name them",
+        "rows": "rows that were appended",
+        "beginOffset": "offset of their first record in the CommitLog, bytes",
+        "endOffset": "offset after their last record",
+        "progress": "positions that the commit stored, which depend on the kind",
+    },
+    "store offset": {
+        "offset": "queue offset of the message at that time; --boundary says which",
     },
     "store rebuild": {
         "path": "the store",

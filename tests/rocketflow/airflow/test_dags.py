@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from rocketflow.starter.starter import PROJECT
 from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.files.lock import DirectoryLock
 from rocketflow_store.fsck.verify import verify_store
@@ -297,3 +298,11 @@ def test_airflows_spark_operator_submits_the_job(airflow: AirflowProcess, store:
     run = airflow.run("on_a_cluster", params, own=True)
     assert run["state"] == "success"
     assert derived(store) == derived(intact)
+
+
+def test_dag_of_a_new_project_is_imported(airflow: AirflowProcess) -> None:
+    found = airflow.ask("imported", folder=str(PROJECT / "dags"))
+    assert found["errors"] == {}
+    assert {name: dag["tasks"] for name, dag in found["dags"].items()} == {
+        "orders_pipeline": ["check", "copy_paid_orders"]
+    }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,20 @@ def test_both_packages_and_the_changelog_have_one_version() -> None:
     latest = re.search(r"^## (\d\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
     assert latest is not None
     assert rocketflow.__version__ == rocketflow_store.__version__ == latest[1]
+
+
+def test_version_lists_every_package_that_users_install(capsys: pytest.CaptureFixture[str]) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *(one for name in ("java", "demo", "kafka", "quality") for one in extras[name])]
+    assert run(["version", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    listed = {**found, **found["packages"]}
+    assert [one for one in wanted if re.split(r"[=<>]", one)[0] not in listed] == []
+    assert found["packages"]["great-expectations"]
+    assert found["packages"]["apache-airflow"] is None
+    assert run(["version"]) == 0
+    assert re.search(r"^apache-airflow +not installed$", capsys.readouterr().out, re.M)
 
 
 @pytest.mark.parametrize("command", [[], ["store"], ["store", "cat"], ["quality"], ["bridge"], ["doctor"]])

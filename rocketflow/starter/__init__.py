@@ -1,0 +1,1 @@
+"""The small project that `rocketflow init` writes."""
