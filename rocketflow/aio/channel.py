@@ -30,7 +30,7 @@ class ChannelClosedError(Exception):
 
 
 class ChannelOwner(Protocol):
-    """What a channel reports to: a server, or the connections to other servers."""
+    """Receiver of a channel's events: a server, or the connections to other servers."""
 
     def opened(self, channel: Channel) -> None:
         """Take note of a new connection."""
@@ -147,7 +147,7 @@ class Channel(asyncio.Protocol):
         self.send(request(code, header, body=body, opaque=self._pending.next_opaque(), one_way=True))
 
     def close(self) -> None:
-        """End the connection after what was sent has gone out."""
+        """End the connection after all that was sent has been written."""
         if self._transport is not None:
             self._flush()
             self._transport.close()

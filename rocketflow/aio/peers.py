@@ -80,7 +80,7 @@ class Peers:
                 del self._channels[address]
 
     def received(self, channel: Channel, command: Command) -> None:
-        """Hand a server's request to the processor of its code; unknown codes are answered with 3."""
+        """Pass a server's request to the processor of its code; unknown codes are answered with 3."""
         processor = self._processors.get(command.code)
         if processor is not None:
             processor(channel, command)

@@ -1,4 +1,4 @@
-"""Listening sockets, and requests handed to the processors of their codes.
+"""Listening sockets, and requests passed to the processors of their codes.
 
 RocketMQ's source: remoting/netty/NettyRemotingServer.java, NettyRemotingAbstract.java (processRequestCommand).
 """
@@ -64,7 +64,7 @@ exception with 1.
 
 
 class Server:
-    """Accepts connections and hands each request to the processor of its code; unknown codes are answered with 3.
+    """Accepts connections and passes each request to the processor of its code; unknown codes are answered with 3.
 
     `on_closed` is called with each connection that ends. Connections above `max_connections` are closed at once; those
     that are silent for IDLE_SECONDS, or whose frame takes longer than FRAME_SECONDS, are closed as well.
@@ -139,7 +139,7 @@ class Server:
         self._on_closed(channel)
 
     def received(self, channel: Channel, command: Command) -> None:
-        """Hand a request to the processor of its code."""
+        """Pass a request to the processor of its code."""
         request = Request(channel, command)
         processor = self._processors.get(command.code)
         if processor is None:

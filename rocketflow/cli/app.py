@@ -43,6 +43,7 @@ app.add_typer(store_app, name="store")
 app.add_typer(bridge_app, name="bridge")
 app.add_typer(quality_app, name="quality")
 app.command()(network.namesrv)
+app.command()(network.broker)
 
 
 def _print_version(asked: bool) -> None:

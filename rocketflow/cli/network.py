@@ -38,6 +38,35 @@ def namesrv(
     _serve(server, lambda: f"the NameServer listens at {settings.bind_address}:{server.port}")
 
 
+def broker(
+    config: _FILE = None,
+    name_servers: Annotated[
+        str | None, typer.Option("-n", "--namesrvAddr", metavar="ADDR", help="NameServers: host:port;host:port.")
+    ] = None,
+    set_values: _SET = None,
+    print_all: _PRINT = False,
+    print_important: _PRINT_IMPORTANT = False,
+) -> None:
+    """Run a broker until SIGTERM or Ctrl-C. Example: rocketflow broker -c conf/broker.conf -n 127.0.0.1:9876"""
+    import os
+
+    from rocketflow.broker.service import Broker
+    from rocketflow.broker.settings import load_broker_settings, settings_text
+
+    options = _settings(set_values)
+    if name_servers is not None:
+        options["namesrvAddr"] = name_servers
+    settings, store_config, given = load_broker_settings(config, options, os.environ)
+    if print_all or print_important:
+        print(settings_text(settings, given), end="")
+        return
+    names = settings.namesrv_addr or "none"
+    _serve(
+        Broker(settings, store_config, given),
+        lambda: f"the broker {settings.broker_name} listens at {settings.broker_address} (NameServers: {names})",
+    )
+
+
 def _settings(texts: list[str] | None) -> dict[str, str]:
     """Return the values of `--set KEY=VALUE` by key. Raises UsageError."""
     found = {}

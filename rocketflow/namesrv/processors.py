@@ -146,12 +146,12 @@ class Processors:
     def _query_data_version(self, request: Request) -> None:
         header = request.command.header(headers.QueryDataVersionRequestHeader)
         key = BrokerKey(header.cluster_name, header.broker_addr)
-        theirs = decode_body(request.command.body, DataVersion)
-        ours = self._routes.data_version(key)
+        registered = decode_body(request.command.body, DataVersion)
+        known = self._routes.data_version(key)
         self._routes.refresh(key, _now_ms())
         request.reply(
-            header=headers.QueryDataVersionResponseHeader(changed=ours != theirs),
-            body=b"" if ours is None else encode_body(ours),
+            header=headers.QueryDataVersionResponseHeader(changed=known != registered),
+            body=b"" if known is None else encode_body(known),
         )
 
     def _get_member_group(self, request: Request) -> None:

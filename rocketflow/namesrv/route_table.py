@@ -56,7 +56,7 @@ class LiveBroker:
 
 @dataclass
 class Registration:
-    """What a broker tells a NameServer about itself and its topics."""
+    """A broker's report of itself and its topics."""
 
     cluster: str
     broker_name: str
@@ -88,7 +88,7 @@ class Route(NamedTuple):
 class RouteTable:
     """Brokers, clusters and topics of one NameServer.
 
-    With `acting_master`, the slave with the smallest id stands in for a master that is gone: its queues can be read.
+    With `acting_master`, the slave with the smallest id acts for a missing master: its queues can be read.
     With `delete_topics`, a registration removes the broker's topics that it does not list.
     """
 
@@ -201,9 +201,11 @@ class RouteTable:
 
     def channel_closed(self, channel: Hashable) -> bool:
         """Remove the broker whose connection has ended; return whether there was one."""
-        gone = [(key, live) for key, live in self._live.items() if live.channel == channel]
-        self.unregister(LeavingBroker(key.cluster, live.broker_name, live.broker_id, key.address) for key, live in gone)
-        return bool(gone)
+        closed = [(key, live) for key, live in self._live.items() if live.channel == channel]
+        self.unregister(
+            LeavingBroker(key.cluster, live.broker_name, live.broker_id, key.address) for key, live in closed
+        )
+        return bool(closed)
 
     def unregister(self, leaving: Iterable[LeavingBroker]) -> None:
         """Remove broker processes, and topics and clusters that are left without a broker."""
@@ -330,7 +332,7 @@ class RouteTable:
 
 
 def _present_acting_master(broker: BrokerData, queues: list[QueueData]) -> None:
-    """Present the slave with the smallest id as the master of a broker that has none, if its queues are read-only."""
+    """Show the slave with the smallest id as the master of a broker that has none, if its queues are read-only."""
     if not broker.enable_acting_master or str(MASTER_ID) in broker.broker_addrs or not broker.broker_addrs:
         return
     if not any(one.broker_name == broker.broker_name and one.perm & PERM_WRITE for one in queues):

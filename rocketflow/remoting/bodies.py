@@ -1,6 +1,6 @@
 """JSON bodies of requests and answers: one class for each of RocketMQ's body classes, in its names.
 
-Attributes are RocketMQ's names in snake case. A member that a peer leaves out or writes as null gets the default; UNSET
+Attributes are RocketMQ's names in snake case. A member that is missing or null gets the default; UNSET
 members are not written. RocketMQ's source: remoting/protocol/body/**, heartbeat/**, route/**, subscription/**.
 """
 
@@ -25,7 +25,7 @@ def decode_body(data: bytes, body: type[B]) -> B:
         try:
             return cast("B", _decoder(cast("Any", body)).decode(data))
         except (msgspec.DecodeError, UnicodeDecodeError):
-            pass  # not standard JSON, a null, or wrong: the second decoder tells
+            pass  # not standard JSON, a null, or wrong: the second decoder finds out
     try:
         return msgspec.convert(_without_nulls(fastjson.loads(data)), body, strict=False)
     except msgspec.ValidationError as error:
@@ -105,7 +105,7 @@ class TopicConfigWrapper(Body, kw_only=True):
 
 
 class RegisterBrokerBody(Body, kw_only=True):
-    """What a broker tells a NameServer."""
+    """A broker's registration at a NameServer."""
 
     filter_server_list: list[str] = []
     topic_config_serialize_wrapper: TopicConfigWrapper = msgspec.field(default_factory=TopicConfigWrapper)
@@ -114,11 +114,11 @@ class RegisterBrokerBody(Body, kw_only=True):
 class QueueData(Body, kw_only=True):
     """The queues of a topic at one broker."""
 
-    broker_name: str
-    perm: int
-    read_queue_nums: int
+    broker_name: str = ""
+    perm: int = 0
+    read_queue_nums: int = 0
     topic_sys_flag: int = 0
-    write_queue_nums: int
+    write_queue_nums: int = 0
 
 
 class BrokerData(Body, kw_only=True):
@@ -132,7 +132,7 @@ class BrokerData(Body, kw_only=True):
 
 
 class TopicRouteData(Body, kw_only=True):
-    """Where the queues of a topic are."""
+    """The queues of a topic and their brokers."""
 
     broker_datas: list[BrokerData] = []
     filter_server_table: dict[str, list[str]] = {}
@@ -159,7 +159,7 @@ class BrokerMemberGroup(Body, kw_only=True):
 class GetBrokerMemberGroupResponseBody(Body, kw_only=True):
     """Answer 901."""
 
-    broker_member_group: BrokerMemberGroup
+    broker_member_group: BrokerMemberGroup = msgspec.field(default_factory=BrokerMemberGroup)
 
 
 class TopicList(Body, kw_only=True):
@@ -182,7 +182,7 @@ class KVTable(Body, kw_only=True):
 
 
 class SubscriptionData(Body, kw_only=True):
-    """What a group reads of a topic."""
+    """A group's filter on a topic."""
 
     class_filter_mode: bool = False
     code_set: list[int] = []
@@ -211,7 +211,7 @@ class ProducerData(Body, kw_only=True):
 
 
 class HeartbeatData(Body, kw_only=True):
-    """What a client tells a broker every 30 seconds."""
+    """A client's heartbeat, every 30 seconds."""
 
     client_id: str = msgspec.field(default="", name="clientID")
     consumer_data_set: list[ConsumerData] = []

@@ -25,7 +25,7 @@ _PREFIX: Final = 8
 
 
 class HeaderType(IntEnum):
-    """How a header is written."""
+    """Serialization of a header."""
 
     JSON = 0
     ROCKETMQ = 1
@@ -58,7 +58,7 @@ class FrameReceiver:
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Take the next bytes of the connection and yield the frames that they complete; the caller takes all of them.
 
-        Raises FrameError behind the last frame where the bytes cannot go on as one; the receiver is of no use then.
+        Raises FrameError after the last frame where the bytes cannot go on as one; the receiver is of no use then.
         """
         if self._pending:
             self._pending += data

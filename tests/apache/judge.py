@@ -64,8 +64,10 @@ def compiled(name: str, version: str, lib: Path) -> Path:
     """Compile `java/NAME.java` and return the folder of its classes."""
     source = HERE / "java" / f"{name}.java"
     text = source.read_text()
-    if version.startswith("5."):  # a class moved between the versions
+    if version.startswith("5."):  # classes moved between the versions
         text = text.replace("org.apache.rocketmq.store.MessageExt", "org.apache.rocketmq.common.message.MessageExt")
+        moved = "protocol.heartbeat.MessageModel"
+        text = text.replace(f"org.apache.rocketmq.common.{moved}", f"org.apache.rocketmq.remoting.{moved}")
     return compile_java(source, text, lib)
 
 

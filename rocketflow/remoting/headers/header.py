@@ -47,7 +47,7 @@ H = TypeVar("H", bound=Header)
 def with_short_names(header: type[H], names: Mapping[str, str]) -> type[H]:
     """Return a header class with the same attributes whose fields have other names on the wire.
 
-    `names` maps attributes to names on the wire; attributes that it does not name are left out.
+    `names` maps attributes to names on the wire; the class lacks attributes that it does not name.
     """
     fields = []
     for field in msgspec.structs.fields(header):
@@ -83,7 +83,7 @@ def encode_fields(header: Header) -> dict[str, str]:
 
 
 def text_fields(data: bytes | msgspec.Raw) -> dict[str, str]:
-    """Decode `extFields` as a dictionary; numbers and booleans become texts as in fastjson, nulls are left out.
+    """Decode `extFields` as a dictionary; numbers and booleans become texts as in fastjson, nulls are skipped.
 
     Raises HeaderError if it is not a JSON object of plain values.
     """

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rocketflow_store.reading.store_reader import StoreReader
+    from rocketflow_store.reading.store_reads import StoreReads
 
 _UNITS_AT_A_TIME: Final = 1 << 20
 
@@ -95,7 +96,7 @@ def record_bytes(reader: StoreReader, topic: str, queue_id: int, start: int, end
     return total
 
 
-def stored_at(reader: StoreReader, topic: str, queue_id: int, offset: int) -> int | None:
+def stored_at(reader: StoreReads, topic: str, queue_id: int, offset: int) -> int | None:
     """Return when the message at `offset` was stored (ms), None if it cannot be read."""
     try:
         for batch in reader.read(topic, queue_id, offset, offset + 1, ["storeTimestamp"]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocketflow_store.model.clock import Clock, SystemClock
-from rocketflow_store.settings.broker_conf import parse_properties
+from rocketflow_store.settings.broker_conf import parse_properties, typed_value
 from rocketflow_store.settings.loader import load_settings
 from rocketflow_store.settings.settings_table import OWN_PREFIX, SETTINGS, Setting
 
@@ -15,4 +15,5 @@ __all__ = [
     "SystemClock",
     "load_settings",
     "parse_properties",
+    "typed_value",
 ]

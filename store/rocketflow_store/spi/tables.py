@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rocketflow_store.metadata.config_files.topics import BATCH_CQ, PERM_READ, PERM_WRITE, SIMPLE_CQ
+from rocketflow_store.metadata.config_files.subscription_groups import SubscriptionGroupConfig
+from rocketflow_store.metadata.config_files.topics import BATCH_CQ, PERM_READ, PERM_WRITE, SIMPLE_CQ, TopicConfig
 from rocketflow_store.metadata.layout.group_offsets import group_offsets, publish_group_offsets
 from rocketflow_store.metadata.layout.store_paths import topics_of
 
@@ -11,6 +12,8 @@ __all__ = [
     "PERM_READ",
     "PERM_WRITE",
     "SIMPLE_CQ",
+    "SubscriptionGroupConfig",
+    "TopicConfig",
     "group_offsets",
     "publish_group_offsets",
     "topics_of",

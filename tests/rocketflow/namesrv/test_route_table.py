@@ -148,7 +148,7 @@ def test_topics_stay_while_a_slave_lives() -> None:
     assert addresses(table, "T") == {"broker-a": {"1": "broker-a-1:10911"}}
 
 
-def test_a_slave_acts_as_the_master_that_is_gone() -> None:
+def test_a_slave_acts_as_the_missing_master() -> None:
     table = RouteTable(acting_master=True)
     table.register(registration(acting=True), "m", 0)
     table.register(registration(number=2, acting=True), "s2", 0)

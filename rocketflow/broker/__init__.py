@@ -1,0 +1,19 @@
+"""The broker: one store, served by RocketMQ's protocol.
+
+| module | content |
+|---|---|
+| `service` | start and stop, and which processor handles which request |
+| `settings` | broker.conf |
+| `sends`, `put_gatherer` | sends, and one append to the store for those that arrive together |
+| `pulls`, `held_pulls` | pulls, and those that wait for messages |
+| `clients` | producers and consumers by heartbeat |
+| `queue_locks` | queues that consumers lock |
+| `offsets` | offsets of groups and of queues |
+| `queries` | messages by key and by place |
+| `send_back` | messages that a consumer could not handle |
+| `topics`, `groups` | settings of topics and groups, and those made on first use |
+| `admin` | requests of operators |
+| `registration` | calls to NameServers |
+
+All state belongs to the event loop's thread. Calls of the store that may wait for the disk run in helper threads.
+"""

@@ -1,0 +1,315 @@
+"""Requests of operators: topics, groups, configuration, figures.
+
+RocketMQ's source: broker/processor/AdminBrokerProcessor.java.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from rocketflow import __version__
+from rocketflow.aio.server import Processor, RefusedError, Request
+from rocketflow.broker.topics import check_topic_name, topic_body
+from rocketflow.remoting import bodies
+from rocketflow.remoting.bodies import MessageQueue, decode_body, encode_body, queue_map
+from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.command import VERSION
+from rocketflow.remoting.headers import admin as headers
+from rocketflow_store import StoreError
+from rocketflow_store.spi.names import is_system_topic
+from rocketflow_store.spi.reads import stored_at
+from rocketflow_store.spi.tables import SubscriptionGroupConfig, TopicConfig
+
+if TYPE_CHECKING:
+    from rocketflow.aio.channel import Channel
+    from rocketflow.broker.clients import Client, ConsumerTable, ProducerTable
+    from rocketflow.broker.groups import Groups
+    from rocketflow.broker.offsets import GroupOffsets
+    from rocketflow.broker.settings import BrokerSettings
+    from rocketflow.broker.topics import Topics
+    from rocketflow_store.spi.broker import WritingStore
+
+VERSION_NAME: Final = "V5_3_3"
+
+
+class Admin:
+    """Requests of operators."""
+
+    def __init__(
+        self,
+        store: WritingStore,
+        topics: Topics,
+        groups: Groups,
+        offsets: GroupOffsets,
+        producers: ProducerTable[Channel],
+        consumers: ConsumerTable[Channel],
+        settings: BrokerSettings,
+        settings_text: Callable[[], str],
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._producers = producers
+        self._consumers = consumers
+        self._settings = settings
+        self._settings_text = settings_text
+        self._started_ms = int(time.time() * 1000)
+
+    def by_code(self) -> Mapping[int, Processor]:
+        """Return the processor of each request code."""
+        code = RequestCode
+        return {
+            code.UPDATE_AND_CREATE_TOPIC: self._put_topic,
+            code.DELETE_TOPIC_IN_BROKER: self._delete_topic,
+            code.GET_TOPIC_CONFIG: self._get_topic,
+            code.GET_ALL_TOPIC_CONFIG: self._get_topics,
+            code.GET_TOPIC_STATS_INFO: self._get_topic_figures,
+            code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self._put_group,
+            code.DELETE_SUBSCRIPTIONGROUP: self._delete_group,
+            code.GET_SUBSCRIPTIONGROUP_CONFIG: self._get_group,
+            code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self._get_groups,
+            code.GET_CONSUMER_CONNECTION_LIST: self._get_consumers,
+            code.GET_PRODUCER_CONNECTION_LIST: self._get_producers,
+            code.GET_CONSUME_STATS: self._get_consume_figures,
+            code.QUERY_TOPIC_CONSUME_BY_WHO: self._get_groups_of_topic,
+            code.QUERY_TOPICS_BY_CONSUMER: self._get_topics_of_group,
+            code.GET_BROKER_CONFIG: self._get_config,
+            code.UPDATE_BROKER_CONFIG: self._update_config,
+            code.GET_BROKER_RUNTIME_INFO: self._get_runtime_info,
+            code.GET_ALL_CONSUMER_OFFSET: self._get_all_offsets,
+        }
+
+    # --- topics
+
+    def _put_topic(self, request: Request) -> None:
+        header = request.command.header(headers.CreateTopicRequestHeader)
+        check_topic_name(header.topic)
+        if is_system_topic(header.topic):
+            raise RefusedError(
+                ResponseCode.INVALID_PARAMETER, f"The topic[{header.topic}] is conflict with system topic."
+            )
+        attributes = dict(
+            part.removeprefix("+").split("=", 1) for part in (header.attributes or "").split(",") if "=" in part
+        )
+        wanted = TopicConfig(
+            header.topic,
+            header.read_queue_nums,
+            header.write_queue_nums,
+            header.perm,
+            header.order,
+            header.topic_filter_type,
+            header.topic_sys_flag or 0,
+            attributes,
+        )
+        if self._topics.get(header.topic) != wanted:
+            self._topics.put(wanted)
+        request.reply()
+
+    async def _delete_topic(self, request: Request) -> None:
+        header = request.command.header(headers.DeleteTopicRequestHeader)
+        if is_system_topic(header.topic):
+            raise RefusedError(
+                ResponseCode.INVALID_PARAMETER, f"The topic[{header.topic}] is conflict with system topic."
+            )
+        try:
+            await asyncio.to_thread(self._topics.delete, header.topic)
+        except StoreError as error:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        request.reply()
+
+    def _get_topic(self, request: Request) -> None:
+        header = request.command.header(headers.GetTopicConfigRequestHeader)
+        config = self._known_topic(header.topic)
+        request.reply(body=encode_body(topic_body(config)))
+
+    def _known_topic(self, topic: str) -> TopicConfig:
+        config = self._topics.get(topic)
+        if config is None:
+            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+        return config
+
+    def _get_topics(self, request: Request) -> None:
+        request.reply(body=encode_body(self._topics.wrapper()))
+
+    async def _get_topic_figures(self, request: Request) -> None:
+        header = request.command.header(headers.GetTopicStatsInfoRequestHeader)
+        config = self._known_topic(header.topic)
+        figures = {}
+        for queue_id in range(max(config.write_queue_nums, config.read_queue_nums)):
+            begin, end = self._store.bounds(header.topic, queue_id)
+            newest = await self._stored_at(header.topic, queue_id, end - 1) if begin < end else None
+            queue = MessageQueue(header.topic, self._settings.broker_name, queue_id)
+            figures[queue] = {"lastUpdateTimestamp": newest or 0, "maxOffset": end, "minOffset": begin}
+        request.reply(body=encode_body({"offsetTable": queue_map(figures), "topicPutTps": 0.0}))
+
+    async def _stored_at(self, topic: str, queue_id: int, offset: int) -> int | None:
+        return await asyncio.to_thread(stored_at, self._store, topic, queue_id, offset)
+
+    # --- groups
+
+    def _put_group(self, request: Request) -> None:
+        body = decode_body(request.command.body, bodies.SubscriptionGroupConfig)
+        known = self._groups.get(body.group_name) or SubscriptionGroupConfig(body.group_name)
+        values = {
+            field.name: value
+            for field in msgspec.structs.fields(body)
+            if (value := getattr(body, field.name)) is not msgspec.UNSET and field.name != "subscription_data_set"
+        }
+        self._changing(lambda: self._groups.put(replace(known, **values)))
+        request.reply()
+
+    def _delete_group(self, request: Request) -> None:
+        header = request.command.header(headers.DeleteSubscriptionGroupRequestHeader)
+        self._changing(lambda: self._groups.remove(header.group_name))
+        request.reply()
+
+    def _changing(self, change: Callable[[], object]) -> None:
+        try:
+            change()
+        except StoreError as error:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+
+    def _get_group(self, request: Request) -> None:
+        header = request.command.header(headers.GetSubscriptionGroupConfigRequestHeader)
+        config = self._groups.get(header.group)
+        if config is None:
+            raise RefusedError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {header.group}"
+            )
+        request.reply(body=encode_body(config.to_json()))
+
+    def _get_groups(self, request: Request) -> None:
+        table = {name: one.to_json() for name, one in self._groups.all().items()}
+        wrapper: dict[str, Any] = {"dataVersion": {}, "forbiddenTable": {}, "subscriptionGroupTable": table}
+        request.reply(body=encode_body(wrapper))
+
+    # --- clients
+
+    def _get_consumers(self, request: Request) -> None:
+        header = request.command.header(headers.GetConsumerConnectionListRequestHeader)
+        group = self._consumers.get(header.consumer_group)
+        if group is None:
+            raise RefusedError(
+                ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{header.consumer_group}] not online"
+            )
+        found = {
+            "connectionSet": [_connection(one) for one in group.clients.values()],
+            "consumeFromWhere": group.consume_from_where,
+            "consumeType": group.consume_type,
+            "messageModel": group.message_model,
+            "subscriptionTable": group.subscriptions,
+        }
+        request.reply(body=encode_body(found))
+
+    def _get_producers(self, request: Request) -> None:
+        header = request.command.header(headers.GetProducerConnectionListRequestHeader)
+        members = self._producers.members(header.producer_group)
+        if not members:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"the producer group[{header.producer_group}] not exist")
+        request.reply(body=encode_body({"connectionSet": [_connection(one) for one in members]}))
+
+    async def _get_consume_figures(self, request: Request) -> None:
+        header = request.command.header(headers.GetConsumeStatsRequestHeader)
+        committed = self._offsets.of_group(header.consumer_group)
+        if header.topic:
+            topics = [header.topic]
+        else:
+            group = self._consumers.get(header.consumer_group)
+            topics = sorted({*committed, *(group.subscriptions if group is not None else ())})
+        figures = {}
+        for topic in topics:
+            config = self._topics.get(topic)
+            for queue_id in range(config.read_queue_nums if config else 0):
+                end = self._store.max_offset(topic, queue_id)
+                offset = committed.get(topic, {}).get(queue_id, 0)
+                last = await self._stored_at(topic, queue_id, offset - 1) if offset > 0 else None
+                figures[MessageQueue(topic, self._settings.broker_name, queue_id)] = {
+                    "brokerOffset": end,
+                    "consumerOffset": offset,
+                    "lastTimestamp": last or 0,
+                    "pullOffset": offset,
+                }
+        request.reply(body=encode_body({"consumeTps": 0.0, "offsetTable": queue_map(figures)}))
+
+    def _get_groups_of_topic(self, request: Request) -> None:
+        header = request.command.header(headers.QueryTopicConsumeByWhoRequestHeader)
+        groups = {*self._consumers.groups_of_topic(header.topic), *self._offsets.groups_of_topic(header.topic)}
+        request.reply(body=encode_body(bodies.GroupList(group_list=sorted(groups))))
+
+    def _get_topics_of_group(self, request: Request) -> None:
+        header = request.command.header(headers.QueryTopicsByConsumerRequestHeader)
+        request.reply(body=encode_body(bodies.TopicList(topic_list=sorted(self._offsets.of_group(header.group)))))
+
+    def _get_all_offsets(self, request: Request) -> None:
+        request.reply(body=encode_body({"offsetTable": self._offsets.as_json()}))
+
+    # --- configuration and figures
+
+    def _get_config(self, request: Request) -> None:
+        version = encode_body(self._topics.wrapper().data_version).decode()
+        request.reply(
+            header=headers.GetBrokerConfigResponseHeader(version=version), body=self._settings_text().encode()
+        )
+
+    def _update_config(self, request: Request) -> None:
+        raise RefusedError(
+            ResponseCode.NO_PERMISSION,
+            "settings are not changed over the network: change broker.conf and start the broker again",
+        )
+
+    def _get_runtime_info(self, request: Request) -> None:
+        figures = {name: str(value) for name, value in self._store.statistics().items() if not isinstance(value, dict)}
+        table = {
+            **figures,
+            "brokerVersionDesc": VERSION_NAME,
+            "brokerVersion": str(VERSION),
+            "rocketflowVersion": __version__,
+            "bootTimestamp": str(self._started_ms),
+            "brokerActive": "true",
+            **dict.fromkeys(
+                ("putTps", "getTransferredTps", "getTransferedTps", "getTotalTps", "getFoundTps"), "0.0 0.0 0.0"
+            ),
+            "getMissTps": "0.0 0.0 0.0",
+            **dict.fromkeys(_COUNTS, "0"),
+        }
+        request.reply(body=encode_body(bodies.KVTable(table=table)))
+
+
+_COUNTS: Final = (
+    "msgPutTotalTodayMorning",
+    "msgPutTotalYesterdayMorning",
+    "msgPutTotalTodayNow",
+    "msgGetTotalTodayMorning",
+    "msgGetTotalYesterdayMorning",
+    "msgGetTotalTodayNow",
+    "sendThreadPoolQueueSize",
+    "pullThreadPoolQueueSize",
+    "sendThreadPoolQueueHeadWaitTimeMills",
+    "pullThreadPoolQueueHeadWaitTimeMills",
+    "queryThreadPoolQueueHeadWaitTimeMills",
+    "pageCacheLockTimeMills",
+    "earliestMessageTimeStamp",
+    "commitLogDiskRatio",
+    "timerReadBehind",
+    "timerOffsetBehind",
+    "timerCongestNum",
+    "timerEnqueueTps",
+    "timerDequeueTps",
+)
+"""Figures that mqadmin's `clusterList` and `brokerStatus` demand and the broker does not count yet."""
+
+
+def _connection(client: Client[Channel]) -> dict[str, Any]:
+    return {
+        "clientAddr": client.channel.address,
+        "clientId": client.client_id,
+        "language": client.language,
+        "version": client.version,
+    }

@@ -1,0 +1,172 @@
+"""Requests by which broker and clients know each other: heartbeats, members of groups, locks.
+
+RocketMQ's source: broker/processor/ClientManageProcessor.java, ConsumerManageProcessor.java,
+AdminBrokerProcessor.java (lockBatchMQ, unlockBatchMQ), broker/client/DefaultConsumerIdsChangeListener.java.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final
+
+from rocketflow.aio.server import RefusedError, Request
+from rocketflow.broker.clients import Client, ConsumerTable, ProducerTable
+from rocketflow.broker.pulls import parse_filter
+from rocketflow.broker.topics import RETRY_PREFIX
+from rocketflow.remoting.bodies import (
+    CheckClientRequestBody,
+    ConsumerData,
+    GetConsumerListByGroupResponseBody,
+    HeartbeatData,
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    MessageQueue,
+    MessageQueueBody,
+    decode_body,
+    encode_body,
+)
+from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.headers import client as headers
+from rocketflow_store import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rocketflow.aio.channel import Channel
+    from rocketflow.broker.groups import Groups
+    from rocketflow.broker.queue_locks import QueueLocks
+    from rocketflow.broker.settings import BrokerSettings
+    from rocketflow.broker.topics import Topics
+
+_LOOK_SECONDS: Final = 10.0
+
+
+class ClientRequests:
+    """Requests 34, 35, 38, 41, 42 and 46, and notice 40."""
+
+    def __init__(
+        self,
+        producers: ProducerTable[Channel],
+        consumers: ConsumerTable[Channel],
+        locks: QueueLocks,
+        topics: Topics,
+        groups: Groups,
+        settings: BrokerSettings,
+    ) -> None:
+        self._producers = producers
+        self._consumers = consumers
+        self._locks = locks
+        self._topics = topics
+        self._groups = groups
+        self._settings = settings
+        self._changed: set[str] = set()
+
+    def heartbeat(self, request: Request) -> None:
+        """Take note of a client's groups and subscriptions (request 34)."""
+        data = decode_body(request.command.body, HeartbeatData)
+        client = Client(
+            request.channel, data.client_id, request.command.language or "OTHER", request.command.version, _now_ms()
+        )
+        for producer in data.producer_data_set:
+            self._producers.register(producer.group_name, client)
+        for consumer in data.consumer_data_set:
+            self._register_consumer(consumer, client, with_subscriptions=not data.without_sub)
+        request.reply()
+
+    def _register_consumer(self, data: ConsumerData, client: Client[Channel], *, with_subscriptions: bool) -> None:
+        config = self._groups.for_use(data.group_name)
+        if config is None:
+            return
+        if config.retry_queue_nums > 0:
+            self._topics.ensure(f"{RETRY_PREFIX}{data.group_name}", config.retry_queue_nums, is_unit=data.unit_mode)
+        changed = self._consumers.register(data, client, with_subscriptions=with_subscriptions)
+        if changed and config.notify_consumer_ids_changed_enable:
+            self._notify_soon(data.group_name)
+
+    def unregister(self, request: Request) -> None:
+        """Forget a client (request 35)."""
+        header = request.command.header(headers.UnregisterClientRequestHeader)
+        if header.producer_group:
+            self._producers.unregister(header.producer_group, request.channel)
+        if header.consumer_group and self._consumers.unregister(header.consumer_group, request.channel) is not None:
+            self._notify_soon(header.consumer_group)
+        request.reply()
+
+    def channel_closed(self, channel: Channel) -> None:
+        """Forget the clients of a connection."""
+        self._producers.channel_closed(channel)
+        for departure in self._consumers.channel_closed(channel):
+            self._notify_soon(departure.group)
+
+    async def expire(self) -> None:
+        """End the connections of clients that were silent for too long, until cancelled."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            for channel in {*self._producers.expired(_now_ms()), *self._consumers.expired(_now_ms())}:
+                channel.close()
+
+    def list_consumers(self, request: Request) -> None:
+        """Answer the client ids of a group (request 38)."""
+        header = request.command.header(headers.GetConsumerListByGroupRequestHeader)
+        group = self._consumers.get(header.consumer_group)
+        if group is None:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {header.consumer_group}")
+        ids = [one.client_id for one in group.clients.values()]
+        request.reply(body=encode_body(GetConsumerListByGroupResponseBody(consumer_id_list=ids)))
+
+    def check_client(self, request: Request) -> None:
+        """Check that a subscription can be used (request 46)."""
+        wanted = decode_body(request.command.body, CheckClientRequestBody).subscription_data
+        if wanted.expression_type in ("", "TAG"):
+            request.reply()
+            return
+        if not self._settings.enable_property_filter:
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"The broker does not support consumer to filter message by {wanted.expression_type}",
+            )
+        try:
+            parse_filter(wanted.expression_type, wanted.sub_string)
+        except StoreError as error:
+            raise RefusedError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+        request.reply()
+
+    def lock(self, request: Request) -> None:
+        """Lock queues for a client (request 41)."""
+        body = decode_body(request.command.body, LockBatchRequestBody)
+        held = self._locks.lock(body.consumer_group, body.client_id, _queues(body.mq_set), _now_ms())
+        found = [MessageQueueBody(broker_name=one.broker_name, queue_id=one.queue_id, topic=one.topic) for one in held]
+        request.reply(body=encode_body(LockBatchResponseBody(lock_ok_mq_set=found)))
+
+    def unlock(self, request: Request) -> None:
+        """Release queues of a client (request 42)."""
+        body = decode_body(request.command.body, LockBatchRequestBody)
+        self._locks.unlock(body.consumer_group, body.client_id, _queues(body.mq_set))
+        request.reply()
+
+    def _notify_soon(self, group: str) -> None:
+        """Notify the clients of a group that its members have changed, once per iteration of the loop."""
+        if not self._changed:
+            asyncio.get_running_loop().call_soon(self._notify)
+        self._changed.add(group)
+
+    def _notify(self) -> None:
+        changed, self._changed = self._changed, set()
+        for name in changed:
+            group = self._consumers.get(name)
+            if group is None or group.is_broadcasting:
+                continue
+            for channel in group.clients:
+                channel.notify(
+                    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
+                    headers.NotifyConsumerIdsChangedRequestHeader(consumer_group=name),
+                )
+
+
+def _queues(bodies: Iterable[MessageQueueBody]) -> list[MessageQueue]:
+    return [MessageQueue(one.topic, one.broker_name, one.queue_id) for one in bodies]
+
+
+def _now_ms() -> int:
+    return int(time.monotonic() * 1000)

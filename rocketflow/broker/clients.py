@@ -1,0 +1,188 @@
+"""Producers and consumers by heartbeat, without I/O: times are milliseconds that the caller passes in.
+
+RocketMQ's source: broker/client/ProducerManager.java, ConsumerManager.java, ConsumerGroupInfo.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from rocketflow.remoting.bodies import ConsumerData, SubscriptionData
+
+CHANNEL_EXPIRY_MS: Final = 120_000
+BROADCASTING: Final = "BROADCASTING"
+
+C = TypeVar("C", bound=Hashable)
+
+
+@dataclass
+class Client(Generic[C]):
+    """A client of a group, on one connection."""
+
+    channel: C
+    client_id: str
+    language: str
+    version: int
+    last_update_ms: int
+
+
+class Departure(NamedTuple):
+    """A member that has left a group."""
+
+    group: str
+    client_id: str
+
+
+class ProducerTable(Generic[C]):
+    """Producer groups and their clients."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[C, Client[C]]] = {}
+        self._by_client_id: dict[str, C] = {}
+
+    def register(self, group: str, client: Client[C]) -> None:
+        """Add a client to a group, or take note that it lives."""
+        self._groups.setdefault(group, {})[client.channel] = client
+        self._by_client_id[client.client_id] = client.channel
+
+    def unregister(self, group: str, channel: C) -> None:
+        """Remove a client from a group."""
+        members = self._groups.get(group, {})
+        self._forget(members.pop(channel, None))
+        if not members:
+            self._groups.pop(group, None)
+
+    def channel_closed(self, channel: C) -> None:
+        """Remove a connection from all groups."""
+        for group in [one for one, members in self._groups.items() if channel in members]:
+            self.unregister(group, channel)
+
+    def expired(self, now_ms: int) -> list[C]:
+        """Remove the clients that were silent for too long and return their channels."""
+        late = [
+            (group, channel)
+            for group, members in self._groups.items()
+            for channel, client in members.items()
+            if client.last_update_ms + CHANNEL_EXPIRY_MS < now_ms
+        ]
+        for group, channel in late:
+            self.unregister(group, channel)
+        return list(dict.fromkeys(channel for _, channel in late))
+
+    def channel_of(self, client_id: str) -> C | None:
+        """Return the connection of a client id."""
+        return self._by_client_id.get(client_id)
+
+    def members(self, group: str) -> list[Client[C]]:
+        """Return the clients of a group."""
+        return list(self._groups.get(group, {}).values())
+
+    def groups(self) -> dict[str, list[Client[C]]]:
+        """Return all groups with their clients."""
+        return {group: list(members.values()) for group, members in self._groups.items()}
+
+    def _forget(self, client: Client[C] | None) -> None:
+        if client is not None and self._by_client_id.get(client.client_id) == client.channel:
+            del self._by_client_id[client.client_id]
+
+
+@dataclass
+class ConsumerGroup(Generic[C]):
+    """A consumer group: its clients and what it reads."""
+
+    consume_type: str
+    message_model: str
+    consume_from_where: str
+    clients: dict[C, Client[C]] = field(default_factory=dict)
+    subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+
+    @property
+    def is_broadcasting(self) -> bool:
+        """Return whether each client reads all messages."""
+        return self.message_model == BROADCASTING
+
+
+class ConsumerTable(Generic[C]):
+    """Consumer groups, their clients and their subscriptions."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, ConsumerGroup[C]] = {}
+
+    def register(self, data: ConsumerData, client: Client[C], *, with_subscriptions: bool = True) -> bool:
+        """Add a client to a group, or take note that it lives; return whether the group has changed.
+
+        A new client or topic, and a topic that is listed no more, are changes; a newer subscription is not.
+        """
+        group = self._groups.get(data.group_name)
+        if group is None:
+            group = ConsumerGroup[C](data.consume_type, data.message_model, data.consume_from_where)
+            self._groups[data.group_name] = group
+        known = group.clients.get(client.channel)
+        changed = known is None or known.client_id != client.client_id
+        group.clients[client.channel] = client
+        group.consume_type = data.consume_type
+        group.message_model = data.message_model
+        group.consume_from_where = data.consume_from_where
+        if with_subscriptions:
+            changed |= _subscribed(group, data.subscription_data_set)
+        return changed
+
+    def unregister(self, group_name: str, channel: C) -> Departure | None:
+        """Remove a client from a group; return it if it was a member."""
+        group = self._groups.get(group_name)
+        client = None if group is None else group.clients.pop(channel, None)
+        if group is not None and not group.clients:
+            del self._groups[group_name]
+        return None if client is None else Departure(group_name, client.client_id)
+
+    def channel_closed(self, channel: C) -> list[Departure]:
+        """Remove a connection from all groups; return the members that have left."""
+        names = [name for name, group in self._groups.items() if channel in group.clients]
+        return [one for name in names if (one := self.unregister(name, channel)) is not None]
+
+    def expired(self, now_ms: int) -> list[C]:
+        """Return the channels of clients that were silent for too long; their end removes them."""
+        return list(
+            dict.fromkeys(
+                channel
+                for group in self._groups.values()
+                for channel, client in group.clients.items()
+                if client.last_update_ms + CHANNEL_EXPIRY_MS < now_ms
+            )
+        )
+
+    def get(self, group: str) -> ConsumerGroup[C] | None:
+        """Return a group that has a client."""
+        return self._groups.get(group)
+
+    def subscription(self, group: str, topic: str) -> SubscriptionData | None:
+        """Return what a group reads of a topic."""
+        found = self._groups.get(group)
+        return None if found is None else found.subscriptions.get(topic)
+
+    def groups_of_topic(self, topic: str) -> list[str]:
+        """Return the groups that read a topic."""
+        return [name for name, group in self._groups.items() if topic in group.subscriptions]
+
+    def groups(self) -> dict[str, ConsumerGroup[C]]:
+        """Return all groups that have a client."""
+        return dict(self._groups)
+
+
+def _subscribed(group: ConsumerGroup[C], subscriptions: Iterable[SubscriptionData]) -> bool:
+    """Take a client's subscriptions; return whether topics were added or removed."""
+    changed = False
+    topics = set()
+    for one in subscriptions:
+        topics.add(one.topic)
+        known = group.subscriptions.get(one.topic)
+        if known is None:
+            changed = True
+        if known is None or known.sub_version < one.sub_version:
+            group.subscriptions[one.topic] = one
+    for topic in group.subscriptions.keys() - topics:
+        del group.subscriptions[topic]
+        changed = True
+    return changed

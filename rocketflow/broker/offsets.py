@@ -1,0 +1,157 @@
+"""Offsets: how far groups have read, and where queues begin and end.
+
+RocketMQ's source: broker/offset/ConsumerOffsetManager.java, broker/processor/ConsumerManageProcessor.java,
+AdminBrokerProcessor.java (getMaxOffset, getMinOffset, searchOffsetByTimestamp, getEarliestMsgStoretime).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from rocketflow.aio.server import RefusedError, Request
+from rocketflow.remoting.codes import ResponseCode
+from rocketflow.remoting.headers import offset as headers
+from rocketflow_store import StoreError
+from rocketflow_store.spi.reads import stored_at
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rocketflow.broker.groups import Groups
+    from rocketflow.broker.topics import Topics
+    from rocketflow_store.spi.broker import WritingStore
+
+LOG: Final = logging.getLogger("rocketflow.broker")
+
+
+class GroupOffsets:
+    """Next offsets of groups, in memory; `save` writes what has changed since the last time."""
+
+    def __init__(self, store: WritingStore) -> None:
+        """Load the offsets. Raises StoreError."""
+        self._file = store.config_files.consumer_offsets
+        self._table = self._file.table()
+        self._changed: dict[tuple[str, str], dict[int, int]] = {}
+
+    def get(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Return the next offset of a queue, None if the group has committed none."""
+        return self._table.get((topic, group), {}).get(queue_id)
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Set the next offset of a queue."""
+        self._table.setdefault((topic, group), {})[queue_id] = offset
+        self._changed.setdefault((topic, group), {})[queue_id] = offset
+
+    def of_group(self, group: str) -> dict[str, dict[int, int]]:
+        """Return the next offsets of a group by topic and queue."""
+        return {topic: dict(offsets) for (topic, name), offsets in self._table.items() if name == group}
+
+    def as_json(self) -> dict[str, dict[str, int]]:
+        """Return all next offsets in RocketMQ's spelling: topic@group -> queue -> offset."""
+        return {
+            f"{topic}@{group}": {str(queue_id): offset for queue_id, offset in offsets.items()}
+            for (topic, group), offsets in self._table.items()
+        }
+
+    def groups_of_topic(self, topic: str) -> list[str]:
+        """Return the groups that have committed an offset of a topic."""
+        return [group for (name, group) in self._table if name == topic]
+
+    def save(self) -> None:
+        """Write the changes; they stay for the next time if that fails. Blocks. Raises StoreError."""
+        changed, self._changed = self._changed, {}
+        if not changed:
+            return
+        try:
+            self._file.commit_all(changed)
+        except BaseException:
+            self._changed = _merged(changed, self._changed)
+            raise
+
+    async def save_every(self, seconds: float) -> None:
+        """Save until cancelled; a failure is logged and tried again."""
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await asyncio.to_thread(self.save)
+            except StoreError as error:
+                LOG.warning("offsets of groups are not saved: %s", error)
+
+
+def _merged(
+    older: Mapping[tuple[str, str], Mapping[int, int]], newer: Mapping[tuple[str, str], Mapping[int, int]]
+) -> dict[tuple[str, str], dict[int, int]]:
+    return {key: {**older.get(key, {}), **newer.get(key, {})} for key in {**older, **newer}}
+
+
+class OffsetRequests:
+    """Requests about offsets."""
+
+    def __init__(self, store: WritingStore, offsets: GroupOffsets, topics: Topics, groups: Groups) -> None:
+        self._store = store
+        self._offsets = offsets
+        self._topics = topics
+        self._groups = groups
+
+    def query(self, request: Request) -> None:
+        """Answer how far a group has read a queue (request 14).
+
+        A group that has committed nothing begins at 0 where the queue still does, as in RocketMQ.
+        """
+        header = request.command.header(headers.QueryConsumerOffsetRequestHeader)
+        offset = self._offsets.get(header.consumer_group, header.topic, header.queue_id)
+        if offset is None:
+            begin = self._store.min_offset(header.topic, header.queue_id)
+            if header.set_zero_if_not_found is False or begin > 0:
+                raise RefusedError(
+                    ResponseCode.QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+                )
+            offset = 0
+        request.reply(header=headers.QueryConsumerOffsetResponseHeader(offset=offset))
+
+    def update(self, request: Request) -> None:
+        """Take how far a group has read a queue (request 15)."""
+        header = request.command.header(headers.UpdateConsumerOffsetRequestHeader)
+        if self._groups.for_use(header.consumer_group) is None:
+            raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {header.consumer_group} not exist")
+        if self._topics.get(header.topic) is None:
+            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} not exist")
+        if header.commit_offset < 0 or header.queue_id < 0:
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"no offset: {header.commit_offset}")
+        self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        request.reply()
+
+    def end(self, request: Request) -> None:
+        """Answer where a queue ends (request 30)."""
+        header = request.command.header(headers.GetMaxOffsetRequestHeader)
+        offset = self._store.max_offset(header.topic, header.queue_id)
+        request.reply(header=headers.GetMaxOffsetResponseHeader(offset=offset))
+
+    def begin(self, request: Request) -> None:
+        """Answer where a queue begins (request 31)."""
+        header = request.command.header(headers.GetMinOffsetRequestHeader)
+        offset = self._store.min_offset(header.topic, header.queue_id)
+        request.reply(header=headers.GetMinOffsetResponseHeader(offset=offset))
+
+    async def search(self, request: Request) -> None:
+        """Answer the offset at a store time (request 29)."""
+        header = request.command.header(headers.SearchOffsetRequestHeader)
+        boundary = (header.boundary_type or "LOWER").lower()
+        if boundary not in ("lower", "upper"):
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"boundaryType {header.boundary_type} is unknown")
+        offset = await asyncio.to_thread(
+            self._store.get_offset_in_queue_by_time, header.topic, header.queue_id, header.timestamp, boundary
+        )
+        request.reply(header=headers.SearchOffsetResponseHeader(offset=offset))
+
+    async def earliest(self, request: Request) -> None:
+        """Answer the store time of a queue's first message, -1 if there is none (request 32)."""
+        header = request.command.header(headers.GetEarliestMsgStoretimeRequestHeader)
+        begin, end = self._store.bounds(header.topic, header.queue_id)
+        time_ms = None
+        if begin < end:
+            time_ms = await asyncio.to_thread(stored_at, self._store, header.topic, header.queue_id, begin)
+        timestamp = -1 if time_ms is None else time_ms
+        request.reply(header=headers.GetEarliestMsgStoretimeResponseHeader(timestamp=timestamp))

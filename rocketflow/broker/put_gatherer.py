@@ -1,0 +1,195 @@
+"""One append to the store for the messages that arrive together.
+
+The append runs in the event loop if the put lock is free and the disk is fast, else in a thread; then messages that
+arrive meanwhile wait for it, so that the order stays. RocketMQ's source: broker/latency/BrokerFastFailure.java.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rocketflow_store import PutMessageStatus, StoreError
+
+if TYPE_CHECKING:
+    from rocketflow_store import PutMessageResult
+    from rocketflow_store.spi.broker import AppendedRun, RawMessage, WritingStore
+
+LOG: Final = logging.getLogger("rocketflow.broker")
+
+MAX_RUN: Final = 1_024
+MAX_RUN_BYTES: Final = 4 * 1024 * 1024
+MAX_WAITING: Final = 10_000
+MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
+SLOW_SECONDS: Final = 0.05
+SLOW_FOR_SECONDS: Final = 60.0
+
+OVERLOAD: Final = "[OVERLOAD]system busy, start flow control for a while"
+TIMEOUT_CLEAN_QUEUE: Final = "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while"
+
+Answer = Callable[["PutMessageResult"], None]
+Refuse = Callable[[str], None]
+
+
+class GathererFullError(Exception):
+    """Too many messages wait for the store."""
+
+
+class Put(NamedTuple):
+    """A message on its way into the store.
+
+    `answer` is called with the result; `refuse` with a text if the message waited too long or the store failed.
+    """
+
+    message: RawMessage
+    answer: Answer
+    refuse: Refuse
+    arrived: float
+
+
+class PutGatherer:
+    """Collects messages and appends those of one iteration of the loop as one run.
+
+    `sync_timeout_s` is the time that a sync may take with SYNC_FLUSH, None with ASYNC_FLUSH.
+    """
+
+    def __init__(self, store: WritingStore, *, sync_timeout_s: float | None, wait_limit_s: float) -> None:
+        self._store = store
+        self._sync_timeout_s = sync_timeout_s
+        self._wait_limit_s = wait_limit_s
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[Put] = []
+        self._waiting_bytes = 0
+        self._scheduled = False
+        self._writing = False
+        self._slow_until = 0.0
+        self._writer = ThreadPoolExecutor(1, "put-writer")
+        self._syncer = ThreadPoolExecutor(1, "put-sync")
+        self._unsynced: list[tuple[list[Put], AppendedRun]] = []
+        self._syncing = False
+
+    def add(self, message: RawMessage, answer: Answer, refuse: Refuse) -> None:
+        """Add a message. Raises GathererFullError."""
+        if len(self._waiting) >= MAX_WAITING or self._waiting_bytes >= MAX_WAITING_BYTES:
+            raise GathererFullError(OVERLOAD)
+        self._waiting.append(Put(message, answer, refuse, time.monotonic()))
+        self._waiting_bytes += len(message.body)
+        self._schedule()
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether every message has been answered."""
+        return not (self._waiting or self._writing or self._unsynced or self._syncing)
+
+    async def finish(self, timeout_s: float) -> None:
+        """Wait until every message is answered, at most `timeout_s` seconds; then end the threads."""
+        end = time.monotonic() + timeout_s
+        while not self.is_idle and time.monotonic() < end:
+            await asyncio.sleep(0.01)
+        self._writer.shutdown(wait=False)
+        self._syncer.shutdown(wait=False)
+
+    def _schedule(self) -> None:
+        if self._waiting and not self._scheduled and not self._writing:
+            self._scheduled = True
+            self._loop.call_soon(self._append)
+
+    def _append(self) -> None:
+        self._scheduled = False
+        run = self._next_run()
+        if not run:
+            return
+        messages = [one.message for one in run]
+        began = time.monotonic()
+        if began < self._slow_until:
+            self._append_in_thread(run)
+            return
+        try:
+            appended = self._store.try_append(messages)
+        except StoreError as error:
+            self._fail(run, error)
+            self._schedule()
+            return
+        if appended is None:
+            self._append_in_thread(run)
+            return
+        if time.monotonic() - began > SLOW_SECONDS:
+            self._slow_until = time.monotonic() + SLOW_FOR_SECONDS
+            LOG.warning("an append took %.0f ms; appends run in a thread now", (time.monotonic() - began) * 1000)
+        self._appended(run, appended)
+        self._schedule()
+
+    def _next_run(self) -> list[Put]:
+        """Take the messages of the next run; refuse those that have waited too long."""
+        limit = time.monotonic() - self._wait_limit_s
+        run: list[Put] = []
+        size = taken = 0
+        for one in self._waiting:
+            if run and (len(run) >= MAX_RUN or size >= MAX_RUN_BYTES):
+                break
+            taken += 1
+            self._waiting_bytes -= len(one.message.body)
+            if one.arrived < limit:
+                one.refuse(TIMEOUT_CLEAN_QUEUE)
+            else:
+                run.append(one)
+                size += len(one.message.body)
+        del self._waiting[:taken]
+        return run
+
+    def _append_in_thread(self, run: list[Put]) -> None:
+        self._writing = True
+        messages = [one.message for one in run]
+        future = self._loop.run_in_executor(self._writer, self._store.append, messages)
+        future.add_done_callback(lambda done: self._appended_in_thread(run, done))
+
+    def _appended_in_thread(self, run: list[Put], done: asyncio.Future[AppendedRun]) -> None:
+        self._writing = False
+        error = done.exception()
+        if error is None:
+            self._appended(run, done.result())
+        else:
+            self._fail(run, error)
+        self._schedule()
+
+    def _appended(self, run: list[Put], appended: AppendedRun) -> None:
+        """Publish what was appended and answer, after a sync with SYNC_FLUSH."""
+        if self._sync_timeout_s is not None:
+            self._unsynced.append((run, appended))
+            self._sync()
+            return
+        try:
+            self._store.publish(appended.end)
+        except StoreError as error:
+            LOG.warning("messages are stored and not visible yet: %s", error)
+        for one, result in zip(run, appended.results):
+            one.answer(result)
+
+    def _sync(self) -> None:
+        if self._syncing or not self._unsynced or self._sync_timeout_s is None:
+            return
+        self._syncing = True
+        runs, self._unsynced = self._unsynced, []
+        future = self._loop.run_in_executor(self._syncer, self._store.flush_to, runs[-1][1].end, self._sync_timeout_s)
+        future.add_done_callback(lambda done: self._synced(runs, done))
+
+    def _synced(self, runs: list[tuple[list[Put], AppendedRun]], done: asyncio.Future[bool]) -> None:
+        self._syncing = False
+        error = done.exception()
+        for run, appended in runs:
+            if error is not None:
+                self._fail(run, error)
+                continue
+            for one, result in zip(run, appended.results):
+                late = result.stored and not done.result()
+                one.answer(result._replace(status=PutMessageStatus.FLUSH_DISK_TIMEOUT) if late else result)
+        self._sync()
+
+    def _fail(self, run: list[Put], error: BaseException) -> None:
+        LOG.error("%d messages were not stored: %s", len(run), error)
+        for one in run:
+            one.refuse(str(error))

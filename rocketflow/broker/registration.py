@@ -1,0 +1,110 @@
+"""Calls to NameServers: the broker registers every 30 seconds and after a change, and unregisters when it stops.
+
+RocketMQ's source: broker/BrokerController.java (registerBrokerAll), broker/out/BrokerOuterAPI.java.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from typing import TYPE_CHECKING, Final
+
+from rocketflow.aio.channel import ChannelClosedError
+from rocketflow.aio.peers import Peers
+from rocketflow.remoting.bodies import RegisterBrokerBody, encode_body
+from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.headers.route import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
+
+if TYPE_CHECKING:
+    from rocketflow.broker.settings import BrokerSettings
+    from rocketflow.broker.topics import Topics
+
+LOG: Final = logging.getLogger("rocketflow.broker")
+
+UNREGISTER_SECONDS: Final = 3.0
+_FAILURES: Final = (OSError, ChannelClosedError, TimeoutError)
+
+
+class Registration:
+    """Registers the broker at its NameServers."""
+
+    def __init__(self, settings: BrokerSettings, topics: Topics) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._peers = Peers()
+        self._soon = asyncio.Event()
+        self._failing: set[str] = set()
+
+    def register_soon(self) -> None:
+        """Register as soon as possible: the topics have changed."""
+        self._soon.set()
+
+    async def register(self) -> int:
+        """Register at all NameServers; return the number of those that took it. Failures are logged."""
+        wrapper = self._topics.wrapper()
+        body = encode_body(RegisterBrokerBody(topic_config_serialize_wrapper=wrapper))
+        return sum(await asyncio.gather(*(self._register(one, body) for one in self._settings.name_servers)))
+
+    async def keep_registered(self) -> None:
+        """Register after changes and at least every `registerNameServerPeriod`, until cancelled."""
+        period = max(10.0, min(60.0, self._settings.register_name_server_period / 1000))
+        while True:
+            try:
+                async with asyncio.timeout(period):
+                    await self._soon.wait()
+            except TimeoutError:
+                pass
+            self._soon.clear()
+            await self.register()
+
+    async def unregister(self) -> None:
+        """Unregister at all NameServers and end the connections."""
+        await asyncio.gather(*(self._unregister(one) for one in self._settings.name_servers))
+        await self._peers.close()
+
+    async def _register(self, address: str, body: bytes) -> bool:
+        settings = self._settings
+        header = RegisterBrokerRequestHeader(
+            broker_name=settings.broker_name,
+            broker_addr=settings.broker_address,
+            cluster_name=settings.broker_cluster_name,
+            ha_server_addr=settings.ha_address,
+            broker_id=settings.broker_id,
+            enable_acting_master=False,
+            body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+        )
+        timeout_s = settings.register_broker_timeout_mills / 1000
+        try:
+            answer = await self._peers.request(
+                address, RequestCode.REGISTER_BROKER, header, body=body, timeout_s=timeout_s
+            )
+        except _FAILURES as error:
+            self._report(address, str(error))
+            return False
+        if answer.code != ResponseCode.SUCCESS:
+            self._report(address, f"answer {answer.code}: {answer.remark}")
+            return False
+        if address in self._failing:
+            self._failing.discard(address)
+            LOG.warning("NameServer %s took the registration again", address)
+        return True
+
+    def _report(self, address: str, why: str) -> None:
+        """Log the first of several failures in a row."""
+        if address not in self._failing:
+            self._failing.add(address)
+            LOG.warning("NameServer %s did not take the registration (%s): it is repeated", address, why)
+
+    async def _unregister(self, address: str) -> None:
+        settings = self._settings
+        header = UnRegisterBrokerRequestHeader(
+            broker_name=settings.broker_name,
+            broker_addr=settings.broker_address,
+            cluster_name=settings.broker_cluster_name,
+            broker_id=settings.broker_id,
+        )
+        try:
+            await self._peers.request(address, RequestCode.UNREGISTER_BROKER, header, timeout_s=UNREGISTER_SECONDS)
+        except _FAILURES as error:
+            LOG.warning("NameServer %s did not take the farewell: %s", address, error)

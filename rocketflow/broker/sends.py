@@ -1,0 +1,190 @@
+"""Sends: from the request to the store, and from its result to the answer.
+
+RocketMQ's source: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor.java.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import random
+import re
+import time
+from typing import TYPE_CHECKING, Final
+
+from rocketflow.aio.server import RefusedError, Request
+from rocketflow.broker.put_gatherer import GathererFullError
+from rocketflow.broker.topics import DLQ_PREFIX, PERM_WRITE, RETRY_PREFIX, check_topic_name
+from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.command import RESPONSE_FLAG, Command
+from rocketflow.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from rocketflow_store import PutMessageStatus
+from rocketflow_store.spi.broker import RawMessage
+from rocketflow_store.spi.names import is_send_refused
+
+if TYPE_CHECKING:
+    from rocketflow.aio.channel import Channel
+    from rocketflow.broker.groups import Groups
+    from rocketflow.broker.put_gatherer import PutGatherer
+    from rocketflow.broker.queue_locks import QueueLocks
+    from rocketflow.broker.settings import BrokerSettings
+    from rocketflow.broker.topics import Topics
+    from rocketflow_store import PutMessageResult
+    from rocketflow_store.spi.broker import WritingStore
+
+MAX_RECONSUME_SINCE: Final = 121
+"""Version ordinal of V3_4_9: clients from it on say how often they retry."""
+
+_BORN_HOST_V6: Final = 0x10
+
+_CODES: Final = {
+    PutMessageStatus.PUT_OK: ResponseCode.SUCCESS,
+    PutMessageStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    PutMessageStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    PutMessageStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
+    PutMessageStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
+    PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
+    PutMessageStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutMessageStatus.OS_PAGE_CACHE_BUSY: ResponseCode.SYSTEM_BUSY,
+}
+
+_UNIQ_KEY: Final = re.compile("(?:^|\x02)UNIQ_KEY\x01([^\x02]*)")
+_DROPPED: Final = re.compile(
+    "(?:^|(?<=\x02))(?:WAIT\x01true|(?:POP_CK|MSG_REGION|TRACE_ON|CLUSTER)\x01[^\x02]*)(?:\x02|$)"
+)
+_TRANSACTION: Final = re.compile("(?:^|\x02)TRAN_MSG\x01true(?:\x02|$)", re.IGNORECASE)
+_DELAY: Final = re.compile("(?:^|(?<=\x02))DELAY\x01[^\x02]*(?:\x02|$)")
+
+
+class Sends:
+    """Requests 10, 310 and 320."""
+
+    def __init__(
+        self,
+        store: WritingStore,
+        gatherer: PutGatherer,
+        topics: Topics,
+        groups: Groups,
+        locks: QueueLocks,
+        settings: BrokerSettings,
+    ) -> None:
+        self._store = store
+        self._gatherer = gatherer
+        self._topics = topics
+        self._groups = groups
+        self._locks = locks
+        self._settings = settings
+        trace = "true" if settings.trace_on else "false"
+        self._common = {"MSG_REGION": settings.region_id, "TRACE_ON": trace}
+        added = {**self._common, "CLUSTER": settings.broker_cluster_name}
+        self._added = "".join(f"{name}\x01{value}\x02" for name, value in added.items())
+
+    def send(self, request: Request) -> None:
+        """Put the message or batch of a request into the store, and answer once it is there."""
+        command = request.command
+        wanted = SendMessageRequestHeader if command.code == RequestCode.SEND_MESSAGE else SendMessageRequestHeaderV2
+        header = command.header(wanted)
+        self._check_state(header.topic)
+        config = self._topics.for_send(
+            header.topic, header.default_topic, header.default_topic_queue_nums, is_unit=bool(header.unit_mode)
+        )
+        if header.queue_id >= max(config.write_queue_nums, config.read_queue_nums):
+            raise RefusedError(
+                ResponseCode.INVALID_PARAMETER,
+                f"request queueId[{header.queue_id}] is illegal, topic {header.topic} has {config.write_queue_nums} "
+                "queues to write to",
+            )
+        queue_id = header.queue_id if header.queue_id >= 0 else random.randrange(max(config.write_queue_nums, 1))
+        self.put(request, self._raw(request, header, header.topic, queue_id))
+
+    def put(self, request: Request, message: RawMessage) -> None:
+        """Put a message into the store and answer the request with the result."""
+        uniq_key = _UNIQ_KEY.search(message.properties.decode(errors="replace"))
+        transaction_id = uniq_key[1] if uniq_key else None
+        try:
+            self._gatherer.add(
+                message,
+                lambda result: self._answer(request, result, transaction_id),
+                lambda why: request.reply(ResponseCode.SYSTEM_BUSY, remark=why),
+            )
+        except GathererFullError as error:
+            raise RefusedError(ResponseCode.SYSTEM_BUSY, str(error)) from None
+
+    def _check_state(self, topic: str) -> None:
+        if not self._settings.broker_permission & PERM_WRITE:
+            raise RefusedError(
+                ResponseCode.NO_PERMISSION, f"the broker[{self._settings.broker_ip1}] sending is forbidden"
+            )
+        if time.time() * 1000 < self._settings.start_accept_send_request_time_stamp:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, "the broker accepts no messages yet")
+        check_topic_name(topic)
+        if is_send_refused(topic):
+            raise RefusedError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+
+    def _raw(self, request: Request, header: SendMessageRequestHeader, topic: str, queue_id: int) -> RawMessage:
+        properties = header.properties or ""
+        if properties and not properties.endswith("\x02"):
+            properties += "\x02"
+        if _TRANSACTION.search(properties):
+            raise RefusedError(
+                ResponseCode.NO_PERMISSION, "the broker takes no transactional messages: transactions are not built yet"
+            )
+        properties = _DROPPED.sub("", properties) + self._added
+        if topic.startswith(RETRY_PREFIX):
+            topic, queue_id, properties = self._retried(request, header, queue_id, properties)
+        host, is_v6 = born_host(request.channel)
+        return RawMessage(
+            topic,
+            queue_id,
+            request.command.body,
+            properties.encode(),
+            header.flag,
+            header.sys_flag | _BORN_HOST_V6 if is_v6 else header.sys_flag,
+            header.born_timestamp,
+            host,
+            header.reconsume_times or 0,
+            is_batch=bool(header.batch) or request.command.code == RequestCode.SEND_BATCH_MESSAGE,
+        )
+
+    def _retried(
+        self, request: Request, header: SendMessageRequestHeader, queue_id: int, properties: str
+    ) -> tuple[str, int, str]:
+        """Return where a message goes that a consumer sends to its retry topic: there, or to the dead letters."""
+        group_name = header.topic.removeprefix(RETRY_PREFIX)
+        group = self._groups.for_use(group_name)
+        if group is None:
+            raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group_name}")
+        most = group.retry_max_times
+        if request.command.version >= MAX_RECONSUME_SINCE and header.max_reconsume_times is not None:
+            most = header.max_reconsume_times
+        times = header.reconsume_times or 0
+        if times > most or (times > 0 and self._locks.any_held(group_name, int(time.monotonic() * 1000))):
+            config = self._topics.ensure(f"{DLQ_PREFIX}{group_name}", 1)
+            return config.topic_name, 0, _DELAY.sub("", properties)
+        return header.topic, queue_id, properties
+
+    def _answer(self, request: Request, result: PutMessageResult, transaction_id: str | None) -> None:
+        code = _CODES.get(result.status, ResponseCode.SYSTEM_ERROR)
+        if not result.stored:
+            request.reply(code, remark=f"{result.status.name}: {result.why}")
+            return
+        if request.command.is_one_way:
+            return
+        fields = {
+            **self._common,
+            "msgId": result.msg_id,
+            "queueId": str(result.queue_id),
+            "queueOffset": str(result.queue_offset),
+        }
+        if transaction_id is not None:
+            fields["transactionId"] = transaction_id
+        command = request.command
+        request.channel.send(
+            Command(code, fields, flag=RESPONSE_FLAG, opaque=command.opaque, header_type=command.header_type)
+        )
+
+
+def born_host(channel: Channel) -> tuple[bytes, bool]:
+    """Return the address of a client as a record holds it (8 or 20 bytes), and whether it is IPv6."""
+    host, _, port = channel.address.rpartition(":")
+    packed = ipaddress.ip_address(host.strip("[]") or "127.0.0.1").packed
+    return packed + int(port or 0).to_bytes(4, "big"), len(packed) == 16

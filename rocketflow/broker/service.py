@@ -1,0 +1,187 @@
+"""Start and stop of a broker, and the processors of its requests.
+
+RocketMQ's source: broker/BrokerController.java, BrokerStartup.java.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow.aio.server import Processor, Server
+from rocketflow.broker.admin import Admin
+from rocketflow.broker.client_requests import ClientRequests
+from rocketflow.broker.clients import ConsumerTable, ProducerTable
+from rocketflow.broker.groups import Groups
+from rocketflow.broker.offsets import GroupOffsets, OffsetRequests
+from rocketflow.broker.pulls import Pulls
+from rocketflow.broker.put_gatherer import PutGatherer
+from rocketflow.broker.queries import Queries
+from rocketflow.broker.queue_locks import QueueLocks
+from rocketflow.broker.registration import Registration
+from rocketflow.broker.send_back import SendBacks
+from rocketflow.broker.sends import Sends
+from rocketflow.broker.settings import settings_text
+from rocketflow.broker.topics import Topics
+from rocketflow.remoting.codes import RequestCode
+from rocketflow_store.spi.broker import open_store
+from rocketflow_store.spi.delivery import ScheduleMessageService, TimerMessageService
+
+if TYPE_CHECKING:
+    from rocketflow.aio.channel import Channel
+    from rocketflow.broker.settings import BrokerSettings
+    from rocketflow_store import StoreConfig
+    from rocketflow_store.spi.broker import Arrival, WritingStore
+
+LOG: Final = logging.getLogger("rocketflow.broker")
+
+FAST_PORT_DISTANCE: Final = 2
+"""RocketMQ's second listener is this much below `listenPort`."""
+
+_PUTS_SECONDS: Final = 3.0
+
+
+class Broker:
+    """One broker. Its settings have the port that it listens at."""
+
+    def __init__(self, settings: BrokerSettings, store_config: StoreConfig, given: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self._store_config = store_config
+        self._given = dict(given)
+        self._store: WritingStore | None = None
+        self._parts: _Parts | None = None
+
+    async def start(self) -> None:
+        """Open the store, listen, and register.
+
+        Raises StoreError if the store cannot be opened, and OSError if the address cannot be used.
+        """
+        settings = self._settings
+        store = await asyncio.to_thread(
+            open_store, settings.store_path_root_dir, self._store_config, store_host=settings.broker_address
+        )
+        self._store = store
+        try:
+            parts = _Parts(store, settings, self._store_config, self._given)
+            self._parts = parts
+            await parts.start()
+        except BaseException:
+            await asyncio.to_thread(store.close)
+            raise
+
+    async def stop(self) -> None:
+        """Unregister, answer what waits, write the offsets and close the store."""
+        if self._parts is not None:
+            await self._parts.stop()
+        if self._store is not None:
+            await asyncio.to_thread(self._store.close)
+
+
+class _Parts:
+    """The parts of a broker above its open store."""
+
+    def __init__(
+        self, store: WritingStore, settings: BrokerSettings, config: StoreConfig, given: Mapping[str, Any]
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._loop = asyncio.get_running_loop()
+        self._topics = Topics(store, settings, lambda: self._registration.register_soon())
+        self._registration = Registration(settings, self._topics)
+        self._groups = Groups(store, settings)
+        self._offsets = GroupOffsets(store)
+        self._locks = QueueLocks()
+        producers: ProducerTable[Channel] = ProducerTable()
+        consumers: ConsumerTable[Channel] = ConsumerTable()
+        self._gatherer = PutGatherer(
+            store,
+            sync_timeout_s=settings.sync_flush_timeout / 1000 if config.sync_flush else None,
+            wait_limit_s=settings.wait_time_mills_in_send_queue / 1000,
+        )
+        self._sends = Sends(store, self._gatherer, self._topics, self._groups, self._locks, settings)
+        self._pulls = Pulls(store, self._topics, self._groups, consumers, self._offsets, settings)
+        self._clients = ClientRequests(producers, consumers, self._locks, self._topics, self._groups, settings)
+        self._admin = Admin(
+            *(store, self._topics, self._groups, self._offsets, producers, consumers, settings),
+            lambda: settings_text(settings, given),
+        )
+        processors = self._processors()
+        pulls = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+        self._server = Server(processors, on_closed=self._channel_closed)
+        self._fast_server = Server(
+            {code: one for code, one in processors.items() if code not in pulls}, on_closed=self._channel_closed
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+        self._deliveries: list[ScheduleMessageService | TimerMessageService] = []
+
+    def _processors(self) -> dict[int, Processor]:
+        code = RequestCode
+        offsets = OffsetRequests(self._store, self._offsets, self._topics, self._groups)
+        queries = Queries(self._store)
+        return {
+            **self._admin.by_code(),
+            code.SEND_MESSAGE: self._sends.send,
+            code.SEND_MESSAGE_V2: self._sends.send,
+            code.SEND_BATCH_MESSAGE: self._sends.send,
+            code.CONSUMER_SEND_MSG_BACK: SendBacks(self._store, self._topics, self._groups, self._settings).send_back,
+            code.PULL_MESSAGE: self._pulls.pull,
+            code.LITE_PULL_MESSAGE: self._pulls.pull,
+            code.HEART_BEAT: self._clients.heartbeat,
+            code.UNREGISTER_CLIENT: self._clients.unregister,
+            code.GET_CONSUMER_LIST_BY_GROUP: self._clients.list_consumers,
+            code.CHECK_CLIENT_CONFIG: self._clients.check_client,
+            code.LOCK_BATCH_MQ: self._clients.lock,
+            code.UNLOCK_BATCH_MQ: self._clients.unlock,
+            code.QUERY_CONSUMER_OFFSET: offsets.query,
+            code.UPDATE_CONSUMER_OFFSET: offsets.update,
+            code.GET_MAX_OFFSET: offsets.end,
+            code.GET_MIN_OFFSET: offsets.begin,
+            code.SEARCH_OFFSET_BY_TIMESTAMP: offsets.search,
+            code.GET_EARLIEST_MSG_STORETIME: offsets.earliest,
+            code.QUERY_MESSAGE: queries.by_key,
+            code.VIEW_MESSAGE_BY_ID: queries.by_place,
+        }
+
+    async def start(self) -> None:
+        """Listen and register."""
+        await asyncio.to_thread(self._topics.create_system_topics)
+        await asyncio.to_thread(self._groups.create_system_groups)
+        self._store.notify_arrivals(self._arrived)
+        settings = self._settings
+        await self._server.listen(settings.listen_address, settings.listen_port)
+        await self._fast_server.listen(settings.listen_address, settings.listen_port - FAST_PORT_DISTANCE)
+        self._run(self._pulls.expire())
+        self._run(self._clients.expire())
+        self._run(self._offsets.save_every(settings.flush_consumer_offset_interval / 1000))
+        self._deliveries = [ScheduleMessageService(self._store), TimerMessageService(self._store)]
+        await self._registration.register()
+        self._run(self._registration.keep_registered())
+
+    async def stop(self) -> None:
+        """Unregister, answer what waits, and write the offsets."""
+        for task in self._tasks:
+            task.cancel()
+        await self._registration.unregister()
+        self._server.stop_listening()
+        self._fast_server.stop_listening()
+        self._pulls.answer_all()
+        await self._gatherer.finish(_PUTS_SECONDS)
+        await self._server.close()
+        await self._fast_server.close()
+        for one in self._deliveries:
+            await asyncio.to_thread(one.stop)
+        await asyncio.to_thread(self._offsets.save)
+        self._store.notify_arrivals(None)
+
+    def _run(self, service: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(self._loop.create_task(service))
+
+    def _arrived(self, arrivals: Sequence[Arrival]) -> None:
+        """Pass new messages to the loop, from whichever thread dispatched them."""
+        self._loop.call_soon_threadsafe(self._pulls.arrived, list(arrivals))
+
+    def _channel_closed(self, channel: Channel) -> None:
+        self._clients.channel_closed(channel)
+        self._pulls.channel_closed(channel)

@@ -1,0 +1,144 @@
+"""broker.conf: RocketMQ's keys with RocketMQ's defaults.
+
+RocketMQ's source: common/BrokerConfig.java, remoting/netty/NettyServerConfig.java,
+store/config/MessageStoreConfig.java.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from rocketflow.errors import UsageError
+from rocketflow_store import StoreConfig
+from rocketflow_store.spi.settings import OWN_PREFIX, SETTINGS, load_settings, typed_value
+
+ALLOW_INSECURE: Final = f"{OWN_PREFIX}allowInsecure"
+
+_NOT_YET: Final[dict[str, tuple[frozenset[object], str]]] = {
+    "brokerRole": (frozenset({"ASYNC_MASTER"}), "replication is not built yet: set brokerRole=ASYNC_MASTER"),
+    "enableControllerMode": (frozenset({False}), "the controller is not supported: set enableControllerMode=false"),
+    "enableDLegerCommitLog": (frozenset({False}), "DLedger is not supported: set enableDLegerCommitLog=false"),
+    "aclEnable": (frozenset({False}), "access control is not built yet: set aclEnable=false"),
+    "authenticationEnabled": (frozenset({False}), "access control is not built yet: set authenticationEnabled=false"),
+    "authorizationEnabled": (frozenset({False}), "access control is not built yet: set authorizationEnabled=false"),
+    "brokerId": (frozenset({0}), "replication is not built yet: set brokerId=0"),
+}
+"""Settings whose promise would not be kept, with the values that are accepted."""
+
+_STORE_KEYS: Final = frozenset({*(one.key for one in SETTINGS), "brokerIP1", "listenPort", "storePathRootDir"})
+
+
+class BrokerSettings(msgspec.Struct, kw_only=True, rename="camel"):
+    """The settings of a broker beside those of its store; attributes are RocketMQ's keys in snake case."""
+
+    broker_cluster_name: str = "DefaultCluster"
+    broker_name: str = "broker-a"
+    broker_id: int = 0
+    broker_ip1: str = msgspec.field(default="127.0.0.1", name="brokerIP1")
+    bind_address: str = ""
+    listen_port: int = 10911
+    ha_listen_port: int = 0
+    namesrv_addr: str = ""
+    broker_permission: int = 6
+    default_topic_queue_nums: int = 8
+    auto_create_topic_enable: bool = True
+    auto_create_subscription_group: bool = True
+    cluster_topic_enable: bool = True
+    broker_topic_enable: bool = True
+    trace_topic_enable: bool = False
+    msg_trace_topic_name: str = "RMQ_SYS_TRACE_TOPIC"
+    region_id: str = "DefaultRegion"
+    trace_on: bool = True
+    long_polling_enable: bool = True
+    short_polling_time_mills: int = 1000
+    lite_pull_message_enable: bool = True
+    enable_property_filter: bool = False
+    notify_consumer_ids_changed_enable: bool = True
+    register_name_server_period: int = 30_000
+    register_broker_timeout_mills: int = 24_000
+    flush_consumer_offset_interval: int = 5_000
+    wait_time_mills_in_send_queue: int = 200
+    sync_flush_timeout: int = 5_000
+    store_path_root_dir: str = ""
+    start_accept_send_request_time_stamp: int = 0
+    allow_insecure: bool = msgspec.field(default=False, name=ALLOW_INSECURE)
+
+    @property
+    def listen_address(self) -> str:
+        """Return the address to listen at: `bindAddress`, else `brokerIP1`."""
+        return self.bind_address or self.broker_ip1
+
+    @property
+    def broker_address(self) -> str:
+        """Return `host:port` at which clients reach the broker."""
+        return f"{self.broker_ip1}:{self.listen_port}"
+
+    @property
+    def ha_address(self) -> str:
+        """Return `host:port` at which slaves would reach the broker."""
+        return f"{self.broker_ip1}:{self.ha_listen_port or self.listen_port + 1}"
+
+    @property
+    def name_servers(self) -> list[str]:
+        """Return the addresses of the NameServers."""
+        return [one.strip() for one in self.namesrv_addr.split(";") if one.strip()]
+
+
+def load_broker_settings(
+    file: Path | None, options: Mapping[str, str], environ: Mapping[str, str]
+) -> tuple[BrokerSettings, StoreConfig, dict[str, Any]]:
+    """Return a broker's settings, its store's, and all values by key.
+
+    `options` are those of `--set`, by key; NAMESRV_ADDR of the environment is used where nothing else names a
+    NameServer.
+
+    Raises UsageError, and StoreError where the file cannot be read or a key or value of RocketMQ's is wrong.
+    """
+    given = load_settings(file, environ, {key: typed_value(key, text, "--set: ") for key, text in options.items()})
+    for key, (accepted, remedy) in _NOT_YET.items():
+        if key in given and given[key] not in accepted:
+            raise UsageError(f"{key}={given[key]}: {remedy}")
+    own = {field.encode_name for field in msgspec.structs.fields(BrokerSettings)}
+    try:
+        settings = msgspec.convert(
+            {key: value for key, value in given.items() if key in own}, BrokerSettings, strict=False
+        )
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{file or '--set'}: {error}") from None
+    settings.namesrv_addr = settings.namesrv_addr or environ.get("NAMESRV_ADDR", "")
+    if not settings.store_path_root_dir:
+        settings.store_path_root_dir = str(Path.home() / "store")
+    _check_exposure(settings)
+    of_store = {key: value for key, value in given.items() if key not in own or key in _STORE_KEYS}
+    return settings, StoreConfig.from_mapping(of_store), given
+
+
+def _check_exposure(settings: BrokerSettings) -> None:
+    """Refuse addresses that other hosts reach, as long as nothing protects them. Raises UsageError."""
+    for key, address in (("bindAddress", settings.listen_address), ("brokerIP1", settings.broker_ip1)):
+        try:
+            local = ipaddress.ip_address(address).is_loopback
+        except ValueError:
+            raise UsageError(f"{key}={address} is no IP address") from None
+        if not local and not settings.allow_insecure:
+            raise UsageError(
+                f"{key}={address} can be reached from other hosts, and neither TLS nor access control protects the "
+                f"broker: set {key}=127.0.0.1, or {ALLOW_INSECURE}=true if the network is trusted"
+            )
+
+
+def settings_text(settings: BrokerSettings, given: Mapping[str, Any]) -> str:
+    """Return the settings in effect as a properties file: the broker's, and those of the store that were given."""
+    own = {field.encode_name: getattr(settings, field.name) for field in msgspec.structs.fields(BrokerSettings)}
+    return "".join(f"{key}={_text(value)}\n" for key, value in sorted({**given, **own}.items()))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(getattr(value, "value", value))

@@ -1,0 +1,164 @@
+"""Settings of topics, and topics made on first use.
+
+RocketMQ's source: broker/topic/TopicConfigManager.java, common/topic/TopicValidator.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from rocketflow.aio.server import RefusedError
+from rocketflow.remoting import bodies
+from rocketflow.remoting.codes import ResponseCode
+from rocketflow_store import StoreError
+from rocketflow_store.spi.names import validate_topic
+from rocketflow_store.spi.tables import TopicConfig
+
+if TYPE_CHECKING:
+    from rocketflow.broker.settings import BrokerSettings
+    from rocketflow_store.spi.broker import WritingStore
+
+TEMPLATE_TOPIC: Final = "TBW102"
+RETRY_PREFIX: Final = "%RETRY%"
+DLQ_PREFIX: Final = "%DLQ%"
+
+PERM_INHERIT: Final = 1
+PERM_WRITE: Final = 2
+PERM_READ: Final = 4
+PERM_READ_WRITE: Final = PERM_READ | PERM_WRITE
+UNIT_FLAG: Final = 1
+
+
+class Topics:
+    """The topics of a broker; `on_changed` is called after each change."""
+
+    def __init__(self, store: WritingStore, settings: BrokerSettings, on_changed: Callable[[], None]) -> None:
+        self._store = store
+        self._file = store.config_files.topics
+        self._settings = settings
+        self._on_changed = on_changed
+
+    def create_system_topics(self) -> None:
+        """Create the topics that every broker has. Raises StoreError."""
+        settings = self._settings
+        wanted = [
+            ("SELF_TEST_TOPIC", 1, PERM_READ_WRITE),
+            ("BenchmarkTest", 1024, PERM_READ_WRITE),
+            ("OFFSET_MOVED_EVENT", 1, PERM_READ_WRITE),
+            ("SCHEDULE_TOPIC_XXXX", 18, PERM_READ_WRITE),
+            ("RMQ_SYS_TRANS_HALF_TOPIC", 1, PERM_READ_WRITE),
+            ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 1, PERM_READ_WRITE),
+            (f"{settings.broker_cluster_name}_REPLY_TOPIC", 1, PERM_READ_WRITE),
+            (settings.broker_cluster_name, 16, _template_perm(settings.cluster_topic_enable)),
+            (settings.broker_name, 1, _template_perm(settings.broker_topic_enable)),
+        ]
+        if settings.auto_create_topic_enable:
+            wanted.append((TEMPLATE_TOPIC, settings.default_topic_queue_nums, PERM_READ_WRITE | PERM_INHERIT))
+        if settings.trace_topic_enable:
+            wanted.append((settings.msg_trace_topic_name, 1, PERM_READ_WRITE))
+        known = self._file.topics()
+        for name, queues, perm in wanted:
+            if name not in known:
+                self._file.put(TopicConfig(name, queues, queues, perm))
+
+    def get(self, topic: str) -> TopicConfig | None:
+        """Return the settings of a topic, None if there is none."""
+        return self._file.get(topic)
+
+    def for_send(self, topic: str, template: str, queues: int, *, is_unit: bool = False) -> TopicConfig:
+        """Return the settings of a topic that is sent to, made after `template` if there is none.
+
+        Raises RefusedError: 29 for a name that is not allowed, 17 where the topic cannot be made.
+        """
+        found = self._file.get(topic)
+        if found is not None:
+            return found
+        check_topic_name(topic)
+        found = self._made_after(template, topic, queues, is_unit)
+        if found is None and topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+            found = TopicConfig(topic, 1, 1, PERM_READ_WRITE, topic_sys_flag=UNIT_FLAG if is_unit else 0)
+        if found is None:
+            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
+        self.put(found)
+        return found
+
+    def _made_after(self, template: str, topic: str, queues: int, is_unit: bool) -> TopicConfig | None:
+        model = self._file.get(template)
+        if model is None or not model.perm & PERM_INHERIT:
+            return None
+        if template == TEMPLATE_TOPIC and not self._settings.auto_create_topic_enable:
+            return None
+        count = max(0, min(queues, model.write_queue_nums))
+        return TopicConfig(
+            topic,
+            count,
+            count,
+            model.perm & ~PERM_INHERIT,
+            topic_filter_type=model.topic_filter_type,
+            topic_sys_flag=UNIT_FLAG if is_unit else 0,
+        )
+
+    def ensure(self, topic: str, queues: int, *, is_unit: bool = False) -> TopicConfig:
+        """Return the settings of a retry or dead-letter topic, made if there is none."""
+        found = self._file.get(topic)
+        if found is None:
+            found = TopicConfig(topic, queues, queues, PERM_READ_WRITE, topic_sys_flag=UNIT_FLAG if is_unit else 0)
+            self.put(found)
+        return found
+
+    def put(self, config: TopicConfig) -> None:
+        """Make or change a topic. Raises RefusedError if it cannot be kept."""
+        try:
+            self._file.put(config)
+        except StoreError as error:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        self._on_changed()
+
+    def delete(self, topic: str) -> None:
+        """Remove a topic and its queues. Blocks; called in a helper thread. Raises StoreError."""
+        self._store.delete_topic(topic)
+        self._on_changed()
+
+    def wrapper(self) -> bodies.TopicConfigWrapper:
+        """Return all topics as a broker registers them: with the broker's permission."""
+        allowed = self._settings.broker_permission
+        version = self._file.data_version
+        return bodies.TopicConfigWrapper(
+            data_version=bodies.DataVersion(
+                counter=version.counter, state_version=version.state_version, timestamp=version.timestamp
+            ),
+            topic_config_table={
+                name: _body(one, one.perm & (allowed | PERM_INHERIT)) for name, one in self._file.topics().items()
+            },
+        )
+
+
+def topic_body(config: TopicConfig) -> bodies.TopicConfig:
+    """Return the settings of a topic as a JSON body."""
+    return _body(config, config.perm)
+
+
+def check_topic_name(topic: str) -> None:
+    """Raise RefusedError for a name that no topic may have."""
+    try:
+        validate_topic(topic)
+    except StoreError as error:
+        raise RefusedError(ResponseCode.INVALID_PARAMETER, str(error)) from None
+
+
+def _body(config: TopicConfig, perm: int) -> bodies.TopicConfig:
+    return bodies.TopicConfig(
+        attributes=dict(config.attributes),
+        order=config.order,
+        perm=perm,
+        read_queue_nums=config.read_queue_nums,
+        topic_filter_type=config.topic_filter_type,
+        topic_name=config.topic_name,
+        topic_sys_flag=config.topic_sys_flag,
+        write_queue_nums=config.write_queue_nums,
+    )
+
+
+def _template_perm(is_open: bool) -> int:
+    return PERM_INHERIT | PERM_READ_WRITE if is_open else PERM_INHERIT
