@@ -139,7 +139,7 @@ class Probe:
     @property
     def allocations(self) -> tuple[int, int]:
         """(log files that were preallocated, log files that were allocated on demand)."""
-        return self._store._parts.allocator.made_ahead, self._store._parts.allocator.made_late
+        return self._store._parts.allocator.preallocated, self._store._parts.allocator.allocated_on_demand
 
     @property
     def locked_files(self) -> LockedFiles:

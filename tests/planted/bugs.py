@@ -55,7 +55,7 @@ BUGS: Final = (
         "one sync in ten does nothing and reports success",
         [
             Change(
-                "        if descriptor is not None:  # a file that retention removed needs no sync\n",
+                "        if descriptor is not None:  # a file that retention deleted needs no sync\n",
                 "        MappedFile.syncs = getattr(MappedFile, 'syncs', 0) + 1\n"
                 "        if descriptor is not None and MappedFile.syncs % 10:\n",
             )

@@ -101,10 +101,10 @@ class CleanService:
         self._redelete(now_ms, result)
         first = self._files.first
         result.min_phy_offset = first.file_from_offset if first else 0
-        there_from = self._files.there_from  # a held file may return, and needs the units that point at it
-        if there_from > self._followed:
-            self._follow(there_from, now_ms, pause, result)
-            self._followed = there_from
+        first_offset = self._files.first_offset  # a held file may return, and needs the units that point at it
+        if first_offset > self._followed:
+            self._follow(first_offset, now_ms, pause, result)
+            self._followed = first_offset
         self.removed.add(result)
         return result
 
@@ -118,7 +118,7 @@ class CleanService:
         config = self._config
         with self._guards.dispatch_lock:
             return self._views.batch_queues.remove_below(
-                self._files.there_from, config.clock.now_ms(), config.destroy_maped_file_interval_forcibly
+                self._files.first_offset, config.clock.now_ms(), config.destroy_maped_file_interval_forcibly
             )
 
     def look_at_disk(self) -> tuple[int, DiskPressure]:

@@ -64,8 +64,8 @@ def _disk_figures(paths: StorePaths) -> dict[str, Any]:
 
 def _allocation_figures(allocator: AllocateMappedFileService) -> dict[str, Any]:
     return {
-        "mappedFilesMadeAhead": allocator.made_ahead,
-        "mappedFilesMadeLate": allocator.made_late,
+        "mappedFilesMadeAhead": allocator.preallocated,
+        "mappedFilesMadeLate": allocator.allocated_on_demand,
         "mappedFilesLocked": len(allocator.locked.offsets),
     }
 

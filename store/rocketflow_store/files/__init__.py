@@ -1,1 +1,1 @@
-"""The only modules that ask the operating system for anything: files, syncs, locks."""
+"""The only modules that call the operating system: files, syncs, locks."""

@@ -36,5 +36,5 @@ def directory_entries(directory: Path) -> list[DirectoryEntry]:
 
 
 def is_file_name(entry: DirectoryEntry, digits: int) -> bool:
-    """Return whether the name is a number of at least `digits` digits, as RocketMQ names its files."""
+    """Return True if the name is a number of at least `digits` digits, as RocketMQ names its files."""
     return entry.name.isascii() and entry.name.isdigit() and len(entry.name) >= digits

@@ -1,7 +1,7 @@
-"""The system calls that reach a disk, by name: the only place of the engine that has them.
+"""The system calls that reach a disk, by name: no other module of the engine calls them.
 
-`os_files` makes of them what the engine uses. Each is looked up here at the time of the call, so that another disk (one
-that records, fails, or forgets what was not synced) can be put in its place by assigning to these names.
+`os_files` builds the engine's operations from them. Each is looked up here at the time of the call, so that another
+disk (one that records, fails, or loses what was not synced) can replace it by an assignment to these names.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ utime = os.utime
 
 
 def map_file(fd: int, size: int, prot: int) -> mmap.mmap:
-    """The file's first `size` bytes, shared with everybody."""
+    """Map the file's first `size` bytes, shared with other processes."""
     return mmap.mmap(fd, size, prot=prot)
 
 
 def populate(mapped: mmap.mmap, start: int, length: int) -> None:
-    """Have pages of a map in memory: where one cannot be read this fails (EFAULT), and looking at it would kill."""
+    """Read pages of a map into memory; raise OSError (EFAULT) if one is unreadable, which would kill on access."""
     mapped.madvise(_MADV_POPULATE_READ, start, length)
 
 
 def msync(mapped: mmap.mmap) -> Any:
-    """Make what was stored through a map durable."""
+    """Make data that was stored through a map durable."""
     return mapped.flush()

@@ -9,17 +9,17 @@ _INT64: Final = (-(1 << 63), (1 << 63) - 1)
 
 
 def int32_field(entry: dict[str, Any], name: str, default: int) -> int:
-    """A Java int; numbers as strings are accepted as fastjson accepts them."""
+    """Return a Java int; numbers as strings are accepted, as by fastjson."""
     return _integer(entry.get(name), name, default, _INT32)
 
 
 def int64_field(entry: dict[str, Any], name: str, default: int) -> int:
-    """A Java long."""
+    """Return a Java long."""
     return _integer(entry.get(name), name, default, _INT64)
 
 
 def count_field(entry: dict[str, Any], name: str, default: int) -> int:
-    """A Java int that counts something: never negative."""
+    """Return a Java int that counts something: never negative."""
     return _integer(entry.get(name), name, default, (0, _INT32[1]))
 
 
@@ -44,7 +44,7 @@ def text_field(entry: dict[str, Any], name: str, default: str) -> str:
 
 
 def object_field(entry: dict[str, Any], name: str) -> dict[str, Any]:
-    """A nested object; absent and null mean empty."""
+    """Return a nested object; absent and null mean empty."""
     value = entry.get(name)
     if value is None:
         return {}
@@ -54,12 +54,12 @@ def object_field(entry: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def offset_field(entry: dict[str, Any], name: str) -> int:
-    """An offset in a queue: a Java long that is not negative."""
+    """Return an offset in a queue: a Java long that is not negative."""
     return _integer(entry.get(name), name, 0, (0, _INT64[1]))
 
 
 def offset_map(entry: dict[str, Any], what: str) -> dict[int, int]:
-    """A map of small integers (queue ids, delay levels) to offsets, both not negative."""
+    """Return a map of small integers (queue ids, delay levels) to offsets, both not negative."""
     return {
         _integer(key, f"key of {what}", 0, (0, _INT32[1])): _integer(value, f"{what}[{key}]", 0, (0, _INT64[1]))
         for key, value in entry.items()

@@ -1,4 +1,4 @@
-"""JSON from outside: the one reader of it, with limits. What it cannot read is a ValueError, never a RecursionError."""
+"""The only parser of JSON from outside, with limits. Unreadable input raises ValueError, never RecursionError."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_JSON_BYTES: Final = 256 << 20
-"""No file of a store is larger: what is, is damage."""
+"""No file of a store is larger: a larger one is damaged."""
 MAX_JSON_DEPTH: Final = 100
-"""Objects and lists within each other that a file may have which is gone through recursively (suites, schemas)."""
+"""The most nested objects and lists in a file that is processed recursively (suites, schemas)."""
 
 
 class DeepJsonError(ValueError):
-    """JSON is nested too deeply to be read: its text may be sound."""
+    """JSON is nested too deeply to be read, although its text may be valid."""
 
 
 def parse_json(
@@ -27,10 +27,10 @@ def parse_json(
     parse_float: Callable[[str], Any] | None = None,
     object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
 ) -> Any:
-    """Return what JSON `data` holds.
+    """Parse JSON `data`.
 
-    Raises ValueError if it is none, is larger than 256 MiB, or names NaN or Infinity (unless `allow_nan`), and
-    DeepJsonError, one too, if it is nested too deeply for Python or deeper than `max_depth`.
+    Raises ValueError if it is invalid, is larger than 256 MiB, or contains NaN or Infinity (unless `allow_nan`), and
+    its subclass DeepJsonError if it is nested too deeply for Python or deeper than `max_depth`.
     """
     if len(data) > MAX_JSON_BYTES:
         raise ValueError(f"is larger than {MAX_JSON_BYTES:,} bytes")
@@ -40,7 +40,7 @@ def parse_json(
     except RecursionError:
         raise DeepJsonError("nested too deeply") from None
     if max_depth is not None and _is_deeper(value, max_depth):
-        raise DeepJsonError(f"nested too deeply: more than {max_depth} objects and lists within each other")
+        raise DeepJsonError(f"nested too deeply: more than {max_depth} objects and lists in each other")
     return value
 
 
@@ -62,7 +62,7 @@ def _refuse(name: str) -> NoReturn:
 
 
 def _is_deeper(value: Any, depth: int) -> bool:
-    """Return whether more than `depth` containers lie within each other."""
+    """Return True if more than `depth` containers are nested."""
     level = [value]
     for _ in range(depth):
         level = [

@@ -1,8 +1,8 @@
-"""One writer a directory: RocketMQ's own `lock` file, byte 0, as a POSIX record lock.
+"""One writer per directory: RocketMQ's `lock` file, byte 0, as a POSIX record lock.
 
-The record lock is what Java's `tryLock(0, 1)` takes, so our writer and Apache's exclude each other. POSIX locks belong
-to the process: a second open in the same process is refused by a table of our own, and the file is never opened a
-second time while it is held (closing any descriptor of it would drop the lock).
+The record lock is the one that Java's `tryLock(0, 1)` takes, so RocketFlow's and RocketMQ's writers exclude each other.
+POSIX locks belong to the process: a second open in the same process is refused by a table in this module, and the file
+is never opened a second time while it is held (closing any descriptor of it would drop the lock).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class DirectoryLock:
             try:
                 if disk.fstat(self._fd).st_size == 0:
                     disk.pwrite(self._fd, b"lock", 0)
-                    disk.utime(path, (0, 0))  # its time tells when a broker of RocketMQ wrote to it
+                    disk.utime(path, (0, 0))  # a later time shows that a RocketMQ broker wrote to it
             except OSError as error:
                 disk.close(self._fd)
                 raise access_error(path, error) from error
@@ -63,14 +63,17 @@ class DirectoryLock:
             _HELD[identity] = str(path)
 
     def release(self) -> None:
-        """Give the directory free."""
+        """Release the lock."""
         with _TABLE_LOCK:
             _HELD.pop(self._identity, None)
             disk.close(self._fd)
 
 
 def lock_holder(path: Path) -> str | None:
-    """Who holds the lock, without taking it: a description with the pid, None where nobody does."""
+    """Return a description, with the pid, of the process that holds the lock; None if it is free.
+
+    The lock is not taken.
+    """
     with _TABLE_LOCK:
         identity = _identity(path)
         if identity is None:
@@ -113,7 +116,7 @@ def _holder(fd: int) -> str | None:
 
 @contextmanager
 def file_lock(path: Path) -> Iterator[None]:
-    """Hold the exclusive lock of a file, which is made where it is missing; waits for it."""
+    """Hold the exclusive lock of a file, which is created if it is missing; wait for it."""
     descriptor = disk.open_file(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -123,9 +126,9 @@ def file_lock(path: Path) -> Iterator[None]:
 
 
 def when_free(action: Callable[[], Result], timeout_s: float, pause: Callable[[float], object] = time.sleep) -> Result:
-    """What `action`, which takes a lock, gives: tried again while another writer holds it, for `timeout_s` at most.
+    """Call `action`, which takes a lock, until no other writer holds it, for `timeout_s` at most; return its result.
 
-    StoreLockedError then, or as soon as `pause` (seconds) answers true: somebody wants to stop.
+    Raises StoreLockedError after that time, or as soon as `pause` (seconds) returns True, which requests a stop.
     """
     deadline = time.monotonic() + timeout_s
     while True:

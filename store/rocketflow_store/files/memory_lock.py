@@ -1,7 +1,7 @@
-"""Memory that the system must not take away: mlock, as far as the system allows it.
+"""Memory that the system must not swap out: mlock, if the system allows it.
 
-Allowed is what RLIMIT_MEMLOCK leaves, or anything with CAP_IPC_LOCK. A refusal is no error: the memory is usable, and
-may be swapped out.
+RLIMIT_MEMLOCK sets the allowed size; with CAP_IPC_LOCK there is no limit. A refusal is no error: the memory is usable,
+and may be swapped out.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _LIBC.mlock.argtypes = _LIBC.munlock.argtypes = [ctypes.c_void_p, ctypes.c_size_
 
 
 def lock(memory: mmap.mmap) -> bool:
-    """Have every page of `memory` in RAM and keep it there; whether the system agreed."""
+    """Load every page of `memory` into RAM and lock it there; return True if the system allowed it."""
     return int(_LIBC.mlock(*_extent(memory))) == 0
 
 
 def unlock(memory: mmap.mmap) -> None:
-    """Leave the pages of `memory` to the system again."""
+    """Unlock the pages of `memory`."""
     _LIBC.munlock(*_extent(memory))
 
 

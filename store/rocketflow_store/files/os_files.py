@@ -1,4 +1,4 @@
-"""Every disk call of the engine, one function each, errors made typed. The calls themselves are those of `disk`.
+"""Every disk operation of the engine, one function each, with typed errors. The system calls are those of `disk`.
 
 Durability recipe for small files: temporary file in the same directory, write, sync, rename, sync the directory.
 """
@@ -28,13 +28,13 @@ _LEAST_READ: Final = 4096
 _DIRECTORY_TRIES: Final = 3
 _LEAST_WRITEBACK: Final = 1 << 18
 BLOCK_BYTES: Final = 4096
-"""What writes around the page cache are multiples of."""
+"""Writes that bypass the page cache are multiples of this size."""
 _NO_DIRECT: Final = (errno.EINVAL, errno.EOPNOTSUPP)
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def open_file(path: Path, *, write: bool, create: bool = False) -> int:
-    """A descriptor of `path`; StoreAccessError where the system refuses."""
+    """Open `path` and return the descriptor; raise StoreAccessError if that fails."""
     flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC | (os.O_CREAT if create else 0)
     try:
         return disk.open_file(path, flags, 0o644)
@@ -43,26 +43,25 @@ def open_file(path: Path, *, write: bool, create: bool = False) -> int:
 
 
 def access_error(path: object, error: OSError) -> StoreAccessError | StoreFullError:
-    """The typed form of an OSError on `path`."""
+    """Return the typed form of an OSError on `path`."""
     if error.errno in _NO_SPACE:
         return StoreFullError(path, f"no space left ({error.strerror})")
-    return StoreAccessError(path, f"{error.strerror or error}; check that it exists and that you may use it")
+    return StoreAccessError(path, f"{error.strerror or error}; check that it exists and that you may access it")
 
 
 def close_file(fd: int) -> None:
-    """Give back a descriptor."""
     disk.close(fd)
 
 
 def create_exclusively(path: Path, *, write: bool = False) -> int:
-    """A descriptor of a new file; OSError as the system raises it (FileExistsError where the name is taken)."""
+    """Create a file and return its descriptor; raise OSError as the system does (FileExistsError if it exists)."""
     return disk.open_file(path, (os.O_RDWR if write else os.O_WRONLY) | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
 
 
 def read_file(path: Path) -> bytes:
-    """All bytes of a file; StoreAccessError where the disk cannot read them.
+    """Return all bytes of a file; raise StoreAccessError if the disk cannot read them.
 
-    Where it cannot be opened, OSError as the system raises it, so that callers can tell missing from refused.
+    If it cannot be opened, OSError is raised as by the system, so that callers can distinguish missing from refused.
     """
     fd = disk.open_file(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -80,24 +79,24 @@ def read_file(path: Path) -> bytes:
 
 
 def status(fd: int) -> os.stat_result:
-    """What the system says of an open file."""
+    """Return the status of an open file."""
     return disk.fstat(fd)
 
 
 def file_size(fd: int) -> int:
-    """Bytes of an open file."""
+    """Return the size of an open file in bytes."""
     return disk.fstat(fd).st_size
 
 
 def modified_ms(fd: int) -> int:
-    """When an open file was last written to, ms."""
+    """Return the time of the last write to an open file, ms."""
     return disk.fstat(fd).st_mtime_ns // 1_000_000
 
 
 def disk_used_percent(path: object) -> int:
-    """How much of the file system of `path` is used, in percent, rounded up; -1 where that cannot be told.
+    """Return the used part of the file system of `path` in percent, rounded up; -1 if unknown.
 
-    As RocketMQ counts: blocks kept for root are neither used nor usable.
+    As RocketMQ counts: blocks reserved for root are neither used nor usable.
     """
     try:
         status = disk.statvfs(os.fspath(path))  # type: ignore[call-overload]
@@ -108,7 +107,7 @@ def disk_used_percent(path: object) -> int:
 
 
 def disk_free_bytes(path: object) -> int:
-    """Bytes that may still be written to the file system of `path`."""
+    """Return the bytes that may still be written to the file system of `path`."""
     try:
         status = disk.statvfs(os.fspath(path))  # type: ignore[call-overload]
     except OSError as error:
@@ -117,15 +116,15 @@ def disk_free_bytes(path: object) -> int:
 
 
 def map_read_only(fd: int, size: int) -> mmap.mmap:
-    """The file's first `size` bytes, following later writes; OSError as the system raises it."""
+    """Map the file's first `size` bytes, which show later writes; raise OSError as the system does."""
     return disk.map_file(fd, size, mmap.PROT_READ)
 
 
 def populate(mapped: mmap.mmap, fd: int, path: object, start: int, stop: int) -> None:
-    """Have [start, stop) of a map of `fd` in memory, so that it can be looked at.
+    """Read [start, stop) of a map of `fd` into memory, so that it can be accessed.
 
-    UnreadableError where the disk cannot read it, or the file ends before: the system would end this process for
-    looking (SIGBUS).
+    Raises UnreadableError if the disk cannot read it, or the file ends before: an access would end this process
+    (SIGBUS).
     """
     first = start // mmap.PAGESIZE * mmap.PAGESIZE
     try:
@@ -137,7 +136,7 @@ def populate(mapped: mmap.mmap, fd: int, path: object, start: int, stop: int) ->
 
 
 def _read_through(fd: int, path: object, start: int, stop: int) -> None:
-    """As `populate`, for systems without it."""
+    """Read [start, stop) with pread, on systems without populate."""
     while start < stop:
         try:
             found = len(disk.pread(fd, min(_BLOCK, stop - start), start))
@@ -149,7 +148,7 @@ def _read_through(fd: int, path: object, start: int, stop: int) -> None:
 
 
 def map_file(fd: int, path: object, size: int, *, write: bool) -> mmap.mmap:
-    """The file's first `size` bytes in memory; with `write`, stores go to the file (which must have its blocks)."""
+    """Map the file's first `size` bytes; with `write`, stores go to the file (which must have its blocks)."""
     try:
         return disk.map_file(fd, size, mmap.PROT_READ | mmap.PROT_WRITE if write else mmap.PROT_READ)
     except OSError as error:
@@ -157,7 +156,7 @@ def map_file(fd: int, path: object, size: int, *, write: bool) -> mmap.mmap:
 
 
 def sync_map(mapped: mmap.mmap, path: object) -> None:
-    """As `sync_file`, for what was stored through a map."""
+    """Make data that was stored through a map durable; a failure fences as in `sync_file`."""
     try:
         disk.msync(mapped)
     except OSError as error:
@@ -165,7 +164,7 @@ def sync_map(mapped: mmap.mmap, path: object) -> None:
 
 
 def preallocate(fd: int, path: object, size: int) -> None:
-    """Give the file `size` bytes of real blocks, so that no later write can find the disk full."""
+    """Give the file `size` bytes of real blocks, so that no later write fails on a full disk."""
     try:
         disk.posix_fallocate(fd, 0, size)
     except OSError as error:
@@ -184,7 +183,7 @@ def make_sparse(fd: int, path: object, size: int) -> None:
 
 
 def write_zeros(fd: int, path: object, size: int, sync_every_bytes: int, stopping: Callable[[], bool]) -> None:
-    """Write `size` zeros from the file's begin on, so that its pages are in memory; ends early where `stopping` says.
+    """Write `size` zeros from the begin on, so that the pages are in memory; end early if `stopping` returns True.
 
     With `sync_every_bytes` they are synced as they are written, not all at the end.
     """
@@ -200,7 +199,7 @@ def write_zeros(fd: int, path: object, size: int, sync_every_bytes: int, stoppin
 
 
 def read_at(fd: int, position: int, size: int, path: object) -> bytes:
-    """Up to `size` bytes from `position`; StoreAccessError where the disk cannot read them."""
+    """Return up to `size` bytes from `position`; raise StoreAccessError if the disk cannot read them."""
     try:
         return disk.pread(fd, size, position)
     except OSError as error:
@@ -208,14 +207,14 @@ def read_at(fd: int, position: int, size: int, path: object) -> bytes:
 
 
 def _taken(written: int) -> int:
-    """How many bytes a call wrote; OSError where none, for nobody waits for ever for a disk that takes nothing."""
+    """Return how many bytes a call wrote; raise OSError for none, so that no writer loops for ever."""
     if written <= 0:
         raise OSError(errno.EIO, "nothing was written")
     return written
 
 
 def append_bytes(fd: int, path: object, data: memoryview) -> None:
-    """All of `data` at the descriptor's own position; a short write is completed."""
+    """Write all of `data` at the descriptor's position; a short write is completed."""
     try:
         while len(data):
             data = data[_taken(disk.write(fd, data)) :]
@@ -224,7 +223,7 @@ def append_bytes(fd: int, path: object, data: memoryview) -> None:
 
 
 def write_at(fd: int, path: object, position: int, data: bytes | bytearray | memoryview | pa.Buffer) -> None:
-    """All of `data` (octets) at `position`; a short write is completed."""
+    """Write all of `data` (octets) at `position`; a short write is completed."""
     try:
         written = disk.pwrite(fd, data, position)
         if written == len(data):
@@ -240,7 +239,7 @@ def write_at(fd: int, path: object, position: int, data: bytes | bytearray | mem
 
 
 def open_direct(path: Path) -> int:
-    """A descriptor whose writes go around the page cache; -1 where the file system has no such thing."""
+    """Open a descriptor whose writes bypass the page cache; return -1 if the file system does not support it."""
     try:
         return disk.open_file(path, os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC, 0o644)
     except OSError as error:
@@ -250,19 +249,19 @@ def open_direct(path: Path) -> int:
 
 
 def write_direct(fd: int, path: object, position: int, data: memoryview) -> int:
-    """Write whole blocks of `data` (octets) to `position`; how many bytes of it, 0 where they do not lie as they must.
+    """Write whole blocks of `data` (octets) to `position`; return the bytes written, 0 if they are not aligned.
 
-    The position, the size and the place in memory have to be multiples of `BLOCK_BYTES`, of the disk's own blocks too.
+    The position, the size and the address in memory must be multiples of `BLOCK_BYTES`, and of the disk's own blocks.
     """
     done = 0
     if position % BLOCK_BYTES or pa.py_buffer(data).address % BLOCK_BYTES:
         return 0
-    whole = len(data) // BLOCK_BYTES * BLOCK_BYTES
+    size = len(data) // BLOCK_BYTES * BLOCK_BYTES
     try:
-        while done < whole:
-            written = disk.pwrite(fd, data[done:whole], position + done)
+        while done < size:
+            written = disk.pwrite(fd, data[done:size], position + done)
             done += written
-            if written % BLOCK_BYTES:  # cut short: the rest does not lie as it must any more
+            if written % BLOCK_BYTES:  # a short write: the rest is no longer aligned
                 break
     except OSError as error:
         if error.errno not in _NO_DIRECT:
@@ -271,7 +270,7 @@ def write_direct(fd: int, path: object, position: int, data: memoryview) -> int:
 
 
 def sync_file(fd: int, path: object) -> None:
-    """Make the file's data durable; a failure fences (a second sync cannot be believed)."""
+    """Make the file's data durable; a failure fences (the success of a second sync would prove nothing)."""
     try:
         disk.fdatasync(fd)
     except OSError as error:
@@ -279,9 +278,9 @@ def sync_file(fd: int, path: object) -> None:
 
 
 def begin_writeback(fd: int, position: int, size: int) -> None:
-    """Have the disk begin with [position, position + size), so that a later sync finds it done; not with little.
+    """Start writing [position, position + size) to the disk, so that a later sync has less to do; not for small sizes.
 
-    The advice that the pages are not needed starts their write; those under way stay in memory.
+    The advice that the pages are not needed starts their write; those being written stay in memory.
     """
     if size < _LEAST_WRITEBACK:
         return
@@ -304,13 +303,13 @@ def sync_directory(path: Path) -> None:
 
 
 def data_ranges(fd: int, path: object, position: int, end: int) -> Iterator[tuple[int, int]]:
-    """The parts of [position, end) that were ever written; the others read as zeros without blocks."""
+    """Yield the parts of [position, end) that were ever written; the others are holes, which read as zeros."""
     while position < end:
         try:
             position = disk.lseek(fd, position, os.SEEK_DATA)
             stop = min(disk.lseek(fd, position, os.SEEK_HOLE), end)
         except OSError as error:
-            if error.errno == errno.ENXIO:  # no data behind position
+            if error.errno == errno.ENXIO:  # no data after position
                 return
             raise access_error(path, error) from error
         if position < stop:
@@ -319,7 +318,7 @@ def data_ranges(fd: int, path: object, position: int, end: int) -> Iterator[tupl
 
 
 def zero_from(fd: int, path: object, position: int, end: int) -> bool:
-    """Zero [position, end); whether anything but zeros was there."""
+    """Zero [position, end); return True if anything but zeros was there."""
     changed = False
     for start, stop in _written_ranges(fd, path, position, end):
         for at in range(start, stop, _BLOCK):
@@ -331,7 +330,7 @@ def zero_from(fd: int, path: object, position: int, end: int) -> bool:
 
 
 def rewrite(fd: int, path: object, start: int, stop: int) -> None:
-    """Write [start, stop) with the bytes that are there."""
+    """Write [start, stop) with its present bytes."""
     for at in range(start, stop, _BLOCK):
         write_at(fd, path, at, read_at(fd, at, min(_BLOCK, stop - at), path))
 
@@ -344,10 +343,10 @@ def zero_again(fd: int, path: object, position: int, end: int) -> None:
 
 
 def last_nonzero(fd: int, path: object, end: int, begin: int = 0, *, keep_cached: bool = False) -> int:
-    """Position behind the last byte of [begin, end) that is not zero, 0 where all are.
+    """Return the position after the last byte of [begin, end) that is not zero, 0 if all are.
 
-    With `keep_cached` what is in memory stays there, for somebody who is about to read it all; but not the zeros at the
-    end, which count as data for as long as they are there.
+    With `keep_cached` pages in memory stay there, for a caller that is about to read them all; except for the zeros at
+    the end, which count as data while they are in memory.
     """
     if keep_cached:
         zeros = _seems_zero_from(fd, path, begin, end)
@@ -368,7 +367,7 @@ def last_nonzero(fd: int, path: object, end: int, begin: int = 0, *, keep_cached
 
 
 def _seems_zero_from(fd: int, path: object, begin: int, end: int) -> int:
-    """About where the zeros begin that [begin, end) ends with, told by a few samples: nothing that is sure."""
+    """Estimate where the zeros at the end of [begin, end) begin, from a few samples."""
     known, step = end, _BLOCK
     while known - step > begin and not any(read_at(fd, known - step, _SAMPLE, path)):
         known, step = known - step, 2 * step
@@ -380,12 +379,15 @@ def _seems_zero_from(fd: int, path: object, begin: int, end: int) -> int:
 
 
 def _without_zeros(data: bytes) -> int:
-    """Length of `data` up to its last byte that is not zero; comparing tells of zeros 50 times sooner than `rstrip`."""
+    """Return the length of `data` up to its last byte that is not zero.
+
+    The comparison detects zeros 50 times faster than `rstrip`.
+    """
     return 0 if data == (_ZEROS if len(data) == _BLOCK else bytes(len(data))) else len(data.rstrip(b"\0"))
 
 
 def _written_ranges(fd: int, path: object, begin: int, end: int) -> list[tuple[int, int]]:
-    """As `data_ranges`, without what the system only read ahead for somebody: in memory, that counts as data too."""
+    """Return the data ranges without those that the system only read ahead: in memory, these count as data too."""
     found = list(data_ranges(fd, path, begin, end))
     if not found or found[-1][1] >= end:  # written to its end
         return found
@@ -394,7 +396,7 @@ def _written_ranges(fd: int, path: object, begin: int, end: int) -> list[tuple[i
 
 
 def write_atomically(path: Path, data: bytes | pa.Buffer, *, keep_backup: bool = False) -> None:
-    """Replace `path` by `data` durably; with `keep_backup` the previous content stays as `NAME.bak`."""
+    """Replace `path` by `data` durably; with `keep_backup` the previous content is kept as `NAME.bak`."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         fd = disk.open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
@@ -419,7 +421,7 @@ def write_atomically(path: Path, data: bytes | pa.Buffer, *, keep_backup: bool =
 
 
 def remove_file(path: Path) -> None:
-    """Delete a file that may be gone already."""
+    """Delete a file, which may be missing."""
     try:
         disk.unlink(path)
     except FileNotFoundError:
@@ -429,7 +431,7 @@ def remove_file(path: Path) -> None:
 
 
 def rename(source: Path, target: Path) -> None:
-    """Give a file or directory another name, in place of what has it; OSError as the system raises it.
+    """Rename a file or directory, and replace an existing one; raise OSError as the system does.
 
     Durable once both directories are synced.
     """
@@ -437,7 +439,7 @@ def rename(source: Path, target: Path) -> None:
 
 
 def hard_link(path: Path, other: Path) -> None:
-    """Give a file a second name; nothing is done where that is taken."""
+    """Give a file a second name; do nothing if that is taken."""
     try:
         disk.link(path, other)
     except FileExistsError:
@@ -447,14 +449,14 @@ def hard_link(path: Path, other: Path) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory and those above it, where they are not there; others may do so at the same time."""
+    """Create a directory and its missing parents; other processes may do so at the same time."""
     for tries_left in reversed(range(_DIRECTORY_TRIES)):
         try:
             disk.mkdir(path)
         except FileNotFoundError as error:
-            if tries_left == 0 or path.parent == path:  # nothing can be made there, e.g. below /proc
+            if tries_left == 0 or path.parent == path:  # nothing can be created there, e.g. below /proc
                 raise access_error(path, error) from error
-            if not path.parent.is_dir():  # else somebody made it just now
+            if not path.parent.is_dir():  # else another process has just created it
                 make_directory(path.parent)
         except OSError as error:
             if isinstance(error, FileExistsError) and path.is_dir():
@@ -465,18 +467,18 @@ def make_directory(path: Path) -> None:
 
 
 def make_last_directory(path: Path) -> None:
-    """Make a directory that may exist, in one that does; OSError as the system raises it."""
+    """Create a directory, which may exist, in one that exists; raise OSError as the system does."""
     with contextlib.suppress(FileExistsError):
         disk.mkdir(path)
 
 
 def remove_directory(path: Path) -> None:
-    """Delete an empty directory; OSError as the system raises it."""
+    """Delete an empty directory; raise OSError as the system does."""
     disk.rmdir(path)
 
 
 def remove_tree(path: Path) -> None:
-    """Delete a directory with all that is in it, as far as that goes; symbolic links are not followed."""
+    """Delete a directory with its content, as far as possible; symbolic links are not followed."""
     with contextlib.suppress(OSError):
         for one in path.iterdir():
             if one.is_dir() and not one.is_symlink():
@@ -487,6 +489,6 @@ def remove_tree(path: Path) -> None:
 
 
 def touch(path: Path) -> None:
-    """Make an empty file, or set the time of one that is there to now; OSError as the system raises it."""
+    """Create an empty file, or set the time of an existing one to now; raise OSError as the system does."""
     disk.close(disk.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
     disk.utime(path)

@@ -1,4 +1,4 @@
-"""Reading small files that several parts of one operation ask for: once for every time that a file was written."""
+"""Read small files that several parts of one operation need once for every version of the file."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     ReadFile: TypeAlias = Callable[[Path], bytes]
-    """Return all bytes of a file, as `os_files.read_file` does."""
+    """Returns all bytes of a file, as `os_files.read_file` does."""
 
 
 class ReadOnce:
-    """A `ReadFile` that remembers: a file with the same inode, size and time of change is not read again."""
+    """A `ReadFile` with a cache: a file with the same inode, size and modification time is not read again."""
 
     def __init__(self) -> None:
         self._known: dict[Path, tuple[tuple[int, int, int], bytes]] = {}

@@ -1,7 +1,7 @@
-"""Directories in object storage, or wherever pyarrow.fs (or fsspec, where it is installed) gets at: by their URI.
+"""Directories in object storage, or in any file system of pyarrow.fs (or fsspec, if it is installed), by their URI.
 
-Who may read them is said by the environment (AWS_ACCESS_KEY_ID and so on) or by the URI itself; whatever is secret in a
-URI is in no name, error or log line.
+Credentials come from the environment (AWS_ACCESS_KEY_ID and so on) or from the URI; secrets in a URI appear in no name,
+error or log line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _SECRETS: Final = ("secret", "password", "token", "key", "credential", "signature", "sas")
 _OF_ONE_PROCESS: Final = ("memory", "mock")
 _CHECKSUMS: Final = ("AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION")
-"""What many servers that are not Amazon's own do not know, and Amazon's client sends unless it is told not to."""
+"""Checksums that many servers other than Amazon's do not know, and that Amazon's client sends by default."""
 _HIDDEN: Final = "***"
 _PART: Final = 8 << 20
 
@@ -33,18 +33,18 @@ _file_systems: dict[str, tuple[FileSystem, str]] = {}
 
 
 def is_uri(text: str) -> bool:
-    """Whether a place is given by a URI, and not as a path of this machine."""
+    """Return True if a location is given by a URI, not by a path of this machine."""
     return "://" in text
 
 
 def any_opened() -> bool:
-    """Whether this process has a client of object storage: such a one does not survive a fork."""
+    """Return True if this process has a client of object storage, which would not survive a fork."""
     return bool(_file_systems)
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteDirectory:
-    """The directory at `uri`; whatever fails there is a RemoteStoreError, a URI that nobody knows a NotAStoreError."""
+    """The directory at `uri`; failures raise RemoteStoreError, an unknown URI NotAStoreError."""
 
     uri: str
 
@@ -53,7 +53,7 @@ class RemoteDirectory:
 
     @property
     def name(self) -> str:
-        """The URI without what is secret in it."""
+        """The URI without its secrets."""
         parts = urlsplit(self.uri)
         host = parts.netloc.rpartition("@")
         query = [(key, _HIDDEN if _is_secret(key) else value) for key, value in parse_qsl(parts.query)]
@@ -61,48 +61,48 @@ class RemoteDirectory:
         return _uri(parts.scheme, netloc, parts.path.rstrip("/"), urlencode(query, safe=":/*"))
 
     def below(self, name: str) -> RemoteDirectory:
-        """A directory of this one."""
+        """Return a directory in this one."""
         parts = urlsplit(self.uri)
         return RemoteDirectory(_uri(parts.scheme, parts.netloc, f"{parts.path.rstrip('/')}/{name}", parts.query))
 
     def name_of(self, relative: str) -> str:
-        """What a file is called in what people read."""
+        """Return the name of a file for messages."""
         return f"{self.name.partition('?')[0]}/{relative}"
 
     def files(self, *, recursive: bool = False) -> list[tuple[str, int]]:
-        """(path below this directory, bytes) of its files, in the order of their paths; none where there is none."""
+        """Return (path below this directory, bytes) of its files, by path; none if it does not exist."""
         from pyarrow.fs import FileSelector, FileType
 
         system, base = self._open()
-        with self._told(""):
+        with self._typed_errors(""):
             found = system.get_file_info(FileSelector(base, allow_not_found=True, recursive=recursive))
         start = len(base.rstrip("/")) + 1
         return sorted((one.path[start:], int(one.size)) for one in found if one.type == FileType.File)
 
     def read(self, relative: str) -> bytes:
-        """A small file."""
+        """Return the content of a small file."""
         system, base = self._open()
-        with self._told(relative), system.open_input_file(f"{base}/{relative}") as opened:
+        with self._typed_errors(relative), system.open_input_file(f"{base}/{relative}") as opened:
             return bytes(opened.read())
 
     def opened(self, relative: str) -> RemoteFile:
-        """A file, to be read range by range."""
+        """Open a file to be read range by range."""
         system, base = self._open()
-        with self._told(relative):
+        with self._typed_errors(relative):
             return RemoteFile(self, relative, system.open_input_file(f"{base}/{relative}"))
 
     def put(self, relative: str, data: bytes) -> None:
-        """Leave a small file."""
+        """Write a small file."""
         system, base = self._open()
-        with self._told(relative):
+        with self._typed_errors(relative):
             self._make_room(system, f"{base}/{relative}")
             with system.open_output_stream(f"{base}/{relative}") as stream:
                 stream.write(data)
 
     def put_file(self, relative: str, path: str) -> None:
-        """Leave a copy of a local file; it is there as a whole once this returns."""
+        """Copy a local file to the directory; it is visible as a whole once this returns."""
         system, base = self._open()
-        with self._told(relative):
+        with self._typed_errors(relative):
             self._make_room(system, f"{base}/{relative}")
             with pa.OSFile(path, "rb") as source, system.open_output_stream(f"{base}/{relative}") as stream:
                 while block := source.read_buffer(_PART):
@@ -111,22 +111,22 @@ class RemoteDirectory:
                     stream.write(block)
 
     def remove(self, relative: str) -> None:
-        """Let a file go; nothing happens where there is none."""
+        """Delete a file; do nothing if it does not exist."""
         from pyarrow.fs import FileType
 
         system, base = self._open()
-        with self._told(relative):
+        with self._typed_errors(relative):
             if system.get_file_info(f"{base}/{relative}").type == FileType.File:
                 system.delete_file(f"{base}/{relative}")
 
     def _make_room(self, system: FileSystem, path: str) -> None:
-        if system.type_name == "local":  # others have no directories, or make them
+        if system.type_name == "local":  # others have no directories, or create them
             system.create_dir(path.rpartition("/")[0], recursive=True)
 
     def _open(self) -> tuple[FileSystem, str]:
         known = _file_systems.get(self.uri)
         if known is None:
-            with self._told(""):
+            with self._typed_errors(""):
                 known = _file_systems[self.uri] = self._connect()
         return known
 
@@ -151,8 +151,8 @@ class RemoteDirectory:
         return system, path.rstrip("/")
 
     @contextmanager
-    def _told(self, relative: str) -> Iterator[None]:
-        """Whatever the client of the storage raises, as our error, and without what is secret."""
+    def _typed_errors(self, relative: str) -> Iterator[None]:
+        """Raise errors of the storage's client as RemoteStoreError, without secrets."""
         try:
             yield
         except (OSError, pa.ArrowException) as error:
@@ -176,21 +176,20 @@ class RemoteFile:
         self._directory, self._relative, self._opened = directory, relative, opened
 
     def read_at(self, start: int, size: int) -> memoryview:
-        """`size` bytes from `start` on; RemoteStoreError where there are fewer."""
-        with self._directory._told(self._relative):
+        """Return `size` bytes from `start` on; raise RemoteStoreError if there are fewer."""
+        with self._directory._typed_errors(self._relative):
             data = memoryview(self._opened.read_at(size, start))
             if len(data) != size:
-                raise OSError(f"{len(data)} of {size} bytes at {start} came: it is shorter than it was listed")
+                raise OSError(f"{len(data)} of {size} bytes read at {start}: the file is shorter than it was listed")
         return data
 
     def close(self) -> None:
-        """Let it go."""
-        with self._directory._told(self._relative):
+        with self._directory._typed_errors(self._relative):
             self._opened.close()
 
 
 def _uri(scheme: str, netloc: str, path: str, query: str) -> str:
-    """Put together as it was; the standard library leaves out slashes of schemes that it does not know."""
+    """Join the parts of a URI unchanged; the standard library drops slashes of schemes that it does not know."""
     return f"{scheme}://{netloc}{path}" + (f"?{query}" if query else "")
 
 

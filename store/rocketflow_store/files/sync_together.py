@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 _AT_ONCE: Final = 16
 _TOGETHER_FROM: Final = 8
-"""Fewer are done in turn, sooner than threads have begun."""
+"""Fewer are done in sequence, which is faster than starting threads."""
 _TURNS: Final = 4
-"""How often a thread comes for more."""
+"""The number of parts that each thread gets."""
 
 
 def sync_together(syncs: Sequence[Callable[[], object]]) -> None:
-    """Do all of `syncs`, several at a time; where one fails its error is raised once no other is under way."""
+    """Run all of `syncs`, several at a time; if one fails, raise its error once no other is running."""
     if len(syncs) < _TOGETHER_FROM:
         _in_turn(syncs)
         return
@@ -27,7 +27,7 @@ def sync_together(syncs: Sequence[Callable[[], object]]) -> None:
             part = syncs[at : at + size]
             try:
                 under_way.append(pool.submit(_in_turn, part))
-            except RuntimeError:  # no thread can be had: a limit of the system, or the interpreter is about to end
+            except RuntimeError:  # no thread can be started: a limit of the system, or the interpreter is about to end
                 _in_turn(part)
     for one in under_way:
         one.result()

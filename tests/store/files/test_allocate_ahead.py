@@ -1,4 +1,4 @@
-"""The log's next files are made ahead of need, and nothing that goes wrong with that costs a message."""
+"""The log's next files are preallocated, and no failure of that costs a message."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def config(**changes: object) -> StoreConfig:
 
 
 def put_until(store: MessageStore, phy_offset: int) -> int:
-    """Put messages until the log reaches `phy_offset`; how many."""
+    """Put messages until the log reaches `phy_offset`; return how many."""
     count = 0
     while store.max_phy_offset < phy_offset:
         assert store.put_message(Message("t", BODY, queue_id=0)).status is PutMessageStatus.PUT_OK
@@ -48,7 +48,7 @@ def log_files(store: MessageStore) -> list[int]:
     return sorted(int(path.name) for path in store.paths.commit_log.iterdir())
 
 
-def test_a_store_that_is_not_half_full_makes_nothing_ahead(tmp_path: Path) -> None:
+def test_no_file_is_preallocated_before_the_first_is_half_full(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", config()) as store:
         put_until(store, SIZE // 2 - 2000)
         Probe(store).wait_for_preallocation()
@@ -56,7 +56,7 @@ def test_a_store_that_is_not_half_full_makes_nothing_ahead(tmp_path: Path) -> No
         assert "allocate-mapped-file" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_the_next_file_and_the_one_after_are_made_ahead(tmp_path: Path) -> None:
+def test_the_next_two_files_are_preallocated(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", config()) as store:
         put_until(store, SIZE // 2)
         Probe(store).wait_for_preallocation()
@@ -74,7 +74,7 @@ def test_the_next_file_and_the_one_after_are_made_ahead(tmp_path: Path) -> None:
         assert Probe(store).allocations == (1, 1), "only the first file was waited for"
 
 
-def test_every_later_file_of_a_long_run_is_there_when_it_is_needed(tmp_path: Path) -> None:
+def test_every_later_file_of_a_long_run_is_ready_when_needed(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", config()) as store:
         count = 0
         for begin in range(0, 6 * SIZE, SIZE // 4):
@@ -88,7 +88,7 @@ def test_every_later_file_of_a_long_run_is_there_when_it_is_needed(tmp_path: Pat
         assert bodies == [BODY] * count
 
 
-def test_one_batch_over_many_files(tmp_path: Path) -> None:
+def test_a_batch_over_many_files_is_stored(tmp_path: Path) -> None:
     rows = pa.table({"body": [b"%d" % number + BODY for number in range(1000)]})
     with MessageStore.open(tmp_path / "s", config(flush_disk_type=FlushDiskType.SYNC_FLUSH)) as store:
         store.create_topic("t", 1)
@@ -101,7 +101,7 @@ def test_one_batch_over_many_files(tmp_path: Path) -> None:
         ]
 
 
-def test_an_orderly_stop_leaves_no_file_that_was_not_used(tmp_path: Path) -> None:
+def test_an_orderly_stop_removes_unused_files(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", config()) as store:
         put_until(store, SIZE // 4 * 3)
         Probe(store).wait_for_preallocation()
@@ -110,7 +110,7 @@ def test_an_orderly_stop_leaves_no_file_that_was_not_used(tmp_path: Path) -> Non
     assert log_files(store) == [0]
 
 
-def test_what_a_killed_writer_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+def test_an_open_removes_only_the_staged_files_of_a_killed_writer(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", config()) as store:
         put_until(store, 5000)
     tmp = StorePaths(tmp_path / "s").allocating
@@ -123,7 +123,7 @@ def test_what_a_killed_writer_left_is_removed_and_nothing_else(tmp_path: Path) -
         assert store.get_message("t", 0, store.max_offset("t", 0) - 1).messages[0].body == BODY
 
 
-def test_a_file_that_vanished_from_the_staging_place_is_made_again(tmp_path: Path) -> None:
+def test_a_file_that_vanished_from_the_staging_directory_is_allocated_on_demand(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", config()) as store:
         put_until(store, SIZE // 4 * 3)
         Probe(store).wait_for_preallocation()
@@ -135,7 +135,7 @@ def test_a_file_that_vanished_from_the_staging_place_is_made_again(tmp_path: Pat
 
 @contextmanager
 def full_disk(size: int) -> Iterator[None]:
-    """The system refuses to let a file grow to `size` bytes."""
+    """Make the system refuse to let a file grow to `size` bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1, hard))
     try:
@@ -144,7 +144,7 @@ def full_disk(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_full_disk_refuses_with_a_type_and_heals(tmp_path: Path) -> None:
+def test_puts_on_a_full_disk_raise_a_typed_error_until_there_is_space(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", config()) as store:
         count = put_until(store, 5000)
         with full_disk(SIZE):
@@ -153,7 +153,7 @@ def test_a_full_disk_refuses_with_a_type_and_heals(tmp_path: Path) -> None:
             assert result.status is PutMessageStatus.SERVICE_NOT_AVAILABLE
             assert "free space" in result.why
             Probe(store).wait_for_preallocation()
-            assert staged(store) == [], "a file that did not become whole is gone"
+            assert staged(store) == [], "an incomplete file is deleted"
             end = store.max_phy_offset
             with pytest.raises(StoreFullError):
                 store.append_batch(pa.table({"body": [BODY] * 50, "queueId": pa.array([0] * 50, pa.int32())}), "t")
@@ -181,7 +181,7 @@ class Gate:
         monkeypatch.setattr(os_files, "preallocate", preallocate)
 
 
-def test_a_file_that_is_not_made_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_allocation_raises_a_timeout_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate(monkeypatch)
     directories = LogDirectories((tmp_path,), staging={tmp_path: tmp_path / "tmp"})
     service = AllocateMappedFileService(directories, SIZE, wait_s=0)
@@ -193,13 +193,11 @@ def test_a_file_that_is_not_made_in_time(tmp_path: Path, monkeypatch: pytest.Mon
     service.wait_until_idle()
     assert service.ready == [SIZE]
     service.place(SIZE, tmp_path / f"{SIZE:020d}")
-    assert service.made_ahead == 1
+    assert service.preallocated == 1
     service.stop()
 
 
-def test_a_put_that_waits_too_long_is_told_so_and_the_next_goes_through(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_put_that_waits_too_long_fails_and_the_next_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate(monkeypatch)
     with MessageStore.open(tmp_path / "s", config()) as store:
         Probe(store).set_preallocation_wait(0)
@@ -215,7 +213,7 @@ def test_a_put_that_waits_too_long_is_told_so_and_the_next_goes_through(
         assert store.max_offset("t", 0) == count
 
 
-def test_warm_files_are_zeros_with_blocks(tmp_path: Path) -> None:
+def test_warm_files_are_zeros_with_real_blocks(tmp_path: Path) -> None:
     warm = config(
         warm_maped_file_enable=True,
         flush_least_pages_when_warm_maped_file=2,
@@ -231,13 +229,13 @@ def test_warm_files_are_zeros_with_blocks(tmp_path: Path) -> None:
 
 
 def locked_kb() -> int:
-    """How much memory this process keeps in RAM."""
+    """Return how much memory this process has locked in RAM."""
     found = re.search(r"^VmLck:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
     assert found is not None
     return int(found.group(1))
 
 
-def test_warm_files_are_locked_until_the_log_went_on(tmp_path: Path) -> None:
+def test_warm_files_are_locked_until_the_log_moves_on(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", config(warm_maped_file_enable=True)) as store:
         locked = Probe(store).locked_files
         locked.unlock_after_s = 0
@@ -261,7 +259,7 @@ def test_warm_files_are_locked_until_the_log_went_on(tmp_path: Path) -> None:
     assert locked_kb() == before
 
 
-def test_nothing_is_locked_where_that_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_memory_locks_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_lock, "lock", lambda memory: False)
     with MessageStore.open(tmp_path / "s", config(warm_maped_file_enable=True)) as store:
         count = put_until(store, 2 * SIZE + 5000)
@@ -271,7 +269,7 @@ def test_nothing_is_locked_where_that_is_refused(tmp_path: Path, monkeypatch: py
         assert store.max_offset("t", 0) == count
 
 
-def test_what_is_unlocked_when() -> None:
+def test_files_are_unlocked_after_their_time() -> None:
     files = LockedFiles(3600)
     with tempfile.TemporaryFile() as made:
         made.truncate(4096)
@@ -280,7 +278,7 @@ def test_what_is_unlocked_when() -> None:
         if files.refused:
             pytest.skip("the system lets nothing be locked here")
         assert files.due_in_s() is None
-        files.went_on_to(8192)
+        files.moved_on_to(8192)
         due = files.due_in_s()
         assert due is not None
         assert 0 < due <= 3600
@@ -288,7 +286,7 @@ def test_what_is_unlocked_when() -> None:
         assert files.offsets == [0, 4096, 8192], "time is not up"
         files.unlock_after_s = 0
         files.lock(12_288, made.fileno(), 4096)
-        files.went_on_to(16_384)
+        files.moved_on_to(16_384)
         assert files.due_in_s() == 0
         files.unlock_due()
         assert files.offsets == [0, 4096], "the log went on from those an hour ago"

@@ -1,4 +1,4 @@
-"""How full a disk is, as RocketMQ counts it. The name is bound before the tests put another figure in its place."""
+"""The used part of a disk, as RocketMQ counts it. The name is bound before the tests replace the function."""
 
 from __future__ import annotations
 

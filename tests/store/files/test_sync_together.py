@@ -1,4 +1,4 @@
-"""Files that are synced side by side: each once, and an error of one is told."""
+"""Files that are synced in parallel: each once, and an error of one is raised."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ QUEUES = 40
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 63, 64, 65, 1000])
-def test_each_is_done_once(count: int) -> None:
+def test_every_sync_runs_once(count: int) -> None:
     done: list[int] = []
     sync_together([partial(done.append, number) for number in range(count)])
     assert sorted(done) == list(range(count))
 
 
-def test_each_is_done_where_the_interpreter_ends(tmp_path: Path) -> None:
-    """No thread begins then any more."""
+def test_every_sync_runs_while_the_interpreter_ends(tmp_path: Path) -> None:
+    """No thread can be started then."""
     script = """
 import atexit, sys
 from functools import partial
@@ -38,13 +38,13 @@ atexit.register(lambda: sync_together([partial(print, number) for number in rang
     assert [int(line) for line in done.stdout.split()] == list(range(100)), done.stderr
 
 
-def test_several_are_under_way_at_once() -> None:
+def test_several_syncs_run_at_once() -> None:
     both = threading.Barrier(8, timeout=DEADLINE_S)
     sync_together([both.wait for _ in range(8)])
 
 
 @pytest.mark.parametrize("count", [3, 100])
-def test_an_error_is_raised_once_no_other_is_under_way(count: int) -> None:
+def test_an_error_is_raised_once_no_other_sync_is_running(count: int) -> None:
     running: set[int] = set()
 
     def sync(number: int) -> None:

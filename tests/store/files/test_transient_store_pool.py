@@ -1,4 +1,4 @@
-"""Appends that go through a pool of buffers: what is committed when, who sees it, and what a stop leaves."""
+"""Appends that go through a pool of buffers: when they are committed and visible, and what a stop leaves."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ RECORD = RecordFields(
 
 
 def config(**changes: object) -> StoreConfig:
-    """A store whose threads sleep: the test makes their steps."""
+    """Return settings of a store whose threads sleep: the test makes their steps."""
     settings = {
         "mapped_file_size_commit_log": SIZE,
         "mapped_file_size_consume_queue": 4000,
@@ -66,7 +66,7 @@ def opened(path: Path, **changes: object) -> MessageStore:
 
 
 def quiet(store: MessageStore) -> MessageStore:
-    """`store`, whose puts wake nobody."""
+    """Return `store` with puts that wake no thread."""
     Probe(store).silence_puts()
     return store
 
@@ -102,7 +102,7 @@ def bodies(path: Path, count: int) -> list[bytes]:
 # -- what is seen
 
 
-def test_nobody_sees_what_is_not_committed(tmp_path: Path) -> None:
+def test_uncommitted_messages_are_invisible(tmp_path: Path) -> None:
     with quiet(opened(tmp_path / "s")) as store, StoreReader(tmp_path / "s") as reader:
         phy_offset = store.put_message(Message("t", BODY, keys=["k"], queue_id=0)).physical_offset
         put(store, 2)
@@ -121,7 +121,7 @@ def test_nobody_sees_what_is_not_committed(tmp_path: Path) -> None:
         assert len(store.query_message("t", "k")) == 3
 
 
-def test_the_files_are_those_of_a_store_without_a_pool(tmp_path: Path) -> None:
+def test_files_equal_those_of_a_store_without_a_pool(tmp_path: Path) -> None:
     digests = []
     for enabled in (True, False):
         path = tmp_path / str(enabled)
@@ -147,7 +147,7 @@ def test_bulk_appends_go_through_the_pool(tmp_path: Path) -> None:
     assert list(verify_store(tmp_path / "s", config()).findings) == []
 
 
-def test_a_buffer_that_was_used_before_leaves_nothing_of_that_in_a_file(tmp_path: Path) -> None:
+def test_a_reused_buffer_leaves_no_old_bytes_in_a_file(tmp_path: Path) -> None:
     with quiet(opened(tmp_path / "s", transient_store_pool_size=1)) as store:
         while Probe(store).wrote_offset < 4 * SIZE:
             put(store)
@@ -157,13 +157,13 @@ def test_a_buffer_that_was_used_before_leaves_nothing_of_that_in_a_file(tmp_path
     for file in sorted((tmp_path / "s" / "commitlog").iterdir())[:-1]:
         raw = np.frombuffer(file.read_bytes(), np.uint8)
         blank = file.read_bytes().rfind(bytes.fromhex("cbd43194"))
-        assert not raw[blank + 4 :].any(), "behind the end mark are zeros"
+        assert not raw[blank + 4 :].any(), "after the end mark are zeros"
 
 
 # -- when
 
 
-def test_least_pages_and_the_thorough_interval(tmp_path: Path) -> None:
+def test_commits_wait_for_least_pages_or_the_thorough_interval(tmp_path: Path) -> None:
     clock = ManualClock(START)
     with quiet(opened(tmp_path / "s", commit_commit_log_least_pages=4, clock=clock)) as store:
         put(store)
@@ -184,8 +184,8 @@ def test_least_pages_and_the_thorough_interval(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pool", [True, False])
-def test_a_put_wakes_who_has_something_to_do(tmp_path: Path, pool: bool) -> None:
-    """Nobody waits for a time to pass here: all intervals are an hour."""
+def test_a_put_wakes_the_threads_that_commit_and_flush(tmp_path: Path, pool: bool) -> None:
+    """No thread wakes by time here: all intervals are an hour."""
     with opened(
         tmp_path / "s", transient_store_pool_enable=pool, flush_commit_log_timed=False, flush_commit_log_least_pages=0
     ) as store:
@@ -211,9 +211,7 @@ def test_a_timed_flush_is_not_woken(tmp_path: Path) -> None:
         assert Probe(store).flushed_offset == 0
 
 
-def test_the_log_is_committed_before_it_is_synced_and_that_before_the_rest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_log_is_committed_and_synced_before_derived_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
     with quiet(opened(tmp_path / "s")) as store:
         put(store, 3)
@@ -257,30 +255,30 @@ def test_the_log_is_committed_before_it_is_synced_and_that_before_the_rest(
 # -- the pool
 
 
-def test_buffers_come_back_when_their_file_is_full_and_committed(tmp_path: Path) -> None:
+def test_buffers_are_returned_when_their_file_is_full_and_committed(tmp_path: Path) -> None:
     with quiet(opened(tmp_path / "s")) as store:
         pool = Probe(store).log_buffers
         assert pool is not None
         assert (pool.pool.available, store.is_transient_store_pool_deficient) == (3, False)
         put_until(store, 2 * SIZE + 1)
         assert (pool.pool.available, store.is_transient_store_pool_deficient) == (0, True)
-        told = store.statistics()
-        assert told["transientStorePoolSize"] == 3
-        assert told["remainTransientStoreBufferNumbs"] == 0
-        assert told["remainHowManyDataToCommit"] == Probe(store).wrote_offset > 2 * SIZE
-        assert told["remainHowManyDataToFlush"] == 0
-        assert runtime_info(told)["remainTransientStoreBufferNumbs"] == "0"
+        figures = store.statistics()
+        assert figures["transientStorePoolSize"] == 3
+        assert figures["remainTransientStoreBufferNumbs"] == 0
+        assert figures["remainHowManyDataToCommit"] == Probe(store).wrote_offset > 2 * SIZE
+        assert figures["remainHowManyDataToFlush"] == 0
+        assert runtime_info(figures)["remainTransientStoreBufferNumbs"] == "0"
         commit(store)
-        assert pool.pool.available == 2, "the last file goes on in its buffer"
-        told = store.statistics()
-        assert told["remainHowManyDataToCommit"] == 0
-        assert told["remainHowManyDataToFlush"] == store.max_phy_offset
+        assert pool.pool.available == 2, "the last file keeps its buffer"
+        figures = store.statistics()
+        assert figures["remainHowManyDataToCommit"] == 0
+        assert figures["remainHowManyDataToFlush"] == store.max_phy_offset
 
 
-def test_without_a_buffer_the_file_itself_is_written_to(tmp_path: Path) -> None:
+def test_a_file_without_a_buffer_is_written_directly(tmp_path: Path) -> None:
     with quiet(opened(tmp_path / "s", transient_store_pool_size=1)) as store:
         count = put_until(store, 3 * SIZE)
-        assert store.max_phy_offset == 0, "what is in the files already is behind what is not"
+        assert store.max_phy_offset == 0, "the file that was written directly follows uncommitted bytes"
         commit(store)
         assert store.max_phy_offset == Probe(store).wrote_offset
         count += put(store)
@@ -290,7 +288,7 @@ def test_without_a_buffer_the_file_itself_is_written_to(tmp_path: Path) -> None:
     assert bodies(tmp_path / "s", count) == [BODY] * count
 
 
-def test_fail_fast_refuses_the_next_file_until_a_buffer_is_back(tmp_path: Path) -> None:
+def test_fail_fast_refuses_the_next_file_until_a_buffer_is_returned(tmp_path: Path) -> None:
     settings = {"transient_store_pool_size": 1, "fast_fail_if_no_buffer_in_store_pool": True}
     with quiet(opened(tmp_path / "s", **settings)) as store:
         count = 0
@@ -308,9 +306,7 @@ def test_fail_fast_refuses_the_next_file_until_a_buffer_is_back(tmp_path: Path) 
     assert len(bodies(tmp_path / "s", count)) == count
 
 
-def test_a_bulk_append_that_is_taken_back_gives_its_buffers_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_undone_bulk_append_returns_its_buffers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pa.table({"body": [BODY] * 200, "queueId": pa.array([0] * 200, pa.int32())})
     with quiet(opened(tmp_path / "s")) as store:
         count = put(store, 5)
@@ -336,7 +332,7 @@ def test_a_bulk_append_that_is_taken_back_gives_its_buffers_back(
     assert list(verify_store(tmp_path / "s", config()).findings) == []
 
 
-def test_a_pool_is_only_for_async_masters() -> None:
+def test_a_pool_is_refused_unless_async_master() -> None:
     def used(**changes: object) -> bool:
         return config(**changes).transient_store_pool_used
 
@@ -363,7 +359,7 @@ def test_a_sync_flush_store_has_no_pool(tmp_path: Path) -> None:
         assert not store.is_transient_store_pool_deficient
 
 
-def test_a_buffer_is_zeros_again_from_where_it_is_cut() -> None:
+def test_a_buffer_is_zeroed_from_the_truncation_on() -> None:
     buffer = WriteBuffer(1 << 14)
     buffer.put(0, b"a" * 100)
     buffer.put(5000, b"b" * 100)
@@ -384,7 +380,7 @@ def test_locked_memory_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- stops
 
 
-def test_a_clean_stop_keeps_everything(tmp_path: Path) -> None:
+def test_a_clean_stop_keeps_every_message(tmp_path: Path) -> None:
     with quiet(opened(tmp_path / "s")) as store:
         count = put_until(store, 2 * SIZE + 5000)
         assert store.max_phy_offset == 0
@@ -393,7 +389,7 @@ def test_a_clean_stop_keeps_everything(tmp_path: Path) -> None:
     assert list(verify_store(tmp_path / "s", config()).findings) == []
 
 
-def test_a_kill_loses_what_was_not_committed_and_nothing_else(tmp_path: Path) -> None:
+def test_a_kill_loses_only_uncommitted_messages(tmp_path: Path) -> None:
     with quiet(opened(tmp_path / "s")) as store:
         kept = put_until(store, SIZE + 5000)
         commit(store)
@@ -408,7 +404,7 @@ def test_a_kill_loses_what_was_not_committed_and_nothing_else(tmp_path: Path) ->
 
 
 def test_a_sink_commit_is_in_the_files_when_it_returns(tmp_path: Path) -> None:
-    """What was answered for as a whole must outlive the process: nobody would send it again."""
+    """An acknowledged batch must survive the process: the sink would not send it again."""
     with quiet(opened(tmp_path / "s")) as store:
         put(store, 2)
         rows = pa.RecordBatch.from_arrays([pa.array([BODY] * 200, pa.binary())], names=["body"])
@@ -420,7 +416,7 @@ def test_a_sink_commit_is_in_the_files_when_it_returns(tmp_path: Path) -> None:
     assert bodies(tmp_path / "killed", 202) == [BODY] * 202
 
 
-def test_a_commit_that_fails_is_tried_again_and_nothing_is_taken_meanwhile(
+def test_a_failed_commit_is_retried_and_puts_are_refused_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with quiet(opened(tmp_path / "s")) as store:
@@ -446,7 +442,7 @@ def test_a_commit_that_fails_is_tried_again_and_nothing_is_taken_meanwhile(
     assert bodies(tmp_path / "s", count) == [BODY] * count
 
 
-def test_behind_a_failed_sync_what_was_answered_is_still_committed(
+def test_acknowledged_messages_are_committed_after_a_failed_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with quiet(opened(tmp_path / "s")) as store:
@@ -457,8 +453,8 @@ def test_behind_a_failed_sync_what_was_answered_is_still_committed(
         assert store.max_offset("t", 0) == 5
 
 
-def test_many_writers_while_buffers_are_committed(tmp_path: Path) -> None:
-    """Buffers are committed as fast as can be while four threads put: every message once, in its order."""
+def test_many_writers_with_commits_between_store_every_message_once(tmp_path: Path) -> None:
+    """Buffers are committed as fast as possible while four threads put."""
     with opened(tmp_path / "s", commit_interval_commit_log=1, flush_interval_commit_log=5) as store:
 
         def write(writer: int) -> None:

@@ -1,4 +1,4 @@
-"""Where the written part of a preallocated file ends, found again and again at the same cost."""
+"""The end of the written part of a preallocated file, found repeatedly at the same cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def file(tmp_path: Path) -> Callable[[], int]:
-    """A file with all its blocks, of which only the first part is written."""
+    """Create a file with all its blocks, of which only the first part is written."""
     fd = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
     os.posix_fallocate(fd, 0, SIZE)
     os.pwrite(fd, b"\1" * WRITTEN, 0)
@@ -26,7 +26,7 @@ def file(tmp_path: Path) -> Callable[[], int]:
 
 
 @pytest.mark.parametrize("begin", [0, WRITTEN - 1, WRITTEN - (1 << 20) - 7])
-def test_the_last_byte_is_found(file: Callable[[], int], begin: int) -> None:
+def test_the_last_nonzero_byte_is_found(file: Callable[[], int], begin: int) -> None:
     assert os_files.last_nonzero(file(), "file", SIZE, begin) == WRITTEN
     os.pwrite(file(), b"\2", SIZE - 5)
     assert os_files.last_nonzero(file(), "file", SIZE, begin) == SIZE - 4
@@ -34,24 +34,24 @@ def test_the_last_byte_is_found(file: Callable[[], int], begin: int) -> None:
     assert os_files.last_nonzero(file(), "file", SIZE, begin) == WRITTEN
 
 
-def test_what_was_only_read_ahead_is_not_looked_at(file: Callable[[], int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system reads megabytes ahead; a look that read those would have more read ahead for the next one."""
-    looked_at: list[int] = []
+def test_pages_that_were_only_read_ahead_are_not_read(file: Callable[[], int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system reads megabytes ahead; a search that read those would cause more readahead."""
+    read: list[int] = []
 
     def pread(fd: int, size: int, position: int) -> bytes:
-        looked_at.append(size)
+        read.append(size)
         return os.pread(fd, size, position)
 
     monkeypatch.setattr(disk, "pread", pread)
     for _ in range(4):
         os.pread(file(), 40 << 20, WRITTEN)
-        looked_at.clear()
+        read.clear()
         assert os_files.last_nonzero(file(), "file", SIZE, WRITTEN) == 0
-        assert sum(looked_at) < 1 << 20
+        assert sum(read) < 1 << 20
 
 
 @pytest.mark.parametrize("size", [1, 4096, MIB, MIB + 1, 40 * MIB])
-def test_any_file_has_its_last_byte(tmp_path: Path, size: int) -> None:
+def test_the_last_nonzero_byte_of_random_files_is_found(tmp_path: Path, size: int) -> None:
     rng = random.Random(size)
     for case in range(30):
         path = tmp_path / str(case)
@@ -79,7 +79,7 @@ def test_zeros_at_the_end_do_not_stay_in_memory(tmp_path: Path) -> None:
         os.fsync(file.fileno())
         os.pread(file.fileno(), size, 0)
         if sum(stop - start for start, stop in os_files.data_ranges(file.fileno(), path, 0, size)) < size:
-            pytest.skip("this file system tells preallocated blocks from written ones")
+            pytest.skip("this file system distinguishes preallocated from written blocks")
         assert os_files.last_nonzero(file.fileno(), path, size, keep_cached=True) == MIB
         there = sum(stop - start for start, stop in os_files.data_ranges(file.fileno(), path, 0, size))
     assert there < 4 * MIB

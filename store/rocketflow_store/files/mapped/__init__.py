@@ -1,1 +1,1 @@
-"""Files of one size, one behind another: read through maps, made ahead of need, on one disk or several."""
+"""Consecutive files of one size: read through maps, preallocated, on one disk or several."""

@@ -1,8 +1,8 @@
-"""The log's next files, made ahead of need: RocketMQ's AllocateMappedFileService.
+"""Preallocation of the log's next files: RocketMQ's AllocateMappedFileService.
 
-A file is made in a staging directory (a broker stumbles over odd names in `commitlog/`), gets all its blocks, is
-synced, and waits there until the log needs it; only then it takes its name. An orderly stop removes what was not used,
-the next open what a crash left.
+A file is created in a staging directory (a broker fails on unexpected names in `commitlog/`), gets all its blocks, is
+synced, and waits there until the log needs it; only then it gets its name. An orderly stop removes unused files, the
+next open removes those that a crash left.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from rocketflow_store.files.mapped.log_directories import LogDirectories
 
 _WAIT_S: Final = 5.0
-"""As RocketMQ's AllocateMappedFileService: how long an append waits for a file that is being made."""
+"""The time an append waits for a file that is being allocated, as in RocketMQ's AllocateMappedFileService."""
 
 
 class AllocateMappedFileService:
-    """Files of zeros, `file_size` bytes each, for `directories`, which say where each goes and where it is staged.
+    """Allocates files of zeros, of `file_size` bytes, in the staging directories of `directories`.
 
-    `want` asks for files that will be needed, `place` gives one its name; both are called by one thread at a time.
-    A file that could not be made ahead (the disk is full) is tried again by `place`, which raises what is wrong.
-    With `warm` every page is written once, and synced every `warm_sync_bytes` of them where that is not 0; then the
-    file is locked in memory, where that is allowed, until the log went on to the next.
+    `want` requests files that will be needed, `place` gives one its name; both are called by one thread at a time. If a
+    file could not be preallocated (the disk is full), `place` tries again and raises the error. With `warm` every page
+    is written once, and synced every `warm_sync_bytes` of them if that is not 0; then the file is locked in memory, if
+    that is allowed, until the log has moved on to the next.
     """
 
     def __init__(
@@ -53,13 +53,13 @@ class AllocateMappedFileService:
         self._making = -1
         self._thread: threading.Thread | None = None
         self._stopping = False
-        self.made_ahead = 0
-        """Files that were ready, or being made, when they were needed."""
-        self.made_late = 0
-        """Files that an append had to make itself."""
+        self.preallocated = 0
+        """Files that were ready, or being allocated, when they were needed."""
+        self.allocated_on_demand = 0
+        """Files that an append had to allocate itself."""
 
     def want(self, offsets: Iterable[int]) -> None:
-        """The files that begin at `offsets` will be needed; returns at once."""
+        """Request the files that begin at `offsets`; return at once."""
         with self._changed:
             known = {*self._wanted, *self._ready, self._making}
             new = [offset for offset in offsets if offset not in known]
@@ -69,39 +69,39 @@ class AllocateMappedFileService:
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="allocate-mapped-file", daemon=True)
                 thread.start()
-                self._thread = thread  # not before it can be waited for
+                self._thread = thread  # set once it can be joined
             self._changed.notify_all()
 
     def place(self, offset: int, path: Path) -> None:
-        """Give the file for `offset` its name `path`; the directory's sync is left to the caller.
+        """Give the file for `offset` its name `path`; the caller syncs the directory.
 
-        Raises StoreFullError, StoreAccessError, or FileAllocationTimeoutError where the making of it takes too long.
+        Raises StoreFullError, StoreAccessError, or FileAllocationTimeoutError if the allocation takes too long.
         """
         staged = self._staged(offset)
-        self._went_on_to(offset)
+        self._moved_on_to(offset)
         try:
             if self._take(offset):
                 try:
                     os_files.rename(staged, path)
-                except FileNotFoundError:  # somebody cleaned up there
+                except FileNotFoundError:  # the staging directory was cleaned
                     pass
                 else:
-                    self.made_ahead += 1
+                    self.preallocated += 1
                     return
             self._make(offset)
             os_files.rename(staged, path)
         except OSError as error:
             raise os_files.access_error(path, error) from error
-        self.made_late += 1
+        self.allocated_on_demand += 1
 
-    def _went_on_to(self, offset: int) -> None:
+    def _moved_on_to(self, offset: int) -> None:
         if self._warm:
-            self.locked.went_on_to(offset)
+            self.locked.moved_on_to(offset)
             with self._changed:
                 self._changed.notify_all()
 
     def _take(self, offset: int) -> bool:
-        """Whether the file is there; waits for it where it is being made, and sees to it that nobody begins it now."""
+        """Return True if the file is ready, after a running allocation; no new one begins meanwhile."""
         with self._changed:
             if offset in self._wanted:
                 self._wanted.remove(offset)
@@ -114,17 +114,17 @@ class AllocateMappedFileService:
 
     @property
     def ready(self) -> list[int]:
-        """Offsets of the files that wait."""
+        """Offsets of the files that are ready."""
         with self._changed:
             return sorted(self._ready)
 
     def wait_until_idle(self, timeout_s: float = 60.0) -> bool:
-        """Return once everything that was wanted is made, or could not be; False where that takes too long."""
+        """Wait until every requested file is allocated or failed; return False after the timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._wanted and self._making < 0, timeout_s)
 
     def discard_left_overs(self) -> None:
-        """Remove what a writer that was killed left in the staging directories."""
+        """Remove the files that a killed writer left in the staging directories."""
         for directory, staging in self._directories.stagings:
             pattern = re.compile(re.escape(directory.name) + r"-\d{20,}")
             try:
@@ -137,7 +137,7 @@ class AllocateMappedFileService:
                 os_files.remove_file(path)
 
     def stop(self) -> None:
-        """End the thread and remove the files that were not used."""
+        """End the thread and remove the unused files."""
         with self._changed:
             self._stopping = True
             self._wanted = []
@@ -162,21 +162,21 @@ class AllocateMappedFileService:
                 if self._stopping:
                     return
                 offset = self._making = self._wanted.pop(0)
-            made = False
+            is_ready = False
             try:
                 self._make(offset)
-                made = True
+                is_ready = True
             except (StoreError, OSError):
-                pass  # the append that needs the file tries again, and says what is wrong
+                pass  # the append that needs the file tries again, and raises the error
             finally:
                 with self._changed:
                     self._making = -1
-                    if made:
+                    if is_ready:
                         self._ready.add(offset)
                     self._changed.notify_all()
 
     def _make(self, offset: int) -> None:
-        """A file of zeros with real blocks, durable but for its name."""
+        """Create a file of zeros with real blocks, durable except for its name."""
         staged = self._staged(offset)
         try:
             os_files.make_directory(staged.parent)

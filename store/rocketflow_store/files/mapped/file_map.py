@@ -1,9 +1,9 @@
-"""A map of a file, of which only what can be read is looked at.
+"""A map of a file of which only readable parts are accessed.
 
-A page that the disk cannot read (EIO), or that is behind the end of a file that was cut, ends the process that looks at
-it through a map: SIGBUS. So every range is populated first: asked for by a system call that answers instead of killing.
-That costs as much as the page faults that it saves. A range that was populated a moment ago is not asked for again: its
-pages are in memory; whether the file was cut since is.
+An access through a map to a page that the disk cannot read (EIO), or that is after the end of a truncated file, ends
+the process with SIGBUS. So every range is populated first, by a system call that returns an error instead. That costs
+as much as the page faults that it saves. A range that was populated a moment ago is not populated again: its pages are
+in memory; only the file's size is checked.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _BLOCK_BITS: Final = 16
-"""Populated at a time: 64 KiB, what the system maps around a page that is looked at."""
+"""Populated at a time: 64 KiB, as many as the system maps around an accessed page."""
 _KEPT_SECONDS: Final = 30.0
-"""How long a page that was just read is taken to be in memory. One that the system took back before, and that the disk
-cannot read any more, still kills."""
+"""The time for which a page that was just read is assumed to be in memory.
+
+If the system evicted it earlier, and the disk can no longer read it, an access still ends the process."""
 
 
 class FileMap:
-    """A read-only map of a file, and the descriptor that it is of."""
+    """A read-only map of a file, and its descriptor."""
 
     __slots__ = ("_memory", "_path", "_populated", "buffer", "descriptor")
 
@@ -39,12 +40,12 @@ class FileMap:
         self._populated = np.full((size >> _BLOCK_BITS) + 1, -np.inf)
 
     def populate(self, start: int, stop: int) -> None:
-        """Have the part of [start, stop) that is in the file in memory; UnreadableError where it cannot be read."""
+        """Read the part of [start, stop) that is in the file into memory; raise UnreadableError if that fails."""
         size = self.buffer.size
         start, stop = max(start, 0), min(stop, size)
         if start >= stop:
             return
-        if os_files.file_size(self.descriptor.fd) < size:  # it was cut
+        if os_files.file_size(self.descriptor.fd) < size:  # it was truncated
             os_files.populate(self._memory, self.descriptor.fd, self._path, start, stop)
             return
         first, last = start >> _BLOCK_BITS, ((stop - 1) >> _BLOCK_BITS) + 1
@@ -61,17 +62,17 @@ class FileMap:
         try:
             stretch = first << _BLOCK_BITS, min(last << _BLOCK_BITS, size)
             os_files.populate(self._memory, self.descriptor.fd, self._path, *stretch)
-        except UnreadableError:  # it may be beside what is wanted
+        except UnreadableError:  # the unreadable page may be beside the wanted ones
             os_files.populate(self._memory, self.descriptor.fd, self._path, start, stop)
             return
         self._populated[first:last] = now
 
 
 class Descriptor:
-    """A file descriptor that is closed when nobody refers to it any more.
+    """A file descriptor that is closed when nothing refers to it any more.
 
-    Whoever reads keeps a reference for as long as the call takes: a number that was closed meanwhile may already
-    belong to another file.
+    A reader keeps a reference for the time of its call: a number that was closed meanwhile may already belong to
+    another file.
     """
 
     __slots__ = ("fd",)

@@ -1,6 +1,6 @@
-"""Log files whose pages the system keeps in RAM while they are written to: what RocketMQ's warm-up does with mlock.
+"""Log files whose pages are locked in RAM while they are written to, as by RocketMQ's warm-up with mlock.
 
-A file is locked when it was made, and left to the system again a few seconds after the log went on to the next.
+A file is locked when it is created, and unlocked a few seconds after the log has moved on to the next.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from rocketflow_store.files import memory_lock, os_files
 from rocketflow_store.model.errors import StoreError
 
 _UNLOCK_AFTER_S: Final = 6.0
-"""As RocketMQ, which waits so long after a file is full before it unlocks it."""
+"""As in RocketMQ, which waits this long after a file is full before it unlocks it."""
 
 
 class LockedFiles:
-    """Maps of the files that are locked; a file that the system does not let lock is used as any other."""
+    """Maps of the locked files; a file that the system does not lock is used as any other."""
 
     def __init__(self, unlock_after_s: float = _UNLOCK_AFTER_S) -> None:
         self.unlock_after_s = unlock_after_s
@@ -26,15 +26,15 @@ class LockedFiles:
         self._due: dict[int, float] = {}
         self._lock = threading.Lock()
         self.refused = 0
-        """Files that the system did not let lock (RLIMIT_MEMLOCK)."""
+        """Files that the system did not lock (RLIMIT_MEMLOCK)."""
 
     @property
     def offsets(self) -> list[int]:
-        """Which files are locked."""
+        """Offsets of the locked files."""
         return sorted(self._maps)
 
     def lock(self, offset: int, fd: int, size: int) -> None:
-        """Keep the pages of the file that begins at `offset`, and tell the system that they are needed soon."""
+        """Lock the pages of the file that begins at `offset`, and advise the system that they are needed soon."""
         try:
             mapped = os_files.map_file(fd, f"log file {offset}", size, write=False)
         except (StoreError, ValueError):  # too many maps
@@ -48,8 +48,8 @@ class LockedFiles:
         with self._lock:
             self._maps[offset] = mapped
 
-    def went_on_to(self, offset: int) -> None:
-        """The log begins the file at `offset`: those before it need not be kept for long."""
+    def moved_on_to(self, offset: int) -> None:
+        """Schedule the files before the one at `offset` to be unlocked: the log has begun that file."""
         due = time.monotonic() + self.unlock_after_s
         with self._lock:
             for one in self._maps:
@@ -57,16 +57,16 @@ class LockedFiles:
                     self._due.setdefault(one, due)
 
     def due_in_s(self) -> float | None:
-        """When `unlock_due` is to be called; None where nothing waits for it."""
+        """Return the seconds until `unlock_due` is to be called; None if no file waits for it."""
         with self._lock:
             return max(min(self._due.values()) - time.monotonic(), 0.0) if self._due else None
 
     def unlock_due(self) -> None:
-        """Leave to the system what was given time enough."""
+        """Unlock the files whose time has passed."""
         now = time.monotonic()
         with self._lock:
-            going = [offset for offset, due in self._due.items() if due <= now]
-        for offset in going:
+            passed = [offset for offset, due in self._due.items() if due <= now]
+        for offset in passed:
             self._unlock(offset)
 
     def _unlock(self, offset: int) -> None:
@@ -78,6 +78,6 @@ class LockedFiles:
             mapped.close()
 
     def close(self) -> None:
-        """Leave everything to the system."""
+        """Unlock all files."""
         for offset in self.offsets:
             self._unlock(offset)

@@ -1,7 +1,7 @@
 """The directories that the log's files are spread over: RocketMQ's MultiPathMappedFileQueue.
 
-A new file goes to the directories in turn, by its number among the files, over those that are neither read-only nor
-full (over all that are not read-only, where every one is full).
+New files go to the directories in turn, by their number among the files, except for directories that are read-only or
+full (if every one is full, except for the read-only ones).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LogDirectories:
-    """`writable` directories, and those in which files are only read; `staging` is where files for one are made."""
+    """The `writable` and the read-only directories; `staging` maps each to the one for files in preparation."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class LogDirectories:
         *,
         of_log: bool = True,
     ) -> None:
-        """Have these directories; one that is not `of_log` has no files where a file is in its place."""
+        """Take the directories; one that is not `of_log` counts as empty if its path is a file."""
         assert writable
         self._of_log = of_log
         self.writable = tuple(sorted(dict.fromkeys(writable), key=str))
@@ -36,15 +36,18 @@ class LogDirectories:
         self._staging = staging or {}
         self._chosen: dict[int, Path] = {}
         self.full: Collection[Path] = ()
-        """Directories on disks that are used beyond `diskSpaceCleanForciblyRatio`."""
+        """Directories on disks that are fuller than `diskSpaceCleanForciblyRatio`."""
 
     @property
     def first(self) -> Path:
-        """One of them, to name the log by."""
+        """One of the directories, as the name of the log."""
         return self.writable[0]
 
     def entries(self) -> dict[int, os.DirEntry[str]]:
-        """The files by offset; StoreVersionError where two have the same name. What is missing has none."""
+        """Return the files by offset; a missing directory has none.
+
+        Raises StoreVersionError if two files have the same name.
+        """
         found: dict[int, os.DirEntry[str]] = {}
         for directory in self.all:
             try:
@@ -66,7 +69,7 @@ class LogDirectories:
         return found
 
     def home_of(self, file_from_offset: int, file_size: int) -> Path:
-        """The directory for a new file; the same answer until `made` is told."""
+        """Return the directory for a new file; the result stays the same until `made` is called."""
         chosen = self._chosen.get(file_from_offset)
         if chosen is None:
             open_ones = [one for one in self.writable if one not in self.full] or self.writable
@@ -74,19 +77,19 @@ class LogDirectories:
         return chosen
 
     def reject(self, file_from_offset: int) -> bool:
-        """The directory chosen for a file has no room; whether there is another one to choose."""
+        """Withdraw the chosen directory, which has no space; return True if there is another one."""
         self.full = {*self.full, self._chosen.pop(file_from_offset)}
         return any(one not in self.full for one in self.writable)
 
     def made(self, file_from_offset: int) -> None:
-        """The file is there now."""
+        """Forget the choice: the file exists now."""
         self._chosen.pop(file_from_offset, None)
 
     def staging_of(self, directory: Path) -> Path:
-        """Where files for `directory` are made: on the same disk."""
+        """Return the directory in which files for `directory` are prepared: on the same disk."""
         return self._staging[directory]
 
     @property
     def stagings(self) -> tuple[tuple[Path, Path], ...]:
-        """(directory, where its files are made) of all that get new files."""
+        """(directory, its staging directory) of all that get new files."""
         return tuple((one, self._staging[one]) for one in self.writable if one in self._staging)

@@ -1,7 +1,7 @@
 """One fixed-size file of a store: written with pwrite, read through a read-only map of the same pages.
 
-The name is the offset of the first byte, decimal, 20 digits. The size of the file says nothing about what was
-written: files are preallocated, positions come from scanning.
+The name is the offset of the first byte, decimal, 20 digits. The size of the file does not show how much was written:
+files are preallocated, write positions come from scanning.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 
 PAGE_BYTES: Final = 4096
-"""What the system reads, or cannot read, as one."""
+"""The unit of reading: the system reads a page completely or not at all."""
 _AHEAD: Final = 1 << 16
-"""What a hold populates at a time: as much as the system maps around a page that is looked at."""
+"""A hold populates at least this many bytes at a time: as many as the system maps around an accessed page."""
 
 
 def file_name(file_from_offset: int) -> str:
-    """The name of the file whose first byte has this offset."""
+    """Return the name of the file whose first byte has this offset."""
     return f"{file_from_offset:020d}"
 
 
 class MappedFile:
     """A file of `file_size` bytes that begins at `file_from_offset`.
 
-    Who uses its bytes beyond a call takes a `hold`. A file that is to go is retired first: nobody new may hold it, and
-    it is deleted once nobody does, or after a while anyway. Its bytes stay what they are for those who still read them:
-    map and descriptor go when the last of them lets go, whether the file was deleted or closed meanwhile.
+    A user of its bytes beyond a call takes a `hold`. A file to be deleted is retired first: it gets no new holds, and
+    is deleted once it has none, or after a while anyway. Running readers can still read its bytes: map and descriptor
+    are closed when the last of them ends, even if the file was deleted or closed meanwhile.
     """
 
     __slots__ = (
@@ -66,7 +66,7 @@ class MappedFile:
 
     @classmethod
     def create(cls, path: Path, file_from_offset: int, file_size: int) -> MappedFile:
-        """A new file of zeros that has no blocks yet."""
+        """Create a file of zeros without blocks."""
         fd = os_files.open_file(path, write=True, create=True)
         try:
             os_files.make_sparse(fd, path, file_size)
@@ -76,19 +76,19 @@ class MappedFile:
 
     @property
     def _fd(self) -> int:
-        """The descriptor, for the owner alone: it may be closed behind the back of anybody else."""
+        """The descriptor, for the owner only: for other threads it may be closed at any time."""
         return -1 if self._descriptor is None else self._descriptor.fd
 
     @property
     def end_offset(self) -> int:
-        """Offset behind the last byte of the file."""
+        """Offset after the last byte of the file."""
         return self.file_from_offset + self.file_size
 
     @property
     def buffer(self) -> pa.Buffer:
-        """The whole file as a read-only map; it follows later writes, and lives for as long as something views it.
+        """The file as a read-only map; it shows later writes, and lives as long as something views it.
 
-        Only what was populated before may be looked at: a page that the disk cannot read ends the process.
+        Only populated parts may be accessed: a page that the disk cannot read ends the process.
         """
         return self._map().buffer
 
@@ -105,49 +105,49 @@ class MappedFile:
         return known
 
     def populate(self, start: int, stop: int) -> pa.Buffer:
-        """`buffer`, of which [start, stop) can be looked at, as far as it is in the file; else UnreadableError."""
+        """Return `buffer` with the part of [start, stop) that is in the file readable; else raise UnreadableError."""
         known = self._map()
         known.populate(start, stop)
         return known.buffer
 
     def bytes_of(self, start: int, stop: int) -> pa.Buffer:
-        """[start, stop) of `buffer`, which can be looked at; else UnreadableError."""
+        """Return [start, stop) of `buffer`, readable; else raise UnreadableError."""
         return self.populate(start, stop).slice(start, stop - start)
 
     def write(self, position: int, data: bytes | bytearray | memoryview | pa.Buffer) -> None:
-        """Put `data` (octets) at `position` of the file."""
+        """Write `data` (octets) at `position` of the file."""
         assert self._write
         assert 0 <= position <= self.file_size - len(data)
         os_files.write_at(self._fd, self.path, position, data)
 
     def write_direct(self, position: int, data: memoryview) -> None:
-        """As `write` (octets), its whole blocks around the page cache, where `data` lies in memory as in the file."""
+        """Write `data` (octets); whole blocks bypass the page cache if `data` is aligned in memory as in the file."""
         head = -position % os_files.BLOCK_BYTES
-        whole = data[head:]
+        blocks = data[head:]
         done = 0
-        if len(whole) >= os_files.BLOCK_BYTES:
+        if len(blocks) >= os_files.BLOCK_BYTES:
             if self._direct is None:
                 self._direct = Descriptor(os_files.open_direct(self.path))
             assert position + len(data) <= self.file_size
             if self._direct.fd >= 0:
-                done = os_files.write_direct(self._direct.fd, self.path, position + head, whole)
+                done = os_files.write_direct(self._direct.fd, self.path, position + head, blocks)
         if done == 0:
             self.write(position, data)
             return
         if head:
             self.write(position, data[:head])
-        if done < len(whole):
-            self.write(position + head + done, whole[done:])
+        if done < len(blocks):
+            self.write(position + head + done, blocks[done:])
 
     def read(self, position: int, size: int) -> bytes:
-        """`size` bytes from `position`, copied; fewer where the file ends."""
+        """Return `size` bytes from `position`, copied; fewer at the file's end."""
         descriptor = self._descriptor
         return b"" if descriptor is None else os_files.read_at(descriptor.fd, position, size, self.path)
 
     def is_replaced(self, entry_inode: int | None = None) -> bool:
-        """Whether the name now belongs to another file or to none, or bytes were cut off (and must not be touched).
+        """Return True if the name belongs to another file or to none, or if the file was truncated.
 
-        `entry_inode` is the inode that the directory names, where it was just read.
+        A truncated file must not be accessed. `entry_inode` is the inode that the directory names, if it was just read.
         """
         descriptor = self._descriptor
         if descriptor is None:
@@ -157,7 +157,7 @@ class MappedFile:
             return True
         if entry_inode == status.st_ino:
             return False
-        try:  # asked again, since some file systems number directory entries in their own way
+        try:  # check again, since some file systems have other inode numbers in directory entries
             named = self.path.stat()
         except OSError:
             return True
@@ -166,25 +166,28 @@ class MappedFile:
     def sync(self) -> None:
         """Make everything written so far durable."""
         descriptor = self._descriptor
-        if descriptor is not None:  # a file that retention removed needs no sync
+        if descriptor is not None:  # a file that retention deleted needs no sync
             os_files.sync_file(descriptor.fd, self.path)
 
     def rewrite(self, start: int, stop: int) -> None:
-        """Write the bytes of [start, stop) as they are, and zeros behind them, so that the next sync takes them all."""
+        """Rewrite the bytes of [start, stop), and zeros after them, so that the next sync includes them all."""
         os_files.rewrite(self._fd, self.path, start, stop)
         os_files.zero_again(self._fd, self.path, stop, self.file_size)
 
     def zero_from(self, position: int) -> None:
-        """Zero the file's rest and make that durable; nothing is done where it is zero already."""
+        """Zero the file's rest and make that durable; do nothing if it is zero already."""
         if os_files.zero_from(self._fd, self.path, position, self.file_size):
             self.sync()
 
     def written_end(self, begin: int = 0, *, keep_cached: bool = False) -> int:
-        """Position behind the last byte, at or behind `begin`, that is not zero; 0 where there is none."""
+        """Return the position after the last byte that is not zero, at or after `begin`; 0 if there is none."""
         return os_files.last_nonzero(self._fd, self.path, self.file_size, begin, keep_cached=keep_cached)
 
     def hold(self) -> FileHold | None:
-        """Keep the file; None where it was closed or retired already. StoreAccessError where it cannot be mapped."""
+        """Keep the file readable; return None if it is closed or retired.
+
+        Raises StoreAccessError if it cannot be mapped.
+        """
         with self._lock:
             descriptor = self._descriptor
             if descriptor is None or self._retired_ms >= 0:
@@ -196,39 +199,39 @@ class MappedFile:
             return held
 
     def let_go(self, held: FileHold) -> None:
-        """`held` does not keep the file any more. One that nobody refers to does not either: no lock is taken then."""
+        """Release `held`. A hold that is no longer referenced is released without a lock."""
         if self._holds is not None:
             self._holds.discard(held)
 
     def close(self) -> None:
-        """Open it no more for anybody new; those who hold it go on."""
+        """Close the file for new users; those with a hold can continue."""
         with self._lock:
             self._descriptor = self._direct = self._file_map = None
 
     @property
     def retired(self) -> bool:
-        """Whether the file is about to go."""
+        """True if the file is about to be deleted."""
         return self._retired_ms >= 0
 
     def retire(self, now_ms: int, forcibly_after_ms: int) -> bool:
-        """Let nobody new hold the file; whether it may be deleted: nobody holds it, or they had time to let go."""
+        """Refuse new holds; return True if the file may be deleted: it has no holds, or they had enough time."""
         with self._lock:
             if self._retired_ms < 0:
                 self._retired_ms = now_ms
             return not self._holds or now_ms - self._retired_ms >= forcibly_after_ms
 
     def modified_ms(self) -> int:
-        """When the file was last written to, by the file system's clock."""
+        """Return the time of the last write (ms), by the file system's clock."""
         return os_files.modified_ms(self._fd)
 
     def destroy(self) -> None:
-        """Delete the file; readers that hold it go on."""
+        """Delete the file; readers that hold it can continue."""
         os_files.remove_file(self.path)
         self.close()
 
 
 class FileHold:
-    """A file that somebody uses: its map and its descriptor stay what they are until this is released or dropped."""
+    """A file in use: its map and its descriptor stay valid until this is released or dropped."""
 
     __slots__ = ("__weakref__", "_map", "_mapped", "_ready", "view")
 
@@ -247,11 +250,11 @@ class FileHold:
 
     @property
     def fd(self) -> int:
-        """The descriptor to read from: for as long as this is held."""
+        """The descriptor to read from, valid while this is held."""
         return self._map.descriptor.fd
 
     def populate(self, start: int, stop: int) -> None:
-        """Have [start, stop) of `view` in memory, and some more, for the call that follows; else UnreadableError."""
+        """Make [start, stop) of `view` readable, and some more for the next call; else raise UnreadableError."""
         first, last = self._ready
         if first <= start and stop <= last:
             return
@@ -264,9 +267,9 @@ class FileHold:
         self._ready = start, ahead
 
     def populate_again(self, start: int, stop: int) -> None:
-        """As `populate`, a while after the call that took this hold."""
+        """Make [start, stop) readable again, a while after the call that took this hold."""
         self._map.populate(start, stop)
 
     def release(self) -> None:
-        """Retention need not wait for this any more; may be called again."""
+        """Release the file for retention; may be called again."""
         self._mapped.let_go(self)

@@ -1,4 +1,4 @@
-"""The files of one directory, or of several, as one range of offsets."""
+"""The files of one or several directories as one range of offsets."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class MappedFileQueue:
     """Adjacent files of `file_size` bytes, in the order of their offsets.
 
-    A read-only queue skips what a live writer may show for a moment (an empty file), and takes the new file where one
-    was replaced; a writing one refuses a directory whose files do not fit together. New files come from `allocator`,
+    A read-only queue skips a file in a transient state of a live writer (an empty file), and opens the new file if one
+    was replaced; a writing queue refuses a directory whose files do not fit together. New files come from `allocator`,
     with all their blocks; without one they are sparse.
     """
 
@@ -65,20 +65,20 @@ class MappedFileQueue:
         self._names_lock = threading.Lock()
         self._files: dict[int, MappedFile] = {}  # by offset, rising; never changed, only replaced
         self.replacements = 0
-        """Rises where files are not those of before: after a restore, or a recovery that cut the end."""
+        """Rises when files are replaced: by a restore, or by a recovery that truncated the end."""
         self._lock = threading.Lock()
         self._look()
 
     def refresh(self) -> None:
-        """Look which files the directory has now. A writing queue knows: it makes and removes them itself."""
+        """Look for new and removed files. A writing queue creates and removes them itself."""
         if not self._write:
             self._look()
 
     def _look(self) -> None:
         with self._lock:
-            found = self.directories.entries()  # under the lock: of two threads, the later one has the later answer
+            found = self.directories.entries()  # under the lock: of two threads, the later one has the later result
             known = self._files
-            if known and _end_is_gone(next(reversed(known)), found):
+            if known and _is_end_missing(next(reversed(known)), found):
                 self.replacements += 1
             self._files = {offset: mapped for offset, mapped in known.items() if offset in found}
             for offset in known.keys() - found.keys():
@@ -87,7 +87,7 @@ class MappedFileQueue:
                 self._take(offset, found[offset])
 
     def _take(self, offset: int, entry: os.DirEntry[str]) -> None:
-        """Have the file that the directory names now."""
+        """Open the file that the directory names now."""
         known = self._files.get(offset)
         if known is not None:
             if not known.is_replaced(entry.inode()):
@@ -119,12 +119,12 @@ class MappedFileQueue:
         what = "is a directory" if path.is_dir() else f"has {size} bytes"
         raise StoreVersionError(
             path,
-            f"{what}, the other files of this store have {self.file_size} bytes; restore it, or look at it with "
-            "`rocketflow store verify`, and `--repair`",
+            f"{what}, the other files of this store have {self.file_size} bytes; restore it, or check it with "
+            "`rocketflow store verify` and repair it with `--repair`",
         )
 
     def refuse_other_sizes(self) -> None:
-        """Raise StoreVersionError where there are files, and readers would pass over all of them for their size."""
+        """Raise StoreVersionError if there are files, but readers would skip all of them for their size."""
         if self._files:
             return
         for _, entry in sorted(self.directories.entries().items()):
@@ -133,12 +133,12 @@ class MappedFileQueue:
                 raise StoreVersionError(
                     Path(entry.path),
                     f"has {size} bytes, and store.meta or the settings say that CommitLog files have {self.file_size}: "
-                    "put right which is wrong; `rocketflow store verify` looks at both",
+                    "correct the wrong one; `rocketflow store verify` checks both",
                 )
 
     @property
     def directory(self) -> Path:
-        """The directory, or one of several to name them by."""
+        """The directory, or the first of several as the name of all."""
         return self.directories.first
 
     @property
@@ -151,15 +151,15 @@ class MappedFileQueue:
 
     @property
     def first(self) -> MappedFile | None:
-        """The oldest file, those aside that are about to go."""
+        """The oldest file, except for those that are about to be deleted."""
         for mapped in self._files.values():
             if not mapped.retired:
                 return mapped
         return None
 
     @property
-    def there_from(self) -> int:
-        """Where the oldest file begins that is there, one that is about to go too; 0 without files."""
+    def first_offset(self) -> int:
+        """Offset of the oldest existing file, also of one that is about to be deleted; 0 without files."""
         return next(iter(self._files), 0)
 
     @property
@@ -168,11 +168,11 @@ class MappedFileQueue:
         return files[next(reversed(files))] if files else None
 
     def find(self, offset: int) -> MappedFile | None:
-        """The file that holds `offset`."""
+        """Return the file that holds `offset`."""
         return self._files.get(offset - offset % self.file_size) if offset >= 0 else None
 
     def create(self, file_from_offset: int) -> MappedFile:
-        """A new file that begins at `file_from_offset`."""
+        """Create a file that begins at `file_from_offset`."""
         assert file_from_offset % self.file_size == 0
         try:
             while True:
@@ -192,7 +192,7 @@ class MappedFileQueue:
         return created
 
     def _remove_unknown(self, file_from_offset: int) -> None:
-        """Remove a file that got its name and never came to be known (a signal ended it): it may lie behind a gap."""
+        """Remove a file that has its name but was not registered (a signal came between): it may follow a gap."""
         if self.find(file_from_offset) is None:
             for directory in self.directories.writable:
                 path = directory / file_name(file_from_offset)
@@ -213,18 +213,18 @@ class MappedFileQueue:
         return MappedFile(path, file_from_offset, write=True)
 
     def allocate_ahead(self, *offsets: int) -> None:
-        """Files that begin at these offsets will be needed soon."""
+        """Request files that begin at these offsets and will be needed soon."""
         if self._allocator is not None:
             self._allocator.want(offsets)
 
     def sync_names(self) -> None:
-        """Make the names of allocated files durable; returns once those given before the call are."""
+        """Make the names of allocated files durable; return once those given before the call are."""
         if self._synced_names == self._names:
             return
         with self._names_lock:
             names = self._names
             if self._names_failure is not None:
-                raise self._names_failure  # a second sync cannot be believed
+                raise self._names_failure  # the success of a second sync would prove nothing
             if self._synced_names != names:
                 try:
                     for directory in self.directories.writable:
@@ -235,7 +235,7 @@ class MappedFileQueue:
                 self._synced_names = names
 
     def drop_from(self, offset: int) -> list[Path]:
-        """Delete the files that begin at or behind `offset`; their paths."""
+        """Delete the files that begin at or after `offset`; return their paths."""
         with self._lock:
             dropped = [mapped for mapped in self._files.values() if mapped.file_from_offset >= offset]
             self._files = {start: mapped for start, mapped in self._files.items() if start < offset}
@@ -245,15 +245,15 @@ class MappedFileQueue:
         return [mapped.path for mapped in dropped]
 
     def remove_first(self, count: int, now_ms: int, forcibly_after_ms: int) -> list[MappedFile]:
-        """Delete the `count` oldest files, up to the first that somebody holds; which went.
+        """Delete the `count` oldest files, up to the first held one; return the deleted ones.
 
-        A held file is retired: it goes at a later call, when it was let go or `forcibly_after_ms` passed.
+        A held file is retired: a later call deletes it, when it was released or `forcibly_after_ms` passed.
         """
         removed: list[MappedFile] = []
         for mapped in self.files[:count]:
             if not mapped.retire(now_ms, forcibly_after_ms):
                 break
-            mapped.destroy()  # where that is refused the file stays known, and retired
+            mapped.destroy()  # if that fails the file stays in the queue, and retired
             with self._lock:
                 self._files = {start: one for start, one in self._files.items() if one is not mapped}
             removed.append(mapped)
@@ -261,19 +261,18 @@ class MappedFileQueue:
         return removed
 
     def close(self) -> None:
-        """Close all files."""
         with self._lock:
             files, self._files = self._files, {}
             for mapped in files.values():
                 mapped.close()
 
 
-def _end_is_gone(newest: int, found: Collection[int]) -> bool:
-    """Whether the known end was cut; retention takes the oldest files, all that were known while nobody looked too."""
+def _is_end_missing(newest: int, found: Collection[int]) -> bool:
+    """Return True if the known end was truncated; retention removes the oldest files, possibly all known ones."""
     return newest not in found and (not found or min(found) < newest)
 
 
 def _sync_parents(files: Iterable[MappedFile]) -> None:
-    """Make it durable that files are gone."""
+    """Make the deletion of files durable."""
     for directory in {mapped.path.parent for mapped in files}:
         os_files.sync_directory(directory)

@@ -1,8 +1,8 @@
-"""Files of a log that is in object storage, as if they were mapped: ranges come as somebody is about to look at them.
+"""Files of a log in object storage, accessed as if they were mapped: ranges are fetched before they are read.
 
-The memory of a file is as large as the file and has nothing in it; `populate` reads what is missing, and the range
-behind it ahead where somebody goes through the file. What was looked at is given back (`forget`), so that a file takes
-no more memory than a few ranges.
+The memory of a file is as large as the file and initially empty; `populate` fetches missing ranges, and the next range
+ahead of a sequential reader. Ranges that were read are released (`forget`), so that a file takes no more memory than a
+few ranges.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 _BLOCK_BITS: Final = 16
 _GOING_THROUGH: Final = 4 << 20
-"""Who asks for so much at once will ask for what is behind it."""
+"""A reader of so many bytes at once is taken for a sequential one."""
 _BACKWARDS: Final = 8 << 20
 
 
 class RemoteMap:
-    """As `FileMap`, of the file `name` of a RemoteDirectory. RemoteStoreError where a range cannot be read."""
+    """A `FileMap` of the file `name` of a RemoteDirectory. Raises RemoteStoreError if a range cannot be read."""
 
     def __init__(self, directory: RemoteDirectory, name: str, size: int) -> None:
         self._directory, self._name = directory, name
@@ -48,7 +48,7 @@ class RemoteMap:
         self._forgotten = 0
 
     def populate(self, start: int, stop: int) -> None:
-        """Have [start, stop), as far as it is in the file, in memory."""
+        """Fetch the part of [start, stop) that is in the file."""
         size = self.buffer.size
         start, stop = max(start, 0), min(stop, size)
         if start >= stop:
@@ -63,7 +63,7 @@ class RemoteMap:
             self._begin_ahead(last << _BLOCK_BITS, stop - start)
 
     def forget(self, below: int) -> None:
-        """Nobody looks at anything in front of `below` any more."""
+        """Release the memory before `below`, which is not read again."""
         stop = below >> _BLOCK_BITS
         if stop > self._forgotten:
             start = self._forgotten << _BLOCK_BITS
@@ -72,7 +72,7 @@ class RemoteMap:
             self._forgotten = stop
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         if self._thread is not None:
             self._thread.shutdown(cancel_futures=True)
         if self._file is not None:
@@ -100,8 +100,8 @@ class RemoteMap:
 
     def _put(self, begin: int, data: memoryview) -> None:
         self._memory[begin : begin + len(data)] = data
-        whole = begin + len(data) == self.buffer.size
-        self._there[begin >> _BLOCK_BITS : ((begin + len(data)) >> _BLOCK_BITS) + whole] = True
+        is_end = begin + len(data) == self.buffer.size
+        self._there[begin >> _BLOCK_BITS : ((begin + len(data)) >> _BLOCK_BITS) + is_end] = True
 
     def _read(self, begin: int, count: int) -> memoryview:
         if self._file is None:
@@ -110,13 +110,13 @@ class RemoteMap:
 
 
 class RemoteLogFile(MappedFile):
-    """A file of a log in object storage: as `MappedFile`, to be read alone."""
+    """A file of a log in object storage: a read-only `MappedFile`."""
 
     __slots__ = ("_remote",)
 
     def __init__(self, directory: RemoteDirectory, file_from_offset: int, file_size: int) -> None:
         name = file_name(file_from_offset)
-        self.path = cast("Path", directory.name_of(name))  # for people: it is opened nowhere
+        self.path = cast("Path", directory.name_of(name))  # for messages only: it is never opened
         self.file_from_offset, self.file_size = file_from_offset, file_size
         self._write, self._descriptor, self._direct, self._holds = False, None, None, None
         self._retired_ms, self._lock = -1, threading.Lock()
@@ -124,12 +124,12 @@ class RemoteLogFile(MappedFile):
         self._file_map = cast("FileMap", self._remote)
 
     def read(self, position: int, size: int) -> bytes:
-        """As `MappedFile.read`."""
+        """Return `size` bytes from `position`; fewer at the file's end."""
         stop = min(position + size, self.file_size)
         return self.bytes_of(position, stop).to_pybytes() if position < stop else b""
 
     def written_end(self, begin: int = 0, *, keep_cached: bool = False) -> int:
-        """As `MappedFile.written_end`."""
+        """Return the position after the last byte that is not zero, at or after `begin`; 0 if there is none."""
         stop = self.file_size
         while stop > begin:
             start = max(stop - _BACKWARDS, begin)
@@ -140,11 +140,11 @@ class RemoteLogFile(MappedFile):
         return 0
 
     def forget(self, below: int) -> None:
-        """Nobody looks at positions in front of `below` any more."""
+        """Release the memory before position `below`, which is not read again."""
         self._remote.forget(below)
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._remote.close()
 
 

@@ -168,7 +168,7 @@ class PromisedQueues:
         boundaries = [one.file_from_offset for one in self._files.files if one.file_from_offset >= least]
         start = int(places[places >= least].min(initial=min(boundaries, default=stop)))
         self._of_log = self._known_lmqs(self._queues_of_log(start, stop))
-        if self._files.there_from > 0:
+        if self._files.first_offset > 0:
             return  # RocketMQ deletes a queue when all of its messages are expired
         for key, offset in self._read_by_consumers().items():
             if self._queues.find(*key) is None and self._batch_queues.find(*key) is None:
