@@ -1,1 +1,1 @@
-"""Bytes of every file kind, one module each: pure functions, no files, no clock."""
+"""Bytes of every kind of file, one module each: pure functions without files or a clock."""

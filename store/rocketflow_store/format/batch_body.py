@@ -1,12 +1,4 @@
-"""The body of a client's batch, as producers send it and as an inner batch keeps it.
-
-entry, repeated         type
-size                    i32   the whole entry, this field included
-magic, crc              i32   0, 0
-flag                    i32
-body                    i32 + n
-properties              i16 + n
-"""
+"""The body of a client's batch, as producers send it and as an inner batch keeps it."""
 
 from __future__ import annotations
 
@@ -40,7 +32,7 @@ class BatchEntry(NamedTuple):
 
 
 def encode_batch_body(entries: Iterable[BatchEntry]) -> bytes:
-    """The entries one behind another; ValueError where a property string is too long."""
+    """Encode the entries one after the other; raise ValueError if a property string is too long."""
     parts: list[bytes] = []
     for flag, body, properties in entries:
         if len(properties) > MAX_PROPERTIES_SIZE:
@@ -51,7 +43,7 @@ def encode_batch_body(entries: Iterable[BatchEntry]) -> bytes:
 
 
 def entry_positions(body: bytes) -> list[int]:
-    """Where the entries of a batch body begin; ValueError where they do not fill it exactly."""
+    """Return the positions of the entries of a batch body; raise ValueError if they do not fill it exactly."""
     positions: list[int] = []
     at, end = 0, len(body)
     unpack, append, last = _SIZES.unpack_from, positions.append, end - FIXED_SIZE
@@ -71,7 +63,7 @@ def entry_positions(body: bytes) -> list[int]:
 
 
 def decode_batch_body(body: bytes) -> list[BatchEntry]:
-    """The entries of a batch body; ValueError where it is none."""
+    """Decode the entries of a batch body; raise ValueError if it is invalid."""
     entries = []
     for at in entry_positions(body):
         size, _, _, flag, body_size = _ENTRY.unpack_from(body, at)

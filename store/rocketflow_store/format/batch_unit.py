@@ -1,4 +1,4 @@
-"""One unit of a BatchCQ topic's queue: where a record of one or more messages lies in the CommitLog, in 46 bytes.
+"""One unit of a BatchCQ topic's queue: the position in the CommitLog of a record of one or more messages, in 46 bytes.
 
     offset  size  field             type
     0       8     phy_offset        int64, big-endian; first byte of the record in the CommitLog
@@ -10,7 +10,7 @@
     38      4     compacted_offset  int32; -1
     42      4     reserved          int32; 0
 
-A unit's place in the file says nothing about its queue offset: units are found by `msg_base_offset`, which rises.
+A unit's position in the file says nothing about its queue offset: units are found by `msg_base_offset`, which rises.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The `checkpoint` file: six int64 (big-endian) at the start of 4096 bytes.
 
-0   physic_msg_timestamp   store time up to which the CommitLog is known flushed
+0   physic_msg_timestamp   store time up to which the CommitLog is known to be flushed
 8   logics_msg_timestamp   store time of the last flushed ConsumeQueue unit
 16  index_msg_timestamp    end time of the last full, flushed index file
 24  master_flushed_offset  5.x
@@ -21,7 +21,7 @@ CHECKPOINT_SIZE: Final = 4096
 
 @dataclass(slots=True)
 class CheckpointFields:
-    """Values of a checkpoint; all zero where the file is missing."""
+    """Values of a checkpoint; all zero if the file is missing."""
 
     physic_msg_timestamp: int = 0
     logics_msg_timestamp: int = 0
@@ -31,7 +31,7 @@ class CheckpointFields:
     logics_physical_offset: int = 0
 
     def encode(self) -> bytes:
-        """The whole file."""
+        """Return the bytes of the file."""
         return CHECKPOINT_STRUCT.pack(
             self.physic_msg_timestamp,
             self.logics_msg_timestamp,
@@ -43,14 +43,14 @@ class CheckpointFields:
 
 
 def decode_checkpoint(raw: bytes) -> CheckpointFields:
-    """Fields of a checkpoint file; a short file counts as padded with zeros."""
+    """Decode a checkpoint file; a short file counts as padded with zeros."""
     return CheckpointFields(*CHECKPOINT_STRUCT.unpack_from(raw.ljust(CHECKPOINT_SIZE, b"\0")))
 
 
 def logics_physical_offset(last_record: int, log_end: int) -> int:
-    """Return the field's value for queues that are durable up to the record at `last_record`, of a log to `log_end`.
+    """Return the field's value for queues that are durable up to the record at `last_record`.
 
-    As in RocketMQ it is where that record begins; 0 would mean that nothing is known, so for the log's first record,
-    and for a log of which no record has a unit, it is the log's end.
+    As in RocketMQ it is where that record begins. 0 would mean unknown, so for the log's first record, and for a log of
+    which no record has a unit, it is `log_end`.
     """
     return last_record if last_record > 0 else max(log_end, 0)

@@ -22,7 +22,7 @@ import numpy as np
 
 HEADER_STRUCT: Final = struct.Struct(">qqqqii")
 INDEX_NAME_DIGITS: Final = 17
-"""Of the time that an index file is named by: yyyyMMddHHmmssSSS."""
+"""Digits of the time that names an index file: yyyyMMddHHmmssSSS."""
 HEADER_SIZE: Final = 40
 SLOT_SIZE: Final = 4
 ENTRY_SIZE: Final = 20
@@ -36,14 +36,14 @@ DEFAULT_INDEX_NUM: Final = 20_000_000
 
 
 def index_file_size(hash_slot_num: int, index_num: int) -> int:
-    """Bytes of one index file."""
+    """Return the size of an index file in bytes."""
     return HEADER_SIZE + SLOT_SIZE * hash_slot_num + ENTRY_SIZE * index_num
 
 
 def layout_of_size(file_size: int) -> tuple[int, int] | None:
-    """(slots, entries) of a file of `file_size` bytes under RocketMQ's 1:4 ratio, None where that does not fit.
+    """Return (slots, entries) of a file of `file_size` bytes under RocketMQ's 1:4 ratio, None if that does not fit.
 
-    hash_slot_num * 4 + index_num * 20 with index_num = 4 * hash_slot_num gives 84 bytes a slot.
+    hash_slot_num * 4 + index_num * 20 with index_num = 4 * hash_slot_num gives 84 bytes per slot.
     """
     slots, rest = divmod(file_size - HEADER_SIZE, SLOT_SIZE + 4 * ENTRY_SIZE)
     return (slots, 4 * slots) if rest == 0 and slots > 0 else None

@@ -1,8 +1,8 @@
 """A record's property string: `name 0x01 value 0x02` repeated, UTF-8.
 
-Order we write: the caller's properties as given, then KEYS, TAGS, DELAY, TIMER_DELIVER_MS, REAL_TOPIC, REAL_QID,
-TIMER_OUT_MS, UNIQ_KEY (each only when present and not already among the caller's). Every pair ends in 0x02; readers
-also accept a missing last one (4.9.3-4.9.8, 5.0, 5.1 leave it out). There is no escaping.
+The order of written properties: the caller's properties as given, then KEYS, TAGS, DELAY, TIMER_DELIVER_MS, REAL_TOPIC,
+REAL_QID, TIMER_OUT_MS, UNIQ_KEY (each only if present and not already among the caller's). Every pair ends in 0x02;
+readers also accept a missing last one (4.9.3-4.9.8, 5.0, 5.1 omit it). There is no escaping.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ MAX_PROPERTIES_SIZE: Final = 32767
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """`properties` in iteration order; ValueError where one holds a separator, TypeError where one is no str."""
+    """Encode `properties` in iteration order.
+
+    Raises ValueError if one holds a separator, TypeError if one is no str.
+    """
     text = "".join(["\x01".join(pair) + "\x02" for pair in properties.items()])
     if text.count("\x01") != len(properties) or text.count("\x02") != len(properties):
         raise ValueError("a property name or value holds a separator (0x01 or 0x02)")
@@ -24,7 +27,7 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 
 
 def decode_properties(raw: bytes) -> dict[str, str]:
-    """All pairs of a property string; later duplicates win, segments without a name or a value are ignored."""
+    """Decode all pairs of a property string; later duplicates win, segments without a name or a value are ignored."""
     text = raw.decode("utf-8", "replace")
     out: dict[str, str] = {}
     for segment in text.split("\x02"):

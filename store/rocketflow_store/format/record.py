@@ -19,7 +19,7 @@
     topic                       i8|i16 + n
     properties                  i16 + n
 
-A blank record is i32 bytes left in the file (these 8 included), i32 0xCBD43194.
+A blank record is i32 remaining bytes of the file (these 8 included), i32 0xCBD43194.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _PLACE: Final = struct.Struct(">qq")
 _AFTER_PLACE: Final = {(born, store): struct.Struct(f">iq{born}sq{store}siqi") for born in (8, 20) for store in (8, 20)}
 _V6_FLAGS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 _IPV4_HOSTS: Final = 16
-"""Bytes of both hosts where both are IPv4."""
+"""Bytes of both hosts if both are IPv4."""
 HEAD_SIZE: Final = 48
 FIXED_SIZE: Final = 74
 """Bytes of a record besides hosts, body, topic length, topic and properties."""
@@ -75,9 +75,9 @@ PROPERTY_CRC_SIZE: Final = 20
 """`__CRC32#` 0x01 ten digits 0x02, the last bytes of a record whose writer appends a property CRC."""
 PROPERTY_CRC_NAME: Final = b"__CRC32#\x01"
 PROPERTY_CRC_ALIKE: Final = 6
-"""So many of the ten bytes around the digits tell that a CRC is meant, whatever became of the others."""
+"""So many matching bytes of the ten around the digits mean a CRC, even if the others are damaged."""
 ZEROS_OF_LMQ: Final = 20
-"""Zeros that 5.2's writers leave at the end of the properties of LMQ messages; nobody leaves more."""
+"""Zeros that 5.2's writers leave at the end of the properties of LMQ messages; no writer leaves more."""
 WHOLE_DIFFERS: Final = "CRC of the whole record differs"
 BODY_DIFFERS: Final = "body CRC differs"
 ZERO_PROPERTIES: Final = "the properties are zeros"
@@ -85,7 +85,7 @@ ZERO_PROPERTIES: Final = "the properties are zeros"
 
 @dataclass(slots=True)
 class RecordFields:
-    """Everything of a record that is known before it has a place in the log.
+    """All parts of a record that are known before it has a place in the log.
 
     `properties` is the encoded string (without the property CRC); hosts are 8 or 20 bytes.
     """
@@ -104,14 +104,14 @@ class RecordFields:
 
 
 def record_size(fields: RecordFields, property_crc: bool = False) -> int:
-    """Bytes that `encode_record` will give."""
+    """Return the bytes that `encode_record` will return."""
     size = FIXED_SIZE + len(fields.born_host) + len(fields.store_host) + len(fields.body) + len(fields.properties)
     size += len(fields.topic) + (1 if len(fields.topic) <= MAX_V1_TOPIC_SIZE else 2)
     return size + (_crc_room(fields.properties) if property_crc else 0)
 
 
 def check_fits_a_file(size: int, file_size: int) -> None:
-    """Raise MessageRejectedError if a record of `size` bytes leaves no room for a file's last blank record."""
+    """Raise MessageRejectedError if a record of `size` bytes leaves no space for a file's last blank record."""
     if size + BLANK_SIZE > file_size:
         why = (
             f"a record of {size:,} bytes does not fit into a CommitLog file of {file_size:,} (mappedFileSizeCommitLog)"
@@ -124,9 +124,9 @@ def _crc_room(properties: bytes) -> int:
 
 
 def batch_parts(fields: RecordFields, store_timestamp: int) -> tuple[int, bytes, bytes]:
-    """Return what all records of a client batch have in common: magic, the bytes up to the body size, the topic.
+    """Return the common parts of all records of a client batch: magic, the bytes up to the body size, the topic.
 
-    The records differ in flag, body and properties; `BEFORE_PLACE` packs what comes before their places.
+    The records differ in flag, body and properties; `BEFORE_PLACE` packs the fields before their offsets.
     """
     born_host, store_host, topic = fields.born_host, fields.store_host, fields.topic
     sys_flag = fields.sys_flag & ~_V6_FLAGS
@@ -141,9 +141,9 @@ def batch_parts(fields: RecordFields, store_timestamp: int) -> tuple[int, bytes,
 
 
 class UnplacedBytes(NamedTuple):
-    """The bytes of a record but for its queue offset and physical offset, which come between `before` and `rest`.
+    """The bytes of a record without its queue offset and physical offset, which come between `before` and `rest`.
 
-    `size` is that of the whole record, with the CRC of itself that it gets with its place, if it gets one.
+    `size` is that of the whole record, with its CRC if it gets one with its place.
     """
 
     before: bytes
@@ -189,7 +189,7 @@ def encode_unplaced(fields: RecordFields, store_timestamp: int, property_crc: bo
 
 
 def place_record(before: bytes, rest: bytes, queue_offset: int, phy_offset: int, property_crc: bool = False) -> bytes:
-    """Return the record's bytes at its place."""
+    """Return the record's bytes with its offsets."""
     placed = before + _PLACE.pack(queue_offset, phy_offset) + rest
     return placed + property_crc_tail(placed) if property_crc else placed
 
@@ -197,24 +197,24 @@ def place_record(before: bytes, rest: bytes, queue_offset: int, phy_offset: int,
 def encode_record(
     fields: RecordFields, phy_offset: int, queue_offset: int, store_timestamp: int, property_crc: bool = False
 ) -> bytes:
-    """Return the record's bytes at its place: see `encode_unplaced`."""
+    """Return the record's bytes with its offsets: see `encode_unplaced`."""
     before, rest, _ = encode_unplaced(fields, store_timestamp, property_crc)
     return place_record(before, rest, queue_offset, phy_offset, property_crc)
 
 
 def property_crc_tail(record_without_tail: Bytes) -> bytes:
-    """The 20 bytes that protect a whole record: the CRC's decimal digits, least significant first."""
+    """Return the 20 bytes that protect a whole record: the CRC's decimal digits, least significant first."""
     return PROPERTY_CRC_NAME + f"\x02{_crc32(record_without_tail) & 0x7FFFFFFF:010d}"[::-1].encode()
 
 
 def encode_blank(remaining: int) -> bytes:
-    """The blank record for a file with `remaining` bytes left."""
+    """Return the blank record for a file with `remaining` bytes."""
     assert remaining >= BLANK_SIZE
     return SIZE_AND_MAGIC.pack(remaining, BLANK_MAGIC)
 
 
 class RecordFrame(NamedTuple):
-    """Where the parts of one record are, as positions in the view that it was found in, and its fixed fields."""
+    """Positions of the parts of one record, in the view that it was found in, and its fixed fields."""
 
     position: int
     size: int
@@ -233,15 +233,15 @@ class RecordFrame(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Behind the record's last byte."""
+        """Position after the record's last byte."""
         return self.position + self.size
 
 
 def frame_record(view: Bytes, position: int = 0, file: object = "record") -> RecordFrame:
-    """The parts of the record at `position` of `view`; no body is looked at, nothing is copied.
+    """Locate the parts of the record at `position` of `view`; the body is not read, nothing is copied.
 
-    Raises TruncatedRecordError where a length reaches past the view, CorruptRecordError where magic or lengths do not
-    agree.
+    Raises TruncatedRecordError if a length reaches past the view, CorruptRecordError if magic or lengths are
+    inconsistent.
     """
     assert position >= 0
     remaining = len(view) - position
@@ -275,7 +275,7 @@ def frame_record(view: Bytes, position: int = 0, file: object = "record") -> Rec
 
 
 def has_record_crc(view: Bytes, frame: RecordFrame) -> bool:
-    """Whether the record's last property is the CRC of all that is in front of it, or what damage left of one."""
+    """Return True if the record's last property is the CRC of everything before it, possibly damaged."""
     start = frame.end - PROPERTY_CRC_SIZE
     if start < frame.topic_end + 2:
         return False
@@ -287,7 +287,7 @@ def has_record_crc(view: Bytes, frame: RecordFrame) -> bool:
 
 
 def whole_by_record_crc(record: Bytes) -> bool:
-    """Whether a record, of whatever layout, ends with the CRC of what is in front of it."""
+    """Return True if a record, of any layout, ends with the CRC of everything before it."""
     tail = bytes(record[-PROPERTY_CRC_SIZE:])
     digits = tail[len(PROPERTY_CRC_NAME) : -1]
     if not tail.startswith(PROPERTY_CRC_NAME) or tail[-1] != 2 or not digits.isdigit():
@@ -296,7 +296,7 @@ def whole_by_record_crc(record: Bytes) -> bool:
 
 
 def content_fault(view: Bytes, frame: RecordFrame) -> str | None:
-    """What is wrong with the bytes of a record whose lengths are right; `columnar.record_crc` says it of many.
+    """Return the fault in the bytes of a record whose lengths are right, or None; for many see `decoding.record_crc`.
 
     A record that ends with a CRC of itself is judged by that alone, in one pass; another by its body's CRC.
     """
@@ -309,14 +309,14 @@ def content_fault(view: Bytes, frame: RecordFrame) -> str | None:
 
 
 def _hosts_end(sys_flag: int) -> int:
-    """Where both hosts end, from the record's first byte."""
+    """Return the end of both hosts, from the record's first byte."""
     return 72 + (12 if sys_flag & BORN_HOST_V6_FLAG else 0) + (12 if sys_flag & STORE_HOST_V6_FLAG else 0)
 
 
 def decode_record(view: Bytes, position: int = 0, file: object = "record", check_crc: bool = True) -> MessageExt:
-    """The message at `position` of `view`.
+    """Decode the message at `position` of `view`.
 
-    Raises as `frame_record`, and CorruptRecordError where the record's CRC, or its body's, does not agree.
+    Raises as `frame_record`, and CorruptRecordError if the record's CRC, or its body's, does not match.
     """
     frame = frame_record(view, position, file)
     fault = content_fault(view, frame) if check_crc else None
@@ -326,7 +326,7 @@ def decode_record(view: Bytes, position: int = 0, file: object = "record", check
 
 
 def decode_frame(view: Bytes, frame: RecordFrame, file: object = "record") -> MessageExt:
-    """The message of a record whose parts are known; no CRC is looked at."""
+    """Decode the message of a located record; no CRC is checked."""
     at = frame.position + HEAD_SIZE
     hosts_end = frame.position + _hosts_end(frame.sys_flag)
     born_end = at + (20 if frame.sys_flag & BORN_HOST_V6_FLAG else 8)

@@ -1,4 +1,4 @@
-"""`config/timercheck`: how far the timer has come: seven int64 (big-endian) at the start of 4096 bytes.
+"""`config/timercheck`: the progress of the timer: seven int64 (big-endian) at the start of 4096 bytes.
 
 0   last_read_time_ms
 8   last_timer_log_flush_pos
@@ -26,7 +26,7 @@ class TimerCheckpoint:
     """Times in ms; `last_timer_log_flush_pos` is an offset of the timer log, queue offsets are of the timer topic."""
 
     last_read_time_ms: int = 0
-    """The first tick that is not wholly delivered."""
+    """The first tick that is not completely delivered."""
     last_timer_log_flush_pos: int = 0
     last_timer_queue_offset: int = 0
     """The first message that is not in the timer log."""
@@ -41,7 +41,7 @@ class TimerCheckpoint:
 
 
 def decode_timer_checkpoint(data: bytes | memoryview, file: object = "timercheck") -> TimerCheckpoint:
-    """Return the fields of a timercheck; CorruptRecordError if bytes are missing or a field is negative."""
+    """Decode a timercheck; raise CorruptRecordError if bytes are missing or a field is negative."""
     if len(data) < TIMER_CHECKPOINT_STRUCT.size:
         raise CorruptRecordError(file, 0, f"{len(data)} bytes, a timercheck has {TIMER_CHECKPOINT_SIZE}")
     found = TimerCheckpoint(*TIMER_CHECKPOINT_STRUCT.unpack_from(data))

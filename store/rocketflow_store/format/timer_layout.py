@@ -14,7 +14,7 @@ log record  0   size        int32  52
             36  msg_size    int32
             40  topic_hash  int32  of the topic it is delivered to
             44  reserved    int64
-log blank   0   size        int32  bytes left in the file
+log blank   0   size        int32  remaining bytes of the file
             4   -           int64
             12  magic       int32  that of a blank CommitLog record
 """

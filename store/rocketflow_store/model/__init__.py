@@ -1,1 +1,1 @@
-"""What all parts of the store speak of: messages, names, ids, statuses, results, errors, the clock."""
+"""Types that all parts of the store use: messages, names, ids, statuses, results, errors, the clock."""

@@ -1,4 +1,4 @@
-"""Requests and answers of a store that a broker writes through: the wire's bytes in, places in the log out."""
+"""Requests and responses of a store that a broker writes through: the wire's bytes in, positions in the log out."""
 
 from __future__ import annotations
 

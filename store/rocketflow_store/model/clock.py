@@ -1,4 +1,4 @@
-"""The one place that asks what time it is, so that tests can answer."""
+"""The only source of the time, so that tests can set it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is moved; for tests and for writing reproducible bytes."""
+    """A clock that does not move until it is set; for tests and for writing reproducible bytes."""
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms

@@ -1,6 +1,7 @@
 """Message bodies compressed by clients: zlib (RFC 1950), LZ4 frames, Zstandard frames.
 
-The store keeps what it was sent; a reader that wants the body decompresses it here, with a bound on the output.
+The store keeps the bytes that it was sent; a reader that needs the body decompresses it here, with a bound on the
+output.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ _ZSTD_TYPE: Final = 2
 
 
 def decompress_body(stored: bytes | memoryview, sys_flag: int, limit: int = MAX_DECOMPRESSED_SIZE) -> bytes:
-    """The body that `stored` holds, by the compression type in `sys_flag`; never more than `limit` bytes."""
-    if not len(stored):  # RocketMQ decompresses what there is
+    """Decompress `stored` by the compression type in `sys_flag`; the result has at most `limit` bytes."""
+    if not len(stored):  # an empty body stays empty, as in RocketMQ
         return b""
     kind = (sys_flag & COMPRESSION_TYPE_MASK) >> COMPRESSION_TYPE_SHIFT
     if kind in _ZLIB_TYPES:
@@ -32,7 +33,7 @@ def decompress_body(stored: bytes | memoryview, sys_flag: int, limit: int = MAX_
 
 
 def compress_body(body: bytes, kind: int) -> bytes:
-    """`body` compressed as type 0/3 zlib, 1 LZ4, 2 Zstandard: what a client would send."""
+    """Compress `body` as type 0/3 zlib, 1 LZ4, 2 Zstandard: as a client does."""
     if kind in _ZLIB_TYPES:
         return zlib.compress(body, 5)
     if kind == _LZ4_TYPE:
@@ -51,7 +52,7 @@ def _bounded(decode: object, name: str, stored: bytes | memoryview, limit: int) 
         out: bytes = decode(bytes(stored), limit + 1)  # type: ignore[operator]
     except CorruptRecordError:
         raise
-    except Exception as error:  # each library has errors of its own; all mean the same here
+    except Exception as error:  # each library has its own errors; all mean the same here
         raise CorruptRecordError("body", 0, f"does not decompress as {name}: {error}") from error
     if len(out) > limit:
         raise CorruptRecordError("body", 0, f"decompresses to more than {limit} bytes")

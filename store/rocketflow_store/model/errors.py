@@ -1,8 +1,7 @@
-"""What can go wrong in a store, as types.
+"""The errors of a store, as types.
 
-Every error derives from `StoreError` and carries two decisions for its caller: whether trying again can help
-(`retriable`) and the exit code a command ends with (`exit_code`: 1 nothing was lost, 2 wrong use, 3 data lost or
-set aside, 75 busy).
+Every error derives from `StoreError` and carries two decisions for its caller: `retriable` if another attempt can help,
+and the exit code of a command (`exit_code`: 1 nothing was lost, 2 wrong use, 3 data lost or quarantined, 75 busy).
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ class StoreError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __reduce__(self) -> tuple[Callable[..., StoreError], tuple[Any, ...]]:
-        """For another process: what it says and carries, not what it was once made of."""
-        return _again, (type(self), self.args, self.__dict__)
+        """Return what pickle needs: the message and the attributes, not the arguments of the constructor."""
+        return _restored, (type(self), self.args, self.__dict__)
 
 
-def _again(kind: type[StoreError], args: tuple[Any, ...], carried: dict[str, Any]) -> StoreError:
+def _restored(kind: type[StoreError], args: tuple[Any, ...], carried: dict[str, Any]) -> StoreError:
     error = kind.__new__(kind, *args)
     error.__dict__.update(carried)
     return error
@@ -43,7 +42,7 @@ class NotAStoreError(StoreError):
 
 
 class MissingStorePathError(StoreError):
-    """A directory that a store is spread over is not there, or is not the one that was written to."""
+    """A directory of a store that uses several is missing, or is not the one that was written to."""
 
     exit_code = 2
 
@@ -63,7 +62,7 @@ class StoreConfigError(StoreError):
 
 
 class StoreVersionError(StoreError):
-    """The directory was written by a version, or with sizes, that this open cannot honour."""
+    """The directory was written by a version, or with sizes, that this open does not support."""
 
     exit_code = 2
 
@@ -91,19 +90,20 @@ class StoreAccessError(StoreError):
 
 
 class UnreadableError(StoreAccessError):
-    """Bytes of a file that the disk cannot read, or that were cut off while it was open; the others can be read."""
+    """Bytes of a file that the disk cannot read, or that were cut off while it was open; other bytes are readable."""
 
     exit_code = 3
 
     def __init__(self, path: object, start: int, stop: int) -> None:
         super().__init__(
-            path, f"something in [{start}, {stop}) cannot be read: a disk error, or the file was cut; restore the file"
+            path,
+            f"bytes in [{start}, {stop}) cannot be read: a disk error, or a truncated file; restore it",
         )
         self.start, self.stop = start, stop
 
 
 class StoreLockedError(StoreError):
-    """Another process owns the directory for writing."""
+    """Another process has locked the directory for writing."""
 
     retriable = True
     exit_code = 75
@@ -120,22 +120,22 @@ class StoreReplacedError(StoreError):
 
     def __init__(self, path: object) -> None:
         super().__init__(
-            f"{path}: files were replaced while they were read (a restore, or a recovery that cut the end); "
-            "read again from a queue offset that you know"
+            f"{path}: files were replaced while they were read (a restore, or a recovery that truncated the end); "
+            "read again from a known queue offset"
         )
         self.path = str(path)
 
 
 class StoreFencedError(StoreError):
-    """A sync failed earlier: nothing is acknowledged any more until the store is opened anew."""
+    """A sync failed earlier: nothing is acknowledged until the store is reopened."""
 
     def __init__(self, path: object, why: str) -> None:
-        super().__init__(f"{path}: fenced after a failed sync ({why}); reads go on, reopen the store to append")
+        super().__init__(f"{path}: fenced after a failed sync ({why}); reopen the store to append, reads still work")
         self.path, self.why = str(path), why
 
 
 class StoreFullError(StoreError):
-    """No space is left for the next CommitLog file or record."""
+    """There is no space for the next CommitLog file or record."""
 
     retriable = True
 
@@ -145,43 +145,43 @@ class StoreFullError(StoreError):
 
 
 class RemoteStoreError(StoreError):
-    """Object storage, or another place beyond this machine, does not answer as it should; nothing was changed."""
+    """Object storage, or another remote location, does not respond as expected; nothing was changed."""
 
     def __init__(self, uri: object, why: str) -> None:
-        super().__init__(f"{uri}: {why}; nothing is half done: see that it can be reached and run this again")
+        super().__init__(f"{uri}: {why}; nothing was changed: check that it is reachable and run this again")
         self.uri, self.why = str(uri), why
 
 
 class RebuildFailedError(StoreError):
-    """What was made beside the store does not agree with the log; nothing was swapped."""
+    """The rebuilt files do not match the log; nothing was swapped."""
 
     def __init__(self, path: object, why: str) -> None:
-        super().__init__(f"{path}: {why}; the store is as it was: run `rocketflow store verify`, then try again")
+        super().__init__(f"{path}: {why}; the store is unchanged: run `rocketflow store verify`, then try again")
         self.path, self.why = str(path), why
 
 
 class FlushDiskTimeoutError(StoreError):
-    """A sync takes too long: what was appended may be stored, and will be seen once it is synced."""
+    """A sync takes too long: the appended messages may be stored, and are visible once they are synced."""
 
     def __init__(self, path: object, waited_s: float) -> None:
         super().__init__(
-            f"{path}: what was appended is not synced within {waited_s:g} s (syncFlushTimeout); it may be stored"
+            f"{path}: the append was not synced within {waited_s:g} s (syncFlushTimeout); it may be stored"
         )
         self.path, self.waited_s = str(path), waited_s
 
 
 class FileAllocationTimeoutError(StoreError):
-    """The next CommitLog file takes too long to be made."""
+    """The allocation of the next CommitLog file takes too long."""
 
     retriable = True
 
     def __init__(self, path: object, waited_s: float) -> None:
-        super().__init__(f"{path}: is not made after {waited_s:g} s (is the disk hanging?); append again")
+        super().__init__(f"{path}: not allocated after {waited_s:g} s (is the disk hanging?); append again")
         self.path, self.waited_s = str(path), waited_s
 
 
 class StorePoolDeficientError(StoreError):
-    """The next CommitLog file needs a buffer, and the TransientStorePool has none left."""
+    """The next CommitLog file needs a buffer, and all of the TransientStorePool's are in use."""
 
     retriable = True
 
@@ -202,14 +202,14 @@ class StoreClosedError(StoreError):
 
 
 class ResultReleasedError(StoreError):
-    """The slices of a get were asked for behind its release."""
+    """The slices of a get were accessed after its release."""
 
     def __init__(self) -> None:
         super().__init__("the result was released; take its slices, or `messages`, before that")
 
 
 class MessageRejectedError(StoreError):
-    """A message was refused before anything was written; `status` says as what, `row` which one of a batch."""
+    """A message was refused before anything was written, with a `status`; `row` is its number in a batch."""
 
     def __init__(self, status: PutMessageStatus, why: str, row: int | None = None) -> None:
         super().__init__(f"{'' if row is None else f'row {row}: '}{why} ({status.name})")
@@ -217,7 +217,7 @@ class MessageRejectedError(StoreError):
 
 
 class PutStatusError(StoreError):
-    """A put was answered with another status than PUT_OK; `status` says which, `why` for what reason."""
+    """A put ended with another `status` than PUT_OK, for the reason `why`."""
 
     def __init__(self, status: PutMessageStatus, topic: str, why: str) -> None:
         super().__init__(f"topic {topic}: {status.name}: {why or 'the message was not stored'}")
@@ -235,7 +235,7 @@ class UnknownColumnError(StoreError):
 
 
 class BatchSchemaError(StoreError):
-    """A batch to append lacks a column, names one twice, or has one whose values are not what the column holds."""
+    """A batch to append lacks a column, has one twice, or has one with values of another type."""
 
     exit_code = 2
 
@@ -256,7 +256,7 @@ class UnknownTopicError(StoreError):
 
 
 class FileExistsInTargetError(StoreError):
-    """A file that is to be written exists, and was not to be overwritten."""
+    """A file to be written exists, and overwriting was not requested."""
 
     exit_code = 2
 
@@ -266,10 +266,10 @@ class FileExistsInTargetError(StoreError):
 
 
 class MessageNotFoundError(StoreError):
-    """No message begins where one was asked for."""
+    """No message begins at the requested offset."""
 
     def __init__(self, path: object, phy_offset: int) -> None:
-        super().__init__(f"{path}: no message begins at physical offset {phy_offset}; it is gone, or never was there")
+        super().__init__(f"{path}: no message begins at physical offset {phy_offset}; it was deleted, or never existed")
         self.path, self.phy_offset = str(path), phy_offset
 
 
@@ -294,7 +294,7 @@ class InvalidMessageIdError(StoreError, ValueError):
 
 
 class OffsetOutOfRangeError(StoreError):
-    """A queue range was asked for that retention removed or that was never written."""
+    """The requested queue range was removed by retention or never written."""
 
     exit_code = 3
 
@@ -305,7 +305,7 @@ class OffsetOutOfRangeError(StoreError):
 
 
 class CorruptRecordError(StoreError):
-    """Bytes are not what the place they stand in says they are."""
+    """Bytes do not match the format of their place, or its checksum."""
 
     exit_code = 3
 
@@ -315,15 +315,15 @@ class CorruptRecordError(StoreError):
 
 
 class TruncatedRecordError(CorruptRecordError):
-    """A field would reach past the bytes that are there."""
+    """A field would reach past the existing bytes."""
 
     def __init__(self, file: object, offset: int, field: str, needed: int, remaining: int) -> None:
-        super().__init__(file, offset, f"{field} needs {needed} bytes, {remaining} are left")
+        super().__init__(file, offset, f"{field} needs {needed} bytes, {remaining} remain")
         self.field, self.needed, self.remaining = field, needed, remaining
 
 
 class UnsupportedRecordError(StoreError):
-    """A well-formed thing that this version does not know (a magic code, a compression): kept, not guessed at."""
+    """A well-formed value that this version does not know (a magic code, a compression): kept unchanged."""
 
     exit_code = 3
 

@@ -15,26 +15,26 @@ from typing import Final
 from isal.isal_zlib import crc32 as _crc32
 
 _TAIL: Final = 12
-"""So many last characters of a key are hashed apart: a client's UNIQ_KEYs differ only there."""
+"""So many last characters of a key are hashed separately: a client's UNIQ_KEYs differ only there."""
 _POWERS: Final = tuple(tuple(31**at for at in range(count - 1, -1, -1)) for count in range(_TAIL + 1))
 _TAIL_POWERS: Final = tuple(31**count & 0xFFFFFFFF for count in range(_TAIL + 1))
 
 
 def wrap_int32(value: int) -> int:
-    """The low 32 bits of `value` as Java's int."""
+    """Return the low 32 bits of `value` as Java's int."""
     value &= 0xFFFFFFFF
     return value - (1 << 32) if value >> 31 else value
 
 
 def wrap_int64(value: int) -> int:
-    """The low 64 bits of `value` as Java's long."""
+    """Return the low 64 bits of `value` as Java's long."""
     value &= 0xFFFFFFFFFFFFFFFF
     return value - (1 << 64) if value >> 63 else value
 
 
 @lru_cache(maxsize=65536)
 def string_hash(text: str) -> int:
-    """Java's String.hashCode of `text`, in [-2**31, 2**31)."""
+    """Return Java's String.hashCode of `text`, in [-2**31, 2**31)."""
     value = 0
     if text.isascii():
         for unit in text.encode("ascii"):
@@ -52,7 +52,7 @@ _TAG_MARK: Final = f"#{TAG_KEY_PREFIX}"
 
 
 def index_hash(topic: str, key: str) -> int:
-    """Key hash of an index entry, in [0, 2**31)."""
+    """Return the key hash of an index entry, in [0, 2**31)."""
     return index_hash_of(f"{topic}#{key}")
 
 
@@ -78,9 +78,9 @@ def _index_hash(text: str) -> int:
 
 
 _tag_hash = lru_cache(maxsize=4096)(_index_hash)
-"""Of keys that come again and again."""
+"""Cached: TAGS recur."""
 
 
 def crc32(data: bytes | bytearray | memoryview) -> int:
-    """CRC-32 of `data` with the top bit cleared, in [0, 2**31)."""
+    """Return the CRC-32 of `data` with the top bit cleared, in [0, 2**31)."""
     return int(_crc32(data)) & 0x7FFFFFFF

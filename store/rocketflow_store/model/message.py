@@ -1,4 +1,4 @@
-"""What is put into a store (`Message`) and what comes out (`MessageExt`)."""
+"""Messages that are put into a store (`Message`) and messages that are read from it (`MessageExt`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Message:
     """One message to be put.
 
     `keys` is one string of blank-separated keys or a sequence of keys. `queue_id` wins over `sharding_key` (same key,
-    same queue); with neither, queues are taken in turn. Times are milliseconds since the epoch; `born_host` is
+    same queue); with neither, queues take turns. Times are milliseconds since the epoch; `born_host` is
     "ip:port". `properties` may hold RocketMQ's own names (TAGS, KEYS, UNIQ_KEY ...); the named fields win over them.
     """
 
@@ -40,10 +40,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class MessageBatch:
-    """A client's batch: messages of one topic that go into one queue, or not at all.
+    """A client's batch: messages of one topic that go into one queue, all or none.
 
-    `body` is what a client sends (`format.batch_body`). Queue, sysFlag, hosts and times are those of every message of
-    it; `properties` are the batch's own, and are added to each message's.
+    `body` is the body that a client sends (`format.batch_body`). Queue, sysFlag, hosts and times apply to each of its
+    messages; `properties` are the batch's own, and are added to each message's.
     """
 
     topic: str
@@ -58,7 +58,7 @@ class MessageBatch:
 
 @dataclass(frozen=True, slots=True)
 class MessageExt:
-    """One message as it is stored. `stored_body` is the body's bytes in the log, `body` the decompressed ones."""
+    """One stored message. `stored_body` is the body's bytes in the log, `body` the decompressed ones."""
 
     topic: str
     queue_id: int
@@ -79,7 +79,7 @@ class MessageExt:
 
     @property
     def body(self) -> bytes:
-        """The body, decompressed where sysFlag says that it is compressed."""
+        """The body, decompressed if sysFlag says that it is compressed."""
         if not self.sys_flag & COMPRESSED_FLAG:
             return self.stored_body
         from rocketflow_store.model.compression import decompress_body

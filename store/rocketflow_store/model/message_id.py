@@ -21,12 +21,12 @@ from rocketflow_store.model.errors import InvalidMessageIdError
 _PORT: Final = struct.Struct(">i")
 _OFFSET: Final = struct.Struct(">q")
 _PORT_DIGITS: Final = re.compile("-?[0-9]{1,10}")
-"""A Java int: what a record says must be printed and read back, be it a port or not."""
+"""A Java int: the field of a record must be printed and parsed back, even if it is no valid port."""
 
 
 @lru_cache(maxsize=4096)
 def encode_host(host: str) -> bytes:
-    """8 bytes for "1.2.3.4:port", 20 for "[v6]:port"; raises ValueError for anything else."""
+    """Encode "1.2.3.4:port" as 8 bytes, "[v6]:port" as 20; raise ValueError for anything else."""
     address, _, port = host.rpartition(":")
     if not _PORT_DIGITS.fullmatch(port) or not -(1 << 31) <= int(port) < 1 << 31:
         raise ValueError(f"{host!r} is not ip:port")
@@ -35,7 +35,7 @@ def encode_host(host: str) -> bytes:
 
 @lru_cache(maxsize=4096)
 def decode_host(raw: bytes) -> str:
-    """ "ip:port" of 8 bytes, "[ip]:port" of 20."""
+    """Decode 8 bytes as "ip:port", 20 as "[ip]:port"."""
     address = ipaddress.ip_address(raw[:-4])
     port = _PORT.unpack(raw[-4:])[0]
     return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
@@ -43,17 +43,17 @@ def decode_host(raw: bytes) -> str:
 
 @lru_cache(maxsize=4096)
 def host_digits(host: str) -> str:
-    """What every offset message id of a host begins with: 16 hex digits (IPv4) or 40 (IPv6)."""
+    """Return the first digits of every offset message id of a host: 16 hex digits (IPv4) or 40 (IPv6)."""
     return encode_host(host).hex().upper()
 
 
 def offset_msg_id(store_host: str, phy_offset: int) -> str:
-    """The offset message id: 32 hex digits (IPv4) or 56 (IPv6)."""
+    """Return the offset message id: 32 hex digits (IPv4) or 56 (IPv6)."""
     return f"{host_digits(store_host)}{phy_offset & 0xFFFFFFFFFFFFFFFF:016X}"
 
 
 def decode_offset_msg_id(msg_id: str) -> tuple[str, int]:
-    """(store host, physical offset) of an offset message id; InvalidMessageIdError where it is none."""
+    """Return (store host, physical offset) of an offset message id; raise InvalidMessageIdError if it is none."""
     try:
         raw = bytes.fromhex(msg_id)
     except ValueError:
@@ -64,7 +64,7 @@ def decode_offset_msg_id(msg_id: str) -> tuple[str, int]:
 
 
 class UniqKeyGenerator:
-    """Makes UNIQ_KEYs: unique in this process by counter and time, across processes by pid and a random number."""
+    """Generates UNIQ_KEYs: unique in this process by counter and time, across processes by pid and a random number."""
 
     def __init__(self, ip: str = "127.0.0.1") -> None:
         self._ip = ipaddress.ip_address(ip).packed
@@ -78,9 +78,10 @@ class UniqKeyGenerator:
         self._month_start, self._month_checked_until = 0, 0.0
 
     def reserve(self, count: int) -> tuple[str, int]:
-        """(prefix of 20 or 44 hex digits, first tick) for `count` ids; id k is prefix + f"{first + k:012X}".
+        """Reserve `count` ids; return (prefix of 20 or 44 hex digits, first tick).
 
-        A tick is the month's milliseconds times 65536 plus the counter: consecutive ids never meet.
+        Id k is prefix + f"{first + k:012X}". A tick is the month's milliseconds times 65536 plus the counter: no id is
+        reserved twice.
         """
         with self._lock:
             now = time.time()
@@ -93,7 +94,7 @@ class UniqKeyGenerator:
             return self._prefix, tick
 
     def next(self) -> str:
-        """One new UNIQ_KEY."""
+        """Return a new UNIQ_KEY."""
         prefix, tick = self.reserve(1)
         return f"{prefix}{tick & 0xFFFFFFFFFFFF:012X}"
 

@@ -1,4 +1,4 @@
-"""What puts answer, and what a store holds at one instant."""
+"""Results of puts, and the bounds of a store at one instant."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from rocketflow_store.model.status import PutMessageStatus
 
 
 class PutMessageResult(NamedTuple):
-    """Outcome of one put; the offsets are -1 and `msg_id` empty where nothing was stored, `why` then says why.
+    """Outcome of one put; if nothing was stored, the offsets are -1, `msg_id` is empty and `why` is the reason.
 
-    Of a client batch the offsets are those of its first message and `msg_id` holds one id a message, joined by commas.
+    Of a client batch the offsets are those of its first message and `msg_id` holds one id per message, joined by
+    commas.
     """
 
     status: PutMessageStatus
@@ -42,7 +43,7 @@ class PutMessageResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AppendBatchResult:
-    """Outcome of a bulk append: rows stored, where they begin and end in the log."""
+    """Outcome of a bulk append: rows stored, their begin and end in the log."""
 
     rows: int
     first_phy_offset: int

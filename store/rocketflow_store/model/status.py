@@ -6,7 +6,7 @@ import enum
 
 
 class FlushDiskType(enum.Enum):
-    """When a put is answered: after a sync (SYNC_FLUSH) or before it (ASYNC_FLUSH)."""
+    """The time at which a put returns: after a sync (SYNC_FLUSH) or before it (ASYNC_FLUSH)."""
 
     SYNC_FLUSH = "SYNC_FLUSH"
     ASYNC_FLUSH = "ASYNC_FLUSH"

@@ -50,34 +50,34 @@ SEND_REFUSED_TOPICS: Final = frozenset(
         "OFFSET_MOVED_EVENT",
     }
 )
-"""Topics that a broker takes no messages for: it writes them itself."""
+"""Topics for which a broker accepts no messages: it writes them itself."""
 
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 def validate_topic(name: str) -> str:
-    """`name` itself, or StoreConfigError with what RocketMQ allows."""
+    """Return `name`; raise StoreConfigError, which names what RocketMQ allows, if it is invalid."""
     long_name = name.startswith((RETRY_PREFIX, DLQ_PREFIX))
     return _validate("topic", name, MAX_RETRY_TOPIC_LENGTH if long_name else MAX_TOPIC_LENGTH)
 
 
 def validate_group(name: str) -> str:
-    """`name` itself, or StoreConfigError with what RocketMQ allows."""
+    """Return `name`; raise StoreConfigError, which names what RocketMQ allows, if it is invalid."""
     return _validate("group", name, MAX_GROUP_LENGTH)
 
 
 def is_directory_name(name: str) -> bool:
-    """Whether a name, wherever it comes from, may become a directory: what passes leads nowhere else."""
+    """Return True if a name of any origin may become a directory: it cannot lead to another place."""
     return len(name) <= MAX_RETRY_TOPIC_LENGTH and _NAME.fullmatch(name) is not None
 
 
 def is_system_topic(name: str) -> bool:
-    """Whether `name` belongs to the store itself: clients neither create nor list it."""
+    """Return True if `name` is a topic of the store itself: clients neither create nor list it."""
     return name in SYSTEM_TOPICS or name.startswith(SYSTEM_PREFIX)
 
 
 def is_send_refused(name: str) -> bool:
-    """Whether only the store itself writes messages of this topic."""
+    """Return True if only the store itself writes messages of this topic."""
     return name in SEND_REFUSED_TOPICS or name.startswith(SYSTEM_PREFIX)
 
 
@@ -92,7 +92,7 @@ def _validate(kind: str, name: str, most: int) -> str:
 
 
 def check_topic(topic: str, row: int | None = None) -> None:
-    """Refuse a topic name that RocketMQ refuses; what passes is safe as a directory name."""
+    """Raise MessageRejectedError for a topic name that RocketMQ refuses; a valid one is safe as a directory name."""
     try:
         validate_topic(topic)
     except StoreConfigError as error:
@@ -101,12 +101,12 @@ def check_topic(topic: str, row: int | None = None) -> None:
         ) from error
 
 
-@lru_cache(maxsize=4096)  # of names that pass: an error is not kept
+@lru_cache(maxsize=4096)  # of valid names: an error is not cached
 def check_send_topic(topic: str, row: int | None = None) -> None:
-    """Refuse a topic that a user may not send to: a wrong name, or one that only the store itself writes."""
+    """Raise MessageRejectedError for a topic that a user must not send to: invalid, or written by the store itself."""
     check_topic(topic, row)
     if topic.startswith(LMQ_PREFIX):
-        why = f"topic {topic!r}: a light queue gets messages of other topics, by {PROPERTY_INNER_MULTI_DISPATCH}"
+        why = f"topic {topic!r}: an LMQ gets messages of other topics, by {PROPERTY_INNER_MULTI_DISPATCH}"
         raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, why, row)
     if is_send_refused(topic):
         raise MessageRejectedError(

@@ -125,7 +125,7 @@ def test_a_batch_is_stored_in_one_file(tmp_path: Path) -> None:
         (MessageBatch("t", encode_batch_body([BatchEntry(0, b"x" * 70_000, b"")]), queue_id=0), "a batch may have"),
         (
             MessageBatch("t", encode_batch_body([BatchEntry(0, b"", b"a\x01" + b"x" * 32_700)] * 1), queue_id=0),
-            "are left",
+            "a batch has space for",
         ),
     ],
 )
