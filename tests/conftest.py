@@ -21,6 +21,7 @@ pytest_plugins = ["tests.support.counts"]
 TOGETHER: Final = {
     "tests/rocketflow/spark/": "spark",
     "tests/rocketflow/quality/": "spark",
+    "tests/project/test_page_blocks.py": "spark",
     "tests/project/test_readme_blocks.py": "spark",
     "tests/rocketflow/demo/": "spark",
     "tests/reliability/test_commit_steps.py": "driver",
