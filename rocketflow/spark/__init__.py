@@ -3,7 +3,7 @@
     from rocketflow.spark import register
     register(spark)
 
-Where the wheel is installed, Spark finds the format without the call.
+If the wheel is installed, Spark finds the format without this call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ __all__ = ["register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("rocketflow")` known to `spark`; WorkerPythonError where its Python workers lack RocketFlow."""
+    """Make `format("rocketflow")` known to `spark`.
+
+    Raises:
+        WorkerPythonError: the Python workers of `spark` cannot import RocketFlow.
+    """
     from rocketflow.spark.data_source import RocketFlowDataSource
     from rocketflow.spark.shared.worker_python import check_worker_python
     from rocketflow.spark.sink.mode_notes import note_modes

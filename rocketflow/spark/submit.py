@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def jobs_directory() -> Path:
-    """Where the jobs are: in the repository, or in the installed package."""
+    """Return the directory of the jobs, in the repository or in the installed package."""
     here = Path(__file__).parents[1]
     packaged = here / "_jobs"
     return packaged if packaged.is_dir() else here.parent / "jobs"
 
 
 def find_job(job: str) -> Path:
-    """The file of a job given as a path or by its name."""
+    """Find the file of a job given as a path or by its name; raise UsageError if there is none."""
     name = job if job.endswith(".py") else f"{job}.py"
     for candidate in (Path(name), jobs_directory() / Path(name).name):
         if candidate.is_file():
@@ -35,9 +35,9 @@ def find_job(job: str) -> Path:
 
 
 def asks_for_help(arguments: Sequence[str]) -> bool:
-    """Whether a job's own arguments, those before `--`, ask for its help."""
-    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    return "--help" in ours or "-h" in ours
+    """Return True if a job's own arguments, those before `--`, ask for its help."""
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--help" in own or "-h" in own
 
 
 def job_names() -> list[str]:
@@ -59,15 +59,15 @@ def print_job_help(job: str) -> int:
 
 
 def submit_command(job: str, arguments: Sequence[str], *, fast_start: bool = False) -> list[str]:
-    """The spark-submit command line; arguments behind `--` are Spark's. `fast_start` is for short jobs."""
+    """Return the spark-submit command line; arguments after `--` are Spark's. `fast_start` is for short jobs."""
     from rocketflow.spark.session import local_settings, prepare_environment, stream_settings
 
     path = find_job(job)
     prepare_environment()
-    ours, spark = list(arguments), []
-    if "--" in ours:
-        at = ours.index("--")
-        ours, spark = ours[:at], ours[at + 1 :]
+    own, spark = list(arguments), []
+    if "--" in own:
+        at = own.index("--")
+        own, spark = own[:at], own[at + 1 :]
     settings = stream_settings()
     master = _master(spark)
     if master is None:
@@ -79,11 +79,11 @@ def submit_command(job: str, arguments: Sequence[str], *, fast_start: bool = Fal
     import pyspark
 
     binary = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    return [str(binary), *conf, *spark, str(path), *ours]
+    return [str(binary), *conf, *spark, str(path), *own]
 
 
 def _master(spark: Sequence[str]) -> str | None:
-    """What Spark's arguments say of the master."""
+    """Return the master that Spark's arguments set, or None."""
     for at, one in enumerate(spark):
         if one == "--master":
             return spark[at + 1] if at + 1 < len(spark) else None
@@ -93,7 +93,7 @@ def _master(spark: Sequence[str]) -> str | None:
 
 
 def submit_job(job: str, arguments: Sequence[str]) -> int:
-    """Run a job and wait for it; its exit code. No JVM is begun where the job says that it needs none."""
+    """Run a job, wait for it and return its exit code. No JVM starts if the job needs none."""
     if asks_for_help(arguments) and find_job(job).resolve().parent == jobs_directory().resolve():
         return print_job_help(job)
     if "--" not in arguments and find_job(job).resolve() == (jobs_directory() / "requeue.py").resolve():

@@ -55,7 +55,7 @@ _ALLOWED: Final = re.compile(
     r"lag(?:s|ged|ging)? behind|left_out|def tell\(|\.behind-\{|foreign-file|rocketflow/spare|\"spare\"", re.IGNORECASE
 )
 """`left_out` is a key of stored JSON, `tell` a method of Python's files, `.behind-SIZE` a name in the quarantine,
-`foreign-file` a kind of findings, `rocketflow/spare` a directory."""
+`foreign-file` a kind of findings, `rocketflow/spare` a directory of a store."""
 
 NO_SUMMARY_BEGINS_WITH: Final = frozenset(
     ["what", "where", "who", "whose", "how", "whether", "of", "some", "as", "nothing", "which", "why", "so", "nobody"]

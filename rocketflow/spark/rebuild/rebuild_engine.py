@@ -1,6 +1,6 @@
-"""The tasks of a rebuild on Spark: a few in each of Spark's tasks, in two jobs that say what they do.
+"""The tasks of a rebuild on Spark: two Spark jobs, whose tasks run a few rebuild tasks each.
 
-The store has to be where the executors see it too, under the same path: a directory that all of them share.
+The store must be in a directory that all executors see under the same path.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 Task = TypeVar("Task")
 Report = TypeVar("Report")
 _MOST_A_SHARE: Final = 4
-"""A task of Spark's costs 15 ms beside its work: it does several of ours, so few that progress is seen."""
+"""Rebuild tasks in one Spark task. A Spark task costs 15 ms of its own; more would hide the progress."""
 _LOOK_S: Final = 0.25
-"""How often somebody looks how far a job is."""
+"""Time between two looks at the progress of a job."""
 
 
 class SparkEngine:
@@ -42,32 +42,32 @@ class SparkEngine:
     def run(
         self, function: Callable[[Task], Report], tasks: Sequence[Task], what: str, done: Callable[[Task], None]
     ) -> list[Report]:
-        """As `Engine.run`, in one job; the reports come in the order of the tasks, `done` as Spark counts them ended.
+        """Run the tasks in one Spark job, as `Engine.run`; return their reports in the order of the tasks.
 
-        Which of them ended it does not tell: the first ones are taken for it.
+        Spark reports how many shares have ended, not which: `done` is called for the first tasks, in order.
         """
         if not tasks:
             return []
         shares = deal(tasks, self.workers)
         through = [0, *accumulate(len(one) for one in shares)]
         job = _Job(self._context, function, shares, f"rocketflow rebuild: {what}")
-        told = 0
+        reported = 0
         try:
             while not job.ended(_LOOK_S):
-                for task in tasks[told : (ended := max(through[min(job.shares_ended(), len(shares))], told))]:
+                for task in tasks[reported : (ended := max(through[min(job.shares_ended(), len(shares))], reported))]:
                     done(task)
-                told = ended
-        except BaseException:  # nobody may go on writing while what was made is swept
+                reported = ended
+        except BaseException:  # no task may still write when the caller deletes the output
             job.cancel()
             raise
         reports: list[Report] = job.reports()
-        for task in tasks[told:]:
+        for task in tasks[reported:]:
             done(task)
         return reports
 
 
 def deal(tasks: Sequence[Task], workers: int) -> list[Sequence[Task]]:
-    """The tasks in shares of their order, smaller ones at the end: nobody waits for the last one for long."""
+    """Divide the tasks into shares, in order; later shares are smaller, so that all workers end at about one time."""
     shares: list[Sequence[Task]] = []
     at = 0
     while at < len(tasks):
@@ -78,7 +78,7 @@ def deal(tasks: Sequence[Task], workers: int) -> list[Sequence[Task]]:
 
 
 class _Job(Generic[Task, Report]):
-    """One job, in a thread of its own: so that somebody can look how far it is."""
+    """One Spark job in a thread of its own, so that the caller can read its progress."""
 
     def __init__(
         self, context: SparkContext, function: Callable[[Task], Report], shares: Sequence[Sequence[Task]], what: str
@@ -94,19 +94,19 @@ class _Job(Generic[Task, Report]):
                 context.setJobGroup(self._group, what, interruptOnCancel=True)
                 found = context.parallelize(shares, len(shares)).map(partial(_run_there, function)).collect()
                 self._reports = list(chain.from_iterable(found))
-            except BaseException as error:  # raised where the reports are asked for
+            except BaseException as error:  # `reports` raises it
                 self._error = error
 
         self._thread = InheritableThread(target=collect, name="rebuild-job", daemon=True)
         self._thread.start()
 
     def ended(self, wait_s: float) -> bool:
-        """Whether it is over, asked for so long."""
+        """Wait up to `wait_s` seconds; return True if the job has ended."""
         self._thread.join(wait_s)
         return not self._thread.is_alive()
 
     def shares_ended(self) -> int:
-        """How many of its shares are through."""
+        """Return how many shares Spark has completed."""
         tracker = self._context.statusTracker()
         ended = 0
         for job_id in tracker.getJobIdsForGroup(self._group):
@@ -117,13 +117,13 @@ class _Job(Generic[Task, Report]):
         return ended
 
     def cancel(self) -> None:
-        """End it, and wait until it has."""
-        with suppress(Exception):  # the JVM may be gone
+        """Cancel the job and wait for its end."""
+        with suppress(Exception):  # the JVM may have ended
             self._context.cancelJobGroup(self._group)
         self._thread.join()
 
     def reports(self) -> list[Report]:
-        """What the tasks answered; the error of one that failed."""
+        """Return the reports of the tasks; raise the error of a failed job."""
         if self._error is not None:
             raise self._error
         assert self._reports is not None
@@ -131,7 +131,7 @@ class _Job(Generic[Task, Report]):
 
 
 def _load(number: int) -> int:
-    """Have everything that a task needs: what comes behind is no more than the work."""
+    """Import all that a task needs, so that later tasks measure the work alone."""
     import_module("rocketflow_store.spi.rebuild")
     freeze_heap_once()
     return number

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RebuildJob:
-    """Which store, and which of its files."""
+    """A store, and the files of it to rebuild."""
 
     store: str
     request: RebuildRequest
@@ -38,33 +38,35 @@ class RebuildJob:
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> RebuildJob:
-    """The job from a command line; argparse ends a wrong one with exit code 2."""
+    """Parse a command line; argparse ends the process with exit code 2 if it is wrong."""
     parser = JobParser(
         prog="rocketflow submit rebuild_index",
-        description="Make queues and index of a RocketMQ store anew from its log, and swap them in at once.",
+        description="Rebuild queues and index of a RocketMQ store from its log, and swap them in at once.",
         epilog="example: rocketflow submit rebuild_index --store /data/store --only consumequeue --dry-run",
     )
     parser.add_argument("--store", required=True, metavar="PATH|URI", help="store directory, seen by every executor")
-    parser.add_argument("--only", choices=("consumequeue", "index"), help="only one of them")
+    parser.add_argument("--only", choices=("consumequeue", "index"), help="rebuild only one of them")
     parser.add_argument("--topic", action="append", default=[], metavar="T", help="only queues of this topic")
     parser.add_argument("--queue", type=int, metavar="N", help="only this queue of the topics")
     parser.add_argument("--profile", choices=PROFILES, help="convert to the derived files of this RocketMQ version")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be made")
-    parser.add_argument("--force", action="store_true", help="go on where CommitLog files are missing")
-    parser.add_argument("--wait", action="store_true", help="wait for whoever writes to the store")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be rebuilt")
+    parser.add_argument("--force", action="store_true", help="go on if CommitLog files are missing")
+    parser.add_argument("--wait", action="store_true", help="wait for the process that has locked the store")
     parser.add_argument("--log", metavar="URI", help="read the CommitLog from here, and not from the store")
     parser.add_argument("--target", metavar="DIR|URI", help="write consumequeue/ and index/ here, not into the store")
-    parser.add_argument("--scratch", metavar="DIR", help="where a remote target's files are made; all executors see it")
     parser.add_argument(
-        "--config", metavar="FILE", help="broker.conf, where the store does not tell file sizes or paths"
+        "--scratch", metavar="DIR", help="directory to build a remote target's files in; all executors must see it"
+    )
+    parser.add_argument(
+        "--config", metavar="FILE", help="broker.conf, for a store that does not name its file sizes or paths"
     )
     given = parser.parse_args(arguments)
     if given.only == "index" and (given.topic or given.queue is not None):
-        parser.error("--only index is of all topics; leave out --topic and --queue")
+        parser.error("--only index covers all topics; remove --topic and --queue")
     if given.queue is not None and not given.topic:
         parser.error("--queue needs --topic")
     if given.profile is not None and (given.only == "consumequeue" or given.topic):
-        parser.error("--profile converts the index; leave out --only consumequeue, --topic and --queue")
+        parser.error("--profile converts the index; remove --only consumequeue, --topic and --queue")
     request = RebuildRequest(
         given.only,
         frozenset(given.topic),
@@ -81,7 +83,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> RebuildJob:
 
 
 def preflight(job: RebuildJob) -> None:
-    """Find before a JVM starts what can be found: the path is a store, and nobody writes to it."""
+    """Check, before a JVM starts, that the path is a store and that no other process has locked it."""
     config, request = job.store_config(), job.request
     if is_uri(job.store):
         check_target_given(job.store, request)
@@ -94,7 +96,7 @@ def preflight(job: RebuildJob) -> None:
 
 
 def run(spark: SparkSession, job: RebuildJob, progress: Progress | None = None) -> RebuildResult:
-    """Rebuild on the executors of `spark`; the swap is the driver's."""
+    """Rebuild on the executors of `spark`; the driver does the swap."""
     from rocketflow.spark.rebuild.rebuild_engine import SparkEngine
     from rocketflow_store.spi.rebuild import rebuild_store
 
@@ -104,26 +106,26 @@ def run(spark: SparkSession, job: RebuildJob, progress: Progress | None = None) 
 def run_in_own_session(
     job: RebuildJob, begin_progress: Callable[[], Progress | None] | None = None, *, master: str | None = None
 ) -> RebuildResult:
-    """As `run`, in a session that is begun for it, and ended."""
+    """Start a session, rebuild as `run` does, and stop the session."""
     from rocketflow.spark.session import build_session
 
     preflight(job)
     spark = build_session("rocketflow-rebuild", master)
     try:
         if "ROCKETFLOW_DEBUG" not in os.environ:
-            spark.sparkContext.setLogLevel("FATAL")  # a failure is told in one line
+            spark.sparkContext.setLogLevel("FATAL")  # the job prints a failure as one line
         return run(spark, job, begin_progress() if begin_progress is not None else print_progress())
     finally:
         spark.stop()
 
 
 def print_progress() -> Progress:
-    told, began = 0, time.monotonic()
+    printed, began = 0, time.monotonic()
 
     def step(done: int, total: int) -> None:
-        nonlocal told
-        if done * 20 // max(total, 1) > told:
-            told = done * 20 // max(total, 1)
+        nonlocal printed
+        if done * 20 // max(total, 1) > printed:
+            printed = done * 20 // max(total, 1)
             seconds = max(time.monotonic() - began, 0.001)
             rate, left = done / seconds, (total - done) * seconds / done
             said = f"{done:,} of {total:,} bytes of log, {rate / 1e6:,.0f} MB/s, {left:,.0f} s left"

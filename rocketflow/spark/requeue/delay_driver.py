@@ -1,12 +1,12 @@
-"""Delivery of delayed messages on Spark: tasks read what is due and encode it, the driver commits.
+"""Delivery of delayed messages on Spark: tasks read and encode the messages that are due, the driver commits.
 
     counts = deliver_due_on_spark(spark, "/data/store", until_ms=None, dry_run=False, config=None)
 
-The driver holds the store's lock from the plan to the last commit, so that nobody delivers in between; tasks read the
-store beside it without a lock (`StoreReader`) and stage their parts below `rocketflow/staging`. A round of parts goes
-into the log with one envelope, which says how far every level is then: a driver that is killed leaves whole rounds, and
-parts that the next run sweeps. A commit is refused, and the round planned again, where another thread of the driver
-delivered meanwhile. So few messages that one task would do are delivered by the driver itself.
+The driver holds the store's lock from the plan to the last commit, so that no other process delivers in between; tasks
+read the store without a lock (`StoreReader`) and stage their parts in `rocketflow/staging`. A round of parts goes into
+the log with one envelope, which holds the new position of every level: a driver that is killed leaves complete rounds,
+and parts that the next run deletes. If another thread of the driver delivered meanwhile, the commit fails and the round
+is planned again. Messages that fit into one task are delivered by the driver itself.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class DueRange:
 
 @dataclass(frozen=True, slots=True)
 class StagedRange:
-    """What a task made of a range: its messages without their bytes, which are in the parts."""
+    """The staged output of one range: its messages without their bytes, which are in the parts."""
 
     found: list[Redelivery]
     parts: list[StagedPart]
@@ -73,10 +73,13 @@ def deliver_due_on_spark(
     config: StoreConfig | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Deliver what is due at `until_ms` (by default, and at the latest, now); counts under `DeliveryResult`'s names.
+    """Deliver messages that are due at `until_ms` (default and maximum: now); return the counts of `DeliveryResult`.
 
-    A dry run counts what would be delivered at `until_ms`, any time, and takes no lock. StoreLockedError where another
-    process writes to the store; PathNotSharedError where an executor does not see it.
+    A dry run counts the messages that would be delivered at `until_ms`, which may be any time, and takes no lock.
+
+    Raises:
+        StoreLockedError: another process has locked the store.
+        PathNotSharedError: an executor does not see the store.
     """
     began = time.monotonic()
     if dry_run:
@@ -120,7 +123,7 @@ def _round(
     result: DeliveryResult,
     most_tasks: int,
 ) -> bool:
-    """Stage the next ranges and commit them together; False where nothing of them was due after all."""
+    """Stage the next ranges and commit them together; return False if none of them was due after all."""
     staging, batch_id = delivery.staging()
     directory = staging.directory(batch_id)
     ranges = [
@@ -150,7 +153,7 @@ def _round(
 
 
 def _in_order(staged: Sequence[StagedRange], result: DeliveryResult) -> tuple[list[Redelivery], list[StagedPart]]:
-    """The messages of a round, level by level up to the first one that is not due."""
+    """Return the messages and parts of a round, each level up to its first message that is not due."""
     found: list[Redelivery] = []
     parts: list[StagedPart] = []
     waiting: set[int] = set()
@@ -165,7 +168,7 @@ def _in_order(staged: Sequence[StagedRange], result: DeliveryResult) -> tuple[li
 
 
 def run_tasks(spark: SparkSession, tasks: Sequence[DueRange]) -> list[StagedRange]:
-    """Stage each range on an executor."""
+    """Stage each range on an executor; return the results in order."""
     context = spark.sparkContext
     context.setJobDescription(f"rocketflow requeue: {sum(one.end - one.start for one in tasks)} delayed messages")
     try:
@@ -175,7 +178,7 @@ def run_tasks(spark: SparkSession, tasks: Sequence[DueRange]) -> list[StagedRang
 
 
 def stage_there(task: DueRange) -> StagedRange:
-    """One task, on an executor."""
+    """Stage one range on an executor, as one Spark task."""
     with shared_paths():
         return stage_range(task)
 

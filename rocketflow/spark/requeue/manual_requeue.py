@@ -1,7 +1,7 @@
 """Requeue by hand: choose rows with Spark, encode them in tasks, commit batch after batch until the run is done.
 
-Every batch is one commit with the run's progress (`retry.requeue_run`): a run that is killed anywhere and repeated goes
-on behind its last batch, and two processes with one run id share the work, each batch by one of them.
+Every batch is one commit with the run's progress (`retry.requeue_run`): a run that is killed and repeated continues
+after its last batch. Two processes with one run id share the work; each batch is committed by one of them.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ _SAMPLE_COLUMNS: Final = ("queueId", "queueOffset", "msgId", "keys", "tags", "re
 
 @dataclass(slots=True)
 class ManualResult:
-    """What a run did now (`rows`, `batches`, `topics`), and in all (`total_rows`).
+    """The rows that a job moved now (`rows`, `batches`, `topics`), and those of the complete run (`total_rows`).
 
-    `already_requeued` rows were moved by other runs before; `skipped` of them were left out. `missing` offsets of the
-    run were removed by retention before it came to them.
+    Other runs moved `already_requeued` of the rows before; `skipped` of those were not moved again. Retention removed
+    `missing` offsets before the run reached them.
     """
 
     request: RequeueRequest
@@ -80,9 +80,9 @@ class ManualResult:
         return 3 if self.missing else 0
 
     def as_dict(self) -> dict[str, Any]:
-        """What the job's last line says of it."""
+        """Return the fields of the job's last line."""
         request = self.request
-        told = {
+        fields = {
             "kind": "requeue",
             "runId": request.run_id,
             "from": request.from_topic,
@@ -96,12 +96,12 @@ class ManualResult:
             "finished": self.finished,
             "dryRun": self.dry_run,
         }
-        return {**told, "sample": self.sample} if self.dry_run else told
+        return {**fields, "sample": self.sample} if self.dry_run else fields
 
 
 @dataclass(frozen=True, slots=True)
 class StageTask:
-    """Rows that one task encodes, and where it leaves them."""
+    """Rows that one task encodes, and the directory and name of its part."""
 
     store: str
     rows: ChosenRows
@@ -111,21 +111,23 @@ class StageTask:
 
 
 def stage_rows(task: StageTask) -> list[StagedPart]:
-    """Read, encode and stage, in a task or right in the driver."""
+    """Read, encode and stage rows, in a Spark task or in the driver."""
     with StoreReader(task.store, task.config) as reader:  # its own: a driver may have runs in several threads
         return stage_alike(requeued_chunks(reader, task.rows, task.config), Path(task.directory), task.name)
 
 
 def _stage_there(task: StageTask) -> list[StagedPart]:
-    """As `stage_rows`, on an executor."""
+    """Run `stage_rows` on an executor."""
     with shared_paths():
         return stage_rows(task)
 
 
 def look(job: RequeueJob, request: RequeueRequest) -> tuple[RequeueRun | None, Queues]:
-    """(the run as far as it is known, the source's queues now). Needs no JVM.
+    """Return (the run if it was begun before, the source's queues now). Needs no JVM.
 
-    UsageError where there is no such source, RequeueMismatchError where the run id is another request's.
+    Raises:
+        UsageError: the store has no such source topic.
+        RequeueMismatchError: the run id belongs to another request.
     """
     with StoreReader(job.store, job.store_config()) as reader:
         run = find_run(reader, request)
@@ -140,7 +142,7 @@ def _queues(reader: StoreReader, request: RequeueRequest) -> list[int]:
 
 
 def requeue_on_spark(spark: SparkSession, job: RequeueJob, request: RequeueRequest) -> ManualResult:
-    """Run, or go on with, a run; WhereError before anything is written."""
+    """Start or continue a run; raise WhereError before anything is written."""
     from rocketflow.spark.requeue.requeue_where import Chooser
 
     chooser = Chooser(spark, str(Path(job.store).absolute()), request)
@@ -148,7 +150,7 @@ def requeue_on_spark(spark: SparkSession, job: RequeueJob, request: RequeueReque
 
 
 class RowChooser(Protocol):
-    """Says which rows of a part of the source are moved, and where to."""
+    """Chooses the rows of a part of the source to move, and their target topics."""
 
     def choose(self, window: Queues) -> Choice: ...
 
@@ -156,7 +158,7 @@ class RowChooser(Protocol):
 
 
 class TaskRunner(Protocol):
-    """Runs tasks, `parallel` at a time; the parts come in their order."""
+    """Runs tasks, `parallel` at a time; returns their parts in the order of the tasks."""
 
     parallel: int
 
@@ -164,7 +166,7 @@ class TaskRunner(Protocol):
 
 
 class SparkTasks:
-    """Tasks on the executors; a single one right here."""
+    """Runs tasks on the executors; a single task in the driver."""
 
     def __init__(self, spark: SparkSession, run_id: str) -> None:
         self._context, self._run_id = spark.sparkContext, run_id
@@ -192,10 +194,10 @@ class ManualRequeue:
         self._config = config_for_encoding(self._store, job.store_config())
         self._result = ManualResult(request, dry_run=job.dry_run)
         self._free_from_s = 0.0
-        """From when on (monotonic) the rate allows another batch."""
+        """Time (monotonic seconds) from which the rate allows another batch."""
 
     def run(self) -> ManualResult:
-        """Move what is left of the run; nothing is written in a dry run."""
+        """Move the remaining rows of the run; a dry run writes nothing."""
         result = self._result
         known, queues = look(self._job, self._request)
         with StoreReader(self._store, self._job.store_config()) as reader:
@@ -214,16 +216,16 @@ class ManualRequeue:
         return result
 
     def _check_origins(self, queues: Queues) -> None:
-        """Of more than one window all rows are looked at before the first is moved."""
+        """Raise NoOriginError, before any row is moved, if a source of several windows has rows without origin."""
         left = {queue_id: bounds for queue_id, bounds in queues.items() if bounds[0] < bounds[1]}
         without = self._chooser.rows_without_origin(left) if len(list(windows(left))) > 1 else 0
         if without:
             raise NoOriginError(
-                f"{without} rows of topic {self._request.from_topic} do not say where they came from: give --to-topic"
+                f"{without} rows of topic {self._request.from_topic} do not name their origin topic: give --to-topic"
             )
 
     def _still_there(self, run: RequeueRun, queues: Queues) -> RequeueRun:
-        """The run without what retention took."""
+        """Return the run without the offsets that retention removed; count them as missing."""
         positions = dict(run.positions)
         for queue_id, (begin, end) in run.left.items():
             low = min(queues.get(queue_id, (end, end))[0], end)
@@ -236,7 +238,7 @@ class ManualRequeue:
     # -- moving
 
     def _went_on(self, run: RequeueRun) -> RequeueRun:
-        """The run some batches later; where another process moved it on, as that one left it."""
+        """Commit the next windows of the run; return the run after them, or as another process left it."""
         todo = list(windows(run.left)) or [{}]
         for number, window in enumerate(todo):
             choice = self._chosen(window)
@@ -247,15 +249,15 @@ class ManualRequeue:
             begin = 0
             while True:
                 end = begin + self._batch_rows(choice, begin)
-                whole = end == len(choice)
-                done = window if whole else choice.processed(window, end)
+                complete = end == len(choice)
+                done = window if complete else choice.processed(window, end)
                 positions = {queue_id: stop for queue_id, (_, stop) in done.items()}
                 part = choice.keep(np.arange(begin, end))
-                after = self._committed(run, part, positions, finished=last and whole)
+                after = self._committed(run, part, positions, finished=last and complete)
                 if after is None:
                     return self._found()
                 run, begin = after, end
-                if whole:
+                if complete:
                     break
             if run.finished:
                 break
@@ -287,7 +289,7 @@ class ManualRequeue:
     def _committed(
         self, run: RequeueRun, choice: Choice, positions: dict[int, int], *, finished: bool
     ) -> RequeueRun | None:
-        """The run behind this batch; None where somebody else moved it on."""
+        """Commit a batch; return the run after it, or None if another process advanced the run."""
         parts = self._staged(run, choice) if len(choice) else []
         self._wait_for_the_rate(len(choice))
         try:
@@ -333,13 +335,13 @@ class ManualRequeue:
         return self._run_tasks(tasks)
 
     def _wait_for_the_rate(self, rows: int) -> None:
-        """Time that was spent on anything else allows no more: nobody gets a burst."""
+        """Sleep until the rate allows the rows; time spent on other work is not saved up for a burst."""
         if self._job.rate is not None:
             time.sleep(max(self._free_from_s - time.monotonic(), 0))
             self._free_from_s = time.monotonic() + rows / self._job.rate
 
     def _found(self) -> RequeueRun:
-        _say("another process works on this run too; going on from where it is")
+        _say("another process works on this run too; going on from its position")
         run, queues = look(self._job, self._request)
         assert run is not None
         return self._still_there(run, queues)

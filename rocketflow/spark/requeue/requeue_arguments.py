@@ -1,4 +1,4 @@
-"""The command line of `jobs/requeue.py`: deliver what is due, or requeue rows of a topic by hand."""
+"""The command line of `jobs/requeue.py`: deliver messages that are due, or requeue rows of a topic by hand."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ KINDS: Final = ("delay", "timer", "retry")
 ENGINES: Final = ("auto", "local", "spark")
 _NOT_OVER: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, "RMQ_SYS_TRANS_OP_HALF_TOPIC"})
 _DESCRIPTION: Final = """\
-Move messages of a store, each exactly once however often a run is killed, repeated or run twice at once.
+Move messages of a store, each exactly once however often a run is killed, repeated or started twice.
 
-Without --from-topic: deliver what is due. Delayed messages and retries wait in the same level queues, in order, and
-each queue has one position that a broker shares: --kinds delay and --kinds retry both move these queues as a whole.
+Without --from-topic: deliver messages that are due. Delayed messages and retries wait in the same level queues, in
+order, and each queue has one position that a broker shares: --kinds delay and --kinds retry both move all messages of
+these queues.
 With --from-topic: requeue its messages (dead letters, a quarantine) for which --where holds, as one run with an id.
 """
 _EXAMPLES: Final = """\
@@ -38,7 +39,7 @@ examples:
 
 @dataclass(frozen=True, slots=True)
 class RequeueJob:
-    """What to move. `manual` is None for delivery of what is due until `until_ms`."""
+    """A run of the requeue job. `manual` is None for the delivery of messages that are due until `until_ms`."""
 
     store: str
     kinds: frozenset[str]
@@ -51,13 +52,13 @@ class RequeueJob:
     config: str | None = None
 
     def store_config(self) -> StoreConfig:
-        """Its broker.conf's settings, the defaults without one; what is moved is on the disk before it counts."""
+        """Return the settings of `config` or the defaults, with synchronous flush: a moved message is on disk first."""
         known = StoreConfig.load(self.config)
         return replace(known, flush_disk_type=FlushDiskType.SYNC_FLUSH)
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of the job's arguments."""
+    """Return the parser of the job's arguments."""
     parser = JobParser(
         prog="rocketflow submit requeue",
         description=_DESCRIPTION,
@@ -65,26 +66,36 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--store", required=True, metavar="PATH", help="store directory")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be moved; nothing is written")
-    parser.add_argument("--wait", action="store_true", help="wait for whoever writes to the store (else exit 75)")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be moved; write nothing")
+    parser.add_argument(
+        "--wait", action="store_true", help="wait for the process that has locked the store (else exit 75)"
+    )
     parser.add_argument("--config", metavar="FILE", help="broker.conf of the store (delay levels, paths)")
-    due = parser.add_argument_group("delivery of what is due")
+    due = parser.add_argument_group("delivery of messages that are due")
     due.add_argument("--kinds", metavar="K,..", help="delay, timer, retry (default: all)")
-    due.add_argument("--until", metavar="TIME|now", help="what is due at this time, ISO 8601 or ms (default: now)")
-    due.add_argument("--engine", choices=ENGINES, help="where records are made (default: auto, Spark for many)")
+    due.add_argument(
+        "--until", metavar="TIME|now", help="deliver messages due at this time, ISO 8601 or ms (default: now)"
+    )
+    due.add_argument("--engine", choices=ENGINES, help="where records are encoded (default: auto, Spark for many)")
     hand = parser.add_argument_group("requeue by hand")
     hand.add_argument("--from-topic", metavar="T", help="the source: %%DLQ%%group, a quarantine, any topic")
     hand.add_argument("--to-topic", metavar="T", help="the target (default: the topic each message came from)")
-    hand.add_argument("--where", metavar="SQL", help="over the source's columns and `properties`, e.g. \"keys = 'k'\"")
-    hand.add_argument("--max", type=int, metavar="N", help="at most so many, by queue and offset")
-    hand.add_argument("--rate", type=int, metavar="N", help="at most so many a second; may change with a repeat")
+    hand.add_argument(
+        "--where", metavar="SQL", help="condition over the source's columns and `properties`, e.g. \"keys = 'k'\""
+    )
+    hand.add_argument("--max", type=int, metavar="N", help="at most N messages, by queue and offset")
+    hand.add_argument("--rate", type=int, metavar="N", help="at most N messages a second; may change with a repeat")
     hand.add_argument("--run-id", metavar="ID", help="repeat or continue this run (default: a new one)")
-    hand.add_argument("--skip-requeued", action="store_true", help="without messages that other runs requeued")
+    hand.add_argument("--skip-requeued", action="store_true", help="skip messages that other runs requeued")
     return parser
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> RequeueJob:
-    """The job from a command line; argparse ends a wrong one with exit code 2, UsageError says the rest."""
+    """Parse a command line; argparse ends the process with exit code 2 if it is wrong.
+
+    Raises:
+        UsageError: a topic, a time or the kinds are wrong.
+    """
     parser = make_parser()
     given = parser.parse_args(arguments)
     manual = None
@@ -141,8 +152,8 @@ def _until(text: str | None) -> int:
 def _checked_source(topic: str) -> str:
     if topic in _NOT_OVER:
         raise UsageError(
-            f"--from-topic {topic}: its messages wait for their time or for the end of a transaction, they would come "
-            "twice; without --from-topic what is due is delivered"
+            f"--from-topic {topic}: its messages wait for their time or for the end of a transaction and would arrive "
+            "twice; without --from-topic the messages that are due are delivered"
         )
     return validate_topic(topic)
 

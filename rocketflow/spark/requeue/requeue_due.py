@@ -1,8 +1,8 @@
-"""Delivery of what is due, all kinds in one job: delay levels with the retries that wait in them, then timer messages.
+"""Delivery of messages that are due, all kinds in one job: delay levels, with the retries in them, then timer messages.
 
-A look at the store says first whether anything is to be done; where nothing is, no lock is taken and no JVM begun. Few
-messages are delivered right here, many by tasks of Spark (`--engine` decides otherwise). Timer messages are delivered
-here always: a wheel has one writer. As long as some wait, each run takes the lock for a moment to turn the wheel.
+The job first looks at the store without a lock; if nothing is due, it takes no lock and starts no JVM. Few messages are
+delivered by this process, many by Spark tasks (`--engine` overrides this). Timer messages are always delivered by this
+process, because a timer wheel has one writer. While timers wait, each run takes the lock briefly to advance the wheel.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from rocketflow.spark.requeue.requeue_arguments import RequeueJob
     from rocketflow_store.spi.delivery import TimerRun
 
-    Told = tuple[dict[str, Any], int]
+    Outcome = tuple[dict[str, Any], int]
 
 _LEVEL_KINDS = frozenset({"delay", "retry"})
 FEW = 1 << 16
-"""So many messages one process delivers sooner than a JVM is begun."""
+"""Messages that one process delivers in less time than a JVM takes to start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What a look found: delayed messages that are due, when the next of the levels is, and whether timers wait.
+    """The result of a look: delayed messages that are due, when the next one is due, and whether timers wait.
 
-    `file_lags` where delayOffset.json does not tell yet what was delivered.
+    `file_lags` is True if delayOffset.json does not yet contain the last deliveries.
     """
 
     delayed: int
@@ -50,19 +50,19 @@ class Due:
     file_lags: bool = False
 
 
-def deliver_locally(job: RequeueJob) -> Told | None:
-    """Deliver, or say what is due, without Spark; None where Spark is to do it."""
+def deliver_locally(job: RequeueJob) -> Outcome | None:
+    """Deliver, or preview, without Spark; return None if the job needs Spark."""
     if job.dry_run:
         return _previewed(job)
     with StoreReader(job.store, job.store_config()) as reader:
         lost = waiting_queues_are_lost(reader)
     if lost:
-        print("queues of waiting messages are lost: they are rebuilt from the log", file=sys.stderr, flush=True)
+        print("queues of waiting messages are missing: rebuilding them from the log", file=sys.stderr, flush=True)
         with open_when_free(job.store, job.store_config(), wait=job.wait):
             pass
     due = look(job)
     if not due.delayed and not due.timers_wait and not due.file_lags:
-        return _told(job, None, None, due.next_due_ms, "none"), 0
+        return _fields(job, None, None, due.next_due_ms, "none"), 0
     if due.delayed and (job.engine == "spark" or (job.engine == "auto" and due.delayed > FEW)):
         return None
     delayed = timers = None
@@ -71,11 +71,11 @@ def deliver_locally(job: RequeueJob) -> Told | None:
             delayed = deliver_due(store, job.until_ms, progress=_progress).as_dict()
         if due.timers_wait:
             timers = _timers_of(deliver_due_timers(store, job.until_ms, progress=_timer_progress))
-    return _told(job, delayed, timers, None if due.delayed else due.next_due_ms, "local"), _exit_code(delayed, timers)
+    return _fields(job, delayed, timers, None if due.delayed else due.next_due_ms, "local"), _exit_code(delayed, timers)
 
 
-def deliver_on_spark(spark: SparkSession, job: RequeueJob) -> Told:
-    """Deliver, with what is delayed read and encoded by the executors of `spark`."""
+def deliver_on_spark(spark: SparkSession, job: RequeueJob) -> Outcome:
+    """Deliver; the executors of `spark` read and encode the delayed messages."""
     from rocketflow.spark.requeue.delay_driver import deliver_due_on_spark
 
     delayed: dict[str, Any] | None = None
@@ -88,36 +88,36 @@ def deliver_on_spark(spark: SparkSession, job: RequeueJob) -> Told:
     if "timer" in job.kinds:
         with open_when_free(job.store, job.store_config(), wait=job.wait) as store:
             timers = _timers_of(deliver_due_timers(store, job.until_ms, progress=_timer_progress))
-    return _told(job, delayed, timers, None, "spark"), _exit_code(delayed, timers)
+    return _fields(job, delayed, timers, None, "spark"), _exit_code(delayed, timers)
 
 
 def look(job: RequeueJob) -> Due:
-    """How much is due, by queue units and the log alone: no lock, nothing written."""
+    """Count what is due from queue units and the log alone, without a lock and without writing."""
     with StoreReader(job.store, job.store_config()) as reader:
         found = look_for_due(reader, job.until_ms) if job.kinds & _LEVEL_KINDS else DueDelays()
         timers = "timer" in job.kinds and timers_wait(reader)
         return Due(found.messages, timers, found.next_due_ms, found.file_lags)
 
 
-def _previewed(job: RequeueJob) -> Told:
+def _previewed(job: RequeueJob) -> Outcome:
     delayed = timers = None
     with StoreReader(job.store, job.store_config()) as reader:
         if job.kinds & _LEVEL_KINDS:
             delayed = preview_due(reader, job.until_ms).as_dict()
         if "timer" in job.kinds:
             timers = _timers_of(deliver_due_timers(reader, job.until_ms, dry_run=True))
-    return _told(job, delayed, timers, None, "none"), 0
+    return _fields(job, delayed, timers, None, "none"), 0
 
 
 def _exit_code(delayed: dict[str, Any] | None, timers: dict[str, Any] | None) -> int:
-    """3 where messages stay undelivered because they cannot be read."""
+    """Return 3 if messages stay undelivered because they cannot be read, else 0."""
     levels = (delayed or {}).get("levels", {}).values()
     unread = any(level["skipped"].get(UNREADABLE) for level in levels) or (timers or {}).get("skipped")
     return 3 if unread else 0
 
 
 def _timers_of(run: TimerRun) -> dict[str, Any]:
-    told = {
+    fields = {
         "rows": run.delivered,
         "batches": run.commits,
         "rolled": run.rolled,
@@ -132,17 +132,17 @@ def _timers_of(run: TimerRun) -> dict[str, Any]:
         {"toTopic": one.topic, "queueOffset": one.queue_offset, "dueMs": one.due_ms, "uniqKey": one.uniq_key}
         for one in run.samples
     ]
-    return {**told, "sample": sample} if run.dry_run else told
+    return {**fields, "sample": sample} if run.dry_run else fields
 
 
-def _told(
+def _fields(
     job: RequeueJob,
     delayed: dict[str, Any] | None,
     timers: dict[str, Any] | None,
     next_due_ms: int | None,
     engine: str,
 ) -> dict[str, Any]:
-    """What the job's last line says. Retries wait in the level queues: they are counted apart, not moved apart."""
+    """Return the fields of the job's last line; retries wait in the level queues and are only counted separately."""
     delayed, timers = delayed or {}, timers or {}
     retries = int(delayed.get("retries", 0))
     by_kind = {"delay": int(delayed.get("rows", 0)) - retries, "retry": retries, "timer": int(timers.get("rows", 0))}

@@ -1,6 +1,6 @@
-"""Move messages of a store: what `jobs/requeue.py` runs. Deliver what is due, or requeue rows of a topic by hand.
+"""Move messages of a store: what `jobs/requeue.py` runs. Deliver messages that are due, or requeue rows by hand.
 
-A JVM is started only where there is something for Spark to do: a look at the store says so first.
+The job first looks at the store without Spark, and starts a JVM only if Spark has work to do.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def preflight(job: RequeueJob) -> None:
-    """Find before anything starts what can be found: the path is a store, and nobody keeps it for writing."""
+    """Check, before anything starts, that the path is a store and that no other process holds its lock for long."""
     path, config = Path(job.store), job.store_config()
     check_directory(path, must_exist=True)
     with StoreReader(path, config):
@@ -41,11 +41,11 @@ def preflight(job: RequeueJob) -> None:
         if (holder := store_holder(path, config)) is not None:
             raise StoreLockedError(path, holder)
 
-    when_free(look, COMMITS_TAKE_S)  # a commit of somebody else is soon over
+    when_free(look, COMMITS_TAKE_S)  # a commit of another process ends soon
 
 
 def run_without_spark(job: RequeueJob) -> tuple[dict[str, Any], int] | None:
-    """(the result, exit code) of a job that needs no Spark; None where it does."""
+    """Return (the result, the exit code), or None if the job needs Spark."""
     if job.manual is not None:
         return _finished_before(job, job.manual)
     from rocketflow.spark.requeue.requeue_due import deliver_locally
@@ -54,7 +54,7 @@ def run_without_spark(job: RequeueJob) -> tuple[dict[str, Any], int] | None:
 
 
 def run_with_spark(spark: SparkSession, job: RequeueJob) -> tuple[dict[str, Any], int]:
-    """(the result, exit code), with encoding on the executors of `spark`."""
+    """Run the job with encoding on the executors of `spark`; return (the result, the exit code)."""
     if job.manual is not None:
         from rocketflow.spark.requeue.manual_requeue import requeue_on_spark
 
@@ -66,7 +66,7 @@ def run_with_spark(spark: SparkSession, job: RequeueJob) -> tuple[dict[str, Any]
 
 
 def run_in_own_session(job: RequeueJob) -> tuple[dict[str, Any], int]:
-    """As `run_without_spark`, or in a session that is begun for it, and ended."""
+    """Run the job without Spark if it can, else in a session that is started and stopped for it."""
     if job.manual is not None:
         print(f"run id {job.manual.run_id}", file=sys.stderr, flush=True)
     preflight(job)
@@ -78,7 +78,7 @@ def run_in_own_session(job: RequeueJob) -> tuple[dict[str, Any], int]:
     spark = build_session("rocketflow-requeue", fast_start=True)
     try:
         if "ROCKETFLOW_DEBUG" not in os.environ:
-            spark.sparkContext.setLogLevel("FATAL")  # a failure is told in one line
+            spark.sparkContext.setLogLevel("FATAL")  # the job prints a failure as one line
         return run_with_spark(spark, job)
     finally:
         spark.stop()
@@ -95,33 +95,33 @@ def _finished_before(job: RequeueJob, request: RequeueRequest) -> tuple[dict[str
     return result.as_dict(), result.exit_code
 
 
-def last_line(told: dict[str, Any], seconds: float) -> str:
-    """The one line that ends a job."""
-    rows = int(told.get("rows", 0))
-    timed = timing(0 if told.get("dryRun") else rows, seconds)
-    return json.dumps({"job": "requeue", "rows": rows, "batches": 0, **told, **timed}, ensure_ascii=False)
+def last_line(result: dict[str, Any], seconds: float) -> str:
+    """Return the JSON line that ends a job."""
+    rows = int(result.get("rows", 0))
+    timed = timing(0 if result.get("dryRun") else rows, seconds)
+    return json.dumps({"job": "requeue", "rows": rows, "batches": 0, **result, **timed}, ensure_ascii=False)
 
 
-def _print_dry_run(told: dict[str, Any]) -> None:
-    """What a dry run found, for people."""
-    print(f"dry run: {told['rows']} rows would be moved", file=sys.stderr)
-    for name, count in {**told.get("byKind", {}), **told.get("to", {})}.items():
-        print(f"  {count} {'to ' if 'to' in told else ''}{name}", file=sys.stderr)
-    for row in told.get("sample", ()):
+def _print_dry_run(result: dict[str, Any]) -> None:
+    """Print on stderr what a dry run would move."""
+    print(f"dry run: {result['rows']} rows would be moved", file=sys.stderr)
+    for name, count in {**result.get("byKind", {}), **result.get("to", {})}.items():
+        print(f"  {count} {'to ' if 'to' in result else ''}{name}", file=sys.stderr)
+    for row in result.get("sample", ()):
         place = f"queue {row['queueId']} offset {row['queueOffset']}"
-        told_of = f"{place} -> {row['toTopic']}  {row['msgId']}  tags={row['tags']} keys={row['keys']}"
-        print(f"  {printable(told_of)}", file=sys.stderr)
+        line = f"{place} -> {row['toTopic']}  {row['msgId']}  tags={row['tags']} keys={row['keys']}"
+        print(f"  {printable(line)}", file=sys.stderr)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse, look, run; the exit code is one of README's table."""
+    """Parse the arguments, run the job and print its result; return one of the exit codes in the README."""
     code = _ended(list(sys.argv[1:] if arguments is None else arguments), run_in_own_session)
     assert code is not None
     return code
 
 
 def main_without_spark(arguments: Sequence[str]) -> int | None:
-    """As `main` where no Spark is needed, None where it is: then nothing was done."""
+    """Run `main` if the job needs no Spark; return None, with nothing done, if it does."""
     named = any(one.partition("=")[0] == "--run-id" for one in arguments)
 
     def run(job: RequeueJob) -> tuple[dict[str, Any], int] | None:
@@ -144,8 +144,8 @@ def _ended(arguments: Sequence[str], run: Callable[[RequeueJob], tuple[dict[str,
         return 130
     if done is None:
         return None
-    told, code = done
-    if told.get("dryRun"):
-        _print_dry_run(told)
-    print(last_line(told, time.monotonic() - began), flush=True)
+    result, code = done
+    if result.get("dryRun"):
+        _print_dry_run(result)
+    print(last_line(result, time.monotonic() - began), flush=True)
     return code

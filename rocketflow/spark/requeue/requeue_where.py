@@ -1,7 +1,7 @@
-"""Which rows a requeue moves: the WHERE of a run over its source, evaluated by Spark, a window of offsets at a time.
+"""The rows that a requeue moves: the WHERE of a run, evaluated by Spark, one window of offsets at a time.
 
-A run is repeated until it is done, so its WHERE must choose the same rows each time: what it says must parse, name
-columns of the source, and not depend on chance or on the time of day.
+A repeated run must choose the same rows each time. So its WHERE must parse, name columns of the source only, and not
+depend on random values or on the time of day.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _OF_THE_CLOCK: Final = frozenset({"CurrentTimestamp", "CurrentDate", "Now", "Loc
 
 
 class WhereError(UsageError):
-    """`--where` cannot be used."""
+    """The condition of `--where` does not parse, names no column, or is not repeatable."""
 
 
 class Chooser:
-    """Evaluates one request's WHERE. WhereError (with the parser's words) where it cannot be used."""
+    """Evaluates one request's WHERE; raises WhereError, with the parser's text, if it cannot be used."""
 
     def __init__(self, spark: SparkSession, store: str, request: RequeueRequest) -> None:
         self._spark, self._store, self._request = spark, store, request
@@ -42,7 +42,7 @@ class Chooser:
         self._schema = StructType([StructField(name, kind) for name, kind in COLUMN_TYPES.items() if name in needed])
 
     def choose(self, window: Queues) -> Choice:
-        """The rows of a window. NoOriginError where one has no target."""
+        """Return the rows of a window and their targets; raise NoOriginError if a row has no target."""
         rows = self._rows(window)
         columns = [sf.col("queueId"), sf.col("queueOffset"), sf.col("storeSize"), self._target().alias("target")]
         self._describe("choose rows")
@@ -57,8 +57,8 @@ class Chooser:
             row = order[np.flatnonzero(~np.asarray(targets.is_valid())[order])[0]]
             raise NoOriginError(
                 f"topic {self._request.from_topic}, queue {ids[row]}, queue offset {offsets[row]}: no property "
-                f"{' or '.join(origin_topic_properties(self._request.from_topic))} says where it came from; "
-                f"give --to-topic (of {len(targets)} rows here, {targets.null_count} say nothing)"
+                f"{' or '.join(origin_topic_properties(self._request.from_topic))} names the topic it came from; "
+                f"give --to-topic (of {len(targets)} rows here, {targets.null_count} have none)"
             )
         coded = targets.dictionary_encode()
         topic_of = np.asarray(coded.indices).astype(np.int32)
@@ -71,7 +71,7 @@ class Chooser:
         )
 
     def rows_without_origin(self, left: Queues) -> int:
-        """How many rows of `left` would have no target."""
+        """Return the number of rows of `left` that would have no target."""
         if self._request.to_topic is not None:
             return 0
         self._describe("look for rows without an origin")
@@ -106,20 +106,20 @@ class Chooser:
         self._spark.sparkContext.setJobDescription(text)  # type: ignore[arg-type]
 
     def _names_in_where(self) -> set[str]:
-        """Columns that the WHERE names, once it was found fit."""
+        """Return the columns that the WHERE names; raise WhereError if it cannot be used."""
         if self._request.where is None:
             return set()
         everything = StructType([StructField(name, kind) for name, kind in COLUMN_TYPES.items()])
         empty: DataFrame = self._spark.createDataFrame([], everything)
         try:
             empty.where(self._request.where)
-            # Spark's own where() takes words behind an expression for its name
+            # Spark's own where() takes words after an expression for an alias
             plan = empty.where(f"({self._request.where}\n)")._jdf.queryExecution().analyzed()
         except (ParseException, AnalysisException) as error:
             raise WhereError(f"--where {self._request.where!r}: {_first_words(error)}") from error
         if not plan.deterministic():
             raise WhereError(
-                f"--where {self._request.where!r}: depends on chance; a repeated run would move other rows"
+                f"--where {self._request.where!r}: depends on random values; a repeated run would move other rows"
             )
         clocks = sorted(_of_the_clock(plan.condition()))
         if clocks:
@@ -139,6 +139,6 @@ def _of_the_clock(expression: Any) -> set[str]:
 
 
 def _first_words(error: Exception) -> str:
-    """What Spark says, without its plan dump."""
+    """Return Spark's message without its plan dump."""
     text = str(error).split(";\n")[0]
     return " ".join(line.strip() for line in text.split("== SQL")[0].splitlines() if line.strip())

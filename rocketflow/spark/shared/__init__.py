@@ -1,1 +1,1 @@
-"""What source, sink and jobs share."""
+"""Parts that source, sink and jobs share."""

@@ -1,4 +1,4 @@
-"""A query's checkpoint, as far as it has to be known: whose it is, and what a killed driver left in it."""
+"""A query's checkpoint: its query id, and files that a killed driver left in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TEMPORARY: Final = re.compile(r"\.{1,2}0\.[0-9a-f-]{36}\.tmp(\.crc)?\Z")
 
 
 def checkpoint_argument(text: str) -> str:
-    """`--checkpoint DIR` for argparse: ArgumentTypeError where there is a file, or where nothing is named."""
+    """Parse `--checkpoint DIR` for argparse; raise ArgumentTypeError if it is empty or a file is in its place."""
     if not text.strip():
         raise argparse.ArgumentTypeError("names no directory")
     home = _directory(text)
@@ -28,7 +28,7 @@ def checkpoint_argument(text: str) -> str:
 
 
 def query_id(location: str) -> str | None:
-    """The query's id, as its checkpoint says; None where that cannot be read from this machine."""
+    """Return the query's id from its checkpoint, or None if it cannot be read from this machine."""
     home = _directory(location)
     try:
         return None if home is None else str(parse_json((home / "metadata").read_bytes())["id"])
@@ -37,11 +37,11 @@ def query_id(location: str) -> str | None:
 
 
 def drop_unfinished_first_entry(location: str) -> list[Path]:
-    """Delete what a driver left that was killed while it wrote the first entry; which files were deleted.
+    """Delete the temporary files of a driver that was killed while it wrote the first entry; return the deleted files.
 
-    Spark 4.3 does not begin a query whose `offsets` is not empty though it has no entry, and a temporary file counts.
-    No batch was planned then, so the file tells nothing. A checkpoint with an entry, with files of any other name, or
-    on no directory of this machine is left as it is.
+    Spark 4.3 does not start a query if `offsets` has files but no entry, and a temporary file counts. No batch was
+    planned then, so the file holds nothing. A checkpoint with an entry, with files of any other name, or on another
+    file system is not changed.
     """
     home = _directory(location)
     if home is None:
@@ -50,7 +50,7 @@ def drop_unfinished_first_entry(location: str) -> list[Path]:
     for name in _LOGS:
         try:
             found += (home / name).iterdir()
-        except OSError:  # not there, or for Spark to tell
+        except OSError:  # missing, or an error that Spark will raise
             continue
     if not all(_TEMPORARY.fullmatch(path.name) for path in found):
         return []
@@ -60,7 +60,7 @@ def drop_unfinished_first_entry(location: str) -> list[Path]:
 
 
 def _directory(location: str) -> Path | None:
-    """Of a checkpoint on this machine; None for one of another file system."""
+    """Return the checkpoint's directory on this machine, or None for another file system."""
     if re.match(r"[a-z][a-z0-9+.-]*:", location) and not location.startswith("file:"):
         return None
     return Path(re.sub(r"\Afile:(//)?", "", location))

@@ -1,4 +1,4 @@
-"""Properties of messages that were delayed, as they go on to another topic."""
+"""Properties of delivered delayed messages, when they are copied to another topic."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 def without_delays(properties: Column) -> Column:
-    """A column of properties without what a delivered message still says of its delay: it is not to wait again.
+    """Return a column of properties without those of a past delay, so that the copies are not delayed again.
 
-    A filter makes every map anew, which costs as much as parsing the body: most messages have nothing to leave out.
+    A filter copies every map, which costs as much as parsing the body; so maps without such properties are kept.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    says = F.arrays_overlap(F.map_keys(properties), F.array(*map(F.lit, DELIVERED)))
-    return F.when(says, F.map_filter(properties, lambda name, _: ~name.isin(*DELIVERED))).otherwise(properties)
+    delayed = F.arrays_overlap(F.map_keys(properties), F.array(*map(F.lit, DELIVERED)))
+    return F.when(delayed, F.map_filter(properties, lambda name, _: ~name.isin(*DELIVERED))).otherwise(properties)

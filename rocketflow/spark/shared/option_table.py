@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Option(NamedTuple):
-    """One option: its values, its default ("" if there is none) and what it is about."""
+    """One option: its values, its default ("" if there is none) and its description."""
 
     name: str
     values: str

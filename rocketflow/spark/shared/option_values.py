@@ -1,7 +1,7 @@
-"""Options as Spark hands them over: strings under case-insensitive names, turned into values or into errors.
+"""Options as Spark passes them, strings under case-insensitive names, converted to values or to errors.
 
-Shared by the source and the sink. An error names the option, the value and what is allowed; an unknown option names
-the nearest one that exists.
+Source and sink share this module. An error names the option, the value and the allowed values; for an unknown option
+it names the nearest known one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SPARK_OPTIONS: Final = frozenset(
         "asyncprogresstrackingcheckpointintervalms",
     }
 )
-"""Options that Spark itself puts next to those of a data source (lower case)."""
+"""Options that Spark itself adds to those of a data source (lower case)."""
 
 _DURATION: Final = re.compile(r"\s*(\d+)\s*(ms|s|m|min|h|d)?\s*", re.ASCII)
 _MS_OF_UNIT: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, None: 1}
@@ -48,7 +48,7 @@ class OptionError(StoreError, ValueError):
 
 
 def unknown_option_error(name: str, known: Iterable[str]) -> OptionError:
-    """The error for an option that does not exist."""
+    """Return the error for an option that does not exist."""
     names = sorted(known)
     nearest = nearest_name(name, names)
     hint = f"did you mean {nearest}?" if nearest else f"known options are {', '.join(names)}"
@@ -56,7 +56,7 @@ def unknown_option_error(name: str, known: Iterable[str]) -> OptionError:
 
 
 def bad_value_error(option: str, value: object, allowed: str) -> OptionError:
-    """Return the error for a value that an option does not take; of a long value it names the begin."""
+    """Return the error for a value that an option does not accept; a long value is shortened."""
     shown = repr(value)
     if len(shown) > _SHOWN_VALUE:
         shown = f"{shown[:_SHOWN_VALUE]}... ({len(shown):,} characters)"
@@ -75,9 +75,9 @@ def time_or_none(given: object) -> int | None:
 
 
 class OptionValues(Mapping[str, str]):
-    """A case-insensitive, read-only view of a data source's options with parsers by type.
+    """A case-insensitive, read-only view of a data source's options, with parsers by type.
 
-    Every parser returns `default` where the option was not given and raises OptionError for a value it cannot use.
+    Every parser returns `default` for an option that is not set and raises OptionError for an invalid value.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -100,7 +100,7 @@ class OptionValues(Mapping[str, str]):
         return isinstance(name, str) and name.lower() in self._values
 
     def check_known(self, known: Iterable[str]) -> None:
-        """OptionError for the first option that is neither among `known` nor one of Spark's own."""
+        """Raise OptionError for the first option that is neither in `known` nor one of Spark's."""
         names = list(known)
         allowed = {name.lower() for name in names} | SPARK_OPTIONS
         for lower in self._values:
@@ -108,7 +108,7 @@ class OptionValues(Mapping[str, str]):
                 raise unknown_option_error(self._names[lower], names)
 
     def text(self, option: str, default: str | None = None) -> str | None:
-        """A string without surrounding blanks; an empty one is refused."""
+        """Return a string without surrounding blanks; an empty one is an error."""
         if option not in self:
             return default
         value = self[option].strip()
@@ -117,7 +117,7 @@ class OptionValues(Mapping[str, str]):
         return value
 
     def choice(self, option: str, allowed: Iterable[str], default: str) -> str:
-        """One of `allowed`, whatever its case, in the spelling of `allowed`."""
+        """Return one of `allowed`, compared without case, in the spelling of `allowed`."""
         if option not in self:
             return default
         names = list(allowed)
@@ -127,13 +127,13 @@ class OptionValues(Mapping[str, str]):
         raise bad_value_error(option, self[option], " or ".join(names))
 
     def flag(self, option: str, default: bool) -> bool:
-        """true or false."""
+        """Return the value of a `true` or `false` option."""
         return self.choice(option, ("true", "false"), "true" if default else "false") == "true"
 
     def integer(
         self, option: str, default: int | None = None, minimum: int = 1, maximum: int = _MAX_LONG
     ) -> int | None:
-        """A whole number within [minimum, maximum]."""
+        """Return an integer within [minimum, maximum]."""
         if option not in self:
             return default
         text = self[option].strip()
@@ -143,7 +143,7 @@ class OptionValues(Mapping[str, str]):
         return int(text)
 
     def time_ms(self, option: str) -> int | None:
-        """Return a time at or after 1970 in ms, given so or as ISO 8601; None where the option was not given."""
+        """Return a time at or after 1970 in ms, given in ms or as ISO 8601, or None if the option is not set."""
         if option not in self:
             return None
         found = time_or_none(self[option])
@@ -152,7 +152,7 @@ class OptionValues(Mapping[str, str]):
         return found
 
     def duration_ms(self, option: str, default: int | None = None) -> int | None:
-        """A duration such as 500ms, 30s, 15m, 2h, in ms; a number alone counts ms."""
+        """Return a duration such as 500ms, 30s, 15m, 2h in ms; a plain number is in ms."""
         if option not in self:
             return default
         found = _DURATION.fullmatch(self[option].lower())
@@ -161,7 +161,7 @@ class OptionValues(Mapping[str, str]):
         return int(found[1]) * _MS_OF_UNIT[found[2]]
 
     def size_bytes(self, option: str, default: int | None = None) -> int | None:
-        """A number of bytes of at least 1, such as 1048576, 64k, 10m, 1g."""
+        """Return a number of bytes of at least 1, given as 1048576, 64k, 10m, 1g."""
         if option not in self:
             return default
         found = _SIZE.fullmatch(self[option])
@@ -173,7 +173,7 @@ class OptionValues(Mapping[str, str]):
         return size
 
     def json_object(self, option: str, allowed: str) -> dict[str, Any] | None:
-        """A JSON object; `allowed` says in the error what it should look like."""
+        """Return a JSON object; `allowed` describes its form in the error."""
         if option not in self:
             return None
         try:

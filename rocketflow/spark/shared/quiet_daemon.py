@@ -1,7 +1,7 @@
-"""PySpark's daemon of Python workers, without a traceback for each worker that the JVM hung up on.
+"""PySpark's daemon of Python workers, without a traceback for each worker whose connection the JVM closed.
 
 The JVM closes its end of a worker's socket when a query ends or stops. PySpark's worker then prints the BrokenPipeError
-of its next write, although the JVM asked for it. Spark starts this module instead of `pyspark.daemon`
+of its next write, although the JVM closed the socket on purpose. Spark starts this module instead of `pyspark.daemon`
 (`spark.python.daemon.module`); everything else is PySpark's.
 """
 
@@ -20,7 +20,7 @@ _serve = daemon.worker
 
 
 def _worker(sock: socket, authenticated: bool) -> int:
-    """Serve one connection as PySpark does; a JVM that hung up ends it."""
+    """Serve one connection as PySpark does; return 1 if the JVM closed it."""
     try:
         return _serve(sock, authenticated)
     except (BrokenPipeError, ConnectionResetError):
@@ -30,33 +30,33 @@ def _worker(sock: socket, authenticated: bool) -> int:
 daemon.worker = _worker
 
 
-def _jvm_hung_up() -> bool:
-    """Return whether the error that is handled now is that of a JVM that closed its end."""
+def _jvm_closed_socket() -> bool:
+    """Return True if the exception being handled is that of a socket that the JVM closed."""
     return isinstance(sys.exc_info()[1], (BrokenPipeError, ConnectionResetError))
 
 
 class _QuietTraceback:
-    """What the daemon prints errors of its forked workers with."""
+    """The daemon's `traceback` module, which prints the errors of its forked workers."""
 
     format_exc = staticmethod(traceback.format_exc)
 
     @staticmethod
     def print_exc() -> None:
-        """Print the error that is handled, but none of a JVM that hung up."""
-        if not _jvm_hung_up():
+        """Print the exception being handled, unless the JVM closed the socket."""
+        if not _jvm_closed_socket():
             traceback.print_exc()
 
 
 def _print(*words: object, **how: Any) -> None:
-    """Print as `print` does, but nothing about a JVM that hung up: a worker's last flush comes too late for it."""
-    if not _jvm_hung_up():
+    """Print as `print` does, unless the JVM closed the socket: a worker's last flush comes too late for it."""
+    if not _jvm_closed_socket():
         print(*words, **how)
 
 
 def quiet_main_daemon() -> None:
-    """Do the same in a worker of PySpark's own daemon.
+    """Suppress the same tracebacks in a worker of PySpark's own daemon.
 
-    Spark starts that one, whatever the setting says, for the workers that plan reads and commit writes.
+    Spark starts that daemon, whatever the setting is, for the workers that plan reads and commit writes.
     """
     main = sys.modules["__main__"]
     if getattr(main.__spec__, "name", "") == daemon.__name__:

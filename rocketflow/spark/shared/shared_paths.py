@@ -1,4 +1,4 @@
-"""Paths that the driver names are those of every executor: what they are told where that is not so."""
+"""The error of an executor that does not see the driver's store under the same path."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class PathNotSharedError(RocketFlowError):
 
 @contextmanager
 def shared_paths() -> Iterator[None]:
-    """In a task: PathNotSharedError, which names the machine, where the store or one of its files is not there."""
+    """Raise PathNotSharedError, which names the machine, if a file of the store does not exist in this task."""
     try:
         yield
     except (NotAStoreError, StoreAccessError, FileNotFoundError) as error:
         raise PathNotSharedError(
-            f"{error}; on {socket.gethostname()}: every executor has to see the store under the path that the "
-            "driver names; put it on a directory that all of them share"
+            f"{error}; on {socket.gethostname()}: every executor must see the store under the path that the "
+            "driver names; put it in a directory that all of them share"
         ) from error

@@ -1,4 +1,4 @@
-"""Stores as options name them: values of `path`, parsed and checked, and the settings that they are opened with."""
+"""Stores in options: values of `path`, parsed and checked, and the settings to open each store with."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class StoreLocation:
     name: str
     path: str
     settings: tuple[tuple[str, Any], ...] = ()
-    """Settings by key, as the driver found them: executors need neither its environment nor its broker.conf."""
+    """Settings by key, as the driver read them: executors need neither its environment nor its broker.conf."""
 
     def store_config(self) -> StoreConfig:
         """Return the settings to open the store with."""
@@ -31,7 +31,7 @@ class StoreLocation:
 
 
 def parse_stores(text: str) -> tuple[StoreLocation, ...]:
-    """`dir` or `name=dir,name=dir` as absolute locations."""
+    """Parse `dir` or `name=dir,name=dir` into locations with absolute paths."""
     parts = [part.strip() for part in text.split(",")]
     named = [part.partition("=") for part in parts]
     if not all(_STORE_NAME.fullmatch(name) and equals for name, equals, _ in named) or os.path.isdir(text):
@@ -45,7 +45,7 @@ def parse_stores(text: str) -> tuple[StoreLocation, ...]:
 
 
 def local_path(text: str) -> str:
-    """A store's directory as an option names it, absolute; OptionError for a place that is not of this file system."""
+    """Return a store's directory as an absolute path; raise OptionError if it is not on the local file system."""
     path = text.strip()
     scheme = urlsplit(path).scheme
     if scheme == "file":
@@ -55,12 +55,12 @@ def local_path(text: str) -> str:
     if not path:
         raise bad_value_error("path", text, "a store directory, or name=dir,name=dir")
     if _ADDRESSES.fullmatch(path) and not os.path.isdir(path):
-        raise bad_value_error("path", text, "a store directory: going through a broker or NameServer is not available")
+        raise bad_value_error("path", text, "a store directory: access through a broker or NameServer is not available")
     return os.path.abspath(path)
 
 
 def given_settings(values: OptionValues) -> tuple[tuple[str, Any], ...]:
     """Return the settings of the environment and of the broker.conf that option `config` names, by key."""
     found = tuple(sorted(load_settings(values.text("config")).items()))
-    StoreConfig.from_mapping(dict(found))  # a value that no store can have is refused here
+    StoreConfig.from_mapping(dict(found))  # raises for a value that no store can have
     return found

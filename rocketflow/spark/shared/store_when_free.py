@@ -1,4 +1,4 @@
-"""Writing to a store for a short time, beside others that do so."""
+"""Opening a store for a short time to write, beside other processes that do so."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from rocketflow_store import StoreConfig
 
 COMMITS_TAKE_S: Final = 5.0
-"""Who holds the lock for longer than this does not hold it for a commit."""
+"""Longest time that a commit holds the lock; a process that holds it for longer does other work."""
 Result = TypeVar("Result")
 
 
 def open_when_free(path: str | Path, config: StoreConfig | None, *, wait: bool) -> MessageStore:
-    """The store, open for writing, once nobody else holds it: as `when_free`."""
+    """Open the store for writing as soon as no other process has locked it; see `when_free`."""
     return when_free(lambda: MessageStore.open(path, config), wait=wait)
 
 
 def when_free(action: Callable[[], Result], *, wait: bool) -> Result:
-    """What `action` gives, tried again as long as another writer holds the store that it opens.
+    """Return the result of `action`, repeated while another process has locked the store that it opens.
 
-    Without `wait` StoreLockedError is raised once that took COMMITS_TAKE_S; with it somebody is told then.
+    After COMMITS_TAKE_S, raise StoreLockedError, or with `wait` print a line that names the holder and go on waiting.
     """
     try:
         return writing.when_free(action, COMMITS_TAKE_S)

@@ -8,9 +8,9 @@ _frozen = False
 
 
 def freeze_heap_once() -> None:
-    """Spark's worker collects garbage after every call; what is imported by now need not be looked at again.
+    """Exclude all objects that exist now from garbage collection, once per process.
 
-    Spares 15 to 40 ms of processor time a call; the first call in a process does it, later ones do nothing.
+    Spark's worker collects garbage after every call; this saves 15 to 40 ms of processor time a call.
     """
     global _frozen
     if not _frozen:

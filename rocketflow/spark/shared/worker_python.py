@@ -1,4 +1,4 @@
-"""The Python that Spark's workers run: it has to have RocketFlow, or every query ends with a ModuleNotFoundError."""
+"""The Python that Spark's workers run: without RocketFlow in it, every query fails with a ModuleNotFoundError."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class WorkerPythonError(RocketFlowError):
 
 
 def check_worker_python(spark: SparkSession) -> None:
-    """Raise WorkerPythonError where this machine's Python workers of `spark` cannot import RocketFlow.
+    """Raise WorkerPythonError if the Python workers of `spark` on this machine cannot import RocketFlow.
 
-    Spark plans reads and writes in such a worker beside the driver, on a cluster too. Sessions of Spark Connect have
-    their workers elsewhere and are not looked at.
+    Spark plans reads and writes in such a worker on the driver's machine, on a cluster too. Workers of Spark Connect
+    run elsewhere and are not checked.
     """
     try:
         command = spark.sparkContext.pythonExec

@@ -1,6 +1,6 @@
-"""Where a batch is committed: today the store itself, opened for the time of one commit.
+"""The port that commits batches: at present the store itself, opened for the time of one commit.
 
-The lock of the store decides who writes; a commit waits for it as long as `lockTimeout` says.
+Writers share the store by its lock; a commit waits for it for at most `lockTimeout`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class AppendPort(Protocol):
     """Commits batches of a sink."""
 
     def commit(self, batch: SinkBatch) -> CommitResult:
-        """Bring the batch into the log once; returning means that it is there."""
+        """Append the batch to the log once; after the return it is in the log."""
         ...
 
     def commit_nothing(self, sink_id: str, query_id: str | None, batch_id: int) -> None:
@@ -31,19 +31,19 @@ class AppendPort(Protocol):
 
 
 class DirectAppendPort:
-    """Takes the store's lock, commits, lets go."""
+    """Takes the store's lock, commits, and releases the lock."""
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
 
     def commit(self, batch: SinkBatch) -> CommitResult:
-        """As `AppendPort.commit`; StoreLockedError where another writer keeps the store for too long."""
+        """Commit as `AppendPort.commit`; raise StoreLockedError if another process holds the lock for longer."""
         options = self.options
         with self._open() as store:
             return commit_batch(store, batch, queues=options.queues, replay_mismatch=options.replay_mismatch)
 
     def commit_nothing(self, sink_id: str, query_id: str | None, batch_id: int) -> None:
-        """As `AppendPort.commit_nothing`; takes no lock."""
+        """Check as `AppendPort.commit_nothing`, without a lock."""
         if is_store(self.options.path, self.options.store_config()):
             with StoreReader(self.options.path, self.options.store_config()) as reader:
                 commit_nothing(reader, sink_id, query_id, batch_id, self.options.replay_mismatch)

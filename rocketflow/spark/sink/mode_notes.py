@@ -1,7 +1,7 @@
-"""What to do about Spark's errors of a save mode or output mode that a log cannot have.
+"""Remedies for Spark's errors about a save mode or output mode that a log cannot have.
 
 Spark refuses the save modes `errorifexists` (`df.write`'s default) and `ignore`, and output mode `update`, before it
-asks the data source, and its text names no way round. A note with one is put under the error (PEP 678), which
+calls the data source, and its text names no remedy. So the remedy is added to the error as a note (PEP 678), which
 tracebacks print.
 """
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 _NOTES: Final = {
     'data source "rocketflow" cannot be written in the "': (
-        'rocketflow: a store is only appended to, and what it holds stays: use df.write.mode("append")'
+        'rocketflow: a store is append-only, and its messages stay: use df.write.mode("append")'
     ),
     "rocketflow does not support Update mode": (
-        'rocketflow: a store is only appended to: use writeStream.outputMode("append"); an aggregation needs '
-        "withWatermark then. Each changed row as a message of its own: foreachBatch, with df.write.mode('append')"
+        'rocketflow: a store is append-only: use writeStream.outputMode("append"); an aggregation needs '
+        "withWatermark then. To write each changed row as a message: foreachBatch with df.write.mode('append')"
     ),
 }
 
 
 def note_modes() -> None:
-    """Have PySpark put a note under its errors of such modes, once a process."""
+    """Patch PySpark, once per process, to add a note to its errors of such modes."""
     convert: Callable[[Any], BaseException] = captured.convert_exception
     if getattr(convert, "notes_modes", False):
         return

@@ -1,4 +1,4 @@
-"""Options of the sink, parsed once, and the checks of what a query wants to write."""
+"""Options of the sink, parsed once, and the checks of a query's columns."""
 
 from __future__ import annotations
 
@@ -91,18 +91,18 @@ _ALLOWED_TYPES: Final[dict[str, tuple[str, ...]]] = {
 
 
 _ONLY_READ: Final = frozenset(SOURCE_COLUMNS) - frozenset(SINK_COLUMNS)
-"""Columns of the source that a row cannot bring to the sink."""
+"""Columns of the source that the store sets, so that a row cannot set them."""
 
 
 class SinkSchemaError(StoreError):
-    """The query's columns are not what the sink takes."""
+    """The query's columns are not those that the sink accepts."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What a sink was told. `sink_id` is None where the query's own id is to be used."""
+    """The options of a sink. `sink_id` is None if the query's own id is used."""
 
     path: str
     topic: str | None
@@ -111,12 +111,12 @@ class SinkOptions:
     queues: int
     flush_disk_type: FlushDiskType
     direct_io: bool | None
-    """None leaves it to rocketflow.directIO."""
+    """None applies the setting rocketflow.directIO."""
     replay_mismatch: str
     lock_timeout_ms: int
     checkpoint_location: str | None
     settings: tuple[tuple[str, Any], ...] = ()
-    """Settings of environment and broker.conf by key, as the driver found them."""
+    """Settings of environment and broker.conf by key, as the driver read them."""
 
     def store_config(self) -> StoreConfig:
         """Return the settings to open the store with; the sink's own options win."""
@@ -126,7 +126,7 @@ class SinkOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
-        """Options as Spark hands them over; OptionError names what is wrong."""
+        """Parse the options that Spark passes; OptionError names the wrong one."""
         values = OptionValues(options)
         values.check_known([one.name for one in SINK_OPTIONS])
         if "namesrvAddr" in values:
@@ -165,15 +165,15 @@ class SinkOptions:
         )
 
     def check_schema(self, schema: StructType) -> None:
-        """Refuse a column that the sink does not have, or of another type, and rows that would have no topic."""
+        """Raise for an unknown column, a wrong column type, a missing body, or rows without a topic."""
         names = {field.name for field in schema.fields}
         read_only = [field.name for field in schema.fields if field.name in _ONLY_READ]
         if read_only:
             kept = ", ".join(f'"{field.name}"' for field in schema.fields if field.name in SINK_COLUMNS)
             error = UnknownColumnError(read_only[0], SINK_COLUMNS)
             error.args = (
-                f"the store gives {', '.join(read_only)} to each message, no row can bring them: "
-                f"write df.select({kept}) instead (queueId keeps each row in the queue that it came from)",
+                f"the store sets {', '.join(read_only)} of each message, a row cannot set them: "
+                f"write df.select({kept}) instead (queueId keeps each row in its original queue)",
             )
             raise error
         for field in schema.fields:

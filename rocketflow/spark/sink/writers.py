@@ -1,7 +1,7 @@
-"""The sink: tasks encode and stage, one commit on the driver puts a batch into the log exactly once.
+"""The sink: tasks encode and stage rows, and one commit on the driver appends a batch to the log exactly once.
 
-A batch is known by (sink id, batch id). Tasks learn the query's id, batch and run from their task context and send
-them in the commit message: the commit runs in a fresh process that knows nothing else.
+A batch is identified by (sink id, batch id). Tasks read the query's id, batch and run from their task context and send
+them in the commit message, because the commit runs in a fresh process without that context.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StagedCommit(WriterCommitMessage):
-    """What a task tells the commit."""
+    """The message of a task to the commit."""
 
     sink_id: str
     query_id: str
@@ -51,7 +51,7 @@ class StagedCommit(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class BatchIdentity:
-    """Which batch of which run a task works on."""
+    """The batch and the run that a task works on."""
 
     sink_id: str
     query_id: str
@@ -60,12 +60,12 @@ class BatchIdentity:
 
 
 def make_stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
-    """The writer of a streaming query (append mode only)."""
+    """Return the writer of a streaming query (append mode only)."""
     parsed = SinkOptions.parse(options)
     if parsed.txn_id is not None:
         raise OptionError("txnId", "option txnId is for df.write: a query has its sinkId, else its own id")
     if overwrite:
-        raise StoreError('output mode complete would overwrite; a log is only appended to: use .outputMode("append")')
+        raise StoreError('output mode complete would overwrite; a log is append-only: use .outputMode("append")')
     parsed.check_schema(schema)
     check_writable_directory(Path(parsed.path), parsed.store_config())
     freeze_heap_once()
@@ -73,25 +73,25 @@ def make_stream_writer(options: Mapping[str, str], schema: StructType, overwrite
 
 
 def make_batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    """The writer of `df.write` (mode append only)."""
+    """Return the writer of `df.write` (mode append only)."""
     parsed = SinkOptions.parse(options)
     if parsed.sink_id is not None:
-        raise OptionError("sinkId", "option sinkId is for streaming queries: txnId has a df.write done once")
+        raise OptionError("sinkId", "option sinkId is for streaming queries: txnId makes a df.write run once")
     if overwrite:
-        raise StoreError('mode overwrite is not possible; a log is only appended to: use .mode("append")')
+        raise StoreError('mode overwrite is not possible; a log is append-only: use .mode("append")')
     parsed.check_schema(schema)
     check_writable_directory(Path(parsed.path), parsed.store_config())
     return BatchWriter(parsed)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """One micro-batch at a time; Spark makes a new object for every step, so nothing is kept in it."""
+    """Writes one micro-batch at a time; Spark creates a new object for every step, so it keeps no state."""
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """In a task: encode and stage this partition's rows."""
+        """Encode and stage this partition's rows, in a task."""
         context = TaskContext.get()
         assert context is not None
         query_id = context.getLocalProperty("sql.streaming.queryId")
@@ -103,18 +103,18 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _stage(self.options, BatchIdentity(sink_id, query_id, int(batch_id), run_id or "run"), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """On the driver: all staged rows into the log, once."""
+        """Commit all staged rows once, on the driver."""
         location = self.options.checkpoint_location
         query_id = None if location is None else checkpoint.query_id(location)
         _commit(self.options, messages, batchId, self.options.sink_id or query_id, query_id, more_follow=True)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """On the driver, after a failure: drop what was staged. A durable commit is never undone."""
+        """Delete what was staged, on the driver after a failure. A durable commit is never undone."""
         _abort(self.options, messages, batchId)
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`df.write`: one batch; with option `txnId` it is written once however often it is run."""
+    """Writes `df.write`: one batch; with option `txnId` it is stored once however often it is run."""
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
@@ -122,15 +122,15 @@ class BatchWriter(DataSourceArrowWriter):
         self._sink_id = f"txn.{options.txn_id}" if options.txn_id else f"write.{self._run_id}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """In a task: encode and stage this partition's rows."""
+        """Encode and stage this partition's rows, in a task."""
         return _stage(self.options, BatchIdentity(self._sink_id, self._sink_id, 0, self._run_id), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """On the driver: all staged rows into the log, once."""
+        """Commit all staged rows once, on the driver."""
         _commit(self.options, messages, 0, self._sink_id, self._sink_id)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """On the driver, after a failure: drop what was staged."""
+        """Delete what was staged, on the driver after a failure."""
         _abort(self.options, messages, 0)
 
 
@@ -149,7 +149,9 @@ def _stage(options: SinkOptions, batch: BatchIdentity, rows: Iterator[pa.RecordB
     config = config_for_encoding(options.path, options.store_config())
     encoder = BatchEncoder(config, queue_count, default_topic=options.topic, row_hashes=True)
     name = f"p{partition}-a{context.taskAttemptId()}"
-    first_turn = crc32(batch.sink_id.encode()) + batch.batch_id + partition  # the same where the batch is replayed
+    first_turn = (
+        crc32(batch.sink_id.encode()) + batch.batch_id + partition
+    )  # a replay of the batch must give the same queues
     part = stage(
         _encoded(encoder, rows, partition, first_turn, options.topic),
         staging.directory(batch.batch_id),
@@ -191,7 +193,7 @@ def _commit(
     *,
     more_follow: bool = False,
 ) -> None:
-    """`sink_id` and `query_id` are for a batch without a partition: there no task told whose it is."""
+    """Commit the staged parts; `sink_id` and `query_id` identify a batch without partitions, which has no messages."""
     staged = _staged(messages)
     if not staged:
         if sink_id is not None:

@@ -32,7 +32,7 @@ _LMQ_PREFIX: Final = "%LMQ%"
 
 
 class RocketFlowBatchReader(DataSourceReader):
-    """Reads what lies between two positions."""
+    """Reads all messages between a start and an end position."""
 
     def __init__(self, options: SourceOptions, projection: Projection) -> None:
         self._options = options
@@ -42,7 +42,7 @@ class RocketFlowBatchReader(DataSourceReader):
 
     @property
     def pushFilters(self) -> Callable[[list[Filter]], Iterable[Filter]]:
-        """Spark 4.3 keeps what the last WHERE left of a read for every other use of it: so only who asks gets it."""
+        """Return the push-down method if the option asks for it: Spark 4.3 applies the last WHERE to every use."""
         return PushFilters(self._narrowing) if self._options.push_down_predicate else super().pushFilters
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -58,12 +58,12 @@ class RocketFlowBatchReader(DataSourceReader):
     def _ranges(self) -> list[QueueRange]:
         options = self._options
         check_stores(self._stores)
-        there = self._stores.snapshot()
+        existing = self._stores.snapshot()
         chooser = QueueChooser(options.topics, options.include_system_topics)
-        queues = {key: there[key] for key in chooser.chosen(there)}
+        queues = {key: existing[key] for key in chooser.chosen(existing)}
         missing = chooser.missing(queues)
         if missing:
-            raise MissingTopicError(describe_missing(missing, (key.qualified_topic for key in there)))
+            raise MissingTopicError(describe_missing(missing, (key.qualified_topic for key in existing)))
         start_by_time, end_by_time = self._stores.start_by_time, self._stores.offset_by_time
         clamp, named = not options.fail_on_data_loss, options.topics.named
         starts = resolve_positions(options.starting, queues, start_by_time, clamp=clamp, named=named)
@@ -77,7 +77,7 @@ class RocketFlowBatchReader(DataSourceReader):
         return narrowed_by_keys(ranges, candidates, self._stores.first_offset_at)
 
     def _key_candidates(self, keys: set[str], ranges: Sequence[QueueRange]) -> dict[str, KeyCandidates]:
-        """What the stores' indexes know; a store whose index cannot be relied on is left out."""
+        """Return the messages that each store's key index names; a store with an unreliable index is omitted."""
         found: dict[str, KeyCandidates] = {}
         for name in {one.key.store for one in ranges}:
             topics = {one.key.topic for one in ranges if one.key.store == name}

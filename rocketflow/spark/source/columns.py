@@ -40,7 +40,7 @@ COLUMN_TYPES: Final[dict[str, DataType]] = {field.name: _SPARK_TYPES[str(field.t
 
 
 class ColumnTypeError(StoreError):
-    """A schema asks for a source column under a type that it does not have."""
+    """A schema asks for a source column with another type than it has."""
 
     exit_code = 2
 
@@ -50,7 +50,7 @@ class ColumnTypeError(StoreError):
 
 
 class ColumnNameError(UnknownColumnError):
-    """A schema names a column that the source does not have; the nearest one is named."""
+    """A schema names a column that the source does not have; the error names the nearest one."""
 
     def __init__(self, column: str, allowed: tuple[str, ...]) -> None:
         super().__init__(column, allowed)
@@ -71,14 +71,14 @@ class RepeatedColumnError(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """The columns to read, in order, and the exact Arrow schema to yield them under."""
+    """The columns to read, in order, and the exact Arrow schema of the result."""
 
     columns: tuple[str, ...]
     arrow_schema: pa.Schema
 
     @classmethod
     def of(cls, schema: StructType) -> Projection:
-        """The projection of a schema: any subset, any order; a wrong name, a repeat or a wrong type is an error."""
+        """Return the projection of a schema in any order; raise for an unknown or repeated column or a wrong type."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         seen: set[str] = set()
@@ -101,7 +101,7 @@ def _same_type(asked: DataType, actual: DataType) -> bool:
 
 
 def source_schema(include_properties: bool) -> StructType:
-    """The default schema of the source."""
+    """Return the default schema of the source."""
     return StructType(
         [
             StructField(name, kind, nullable=True)

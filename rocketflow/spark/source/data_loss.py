@@ -1,4 +1,4 @@
-"""Noticing that the log behind a checkpoint is not the one that was read (retention, a cut tail, another store)."""
+"""Detection of a log that differs from the one a checkpoint was read from (retention, a cut tail, another store)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rocketflow_store import StoreError
 from rocketflow_store.spi import events
 
 IsUnchanged = Callable[[QueueKey, QueuePosition, int], bool]
-"""(queue, position, lowest offset there) -> whether the last record read is still the same one."""
+"""(queue, position, lowest offset) -> True if the last record read is unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What happened to one queue. `messages` is how many are gone at least."""
+    """The loss of one queue; `messages` is the least number of lost messages."""
 
     key: QueueKey
     expected_offset: int
@@ -34,7 +34,7 @@ class Loss:
 
 
 class DataLossError(StoreError):
-    """Messages that a query was to read are not there any more; `losses` says which."""
+    """Messages that a query should read no longer exist; `losses` names them."""
 
     exit_code = 3
 
@@ -51,7 +51,7 @@ class DataLossError(StoreError):
 def find_losses(
     positions: Mapping[QueueKey, QueuePosition], queues: Mapping[QueueKey, QueueBounds], is_unchanged: IsUnchanged
 ) -> list[Loss]:
-    """The queues whose log does not go on where it was read to."""
+    """Return the losses of queues whose log no longer continues at the position read."""
     losses: list[Loss] = []
     for key in sorted(positions):
         position = positions[key]
@@ -59,7 +59,7 @@ def find_losses(
         bounds = queues.get(key)
         if bounds is None:
             if expected > 0:
-                losses.append(Loss(key, expected, 0, 0, 1, "the queue is gone", 0))
+                losses.append(Loss(key, expected, 0, 0, 1, "the queue does not exist any more", 0))
             continue
         low, high = bounds
         if expected > high:
@@ -76,7 +76,7 @@ def find_losses(
 
 @dataclass(slots=True)
 class LossCounter:
-    """Counts what failOnDataLoss=false let pass."""
+    """Counts the losses that failOnDataLoss=false accepted."""
 
     events: int = 0
     messages: int = 0

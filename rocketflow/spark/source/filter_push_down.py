@@ -1,6 +1,6 @@
-"""What a batch query's WHERE says about queues, offsets, times and keys, so that the rest is not read.
+"""Push-down of a batch query's WHERE on queues, offsets, times and keys, to read less.
 
-A filter that the plan answers exactly is not evaluated again; one that only narrows the plan is.
+Spark does not evaluate a filter again if the plan answers it exactly; a filter that only narrows the plan is evaluated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(slots=True)
 class Narrowing:
-    """What the filters leave: None means that nothing is said; ends are exclusive."""
+    """The limits that the filters set; None means no limit, ends are exclusive."""
 
     topics: set[str] | None = None
     queue_ids: set[int] | None = None
@@ -45,7 +45,7 @@ class Narrowing:
     keys: set[str] | None = None
 
     def takes(self, key: QueueKey) -> bool:
-        """Whether a queue can hold rows that pass."""
+        """Return True if the queue can hold rows that pass."""
         return (
             (self.topics is None or key.topic in self.topics)
             and (self.queue_ids is None or key.queue_id in self.queue_ids)
@@ -60,7 +60,7 @@ class Narrowing:
         start_by_time: Callable[[QueueKey, int], int],
         end_by_time: Callable[[QueueKey, int], int],
     ) -> QueueRange:
-        """The part of [start, end) that can hold rows that pass."""
+        """Return the part of [start, end) that can hold rows that pass."""
         start, end = max(start, self.start_offset), min(end, self.end_offset)
         if start < end and self.start_ms is not None:
             start = max(start, start_by_time(key, self.start_ms))
@@ -69,13 +69,13 @@ class Narrowing:
         return QueueRange(key, start, max(start, end))
 
     def push(self, filters: Sequence[Filter]) -> Iterator[Filter]:
-        """Take in what can be taken; yields the filters that Spark has to evaluate (again)."""
+        """Narrow by all filters; yield those that Spark must evaluate (again)."""
         for one in filters:
             if not self._take(one):
                 yield one
 
     def _take(self, one: Filter) -> bool:
-        """Narrow by one filter; whether that answers it exactly."""
+        """Narrow by one filter; return True if that answers it exactly."""
         attribute: tuple[str, ...] = getattr(one, "attribute", ())
         value = getattr(one, "value", None)
         if len(attribute) != 1:
@@ -158,7 +158,7 @@ class Narrowing:
 
 
 def _values(one: Filter, value: Any, kind: type) -> set[Any] | None:
-    """The values of an equality or IN over `kind`; None for another filter."""
+    """Return the values of an equality or IN over `kind`, or None for another filter."""
     if isinstance(one, (EqualTo, EqualNullSafe)):
         return {value} if type(value) is kind else None
     if isinstance(one, In):
@@ -168,7 +168,7 @@ def _values(one: Filter, value: Any, kind: type) -> set[Any] | None:
 
 
 def _limits(one: Filter, value: Any) -> tuple[int, int] | None:
-    """[low, end) of a comparison with a whole number; None for another filter."""
+    """Return [low, end) of a comparison with an integer, or None for another filter."""
     if type(value) is not int:
         return None
     if isinstance(one, GreaterThan):
@@ -183,10 +183,10 @@ def _limits(one: Filter, value: Any) -> tuple[int, int] | None:
 
 
 class PushFilters:
-    """Stands in for a reader's `pushFilters` method, and says that it is the base class's.
+    """Replaces a reader's `pushFilters` method, and looks like the base class's.
 
     With `spark.sql.python.filterPushdown.enabled=false` (the default) Spark refuses readers that define the method,
-    and finds out by looking at `__func__`; with true it simply calls it.
+    which it detects by `__func__`; with true it calls the method.
     """
 
     __func__ = staticmethod(DataSourceReader.pushFilters)
@@ -200,7 +200,7 @@ class PushFilters:
 
 @dataclass(slots=True)
 class KeyCandidates:
-    """Messages that the index names for a key, and the physical range that the index speaks for."""
+    """Messages that the index names for a key, and the physical range that the index covers."""
 
     covered_start: int
     covered_end: int
@@ -212,9 +212,9 @@ def narrowed_by_keys(
     candidates: Mapping[str, KeyCandidates],
     first_offset_at: Callable[[QueueKey, int], int],
 ) -> list[QueueRange]:
-    """Only the candidates inside what the index covers, and all of what it does not.
+    """Keep only the candidates inside the range that the index covers, and everything outside of it.
 
-    `first_offset_at(queue, physical offset)` is the first queue offset whose record lies at or behind it.
+    `first_offset_at(queue, physical offset)` returns the first queue offset whose record starts at or after it.
     """
     found: list[QueueRange] = []
     for one in ranges:

@@ -1,6 +1,7 @@
-"""A query's position as a consumer group's offsets, in RocketMQ's own file, for lag tools; the checkpoint is the truth.
+"""A query's position, published as a consumer group's offsets in RocketMQ's file for lag tools.
 
-While another process writes to the store they wait beside its file: see `metadata.layout.group_offsets` of the store.
+The checkpoint holds the position that counts. While another process has locked the store, the offsets wait in a file
+beside RocketMQ's: see `metadata.layout.group_offsets` of the store.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class GroupProgress:
         self._warned: set[str] = set()
 
     def publish(self, offsets: Mapping[QueueKey, int]) -> None:
-        """Make `offsets` (next queue offset by queue) known; queues that did not move are not written again."""
+        """Publish `offsets` (next queue offset by queue), unless none has moved since the last call."""
         if all(self._published.get(key) == offset for key, offset in offsets.items()):
             return
         for name in {key.store for key in offsets}:
@@ -44,8 +45,9 @@ class GroupProgress:
 
 
 def publish_offsets(root: Path, group: str, offsets: Mapping[QueueKey, int]) -> Path:
-    """Write the group's offsets for the store at `root`; the file that took them.
+    """Write the group's offsets for the store at `root`; return the file that they were written to.
 
-    OSError or StoreError where it cannot be read or written.
+    Raises:
+        OSError, StoreError: the file cannot be read or written.
     """
     return publish_group_offsets(root, group, {(key.topic, key.queue_id): at for key, at in offsets.items()})

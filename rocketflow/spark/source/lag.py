@@ -1,4 +1,4 @@
-"""How far a query is behind its queues: in messages, bytes and milliseconds."""
+"""The lag of a query in its queues: messages, bytes and milliseconds."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ SAMPLE_UNITS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class QueueLag:
-    """What of one queue is not read yet.
+    """The unread messages of one queue.
 
-    `latest` is the queue's end; `messages` and `bytes` (records as stored; estimated from both ends of a backlog of
-    more than 100,000 messages) wait; the oldest of them was stored `ms` milliseconds ago. Both are 0 where none waits;
-    None stands for what is not known: bytes where queue units are gone, `ms` where the oldest record cannot be read.
+    `latest` is the queue's end, `messages` and `bytes` measure the backlog (records as stored; estimated from both ends
+    of a backlog of more than 100,000 messages), and `ms` is the age of its oldest message. Without a backlog `bytes`
+    and `ms` are 0. None stands for unknown: `bytes` if queue units are missing, `ms` if the oldest record is
+    unreadable.
     """
 
     latest: int
@@ -31,7 +32,7 @@ class QueueLag:
 
 
 def measure_lag(stores: SourceStores, key: QueueKey, next_offset: int, bounds: QueueBounds, now_ms: int) -> QueueLag:
-    """The lag of one queue that is read up to `next_offset`."""
+    """Return the lag of one queue that was read up to `next_offset`."""
     start = max(next_offset, bounds.low)
     waiting = bounds.high - start
     if waiting <= 0:
@@ -48,19 +49,19 @@ def measure_lag(stores: SourceStores, key: QueueKey, next_offset: int, bounds: Q
 
 
 def lag_report(lags: Mapping[QueueKey, QueueLag], loss_events: int, lost_messages: int) -> dict[str, Any]:
-    """What the source reports as its latest offset in a query's progress; keys sorted, what is unknown left out."""
+    """Return the source's latest offset for a query's progress: keys sorted, unknown values omitted."""
     queues: dict[str, dict[str, dict[str, int]]] = {}
     for key in sorted(lags):
         lag = lags[key]
-        told = {"bytes": lag.bytes, "latest": lag.latest, "messages": lag.messages, "ms": lag.ms}
+        values = {"bytes": lag.bytes, "latest": lag.latest, "messages": lag.messages, "ms": lag.ms}
         queues.setdefault(key.qualified_topic, {})[str(key.queue_id)] = {
-            name: value for name, value in told.items() if value is not None
+            name: value for name, value in values.items() if value is not None
         }
     return {"dataLoss": {"events": loss_events, "messages": lost_messages}, "queues": queues, "version": 1}
 
 
 def lag_of_report(report: Mapping[str, Any]) -> dict[QueueKey, QueueLag]:
-    """The lags in a report."""
+    """Parse the lags of a report."""
     found: dict[QueueKey, QueueLag] = {}
     for name, queues in report["queues"].items():
         store, _, topic = name.rpartition("/")
@@ -72,5 +73,5 @@ def lag_of_report(report: Mapping[str, Any]) -> dict[QueueKey, QueueLag]:
 
 
 def next_offsets(offset: StreamOffset) -> dict[QueueKey, int]:
-    """{queue: next offset} of a position."""
+    """Return {queue: next offset} of a position."""
     return {key: position.next_offset for key, position in offset.positions.items()}

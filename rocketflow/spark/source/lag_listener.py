@@ -1,4 +1,4 @@
-"""How far streaming queries are behind, from their progress: for a log line, a gauge, or a check.
+"""The lag of streaming queries, from their progress: for a log line, a gauge, or a check.
 
     listener = LagListener()
     spark.streams.addListener(listener)
@@ -6,8 +6,8 @@
     listener.total()          # QueueLag of all queues of all queries together
     listener.lags()           # {query id: {QueueKey: QueueLag}}
 
-A Python data source cannot report metrics of its own; what it can report is a "latest offset". The source puts the lag
-of each queue there (as of the start of the batch, behind the end of that batch), and this listener takes it out.
+A Python data source cannot report metrics of its own, but it can report a "latest offset". The source puts the lag of
+each queue there (measured at the start of a batch, after the end of that batch), and this listener reads it.
 """
 
 # ruff: noqa: N802 - the method names are Spark's
@@ -47,19 +47,19 @@ class LagListener(StreamingQueryListener):
         self._losses: dict[str, tuple[int, int]] = {}
 
     def lags(self) -> dict[str, dict[QueueKey, QueueLag]]:
-        """{query id: {queue: lag}}."""
+        """Return {query id: {queue: lag}}."""
         with self._lock:
             return {query: dict(lags) for query, lags in self._lags.items()}
 
     def data_loss(self, query_id: str) -> tuple[int, int]:
-        """(events, messages) that failOnDataLoss=false let pass in the query's present run."""
+        """Return (events, messages) of the losses that failOnDataLoss=false accepted in the query's present run."""
         with self._lock:
             return self._losses.get(query_id, (0, 0))
 
     def total(self, query_id: str | None = None) -> QueueLag:
-        """All queues together, of one query or of all: messages and bytes added up, the largest ms.
+        """Return the lag of all queues, of one query or of all: the sums of messages and bytes, and the largest ms.
 
-        What is not known of one queue is left out of the sum; None where it is known of no queue that waits.
+        Unknown values of a queue are not counted; a value is None if it is unknown for every queue with a backlog.
         """
         with self._lock:
             chosen = [one for query, lags in self._lags.items() if query_id in (None, query) for one in lags.values()]
@@ -71,10 +71,10 @@ class LagListener(StreamingQueryListener):
         )
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing is known yet."""
+        """Do nothing: no lag is known yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Take the lag out of a batch's progress."""
+        """Read the lag from a batch's progress."""
         progress = event.progress
         query_id = str(progress.id)
         lags: dict[QueueKey, QueueLag] = {}
@@ -93,12 +93,12 @@ class LagListener(StreamingQueryListener):
             self._losses[query_id] = (events, messages)
         total = self.total(query_id)
         size, age = ("?" if one is None else one for one in (total.bytes, total.ms))
-        _log.info("query %s is behind by %d messages, %s bytes, %s ms", query_id, total.messages, size, age)
+        _log.info("query %s lags by %d messages, %s bytes, %s ms", query_id, total.messages, size, age)
         if self._on_lag is not None:
             self._on_lag(query_id, lags)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """An idle query has read all there was at its last look."""
+        """Do nothing: an idle query has read all messages that existed at its last look."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Forget the query."""
@@ -108,13 +108,13 @@ class LagListener(StreamingQueryListener):
 
 
 def _of_known(together: Callable[[list[int]], int], found: list[int | None]) -> int | None:
-    """Return the known ones together; 0 of none, None where none is known."""
+    """Combine the values that are known; return 0 without values, None if none is known."""
     known = [one for one in found if one is not None]
     return together(known) if known else None if found else 0
 
 
 def _report(latest_offset: Any) -> dict[str, Any] | None:
-    """The report of a rocketflow source, None for another source's offset."""
+    """Return the report of a rocketflow source, or None for another source's offset."""
     try:
         report = parse_json(latest_offset) if isinstance(latest_offset, str) else latest_offset
     except ValueError:

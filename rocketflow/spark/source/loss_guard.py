@@ -1,4 +1,4 @@
-"""Whether the stores still hold what a stream's positions say: a loss ends the query, or is counted."""
+"""The check that the stores still hold a stream's positions: a loss ends the query, or is counted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rocketflow.spark.source.stream_queues import Queues
 
 
 class LossGuard:
-    """The positions of one query run that were checked, and the losses that were accepted."""
+    """The positions of one query run that were verified, and the losses that were accepted."""
 
     def __init__(self, stores: SourceStores, *, fail: bool) -> None:
         self._stores, self._fail = stores, fail
@@ -19,11 +19,11 @@ class LossGuard:
         self.counted = LossCounter()
 
     def note_verified(self, key: QueueKey, position: QueuePosition, high: int, generation: int) -> None:
-        """Note a position that was just read from a store; it is checked again once its queue or store has changed."""
+        """Record a position that was just read from a store; it is verified again if its queue or store changes."""
         self._verified[key] = (position.without_first(), high, generation)
 
     def check(self, position: StreamOffset, queues: Queues) -> None:
-        """Accept what was lost before a position, or raise DataLossError."""
+        """Check the log before a position; accept its losses, or raise DataLossError."""
         self.accept(find_losses(_without_first(position), queues, self._stores.is_unchanged))
 
     def resume(self, start: StreamOffset, queues: Queues, generations: Mapping[str, int]) -> dict[QueueKey, int]:

@@ -1,4 +1,4 @@
-"""Which queues of the stores a read takes: pure, from the topics that are there."""
+"""The choice of the queues that a read takes: pure, from the topics that exist."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class QueueChooser:
         self._include_system_topics = include_system_topics
 
     def takes(self, key: QueueKey) -> bool:
-        """Whether the queue is part of the read."""
+        """Return True if the queue is part of the read."""
         if self._pattern is not None:
             if is_system_topic(key.topic) and not self._include_system_topics:
                 return False
@@ -30,15 +30,15 @@ class QueueChooser:
         return key.topic in self._topics or key.qualified_topic in self._topics
 
     def chosen(self, keys: Iterable[QueueKey]) -> list[QueueKey]:
-        """The queues that are taken, in order."""
+        """Return the queues of the read, sorted."""
         return sorted(key for key in keys if self.takes(key))
 
     def missing(self, keys: Iterable[QueueKey]) -> list[str]:
-        """Topics (or `topic queue N` of an assignment) that were named and are not there."""
-        there = list(keys)
-        names = {name for key in there for name in (key.topic, key.qualified_topic)}
+        """Return the named topics (or `topic queue N` of an assignment) that do not exist."""
+        existing = list(keys)
+        names = {name for key in existing for name in (key.topic, key.qualified_topic)}
         lost = sorted(topic for topic in self._topics if topic not in names)
-        pairs = {(name, key.queue_id) for key in there for name in (key.topic, key.qualified_topic)}
+        pairs = {(name, key.queue_id) for key in existing for name in (key.topic, key.qualified_topic)}
         for topic, queues in sorted(self._queues.items()):
             lost += [f"{topic} queue {queue_id}" for queue_id in sorted(queues) if (topic, queue_id) not in pairs]
         return lost

@@ -1,4 +1,4 @@
-"""Queue ranges to RecordBatches, in the executors."""
+"""Reading queue ranges into RecordBatches, on the executors."""
 
 from __future__ import annotations
 
@@ -47,9 +47,10 @@ class RowReader:
     fail_on_data_loss: bool
 
     def read(self, ranges: Sequence[QueueRange]) -> Iterator[pa.RecordBatch]:
-        """RecordBatches of the projection's exact schema, of about BATCH_BYTES each.
+        """Yield RecordBatches of the projection's exact schema, of about BATCH_BYTES each.
 
-        DataLossError for a range that is not there any more; with failOnDataLoss=false what is left of it.
+        Raises:
+            DataLossError: a range no longer exists; with failOnDataLoss=false the rest of it is read.
         """
         freeze_heap_once()
         return _merged(self._batches(ranges), self.projection.arrow_schema)
@@ -84,7 +85,7 @@ class RowReader:
                 faults=faults,
             )
         except OffsetOutOfRangeError as error:
-            why = f"messages {one.start} to {one.end - 1} were planned and are not all there any more"
+            why = f"messages {one.start} to {one.end - 1} were planned but do not all exist any more"
             low, high = error.min_offset, error.max_offset
             lost = max(low - one.start, 0) + max(one.end - high, 0)
             raise DataLossError([Loss(one.key, one.start, low, high, lost, why, low)]) from error
@@ -99,7 +100,7 @@ def _sql_rows(sql: str | None) -> SqlRows | None:
 
 
 def _merged(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Join small neighbours: each batch costs Spark a message of its own."""
+    """Join small batches: Spark sends a message for each batch."""
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:

@@ -1,4 +1,4 @@
-"""The source's options as one frozen value; every error names the option, its value and what is allowed."""
+"""The source's options as one frozen value; every error names the option, its value and the allowed values."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ QueueNumbers = tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
 
 
 class PositionKind(Enum):
-    """How a start or end is given."""
+    """The form of a start or end."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -198,7 +198,7 @@ class PositionKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PositionChoice:
-    """A start or end: `option` is where it was given (for messages), `numbers` offsets or times by queue."""
+    """A start or end; `option` is the option that set it (for messages), `numbers` are offsets or times by queue."""
 
     kind: PositionKind
     option: str
@@ -207,20 +207,20 @@ class PositionChoice:
     latest_if_unmatched: bool = False
 
     def by_topic(self) -> dict[str, dict[int, int]]:
-        """The numbers as {topic: {queue id: number}}."""
+        """Return the numbers as {topic: {queue id: number}}."""
         return {topic: dict(queues) for topic, queues in self.numbers}
 
 
 @dataclass(frozen=True, slots=True)
 class TopicChoice:
-    """Which queues are read: by topic names, by a pattern over topic names, or one by one."""
+    """The queues to read: by topic names, by a pattern over topic names, or one by one."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     queues: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     def describe(self) -> str:
-        """The choice as the user gave it."""
+        """Return the choice in the user's words."""
         if self.pattern is not None:
             return f"subscribePattern {self.pattern}"
         if self.queues:
@@ -229,13 +229,13 @@ class TopicChoice:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Topics named one by one (none for a pattern)."""
+        """Topics named one by one; empty for a pattern."""
         return self.topics or tuple(topic for topic, _ in self.queues)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """All options of a read, checked; the stream's and the batch's alike."""
+    """All options of a read, stream or batch, checked."""
 
     stores: tuple[StoreLocation, ...]
     topics: TopicChoice
@@ -258,7 +258,7 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-        """Check and convert Spark's option strings; OptionError, or InvalidFilterError for `tags` and `sql`."""
+        """Check and convert Spark's option strings; raise OptionError, or InvalidFilterError for `tags` and `sql`."""
         values = OptionValues(options)
         values.check_known([one.name for one in SOURCE_OPTIONS])
         stores = _stores(values)
@@ -328,7 +328,9 @@ def _topics(values: OptionValues, stores: set[str]) -> TopicChoice:
         try:
             re.compile(text)
         except re.error as error:
-            raise bad_value_error(option, text, f"a regular expression over the whole topic name ({error})") from error
+            raise bad_value_error(
+                option, text, f"a regular expression over the complete topic name ({error})"
+            ) from error
         return TopicChoice(pattern=text)
     chosen = values.json_object(option, _ASSIGN_FORM) or {}
     for topic, queues in chosen.items():
@@ -341,7 +343,7 @@ def _topics(values: OptionValues, stores: set[str]) -> TopicChoice:
 
 
 def _check_topic(option: str, value: str, name: str, stores: set[str], *, qualified_only: bool) -> None:
-    """A topic, or store/topic; with several stores JSON positions must name the store."""
+    """Check a topic, or store/topic; with several stores JSON positions must name the store."""
     store, slash, topic = name.rpartition("/")
     if slash and store not in stores and stores != {""}:
         known = ", ".join(sorted(stores))

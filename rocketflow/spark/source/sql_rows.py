@@ -24,7 +24,7 @@ class SqlRows:
         }
 
     def keep(self, batch: pa.RecordBatch, properties: pa.Array) -> pa.RecordBatch:
-        """The rows that pass; `properties` is the map column of the same rows."""
+        """Return the rows that pass; `properties` is the map column of the same rows."""
         columns = {
             name: pc.call_function("map_lookup", [properties], options) for name, options in self._lookups.items()
         }
@@ -41,7 +41,7 @@ def _booleans(mask: npt.NDArray[np.bool_]) -> pa.Array:
 
 
 def _scalar(text: str) -> pa.Scalar:
-    """A string scalar; pa.scalar would import pandas."""
+    """Return a string scalar; pa.scalar would import pandas."""
     raw = text.encode()
     offsets = np.array([0, len(raw)], np.int32)
     return pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(raw)])[0]

@@ -1,4 +1,4 @@
-"""From the options of a start or an end to queue offsets: pure, times are looked up through a function."""
+"""Conversion of a start or end option to queue offsets: pure, a function looks up times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rocketflow.spark.source.store_access import QueueBounds
 from rocketflow.spark.source.stream_offset import QueueKey
 
 OffsetByTime = Callable[[QueueKey, int], int]
-"""(queue, ms) -> first offset stored at or after; the queue's end where there is none."""
+"""(queue, ms) -> the first offset stored at or after that time, or the queue's end if there is none."""
 
 
 def resolve_positions(
@@ -25,9 +25,9 @@ def resolve_positions(
 ) -> dict[QueueKey, int]:
     """Return a queue offset for each of `queues`.
 
-    An offset outside of what a queue holds is an error that names the option, or moved inside with `clamp`
-    (failOnDataLoss=false). A JSON choice has to name every queue, and no topic that the read does not take: one of
-    `queues`, or one of the topics that it names (`named`), which may come later.
+    An offset outside of the queue's bounds is an error that names the option; with `clamp` (failOnDataLoss=false) it is
+    moved to the nearest bound. A JSON choice must name every queue of `queues`, and only topics of `queues` or of
+    `named`, the topics that the read names and that may be created later.
     """
     match choice.kind:
         case PositionKind.EARLIEST:
@@ -75,8 +75,8 @@ def _numbers_by_key(choice: PositionChoice, queues: Mapping[QueueKey, QueueBound
             if (topic, queue_id) not in used and number > 0 and choice.kind is PositionKind.OFFSETS:
                 raise OptionError(
                     choice.option,
-                    f"option {choice.option} names topic {topic} queue {queue_id}, which the read does not take "
-                    "or the store does not hold",
+                    f"option {choice.option} names topic {topic} queue {queue_id}, which is not part of the read "
+                    "or does not exist in the store",
                 )
     return found
 

@@ -1,4 +1,4 @@
-"""Stores as the source sees them: opened once a process, looked at as queues under one kind of key.
+"""Stores as the source uses them: opened once a process, with queues of all stores under one kind of key.
 
 Readers live in this module, not in Spark's reader objects: those are pickled for every task, while a Python worker
 keeps its modules from task to task.
@@ -45,9 +45,9 @@ _OPEN: dict[StoreLocation, _Open] = {}
 
 
 def open_reader(location: StoreLocation) -> StoreReader:
-    """The store's reader in this process; opened anew where the files it holds are not the store's any more.
+    """Return the process's reader of the store; reopen it if its open files are no longer the store's.
 
-    Of Spark's Python workers alone, which have one thread: the one that was known is closed, whoever reads it.
+    Only for Spark's Python workers, which have one thread: a replaced reader is closed at once.
     """
     known = _OPEN.get(location)
     if known is not None and known.identity == known.reader.identity():
@@ -66,28 +66,28 @@ def _config(location: StoreLocation) -> StoreConfig:
 
 
 class SourceStores:
-    """All stores of a read. Holds no open file itself and can be pickled."""
+    """All stores of a read; holds no open file and can be pickled."""
 
     def __init__(self, locations: Sequence[StoreLocation]) -> None:
         self.locations = tuple(locations)
         self._by_name = {location.name: location for location in self.locations}
 
     def reader(self, store: str) -> StoreReader:
-        """The reader of a store by its name."""
+        """Return the reader of a store by its name."""
         return open_reader(self._by_name[store])
 
     def generation(self, store: str) -> int:
-        """Rises whenever the store's directory, or its writer, may have become another one."""
+        """Return a number that grows whenever the store's directory or its writer may have been replaced."""
         location = self._by_name[store]
         open_reader(location)
         return _OPEN[location].generation
 
     def path(self, store: str) -> str:
-        """The directory of a store by its name."""
+        """Return the directory of a store by its name."""
         return self._by_name[store].path
 
     def names(self) -> Iterable[str]:
-        """Names of all stores; "" alone where the only one has no name."""
+        """Return the names of all stores; only "" if the single store has no name."""
         return self._by_name.keys()
 
     def listed_topics(self) -> set[str]:
@@ -99,7 +99,7 @@ class SourceStores:
         return listed
 
     def snapshot(self) -> dict[QueueKey, QueueBounds]:
-        """Bounds of every queue; of one store at one instant, so that a sink's commit is in it whole or not at all."""
+        """Return the bounds of every queue; those of one store at one instant, so that a commit is in it or not."""
         found: dict[QueueKey, QueueBounds] = {}
         for name in self._by_name:
             for (topic, queue_id), bounds in self.reader(name).snapshot().queues.items():
@@ -107,7 +107,7 @@ class SourceStores:
         return found
 
     def position(self, key: QueueKey, next_offset: int, low: int) -> QueuePosition:
-        """The position at `next_offset`, with the identity of the record before it if that is still there."""
+        """Return the position at `next_offset`, with the identity of the record before it if that record exists."""
         if next_offset <= low:
             return QueuePosition(next_offset)
         reader = self.reader(key.store)
@@ -119,14 +119,14 @@ class SourceStores:
         return QueuePosition(next_offset, phy_offset, checksum)
 
     def is_unchanged(self, key: QueueKey, position: QueuePosition, low: int) -> bool:
-        """Whether the last record read is still the same; True where it cannot be asked any more."""
+        """Return True if the last record read is unchanged, or can no longer be checked."""
         if position.phy_offset == NO_RECORD or position.next_offset <= low:
             return True
         found = self.position(key, position.next_offset, low)
         return (found.phy_offset, found.checksum) == (position.phy_offset, position.checksum)
 
     def record_sizes(self, key: QueueKey, start: int, end: int) -> npt.NDArray[np.int64]:
-        """Bytes of each record of [start, end); 0 where a queue file is gone."""
+        """Return the bytes of each record of [start, end), (n,) int64; 0 if a queue file is missing."""
         units = self.reader(key.store).read_units(key.topic, key.queue_id, start, end, faults=SkipFaults())
         return units["msg_size"].astype(np.int64)
 
@@ -135,25 +135,25 @@ class SourceStores:
         return self.reader(key.store).search_by_time(key.topic, key.queue_id, timestamp_ms).offset
 
     def start_by_time(self, key: QueueKey, timestamp_ms: int) -> int:
-        """Return where a read of what was stored at or after `timestamp_ms` begins.
+        """Return the offset at which a read of messages stored at or after `timestamp_ms` starts.
 
-        Records that cannot be read, right before the first that was stored then, may be later ones: the read begins
-        with them, so that it reports them as lost.
+        Unreadable records right before the first match may be later than `timestamp_ms`: the read starts with them, and
+        reports them as lost.
         """
         found = self.reader(key.store).search_by_time(key.topic, key.queue_id, timestamp_ms)
         return min(found.unreadable[0], found.offset) if found.unreadable[0] < found.unreadable[1] else found.offset
 
     def units_per_file(self, key: QueueKey) -> int:
-        """Units of one ConsumeQueue file of the queue; 0 for a queue that does not exist."""
+        """Return the number of units of one ConsumeQueue file of the queue; 0 for a queue that does not exist."""
         queue = self.reader(key.store).find(key.topic, key.queue_id)
         return queue.units_per_file if queue is not None else 0
 
     def store_timestamp_ms(self, key: QueueKey, offset: int) -> int | None:
-        """When the message at `offset` was stored; None where it cannot be read."""
+        """Return the store time of the message at `offset` in ms, or None if it cannot be read."""
         return stored_at(self.reader(key.store), key.topic, key.queue_id, offset)
 
     def index_coverage(self, store: str) -> tuple[int, int] | None:
-        """Physical range [start, end) that the key index speaks for; None where it cannot be relied on."""
+        """Return the physical range [start, end) that the key index covers, or None if the index is unreliable."""
         reader = self.reader(store)
         if reader.state != "clean":
             return None
@@ -163,10 +163,10 @@ class SourceStores:
         return covered.begin_phy_offset, covered.end_phy_offset
 
     def offsets_of_key(self, store: str, topic: str, key: str, max_count: int) -> list[tuple[int, int]] | None:
-        """(queue id, queue offset) of the messages of a topic that the index names for a key.
+        """Return (queue id, queue offset) of the messages of a topic that the index names for a key.
 
-        None where it has `max_count` entries or more that may be meant (not all of them are looked at), and where an
-        entry is damaged or its record cannot be read.
+        Return None if the index has `max_count` or more entries that may match (not all are read), or if an entry is
+        damaged or its record cannot be read.
         """
         reader = self.reader(store)
         found: dict[tuple[int, int], None] = {}
@@ -187,7 +187,7 @@ class SourceStores:
         return list(found)
 
     def first_offset_at(self, key: QueueKey, phy_offset: int) -> int:
-        """First queue offset whose record begins at or behind `phy_offset`; the queue's end where none does."""
+        """Return the first queue offset whose record starts at or after `phy_offset`, or the queue's end."""
         reader = self.reader(key.store)
         low, high = reader.bounds(key.topic, key.queue_id)
         while low < high:

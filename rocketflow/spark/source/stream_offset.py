@@ -1,8 +1,8 @@
 """A position in the queues of one or many stores, and its JSON form in Spark's offset log.
 
-For each queue it holds the next queue offset and who the last record read was (physical offset and checksum): a log
-that was changed behind a checkpoint is noticed by that. The JSON form has string keys in sorted order, because Spark
-compares offsets as text.
+For each queue it holds the next queue offset and the identity (physical offset and checksum) of the last record read,
+which detects a log that was changed after the checkpoint was written. The JSON form has string keys in sorted order,
+because Spark compares offsets as text.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ NO_RECORD: Final = -1
 
 
 class CheckpointError(StoreError):
-    """What Spark's checkpoint holds is not an offset of this source or of this query's topics."""
+    """An offset in Spark's checkpoint is not one of this source or of this query's topics."""
 
     exit_code = 2
 
 
 class QueueKey(NamedTuple):
-    """One queue; `store` is "" where the only store has no name."""
+    """One queue; `store` is "" if the only store has no name."""
 
     store: str
     topic: str
@@ -32,7 +32,7 @@ class QueueKey(NamedTuple):
 
     @property
     def qualified_topic(self) -> str:
-        """`store/topic`, or `topic` in an unnamed store: as options and JSON offsets name it."""
+        """`store/topic`, or `topic` in an unnamed store, as in options and JSON offsets."""
         return f"{self.store}/{self.topic}" if self.store else self.topic
 
     def __str__(self) -> str:
@@ -42,10 +42,10 @@ class QueueKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueuePosition:
-    """Where reading goes on in a queue.
+    """The next offset to read in a queue.
 
-    `phy_offset` and `checksum` are of the record at `next_offset - 1`; NO_RECORD and 0 where it was not read (the
-    queue's start). `first_offset` is where a queue that is new in this offset begins, else None.
+    `phy_offset` and `checksum` are those of the record at `next_offset - 1`; NO_RECORD and 0 if it was not read (the
+    queue's start). `first_offset` is the start of a queue that is new in this offset, else None.
     """
 
     next_offset: int
@@ -54,7 +54,7 @@ class QueuePosition:
     first_offset: int | None = None
 
     def without_first(self) -> QueuePosition:
-        """This position as the start of the next batch."""
+        """Return this position as the start of the next batch."""
         if self.first_offset is None:
             return self
         return QueuePosition(self.next_offset, self.phy_offset, self.checksum)
@@ -62,7 +62,7 @@ class QueuePosition:
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """Positions of all queues that are known."""
+    """Positions of all known queues."""
 
     positions: Mapping[QueueKey, QueuePosition]
 
@@ -70,7 +70,7 @@ class StreamOffset:
         return iter(self.positions)
 
     def to_json(self) -> dict[str, Any]:
-        """`{"version": 1, "queues": {"topic": {"0": [next, phy, checksum(, first)]}}}` with sorted keys."""
+        """Return `{"version": 1, "queues": {"topic": {"0": [next, phy, checksum(, first)]}}}` with sorted keys."""
         queues: dict[str, dict[str, list[int]]] = {}
         for key in sorted(self.positions, key=_json_order):
             position = self.positions[key]
@@ -82,7 +82,7 @@ class StreamOffset:
 
     @classmethod
     def from_json(cls, value: object) -> StreamOffset:
-        """The offset in a JSON object; CheckpointError for anything else."""
+        """Parse the offset in a JSON object; raise CheckpointError for anything else."""
         if not isinstance(value, dict) or "version" not in value or not isinstance(value.get("queues"), dict):
             raise CheckpointError(f"the checkpoint's offset is not one of format rocketflow: {_short(value)}")
         if value["version"] != VERSION:

@@ -1,7 +1,7 @@
-"""What the driver side of a stream decides: where it starts, how far a batch goes, which tasks read it.
+"""The driver's side of a stream: where it starts, where a batch ends, and which tasks read it.
 
-One instance lives as long as the query run. The positions it gives out are pure functions of what the stores hold and
-of the options; `tasks` depends on nothing but its arguments and the stores, so that a replay reads the same rows.
+One instance lives as long as the query run. The positions it returns are pure functions of the stores' contents and of
+the options; `tasks` depends only on its arguments and the stores, so that a replay reads the same rows.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class StreamPlanner:
         self._last_end: StreamOffset | None = None
 
     def initial(self) -> StreamOffset:
-        """Where a query without a checkpoint starts; the same answer however often it is asked."""
+        """Return the start of a query without a checkpoint; the same for every call."""
         if self._initial is None:
             check_stores(self._stores)
             queues = self._queues.bounds()
@@ -83,13 +83,13 @@ class StreamPlanner:
         return self._initial
 
     def prepare_available_now(self) -> None:
-        """From now on nothing counts that comes later."""
+        """Ignore all messages that are stored from now on."""
         self._target = {key: bounds.high for key, bounds in self._queues.bounds().items()}
 
     def latest(self, start: StreamOffset, *, limited: bool) -> StreamOffset | None:
-        """The end of the batch that begins at `start`, None where there is none (yet).
+        """Return the end of the batch that begins at `start`, or None if there is none (yet).
 
-        Waits a little for news instead of returning at once: Spark asks again and again.
+        Waits up to `long_poll_s` for new messages instead of returning at once, because Spark repeats the call.
         """
         self._queues.check(start)
         if self._progress is not None:
@@ -132,7 +132,7 @@ class StreamPlanner:
         return None if end.to_json() == start.to_json() else end
 
     def _starts(self, start: StreamOffset, queues: Queues, resumed: Mapping[QueueKey, int]) -> dict[QueueKey, int]:
-        """Where each queue goes on; one that is new begins at its first message."""
+        """Return the offset at which each queue continues; a new queue starts at its first message."""
         starts = {key: resumed.get(key, position.next_offset) for key, position in start.positions.items()}
         for key, bounds in queues.items():
             if key not in starts and bounds.high > bounds.low and (self._target is None or key in self._target):
@@ -140,7 +140,7 @@ class StreamPlanner:
         return starts
 
     def _within_limits(self, ranges: list[QueueRange]) -> list[QueueRange] | None:
-        """What of the ranges a trigger takes; None while it waits for more."""
+        """Return the part of the ranges that one trigger takes, or None while it waits for more rows."""
         gate = self._gate if self._target is None else None
         if gate is not None and gate.holds_back(sum(one.rows for one in ranges), self._clock.now_ms()):
             return None
@@ -151,7 +151,7 @@ class StreamPlanner:
         return ranges
 
     def tasks(self, start: StreamOffset, end: StreamOffset) -> list[list[QueueRange]]:
-        """The tasks that read what lies between two positions."""
+        """Return the tasks that read the messages between two positions."""
         self._queues.check(start)
         queues = self._queues.bounds()
         self._losses.check(end, queues)
@@ -181,14 +181,14 @@ class StreamPlanner:
         return plan_tasks([one for one in ranges if one.rows > 0], self._limits, self._stores.units_per_file)
 
     def report(self) -> dict[str, Any] | None:
-        """Lag of each queue behind the newest batch, and what failOnDataLoss=false let pass; None before the first."""
+        """Return each queue's lag after the newest batch and the accepted losses, or None before the first batch."""
         end = self._last_end
         if end is None:
             return None
         return self._report.report(end, self._queues.bounds(), self._losses.counted, self._clock.now_ms())
 
     def committed(self, end: StreamOffset) -> None:
-        """Spark has finished everything up to `end`."""
+        """Publish the group's offsets: Spark has finished everything before `end`."""
         if self._progress is not None:
             self._progress.publish(next_offsets(end))
 

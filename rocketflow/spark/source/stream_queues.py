@@ -1,4 +1,4 @@
-"""The queues of a stream's query: those of its topics that exist at the moment."""
+"""The queues of a stream's query: those queues of its topics that exist now."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Queues = Mapping[QueueKey, QueueBounds]
 
 
 class StreamQueues:
-    """The queues that one query run reads; topics that it lacks are warned of once."""
+    """The queues that one query run reads; logs missing topics once."""
 
     def __init__(self, options: SourceOptions, stores: SourceStores) -> None:
         self._options, self._stores = options, stores
@@ -26,30 +26,30 @@ class StreamQueues:
         self._warned_missing: list[str] = []
 
     def bounds(self) -> dict[QueueKey, QueueBounds]:
-        """Return the queues and their bounds; MissingTopicError where the options say so."""
-        there = self._stores.snapshot()
-        chosen = {key: there[key] for key in self._chooser.chosen(there)}
+        """Return the queues and their bounds; raise MissingTopicError if the options ask for it."""
+        existing = self._stores.snapshot()
+        chosen = {key: existing[key] for key in self._chooser.chosen(existing)}
         missing = self._chooser.missing(chosen) if self._options.topics.named else []
         if missing and missing != self._warned_missing:
-            told = describe_missing(missing, (key.qualified_topic for key in there))
-            if self._options.fail_on_missing_topic and self._lacks_topic(there):
-                raise MissingTopicError(told)
+            problem = describe_missing(missing, (key.qualified_topic for key in existing))
+            if self._options.fail_on_missing_topic and self._lacks_topic(existing):
+                raise MissingTopicError(problem)
             self._warned_missing = missing
-            _log.warning("%s; the query waits for them", told)
+            _log.warning("%s; the query waits for them", problem)
         return chosen
 
-    def _lacks_topic(self, there: Iterable[QueueKey]) -> bool:
-        """Return whether a topic that the query names has no queue, and is listed by no store."""
-        known = {name for key in there for name in (key.topic, key.qualified_topic)} | self._stores.listed_topics()
+    def _lacks_topic(self, existing: Iterable[QueueKey]) -> bool:
+        """Return True if a topic that the query names has no queue and is not listed by any store."""
+        known = {name for key in existing for name in (key.topic, key.qualified_topic)} | self._stores.listed_topics()
         return not known.issuperset(self._options.topics.named)
 
     def check(self, start: StreamOffset) -> None:
-        """Raise CheckpointError for a position of other topics or stores: it is no checkpoint of this query."""
+        """Raise CheckpointError for a position with other topics or stores: it belongs to another query."""
         names = set(self._stores.names())
-        foreign = [key for key in start if key.store not in names or not self._chooser.takes(key)]
-        if foreign:
-            topics = ", ".join(sorted({key.qualified_topic for key in foreign}))
+        others = [key for key in start if key.store not in names or not self._chooser.takes(key)]
+        if others:
+            topics = ", ".join(sorted({key.qualified_topic for key in others}))
             raise CheckpointError(
                 f"the checkpoint is of topic {topics}, which this query ({self._options.topics.describe()}) does not "
-                "read; give the query a checkpoint directory of its own, or the topics it was begun with"
+                "read; give the query a checkpoint directory of its own, or the topics it was started with"
             )

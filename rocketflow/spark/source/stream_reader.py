@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class RocketFlowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads queues as a stream. Pickled for every task: only what `read` needs goes along."""
+    """Reads queues as a stream. Pickled for every task, with only the parts that `read` needs."""
 
     def __init__(self, options: SourceOptions, projection: Projection) -> None:
         self._options = options
@@ -44,7 +44,7 @@ class RocketFlowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     @property
     def planner(self) -> StreamPlanner:
-        """The driver's side, made at its first use."""
+        """The driver's side, created at its first use."""
         if self._planner is None:
             self._planner = StreamPlanner(self._options)
         return self._planner
@@ -53,7 +53,7 @@ class RocketFlowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return self.planner.initial().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Spark has no limit of several parts; any but ReadAllAvailable stands for all that the options say."""
+        """Return a limit that represents all limits of the options: Spark has no limit of several parts."""
         options = self._options
         if options.max_offsets_per_trigger is not None:
             return ReadMaxRows(options.max_offsets_per_trigger)
@@ -85,4 +85,4 @@ class RocketFlowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         self.planner.committed(StreamOffset.from_json(end))
 
     def stop(self) -> None:
-        """Nothing is held that would have to be given back."""
+        """Do nothing: the reader holds no resources."""

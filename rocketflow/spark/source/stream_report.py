@@ -20,7 +20,7 @@ class StreamReport:
         self._newest: dict[str, Any] = {}
 
     def report(self, end: StreamOffset, queues: Queues, losses: LossCounter, now_ms: int) -> dict[str, Any]:
-        """Return the lag of each queue behind `end`, and what was lost."""
+        """Return the lag of each queue after `end`, and the losses."""
         state = (end, queues, losses.events)
         if self._state != state:
             offsets = next_offsets(end)

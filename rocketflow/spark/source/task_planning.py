@@ -1,6 +1,6 @@
-"""Pure planning: where a batch ends within its limits, and how its ranges are spread over tasks.
+"""Pure planning: the end of a batch within its limits, and the division of its ranges into tasks.
 
-Nothing here touches a store or a clock: sizes and times come in as arguments.
+No function here uses a store or a clock: sizes and times are arguments.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 ROWS_WORTH_A_TASK: Final = 20_000
-"""Below this many rows a task of its own costs more (about 50 ms) than it saves."""
+"""A task with fewer rows costs more (about 50 ms) than it saves."""
 
 _SNAP_SHARE: Final = 8
 """A cut moves back to a ConsumeQueue file boundary within 1/8 of a task's share."""
@@ -40,15 +40,15 @@ class QueueRange:
 
 
 def ranges_between(starts: Mapping[QueueKey, int], ends: Mapping[QueueKey, int]) -> list[QueueRange]:
-    """What lies between two positions, in the order of the queues; queues that did not move are left out."""
+    """Return the ranges between two positions, sorted by queue; queues that did not move are omitted."""
     return [QueueRange(key, starts[key], ends[key]) for key in sorted(ends) if ends[key] > starts[key]]
 
 
 def cut_by_rows(ranges: Sequence[QueueRange], limit: int) -> list[QueueRange]:
     """Shorten ranges from their ends to `limit` rows in all, fairly.
 
-    Shares are in proportion to what waits, so queues that were written side by side are read side by side. Every
-    queue gets a row if the limit allows, else those with the most waiting do: none starves.
+    Shares are in proportion to the waiting rows, so queues that were written side by side are read side by side. Every
+    queue gets a row if the limit allows it, else the queues with the most waiting rows do.
     """
     total = sum(one.rows for one in ranges)
     if total <= limit:
@@ -56,11 +56,11 @@ def cut_by_rows(ranges: Sequence[QueueRange], limit: int) -> list[QueueRange]:
     if limit <= len(ranges):
         first = sorted(ranges, key=lambda one: (-one.rows, one.key))[: max(limit, 0)]
         return sorted(QueueRange(one.key, one.start, one.start + 1) for one in first)
-    spare, waiting = limit - len(ranges), total - len(ranges)
+    extra, waiting = limit - len(ranges), total - len(ranges)
     shares: list[int] = []
     remainders: list[tuple[int, int]] = []
     for at, one in enumerate(ranges):
-        share, rest = divmod(spare * (one.rows - 1), waiting)
+        share, rest = divmod(extra * (one.rows - 1), waiting)
         shares.append(1 + share)
         remainders.append((-rest, at))
     for _, at in sorted(remainders)[: limit - sum(shares)]:
@@ -69,9 +69,9 @@ def cut_by_rows(ranges: Sequence[QueueRange], limit: int) -> list[QueueRange]:
 
 
 def cut_by_bytes(ranges: Sequence[QueueRange], limit: int, sizes: RecordSizes) -> list[QueueRange]:
-    """Shorten ranges to `limit` bytes of records in all, fairly; a first record larger than that still goes through.
+    """Shorten ranges to `limit` bytes of records in all, fairly; a first record larger than that still passes.
 
-    Sizes are asked for no further than the limit reaches. What a queue does not use of its share goes to the others.
+    Sizes are read no further than the limit reaches. The unused share of a queue goes to the others.
     """
     ends = {one.key: one.start for one in ranges}
     open_ranges = list(ranges)
@@ -104,7 +104,7 @@ def cut_by_bytes(ranges: Sequence[QueueRange], limit: int, sizes: RecordSizes) -
 
 
 def _rows_within(key: QueueKey, start: int, end: int, budget: int, sizes: RecordSizes) -> tuple[int, int]:
-    """How many records from `start` fit into `budget` bytes, and their bytes."""
+    """Return the number of records from `start` that fit into `budget` bytes, and their bytes."""
     rows, taken, block = 0, 0, 1024
     while start + rows < end:
         block_end = min(start + rows + block, end)
@@ -122,7 +122,7 @@ def _rows_within(key: QueueKey, start: int, end: int, budget: int, sizes: Record
 class MinimumGate:
     """Holds a batch back until enough rows wait or the last one was too long ago.
 
-    As in Spark's Kafka source, the first look lets through whatever is there.
+    As in Spark's Kafka source, the first batch does not wait.
     """
 
     min_rows: int
@@ -130,7 +130,7 @@ class MinimumGate:
     last_trigger_ms: int | None = None
 
     def holds_back(self, waiting_rows: int, now_ms: int) -> bool:
-        """Whether `waiting_rows` are to wait for more."""
+        """Return True if a batch of `waiting_rows` must wait for more rows."""
         late = self.last_trigger_ms is None or now_ms - self.last_trigger_ms >= self.max_delay_ms
         if not late and waiting_rows < self.min_rows:
             return True
@@ -140,14 +140,14 @@ class MinimumGate:
 
 @dataclass(frozen=True, slots=True)
 class TaskLimits:
-    """How ranges become tasks: about `cores` of them unless the other two ask for more."""
+    """Limits of the division into tasks: about `cores` tasks unless the other two ask for more."""
 
     cores: int
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
 
     def task_count(self, rows: int) -> int:
-        """Number of tasks for `rows` rows; 0 for none."""
+        """Return the number of tasks for `rows` rows; 0 for no rows."""
         if rows == 0:
             return 0
         count = min(max(self.cores, 1), -(-rows // ROWS_WORTH_A_TASK))

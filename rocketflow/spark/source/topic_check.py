@@ -1,4 +1,4 @@
-"""Telling apart a topic that is not there yet from a path or a name that is wrong."""
+"""Distinguishing a topic that does not exist yet from a wrong path or name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MissingTopicError(StoreError):
 
 
 def check_stores(stores: SourceStores) -> None:
-    """Open every store; NotAStoreError where the path is none, or an empty directory."""
+    """Open every store; raise NotAStoreError if a path is not a store or an empty directory."""
     for name in stores.names():
         stores.reader(name)
         path = stores.path(name)
@@ -31,28 +31,30 @@ def check_stores(stores: SourceStores) -> None:
 
 
 def check_source(source: SourceOptions, *, ends_by_itself: bool) -> None:
-    """Before a job starts: what it is to read are stores.
+    """Check, before a job starts, that the paths to read are stores.
 
-    MissingTopicError where a run that ends by itself names a topic that no store knows. A topic is known that has a
-    queue, or that `config/topics.json` lists: nobody may have sent to it yet.
+    A topic exists if it has a queue, or if `config/topics.json` lists it: it may not have received a message yet.
+
+    Raises:
+        MissingTopicError: a run that ends by itself names a topic that does not exist in any store.
     """
-    there: set[QueueKey] = set()
+    existing: set[QueueKey] = set()
     for location in source.stores:
         with StoreReader(location.path, location.store_config()) as reader:
             if ends_by_itself:
                 topics = {*reader.topics(), *reader.listed_topics()}
-                there |= {QueueKey(location.name, topic, 0) for topic in topics}
+                existing |= {QueueKey(location.name, topic, 0) for topic in topics}
     if not ends_by_itself:
         return
-    known = {name for key in there for name in (key.topic, key.qualified_topic)}
+    known = {name for key in existing for name in (key.topic, key.qualified_topic)}
     missing = sorted(name for name in source.topics.named if name not in known)
     if missing:
-        raise MissingTopicError(describe_missing(missing, (key.qualified_topic for key in there)))
+        raise MissingTopicError(describe_missing(missing, (key.qualified_topic for key in existing)))
 
 
-def describe_missing(missing: Sequence[str], there: Iterable[str]) -> str:
-    """Which topics are missing, what was probably meant, what is there."""
-    topics = sorted(set(there))
+def describe_missing(missing: Sequence[str], existing: Iterable[str]) -> str:
+    """Return a text that names the missing topics, and the nearest topic or those that exist."""
+    topics = sorted(set(existing))
     text = f"no topic {', '.join(missing)} in the store"
     nearest = nearest_name(missing[0], topics)
     if nearest:

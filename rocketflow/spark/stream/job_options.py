@@ -1,4 +1,4 @@
-"""What a job reads and writes: its own arguments and the options that it was given besides, as one."""
+"""Options of a job's source and sink, combined from its own arguments and `--option`s."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ _SINK: Final = {"path": "--sink", "topic": "--topic"}
 
 
 def job_source_options(source: str, subscribe: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Options of the source, from the first message on where `given` does not say where to begin.
+    """Return the options of the source; without a start in `given` it starts at the first message.
 
-    OptionError where `given` (by `--option`) says what an argument of the job does.
+    Raises:
+        OptionError: `given` (by `--option`) repeats an argument of the job.
     """
     _refuse("--option", given, _SOURCE)
     return {"startingOffsets": "earliest", **given, "path": source, "subscribe": subscribe}
 
 
 def job_sink_options(sink: str, topic: str | None, given: Mapping[str, str]) -> dict[str, str]:
-    """Options of the sink; OptionError where `given` (by `--sink-option`) says what an argument of the job does."""
+    """Return the options of the sink; raise OptionError if `given` (`--sink-option`) repeats an argument of the job."""
     _refuse("--sink-option", given, _SINK)
     return {**given, "path": sink, **({"topic": topic} if topic else {})}
 
@@ -31,4 +32,4 @@ def job_sink_options(sink: str, topic: str | None, given: Mapping[str, str]) -> 
 def _refuse(option: str, given: Mapping[str, str], arguments: Mapping[str, str]) -> None:
     for name in (one.lower() for one in given):
         if name in arguments:
-            raise OptionError(name, f"{option} {name}: {arguments[name]} says that")
+            raise OptionError(name, f"{option} {name}: use {arguments[name]} instead")

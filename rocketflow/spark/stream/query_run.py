@@ -1,4 +1,4 @@
-"""A streaming query of a job: begun on its checkpoint, and followed until it ends."""
+"""A streaming query of a job: started on its checkpoint, and followed until it ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 AVAILABLE_NOW: Final = "available-now"
-"""The trigger of a job that ends when it has read what is there; every other one is an interval."""
+"""The trigger of a job that ends when it has read all messages; every other trigger is an interval."""
 _POLL_S: Final = 0.25
 _INTERVAL: Final = re.compile(
     r"\s*(interval\s+)?(\d+(\.\d+)?\s*(week|day|hour|minute|(milli|micro)?second)s?\s*)+", re.ASCII | re.IGNORECASE
@@ -24,13 +24,13 @@ _INTERVAL: Final = re.compile(
 
 
 def check_trigger(trigger: str) -> None:
-    """UsageError for what is neither AVAILABLE_NOW nor looks like an interval."""
+    """Raise UsageError if the trigger is neither AVAILABLE_NOW nor looks like an interval."""
     if trigger != AVAILABLE_NOW and not _INTERVAL.fullmatch(trigger):
         raise UsageError(f'--trigger {trigger!r}: {AVAILABLE_NOW}, or an interval such as "5 seconds"')
 
 
 def start_query(writer: DataStreamWriter, name: str, checkpoint: str, trigger: str) -> StreamingQuery:
-    """Start a query that Spark's UI shows as `name`, and say so on stderr.
+    """Start a query that Spark's UI shows as `name`, and print a line on stderr.
 
     `trigger` is AVAILABLE_NOW or an interval as Spark writes it ("5 seconds").
     """
@@ -43,9 +43,9 @@ def start_query(writer: DataStreamWriter, name: str, checkpoint: str, trigger: s
 
 
 def await_query(query: StreamingQuery, batch_done: Callable[[int, int], None] | None = None) -> None:
-    """Until the query has read all, is stopped (an interrupt stops it), or fails: its error is raised.
+    """Wait until the query has read all messages, is stopped (an interrupt stops it), or fails; raise its error.
 
-    `batch_done` is called with the number of every batch that had rows, and how many it had.
+    `batch_done` is called with the id and the number of rows of every batch that had rows.
     """
     seen = -1
     try:

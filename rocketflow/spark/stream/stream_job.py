@@ -1,4 +1,4 @@
-"""Source -> SQL -> sink as one streaming query: what `jobs/stream.py` runs."""
+"""Source -> SQL -> sink as one streaming query: the job of `jobs/stream.py`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StreamJob:
-    """What to read, how to transform it, where to write it."""
+    """The source, the SQL and the sink of a job."""
 
     source: str
     subscribe: str
@@ -40,19 +40,19 @@ class StreamJob:
 
 @dataclass(slots=True)
 class StreamSummary:
-    """What a run did; rows are those read."""
+    """Counts of a run; `rows` are the rows read."""
 
     rows: int = 0
     batches: int = 0
     seconds: float = 0.0
 
     def as_json(self, job: str) -> str:
-        """The one line that ends a job."""
+        """Return the JSON line that ends a job."""
         return json.dumps({"job": job, "rows": self.rows, "batches": self.batches, **timing(self.rows, self.seconds)})
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> StreamJob:
-    """The job from a command line; argparse ends a wrong one with exit code 2."""
+    """Parse a command line; argparse ends the process with exit code 2 if it is wrong."""
     parser = JobParser(
         prog="rocketflow submit stream",
         description="Stream topics of a RocketMQ store through SQL into a topic, exactly once.",
@@ -85,7 +85,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> StreamJob:
 
 
 def transformed(spark: SparkSession, job: StreamJob) -> DataFrame:
-    """The rows to write: the job's SQL over the source as view `messages`, or a plain copy."""
+    """Return the rows to write: the job's SQL over the source as view `messages`, or a plain copy."""
     options = job_source_options(job.source, job.subscribe, job.options)
     rows = spark.readStream.format("rocketflow").options(**options).load()
     if job.sql is None:
@@ -111,7 +111,7 @@ def start(spark: SparkSession, job: StreamJob) -> StreamingQuery:
 
 
 def run(spark: SparkSession, job: StreamJob) -> StreamSummary:
-    """Run a job until it has read what is there (available-now) or until it is stopped; progress goes to stderr."""
+    """Run a job until it has read all messages (available-now) or is stopped; progress goes to stderr."""
     began = time.monotonic()
     summary = StreamSummary()
 
@@ -126,7 +126,7 @@ def run(spark: SparkSession, job: StreamJob) -> StreamSummary:
 
 
 def preflight(job: StreamJob) -> None:
-    """Find before a JVM starts what can be found: the source is a store, the options are known."""
+    """Check, before a JVM starts, that the source is a store and that the options are valid."""
     from rocketflow.spark.sink.sink_options import SinkOptions
     from rocketflow.spark.source.source_options import SourceOptions
     from rocketflow.spark.source.topic_check import check_source

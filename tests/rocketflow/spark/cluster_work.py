@@ -1,4 +1,4 @@
-"""Run by test_cluster.py in a process of its own: one driver that reads, writes and rebuilds stores on a cluster."""
+"""The driver of test_cluster.py, in a process of its own: reads, writes and rebuilds stores on a cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOURCE = {"subscribe": "orders", "minPartitions": "4", "startingOffsets": "earli
 
 
 def read(spark: SparkSession, store: str, root: str) -> dict[str, Any]:
-    """Hosts that read, [rows, sum] of a batch, and of a stream."""
+    """Return the hosts that read, and [rows, sum] of a batch read and of a stream."""
     from pyspark.sql import functions as sf
 
     def host(batches):  # type: ignore[no-untyped-def]
@@ -48,7 +48,7 @@ def read(spark: SparkSession, store: str, root: str) -> dict[str, Any]:
 
 
 def write(spark: SparkSession, store: str, target: str, root: str) -> dict[str, Any]:
-    """Streams `orders` to topic `copied`, tagged with the host that wrote the row; rows of the batches, run twice."""
+    """Stream `orders` to topic `copied` twice, each row tagged with its host; return the rows of the batches."""
 
     def tagged(batches):  # type: ignore[no-untyped-def]
         import os
@@ -78,22 +78,22 @@ def write(spark: SparkSession, store: str, target: str, root: str) -> dict[str, 
 
 
 def host_of_task(_: int) -> str:
-    """On which worker a task runs."""
+    """Return the worker that runs the task."""
     import os
     import time
 
-    time.sleep(0.2)  # so that one of them does not take all
+    time.sleep(0.2)  # so that one worker does not run all tasks
     return os.environ.get("SPARK_LOCAL_IP", "?")
 
 
 def rebuild(spark: SparkSession, store: str) -> dict[str, Any]:
-    """What was done, and which hosts there are."""
+    """Rebuild the store; return the result and the hosts of the workers."""
     hosts = sorted(set(SparkEngine(spark).run(host_of_task, list(range(8)), "hosts", lambda _: None)))
     return {**run(spark, RebuildJob(store, RebuildRequest())).as_dict(), "hosts": hosts}
 
 
 def main(url: str, store: str, target: str, lost: str, root: str) -> None:
-    """Prints one JSON line for each, as it is done; `lost` is a store without queues."""
+    """Print one JSON line for each job as it ends; `lost` is a store without queues."""
     fast = {"spark.driver.extraJavaOptions": FAST_START, "spark.executor.extraJavaOptions": FAST_START}
     small = {"spark.executor.memory": "512m", "spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
     spark = build_session("cluster", url, {**small, **fast})

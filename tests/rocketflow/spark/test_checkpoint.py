@@ -1,4 +1,4 @@
-"""A query begins again where its driver was killed while it wrote the first entry of the checkpoint."""
+"""A query starts although its driver was killed while it wrote the first entry of the checkpoint."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEFT = ".0.c2c9f420-63b1-40d2-9072-bb6f3bb7dc25.tmp"
 
 
 @pytest.mark.spark
-def test_the_job_begins_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_job_starts_after_an_unfinished_first_checkpoint_entry(spark: SparkSession, tmp_path: Path) -> None:
     store, checkpoint = tmp_path / "s", tmp_path / "cp"
     append(store, numbered("t", range(50)))
     (checkpoint / "offsets").mkdir(parents=True)
@@ -37,7 +37,7 @@ def test_the_job_begins_again(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("beside", ["0", ".0.crc", "1", ".1.c2c9f420-63b1-40d2-9072-bb6f3bb7dc25.tmp", "notes"])
-def test_a_checkpoint_with_anything_else_is_left_alone(tmp_path: Path, beside: str) -> None:
+def test_checkpoint_with_other_files_is_not_changed(tmp_path: Path, beside: str) -> None:
     (tmp_path / "offsets").mkdir()
     (tmp_path / "commits").mkdir()
     for name in (LEFT, beside):
@@ -71,11 +71,11 @@ def test_a_checkpoint_that_is_no_directory_is_a_usage_error(
     wrong = tmp_path / "passwd"
     wrong.write_text("x")
     given = f"{under}{wrong}" if under == "file:" else f"{wrong}{under}"
-    for value, told in ((given, f"{wrong} is not a directory"), ("", "names no directory")):
+    for value, message in ((given, f"{wrong} is not a directory"), ("", "names no directory")):
         with pytest.raises(SystemExit) as ended:
             main([*rest.split(), "--checkpoint", value])
         assert ended.value.code == 2
         error = capsys.readouterr().err
         assert "--checkpoint" in error
-        assert told in error
+        assert message in error
     assert wrong.read_text() == "x"

@@ -24,7 +24,7 @@ COUNT = 2000
 
 
 class Worked:
-    """What one driver did on a cluster, and the stores that it did it to."""
+    """The results of one driver on a cluster, and the stores that it used."""
 
     def __init__(self, home: Path) -> None:
         self.store, self.target, self.lost = home / "s", home / "t", home / "lost"
@@ -45,14 +45,14 @@ class Worked:
                 check=False,
             )
         self._error = done.stderr[-4000:]
-        self._told: dict[str, Any] = {}
+        self._results: dict[str, Any] = {}
         for line in done.stdout.splitlines():
-            self._told |= json.loads(line)
+            self._results |= json.loads(line)
 
-    def told(self, name: str) -> dict[str, Any]:
-        """What the driver says of one of its jobs."""
-        assert name in self._told, self._error
-        found: dict[str, Any] = self._told[name]
+    def result(self, name: str) -> dict[str, Any]:
+        """Return the driver's result of one of its jobs."""
+        assert name in self._results, self._error
+        found: dict[str, Any] = self._results[name]
         return found
 
 
@@ -66,14 +66,14 @@ def worked(tmp_path_factory: pytest.TempPathFactory) -> Worked:
 
 
 def test_two_workers_read_one_store(worked: Worked) -> None:
-    result = worked.told("read")
+    result = worked.result("read")
     assert result["batch"] == [COUNT, sum(range(COUNT))]
     assert result["stream"] == [COUNT, sum(range(COUNT))]
     assert result["hosts"] == HOSTS
 
 
 def test_two_workers_write_one_store(worked: Worked) -> None:
-    result, target = worked.told("write"), worked.target
+    result, target = worked.result("write"), worked.target
     assert sum(result["first"]) == COUNT
     assert len(result["first"]) > 1
     assert result["again"] == []
@@ -92,7 +92,7 @@ def test_two_workers_write_one_store(worked: Worked) -> None:
 
 
 def test_two_workers_rebuild_one_store(worked: Worked) -> None:
-    result = worked.told("rebuild")
+    result = worked.result("rebuild")
     assert (result["records"], result["units"], result["swapped"]) == (COUNT, COUNT, True)
     assert result["hosts"] == HOSTS
     assert files_of(worked.lost / "consumequeue") == worked.queues

@@ -1,4 +1,4 @@
-"""The examples run as they stand, on a store like the demo's."""
+"""The examples run unchanged, on a store like the demo's."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_windowed_delays(spark: SparkSession, store: Path, tmp_path: Path, monke
     out = tmp_path / "out"
     run(monkeypatch, "windowed_delays.py", "--store", store, "--out", out, "--checkpoint", tmp_path / "c")
     windows = {(row["hour"].hour, row["hour"].day, row["carrier"]): row["count"] for row in rows(spark, out)}
-    complete = COUNT // 10 - 2  # the watermark is an hour behind the newest message
+    complete = COUNT // 10 - 2  # the watermark is an hour before the newest message
     assert len({(day, hour) for hour, day, _ in windows}) >= complete
     assert sum(windows.values()) >= complete * 10
     assert set(windows.values()) <= {3, 4}

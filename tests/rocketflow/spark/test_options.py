@@ -1,4 +1,4 @@
-"""Every option: what it takes, and what it says about what it does not take."""
+"""Every option: the values that it accepts, and the errors of others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def parse(streaming: bool = True, base: dict[str, str] | None = None, **options:
     return SourceOptions.parse({**(BASE if base is None else base), **options}, streaming=streaming)
 
 
-def test_defaults() -> None:
+def test_defaults_of_the_source_options() -> None:
     options = parse()
     assert options.stores == (StoreLocation("", "/data/a"),)
     assert options.topics.topics == ("orders",)
@@ -82,7 +82,7 @@ def test_an_unknown_option_names_the_nearest(name: str, nearest: str) -> None:
         ("path", "a=/x,b=/x", "different directory"),
     ],
 )
-def test_a_wrong_value_names_option_value_and_what_is_allowed(option: str, value: str, allowed: str) -> None:
+def test_error_of_a_wrong_value_names_option_value_and_allowed_values(option: str, value: str, allowed: str) -> None:
     with pytest.raises(OptionError, match=allowed) as caught:
         parse(**{option: value})
     assert option in str(caught.value)
@@ -103,7 +103,7 @@ def test_topics_are_chosen_in_exactly_one_way() -> None:
     assert parse(base={"path": "/x"}, assign='{"b": [2, 0, 2], "a": [1]}').topics.queues == (("a", (1,)), ("b", (0, 2)))
 
 
-def test_path_is_required_and_the_network_is_not_there_yet() -> None:
+def test_path_is_required_and_namesrv_addr_is_refused() -> None:
     with pytest.raises(OptionError, match="path is missing"):
         SourceOptions.parse({"subscribe": "a"}, streaming=True)
     with pytest.raises(OptionError, match=r"namesrvAddr.*not implemented yet.*path"):
@@ -112,7 +112,7 @@ def test_path_is_required_and_the_network_is_not_there_yet() -> None:
         parse(namesrvAddr="h:9876")
 
 
-def test_several_stores(tmp_path: Path) -> None:
+def test_offsets_of_several_stores_need_the_store_name(tmp_path: Path) -> None:
     options = parse(base=TWO, startingOffsets='{"a/orders": {"0": 3}, "b/orders": {"1": -2}}')
     assert [store.name for store in options.stores] == ["a", "b"]
     assert options.starting.by_topic() == {"a/orders": {0: 3}, "b/orders": {1: -2}}
@@ -161,7 +161,7 @@ def test_filters_are_parsed_at_once() -> None:
 
 
 @pytest.mark.parametrize("path", ["127.0.0.1:9876", "a-b:9876;[c]:10911"])
-def test_an_address_is_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+def test_path_that_is_an_address_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(OptionError, match="is not available"):
         parse(path=path)
@@ -177,10 +177,10 @@ def test_minimum_above_maximum_is_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"), [("500ms", 500), ("30s", 30_000), ("15m", 900_000), ("2 h", 7_200_000), ("70", 70)]
 )
-def test_durations(text: str, expected: int) -> None:
+def test_duration_is_converted_to_ms(text: str, expected: int) -> None:
     assert OptionValues({"d": text}).duration_ms("D") == expected
 
 
 @pytest.mark.parametrize(("text", "expected"), [("1", 1), ("64k", 65536), ("10MB", 10 << 20), ("1g", 1 << 30)])
-def test_sizes(text: str, expected: int) -> None:
+def test_size_is_converted_to_bytes(text: str, expected: int) -> None:
     assert OptionValues({"s": text}).size_bytes("S") == expected

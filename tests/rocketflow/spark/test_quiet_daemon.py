@@ -1,4 +1,4 @@
-"""Python workers whose JVM hangs up end without a word; other errors are printed."""
+"""Python workers print nothing if the JVM closes their socket, and print other errors."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class WorkerModule(types.ModuleType):
 sys.argv = ["daemon", "pyspark_worker_of_a_test"]
 sys.modules[sys.argv[1]] = WorkerModule(sys.argv[1])
 {start}
-ours, jvm = socket.socketpair()
+end, jvm = socket.socketpair()
 try:
-    daemon.worker(ours, True)
+    daemon.worker(end, True)
 except BaseException:
     daemon.traceback.print_exc()
 """
 
 
-_OURS = "from rocketflow.spark.shared import quiet_daemon; from pyspark import daemon"
+_QUIET = "from rocketflow.spark.shared import quiet_daemon; from pyspark import daemon"
 _SPARKS = """
 import importlib.util
 spec = importlib.util.find_spec("pyspark.daemon")
@@ -37,13 +37,13 @@ import rocketflow.spark.data_source
 """
 
 
-def errors_of(body: str, start: str = _OURS) -> str:
-    """Return what a worker with this `main` writes to stderr, in our daemon or in the one that Spark starts."""
+def errors_of(body: str, start: str = _QUIET) -> str:
+    """Return what a worker with this `main` writes to stderr, in the quiet daemon or in the one that Spark starts."""
     script = _WORKER.format(body=body, start=start)
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stderr
 
 
-@pytest.mark.parametrize("start", [_OURS, _SPARKS], ids=["our daemon", "Spark's daemon"])
+@pytest.mark.parametrize("start", [_QUIET, _SPARKS], ids=["quiet daemon", "Spark's daemon"])
 @pytest.mark.parametrize(
     "body",
     [
@@ -52,7 +52,7 @@ def errors_of(body: str, start: str = _OURS) -> str:
         "jvm.close(); raise ConnectionResetError",
     ],
 )
-def test_worker_whose_jvm_hung_up_prints_nothing(body: str, start: str) -> None:
+def test_worker_whose_jvm_closed_the_socket_prints_nothing(body: str, start: str) -> None:
     assert errors_of(body, start) == ""
 
 

@@ -40,12 +40,12 @@ CONF = GOLDEN / "basic-53" / "broker.properties"
 
 
 def files_of(path: Path) -> list[bytes]:
-    """Queues by name, index files by their order."""
+    """Return the queue files, sorted by name, then the index files in their order."""
     found = [one for room in ("consumequeue", "index") for one in sorted((path / room).rglob("*"))]
     return [one.read_bytes() for one in found if one.is_file()]
 
 
-def test_what_apache_wrote(
+def test_rebuild_makes_the_files_that_apache_wrote(
     spark: SparkSession,
     golden_store: Callable[..., Path],
     tmp_path: Path,
@@ -61,15 +61,15 @@ def test_what_apache_wrote(
     )
     arguments = ["--store", str(path), "--config", str(CONF)]
     assert main([*arguments, "--dry-run"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    dry = json.loads(capsys.readouterr().out)
     assert not (path / "index").exists()
     assert main(arguments) == 0
     out, err = capsys.readouterr()
     done = json.loads(out)
     assert files_of(path) == files_of(golden)
-    assert (done["job"], done["engine"], done["swapped"], told["swapped"]) == ("rebuild_index", "spark", True, False)
-    assert done["rows"] == done["records"] == told["records"] == 6000
-    assert done["files"] == told["files"]
+    assert (done["job"], done["engine"], done["swapped"], dry["swapped"]) == ("rebuild_index", "spark", True, False)
+    assert done["rows"] == done["records"] == dry["records"] == 6000
+    assert done["files"] == dry["files"]
     assert re.search(r"bytes of log, [0-9,]+ MB/s, 0 s left$", err.strip())
 
 
@@ -94,17 +94,17 @@ def test_rebuild_with_a_profile_makes_the_files_of_a_local_one(
             shutil.rmtree(one / room)
     for profile in (other, own):
         assert main(["--store", str(path), "--config", str(conf), "--profile", profile]) == 0
-        told = json.loads(capsys.readouterr().out)
+        printed = json.loads(capsys.readouterr().out)
         result = rebuild_store(local, RebuildRequest(profile=profile), config)
-        assert (told["profile"], told["indexEntries"]) == (profile, result.index_entries)
+        assert (printed["profile"], printed["indexEntries"]) == (profile, result.index_entries)
         assert files_of(path) == files_of(local)
         assert (files_of(path) == files_of(golden_store(name))) == (profile == own)
         assert (path / "checkpoint").read_bytes() == (local / "checkpoint").read_bytes()
         assert verify_store(path, config).findings == []
 
 
-def test_from_a_backup_in_s3_to_another_bucket(spark: SparkSession, tmp_path: Path) -> None:
-    """Executors read ranges of the log there, and leave the files there."""
+def test_rebuild_from_a_backup_in_s3_into_another_bucket(spark: SparkSession, tmp_path: Path) -> None:
+    """Executors read ranges of the log from the backup, and write the files into the target."""
     path = tmp_path / "s"
     make(path, 1, 300)
     try:
@@ -125,7 +125,9 @@ def test_from_a_backup_in_s3_to_another_bucket(spark: SparkSession, tmp_path: Pa
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
-def test_damaged_claims_and_forged_records_are_judged_as_on_one_machine(spark: SparkSession, tmp_path: Path) -> None:
+def test_damaged_and_forged_records_give_the_same_rebuild_as_on_one_machine(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """A message that lost its place, and a damaged record around forged ones: the same files, findings, exit code."""
     gap, forged = tmp_path / "gap", tmp_path / "forged"
     written = queue_gaps.made(gap, 40)
@@ -137,11 +139,11 @@ def test_damaged_claims_and_forged_records_are_judged_as_on_one_machine(spark: S
             shutil.rmtree(path / room)
         here = tmp_path / f"{path.name}-here"
         shutil.copytree(path, here)
-        told = rebuild_store(here, config=config)
+        local = rebuild_store(here, config=config)
         done = rebuild_store(path, config=config, engine=SparkEngine(spark))
-        assert (done.exit_code, done.records) == (told.exit_code, told.records) == (3, told.records)
+        assert (done.exit_code, done.records) == (local.exit_code, local.records) == (3, local.records)
         assert [(one["offset"], one["why"]) for one in done.damaged] == [
-            (one["offset"], one["why"]) for one in told.damaged
+            (one["offset"], one["why"]) for one in local.damaged
         ]
         assert files_of(path) == files_of(here)
         with StoreReader(path, config) as reader:
@@ -150,7 +152,7 @@ def test_damaged_claims_and_forged_records_are_judged_as_on_one_machine(spark: S
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 28, 1000])
 @pytest.mark.parametrize("workers", [1, 2, 16])
-def test_tasks_are_dealt_in_their_order_and_the_last_one_by_one(count: int, workers: int) -> None:
+def test_shares_keep_the_order_of_tasks_and_the_last_have_one_each(count: int, workers: int) -> None:
     shares = deal(range(count), workers)
     sizes = [len(one) for one in shares]
     assert [task for share in shares for task in share] == list(range(count))
@@ -159,23 +161,23 @@ def test_tasks_are_dealt_in_their_order_and_the_last_one_by_one(count: int, work
     assert sizes[-workers:] == [1] * min(workers, len(sizes))
 
 
-def test_an_executor_that_does_not_see_the_store(
+def test_executor_that_does_not_see_the_store_fails_the_rebuild(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gone = LogRange(str(tmp_path / "elsewhere" / f"{0:020d}"), 0, 0, 1000, 1000)
-    task = ScanTask(0, gone, ScanSettings(None, LocalLog(LogDirectories((tmp_path,)), 1000), QueueChoice(), ()))
-    with pytest.raises(Exception, match="every executor has to see the store") as caught:
+    missing = LogRange(str(tmp_path / "elsewhere" / f"{0:020d}"), 0, 0, 1000, 1000)
+    task = ScanTask(0, missing, ScanSettings(None, LocalLog(LogDirectories((tmp_path,)), 1000), QueueChoice(), ()))
+    with pytest.raises(Exception, match="every executor must see the store") as caught:
         SparkEngine(spark).run(run_scan, [task], "scan", lambda _: None)
     assert exit_code_of(caught.value) == 2
-    assert str(gone.path) in capsys.readouterr().err
+    assert str(missing.path) in capsys.readouterr().err
     side = str(tmp_path / "not-shared")
     beside = replace(task, settings=replace(task.settings, side=side))
-    with pytest.raises(Exception, match=f"{side}: is not there; on .*every executor has to see") as caught:
+    with pytest.raises(Exception, match=f"{side}: is not there; on .*every executor must see") as caught:
         SparkEngine(spark).run(run_scan, [beside], "scan", lambda _: None)
     assert exit_code_of(caught.value) == 2
 
 
-def test_what_is_wrong_is_found_before_a_jvm_starts(
+def test_wrong_arguments_fail_before_a_jvm_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("rocketflow.spark.session.build_session", lambda *_: pytest.fail("a session was begun"))

@@ -1,4 +1,4 @@
-"""The settings of our sessions, on machines that are not as most are."""
+"""The settings of RocketFlow's sessions on unusual machines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ print(json.dumps({"rows": spark.read.format("rocketflow").options(path=PATH, sub
 """
 
 
-def test_the_longest_directory_that_a_unix_socket_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unix_sockets_are_off_if_the_temporary_directory_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     for length in range(40, 90):
         directory = Path("/tmp") / ("x" * (length - 5))
         monkeypatch.setattr("tempfile.tempdir", str(directory))
@@ -47,7 +47,7 @@ def test_the_longest_directory_that_a_unix_socket_takes(monkeypatch: pytest.Monk
 
 @pytest.mark.skipif(LEVEL == "sample", reason="a Spark of its own: RF_FULL=1 runs it")
 def test_a_session_with_a_long_temporary_directory(tmp_path: Path) -> None:
-    """Spark's own default there is an OSError from the first Python worker."""
+    """With Spark's default setting the first Python worker would raise OSError."""
     directory = tmp_path / ("long" * 20)
     directory.mkdir()
     with MessageStore.open(tmp_path / "s") as store:
@@ -58,12 +58,12 @@ def test_a_session_with_a_long_temporary_directory(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(done.stdout.splitlines()[-1]) == {"rows": 7}
     logged = re.compile(r"\S+ \S+ (INFO|WARN) |Setting default log level|.*log4j")
-    assert [line for line in done.stderr.splitlines() if logged.match(line)] == [], "Spark tells errors only"
+    assert [line for line in done.stderr.splitlines() if logged.match(line)] == [], "Spark logs errors only"
 
 
 @pytest.fixture
 def bare_python(tmp_path: Path) -> Path:
-    """An interpreter that knows only the standard library."""
+    """Return an interpreter that has only the standard library."""
     script = tmp_path / "bare-python"
     script.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
     script.chmod(0o755)

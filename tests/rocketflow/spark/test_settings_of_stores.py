@@ -1,4 +1,4 @@
-"""Source and sink take the settings of file and environment, and notice another log wherever it lies."""
+"""Source and sink use the settings of file and environment, and detect a replaced log in any directory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_misspelt_setting_of_the_environment_is_an_error_of_the_source(
         SinkOptions.parse({"path": str(tmp_path), "topic": "t"})
 
 
-def test_a_changed_log_is_noticed_where_the_log_lies_elsewhere(tmp_path: Path) -> None:
+def test_replaced_log_in_another_directory_is_detected(tmp_path: Path) -> None:
     root, log = tmp_path / "s", tmp_path / "disk" / "log"
     log.parent.mkdir()
     config = StoreConfig(

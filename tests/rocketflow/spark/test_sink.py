@@ -1,4 +1,4 @@
-"""The sink in real queries: every batch once, all of it or none, whatever is repeated."""
+"""The sink in real queries: every batch is stored once, completely or not at all, also when repeated."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def test_a_stream_copies_each_row_once_and_a_second_run_adds_nothing(spark: Spar
     assert not [one for one in (path / "rocketflow" / "staging").rglob("p*") if one.is_file()]
 
 
-def test_a_committed_batch_that_spark_forgot_is_not_written_again(spark: SparkSession, tmp_path: Path) -> None:
-    """The state that a driver leaves which dies between our commit and Spark's; replayed with another partitioning."""
+def test_committed_batch_that_spark_replays_is_not_written_again(spark: SparkSession, tmp_path: Path) -> None:
+    """A driver dies between the sink's commit and Spark's; the batch is replayed with another partitioning."""
     path, checkpoint = tmp_path / "s", tmp_path / "c"
     wanted = [f"m{number}" for number in range(120)]
     put(path, wanted)
@@ -94,7 +94,7 @@ def test_a_committed_batch_that_spark_forgot_is_not_written_again(spark: SparkSe
     assert bodies(path) == Counter(wanted)
 
 
-def test_other_rows_under_a_committed_batch_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_replay_of_a_committed_batch_with_other_rows_raises(spark: SparkSession, tmp_path: Path) -> None:
     path, checkpoint = tmp_path / "s", tmp_path / "c"
     put(path, [f"m{number}" for number in range(40)])
     rows = source(spark, path)
@@ -110,7 +110,7 @@ def test_other_rows_under_a_committed_batch_are_refused(spark: SparkSession, tmp
     assert bodies(path) == before
 
 
-def test_a_new_checkpoint_under_an_old_sink_id_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_new_checkpoint_under_an_old_sink_id_raises(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "s"
     put(path, ["a", "b"])
     rows = source(spark, path).select("body")
@@ -129,7 +129,7 @@ def test_a_new_checkpoint_under_an_old_sink_id_is_refused(spark: SparkSession, t
         (["body", "IF(body = 'm7', repeat('k', 40000), 'k') AS keys"], "properties of"),
     ],
 )
-def test_a_refused_row_fails_the_whole_batch_and_is_named(
+def test_refused_row_fails_its_batch_and_is_named(
     spark: SparkSession, tmp_path: Path, expressions: list[str], why: str
 ) -> None:
     path = tmp_path / "s"
@@ -226,7 +226,7 @@ def test_batch_writes_once_per_txn_id_and_large_parts_go_through_files(spark: Sp
     assert bodies(path) == found
 
 
-def test_output_modes_that_a_log_has_not_name_append(spark: SparkSession, tmp_path: Path) -> None:
+def test_error_of_an_unsupported_output_mode_names_append(spark: SparkSession, tmp_path: Path) -> None:
     put(tmp_path / "s", ["a"])
     rows = source(spark, tmp_path / "s").selectExpr("body")
     for mode, counted in (("complete", rows.groupBy("body").count().select("body")), ("update", rows)):
@@ -234,13 +234,13 @@ def test_output_modes_that_a_log_has_not_name_append(spark: SparkSession, tmp_pa
         write = write.option("path", str(tmp_path / "s")).option("checkpointLocation", str(tmp_path / mode))
         with pytest.raises(StreamingQueryException) as caught:
             write.start().awaitTermination(120)
-        told = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
-        assert '.outputMode("append")' in told, told
+        message = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+        assert '.outputMode("append")' in message, message
     with StoreReader(tmp_path / "s") as reader:
         assert reader.topics() == ["in"]
 
 
-def test_every_sink_column_arrives(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_sink_column_is_stored(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "s"
     rows = spark.sql(
         "SELECT 'text' AS body, 'many' AS topic, 'tag' AS tags, 'k1 k2' AS keys, map('a', 'ä') AS properties, "
@@ -256,7 +256,7 @@ def test_every_sink_column_arrives(spark: SparkSession, tmp_path: Path) -> None:
     assert message.born_timestamp == 1612325106000
 
 
-def test_the_job_runs_under_spark_submit(tmp_path: Path) -> None:
+def test_stream_job_runs_under_spark_submit(tmp_path: Path) -> None:
     import subprocess
 
     from rocketflow.spark.submit import submit_command
@@ -271,7 +271,7 @@ def test_the_job_runs_under_spark_submit(tmp_path: Path) -> None:
             *("--", "--master", "local[2]"),
         ],
     )
-    if LEVEL != "sample":  # of a sample the demo is such a job
+    if LEVEL != "sample":  # in a sample run the demo covers this
         done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
         assert done.returncode == 0, done.stderr[-2000:]
         summary = json.loads(done.stdout.strip().splitlines()[-1])
@@ -289,8 +289,8 @@ def test_the_job_runs_under_spark_submit(tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
-def test_a_committed_batch_that_comes_again_empty_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    """Without a partition no task says whose batch it is: the checkpoint does."""
+def test_empty_replay_of_a_committed_batch_raises(spark: SparkSession, tmp_path: Path) -> None:
+    """Without a partition no task names the query of the batch: the checkpoint does."""
     path, checkpoint = tmp_path / "s", tmp_path / "c"
     put(path, ["a", "b", "c"])
     query = run(source(spark, path).select("body"), path, checkpoint)
@@ -318,7 +318,7 @@ def test_keys_of_an_array_with_nulls_are_kept(spark: SparkSession, tmp_path: Pat
     assert bodies(path) == Counter(["x", "y", "z"])
 
 
-def test_paths_that_cannot_be_written_are_named_and_left_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
+def test_path_that_cannot_be_written_is_named_and_not_changed(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.range(3).selectExpr("cast(id AS string) AS body")
     a_file = tmp_path / "file"
     a_file.write_text("text")
@@ -344,7 +344,7 @@ def test_a_failed_batch_leaves_no_staged_part(spark: SparkSession, tmp_path: Pat
 
 
 @pytest.mark.parametrize("direct_io", ["true", "false"])
-def test_large_batches_of_a_stream_are_staged_over_the_files_of_earlier_ones(
+def test_large_batches_reuse_the_staged_files_of_earlier_ones(
     spark: SparkSession, tmp_path: Path, direct_io: str
 ) -> None:
     path, checkpoint = tmp_path / "s", tmp_path / "c"
@@ -359,7 +359,7 @@ def test_large_batches_of_a_stream_are_staged_over_the_files_of_earlier_ones(
 
 
 @pytest.mark.parametrize("path", ["s3://bucket/store", "hdfs://nn/store"])
-def test_a_place_that_is_not_of_this_file_system(path: str) -> None:
+def test_path_on_another_file_system_raises(path: str) -> None:
     with pytest.raises(OptionError, match=r"option path='\w+://.*local file system"):
         SinkOptions.parse({"path": path, "topic": "t"})
     assert SinkOptions.parse({"path": "file:///a/b%20c", "topic": "t"}).path == "/a/b c"

@@ -28,8 +28,8 @@ pytestmark = pytest.mark.spark
 NOW = 1_800_000_000_000
 
 
-def test_what_was_delivered_late_is_copied_now(spark: SparkSession, tmp_path: Path) -> None:
-    """A delivered message still says its delay: with that the copy would wait again."""
+def test_copy_of_a_delivered_delayed_message_is_not_delayed_again(spark: SparkSession, tmp_path: Path) -> None:
+    """A delivered message still has the properties of its delay, which would delay the copy."""
     store, clock = tmp_path / "s", ManualClock(NOW)
     config = StoreConfig(mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=6000, clock=clock)
     with MessageStore.open(store, config) as opened:
@@ -56,69 +56,69 @@ def ended(spark: SparkSession, job: StreamJob, capsys: pytest.CaptureFixture[str
     return code, capsys.readouterr().err.splitlines()[-1]
 
 
-def test_a_job_ends_with_the_code_of_what_stopped_it(
+def test_job_exits_with_the_code_of_its_error(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Errors of Spark's Python workers come as the text of a traceback."""
+    """Errors of Spark's Python workers arrive as the text of a traceback."""
     store, other = tmp_path / "s", tmp_path / "other"
     append(store, numbered("t", range(100), queues=1))
     append(other, numbered("t", range(3), queues=1))
     job = StreamJob(str(store), "t", str(tmp_path / "out"), str(tmp_path / "c"), topic="copy")
     assert run(spark, job).rows == 100
-    code, told = ended(spark, replace(job, source=str(other)), capsys)
-    assert (code, told.startswith("error: data loss: topic t queue 0")) == (3, True)
+    code, line = ended(spark, replace(job, source=str(other)), capsys)
+    assert (code, line.startswith("error: data loss: topic t queue 0")) == (3, True)
     append(other, numbered("u", range(3)))
-    code, told = ended(spark, replace(job, source=str(other), subscribe="u"), capsys)
-    assert (code, told.startswith("error: the checkpoint is of topic t")) == (2, True)
+    code, line = ended(spark, replace(job, source=str(other), subscribe="u"), capsys)
+    assert (code, line.startswith("error: the checkpoint is of topic t")) == (2, True)
     given = {"startingOffsets": '{"t": {"0": 5000}}'}
-    code, told = ended(spark, replace(job, checkpoint=str(tmp_path / "c2"), options=given), capsys)
-    assert (code, told.startswith("error: option startingOffsets=")) == (2, True)
+    code, line = ended(spark, replace(job, checkpoint=str(tmp_path / "c2"), options=given), capsys)
+    assert (code, line.startswith("error: option startingOffsets=")) == (2, True)
 
 
-def test_a_traceback_of_no_error_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_outside_of_rocketflow_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:
     for text in ("rocketflow.nowhere.OddError: made up", "ValueError: \x1b[2J", "java.lang.Exception: x", ""):
         assert exit_code_of(RuntimeError(text)) == 1
     assert "\x1b" not in capsys.readouterr().err
 
 
-def test_what_the_jvm_says_is_told(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+def test_message_of_a_jvm_error_is_printed(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(Py4JJavaError) as caught:
         spark._jvm.java.net.URI("::")  # type: ignore[union-attr, operator]
     assert exit_code_of(caught.value) == 1
     assert capsys.readouterr().err == "error: Expected scheme name at index 0: ::\n"
 
 
-def test_a_job_without_end_does_not_ask_for_topics(tmp_path: Path) -> None:
-    """They may come: what only tells which there are is not looked at."""
+def test_job_without_end_does_not_check_topics(tmp_path: Path) -> None:
+    """The topics may be created later, so the files that list topics are not read."""
     append(tmp_path / "s", numbered("orders", range(3)))
     (tmp_path / "s" / "config" / "topics.json").write_text("{")
-    job = StreamJob(str(tmp_path / "s"), "nobody", str(tmp_path / "o"), "c", topic="copy", trigger="5 seconds")
+    job = StreamJob(str(tmp_path / "s"), "missing", str(tmp_path / "o"), "c", topic="copy", trigger="5 seconds")
     preflight(job)
     with pytest.raises(StoreError):
         preflight(replace(job, trigger="available-now"))
 
 
-def test_what_is_wrong_is_found_before_a_jvm_starts(
+def test_wrong_arguments_fail_before_a_jvm_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("rocketflow.spark.session.build_session", lambda *_: pytest.fail("a session was begun"))
     append(tmp_path / "s", numbered("orders", range(3)))
     words = ["--source", str(tmp_path / "s"), "--sink", str(tmp_path / "o"), "--topic", "c", "--checkpoint", "c"]
-    for more, told in (
+    for more, message in (
         (["--subscribe", "oders"], "no topic oders in the store (did you mean orders?)"),
         (["--subscribe", "orders", "--trigger", "sometimes"], "--trigger 'sometimes': available-now, or an interval"),
         (["--subscribe", "orders", "--trigger", "5 parsecs"], "--trigger '5 parsecs': available-now, or an interval"),
         (["--subscribe", "orders", "--sink", "a=/tmp/a,b=/tmp/b"], "a sink writes to one store: give its directory"),
     ):
         assert run_job(partial(main, [*words, *more])) == 2
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
     preflight(parse_arguments([*words, "--subscribe", "oders", "--trigger", "1 minute 30 seconds"]))
     with MessageStore.open(tmp_path / "s") as store:
         store.create_topic("later")
     preflight(parse_arguments([*words, "--subscribe", "later,orders"]))
     for option, argument in (("Path=/elsewhere", "--source"), ("subscribe=t", "--subscribe")):
-        with pytest.raises(OptionError, match=f"{argument} says that"):
+        with pytest.raises(OptionError, match=f"use {argument} instead"):
             preflight(parse_arguments([*words, "--subscribe", "orders", "--option", option]))
     for option, argument in (("path=/elsewhere", "--sink"), ("Topic=t", "--topic")):
-        with pytest.raises(OptionError, match=f"{argument} says that"):
+        with pytest.raises(OptionError, match=f"use {argument} instead"):
             preflight(parse_arguments([*words, "--subscribe", "orders", "--sink-option", option]))

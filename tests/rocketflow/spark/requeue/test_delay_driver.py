@@ -39,7 +39,7 @@ def config(now_ms: int) -> StoreConfig:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A store in which messages wait, of levels 1 and 2 in turn, for two topics."""
+    """Return a store in which messages of levels 1 and 2 in turn wait, for two topics."""
     rows = {
         "body": [b"%d" % number for number in range(COUNT)],
         "topic": [("orders", "%RETRY%g")[number % 3 == 0] for number in range(COUNT)],
@@ -61,17 +61,17 @@ def delivered(path: Path) -> dict[tuple[str, int], list[int]]:
     return found
 
 
-def test_tasks_deliver_what_the_store_itself_would(
+def test_tasks_deliver_the_same_messages_as_the_store(
     spark: SparkSession, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(path, tmp_path / "twin")
     monkeypatch.setattr(delay_driver, "UNITS_A_TASK", 500)
     dry = deliver_due_on_spark(spark, path, NOW + 1000, dry_run=True)
     assert (dry["rows"], dry["retries"], dry["nextDueMs"], dry["dryRun"]) == (COUNT // 2, 500, NOW + 5000, True)
-    told: list[tuple[int, int]] = []
-    first = deliver_due_on_spark(spark, path, config=config(NOW + 1000), progress=lambda *done: told.append(done))
+    progress: list[tuple[int, int]] = []
+    first = deliver_due_on_spark(spark, path, config=config(NOW + 1000), progress=lambda *done: progress.append(done))
     assert (first["rows"], first["retries"], first["nextDueMs"]) == (COUNT // 2, 500, NOW + 5000)
-    assert told[-1] == (COUNT // 2, COUNT // 2)
+    assert progress[-1] == (COUNT // 2, COUNT // 2)
     second = deliver_due_on_spark(spark, str(path), config=config(NOW + 5000))
     assert (second["rows"], second["nextDueMs"], second["skipped"]) == (COUNT // 2, None, 0)
     assert deliver_due_on_spark(spark, path, config=config(NOW + 9000))["rows"] == 0
@@ -86,7 +86,7 @@ def test_tasks_deliver_what_the_store_itself_would(
     assert verify_store(path).findings == []
 
 
-def test_a_driver_that_fails_in_front_of_its_commit_leaves_everything_for_the_next(
+def test_driver_that_fails_before_its_commit_leaves_the_messages_for_the_next_run(
     spark: SparkSession, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delay_driver, "UNITS_A_TASK", 500)
@@ -110,10 +110,10 @@ def test_a_driver_that_fails_in_front_of_its_commit_leaves_everything_for_the_ne
     assert Counter(chain(*delivered(path).values())) == Counter(range(COUNT))
 
 
-def test_somebody_else_delivers_between_plan_and_commit(
+def test_round_is_planned_again_if_another_thread_delivered_between_plan_and_commit(
     spark: SparkSession, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another thread of the driver's process: the commit is refused and planned again."""
+    """The other delivery runs in a thread of the driver's process, so the store's lock does not prevent it."""
     monkeypatch.setattr(delay_driver, "UNITS_A_TASK", 500)
     run, others = delay_driver.run_tasks, []
 
@@ -138,24 +138,26 @@ def test_somebody_else_delivers_between_plan_and_commit(
     assert Counter(chain(*delivered(path).values())) == Counter(range(COUNT))
 
 
-def test_few_are_delivered_without_a_task(spark: SparkSession, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_messages_are_delivered_without_a_task(
+    spark: SparkSession, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(delay_driver, "run_tasks", None)
     assert deliver_due_on_spark(spark, path, config=config(NOW + 5000))["rows"] == COUNT
 
 
-def test_a_store_in_use_is_refused(spark: SparkSession, path: Path) -> None:
+def test_delivery_in_a_locked_store_raises(spark: SparkSession, path: Path) -> None:
     with MessageStore.open(path, config(NOW)), pytest.raises(StoreLockedError):
         deliver_due_on_spark(spark, path)
 
 
-def test_an_executor_that_does_not_see_the_store_says_so(path: Path) -> None:
+def test_executor_that_does_not_see_the_store_raises(path: Path) -> None:
     task = DueRange(str(path) + "-not-there", config(NOW), 1, 0, 5, NOW, str(path / "rocketflow" / "staging" / "x"))
     with pytest.raises(PathNotSharedError, match="share"):
         delay_driver.stage_there(task)
 
 
 def test_a_part_has_records_of_one_kind(tmp_path: Path) -> None:
-    """A chunk in which a record has no room for a CRC of itself has none, and is in a part of its own."""
+    """A chunk with a record that is too long for its own CRC has none, and is in a part of its own."""
     wide = pa.array([[("p", "x" * 32_675)]], pa.map_(pa.string(), pa.string()))
     one, many = pa.array([1], pa.int32()), pa.array([1] * 50, pa.int32())
     with MessageStore.open(tmp_path / "s", StoreConfig(clock=ManualClock(NOW), enabled_append_prop_crc=False)) as store:

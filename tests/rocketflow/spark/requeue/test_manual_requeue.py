@@ -1,4 +1,4 @@
-"""Requeue by hand: dead letters and quarantined rows go where they belong, once, however often a run is repeated."""
+"""Requeue by hand: dead letters and quarantined rows go to their origin topic once, however often a run is repeated."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ SMALL = StoreConfig(
 )
 DLQ = "%DLQ%billing"
 ORIGIN = ("REQUEUE_ORIGIN_TOPIC", "REQUEUE_ORIGIN_QUEUE_ID", "REQUEUE_ORIGIN_QUEUE_OFFSET", "REQUEUE_ORIGIN_MSG_ID")
-GONE = {"DELAY", "WAIT", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID", "__CRC32#"}
+REMOVED = {"DELAY", "WAIT", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID", "__CRC32#"}
 
 
 def dead_letters(path: Path, count: int, first: int = 0) -> None:
-    """`count` messages of topic orders that group billing gave up."""
+    """Send back `count` messages of topic orders that group billing gives up."""
     notes = ("it's", 'a "quote"', "back\\slash", "Köln 🚀")
     with MessageStore.open(path, SMALL) as store:
         store.create_topic("orders", 4)
@@ -89,7 +89,7 @@ def messages(path: Path, topic: str) -> Iterator[MessageExt]:
 
 
 def moved(path: Path, run_id: str, topic: str = "orders") -> dict[int, MessageExt]:
-    """Messages of a run by their number; AssertionError where one is there twice."""
+    """Return the messages of a run by their number; AssertionError if one exists twice."""
     found = [one for one in messages(path, topic) if one.properties.get("REQUEUE_RUN_ID") == run_id]
     by_number = {int(one.properties["n"]): one for one in found}
     assert len(by_number) == len(found), Counter(one.properties["n"] for one in found).most_common(3)
@@ -103,7 +103,7 @@ def end_of_log(path: Path) -> int:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """400 dead letters, for tests that add runs of their own."""
+    """Return a store with 400 dead letters, for tests that add runs of their own."""
     path = tmp_path_factory.mktemp("requeue") / "s"
     dead_letters(path, 400)
     return path
@@ -124,7 +124,7 @@ def test_chosen_rows_go_to_their_topic_once(spark: SparkSession, store: Path) ->
         assert (again.reconsume_times, dead.reconsume_times) == (0, 1)
         origin = (DLQ, str(dead.queue_id), str(dead.queue_offset), dead.msg_id)
         assert tuple(again.properties[name] for name in ORIGIN) == origin
-        own = {name: value for name, value in dead.properties.items() if name not in GONE}
+        own = {name: value for name, value in dead.properties.items() if name not in REMOVED}
         mine = {name: value for name, value in again.properties.items() if not name.startswith(("REQUEUE_", "__CRC"))}
         assert own == mine
         assert {"TAGS", "KEYS", "UNIQ_KEY", "n", "note"} <= own.keys()
@@ -140,7 +140,7 @@ def test_chosen_rows_go_to_their_topic_once(spark: SparkSession, store: Path) ->
         assert "requeue:once" not in str(list((store / "rocketflow" / "staging").glob("*/0*")))
 
 
-def test_another_run_is_told_what_was_requeued_before(spark: SparkSession, store: Path) -> None:
+def test_second_run_counts_or_skips_rows_requeued_before(spark: SparkSession, store: Path) -> None:
     requeue(spark, store, "first", where="queueOffset < 20", to_topic="elsewhere")
     known = requeue(spark, store, "probe-none", where="queueOffset between 10 and 13", to_topic="elsewhere")
     assert known.already_requeued == 4
@@ -151,7 +151,7 @@ def test_another_run_is_told_what_was_requeued_before(spark: SparkSession, store
     assert not set(moved(store, "second", "elsewhere")) & set(moved(store, "first", "elsewhere"))
 
 
-def test_rows_are_fixed_at_the_start_and_a_stopped_run_goes_on(
+def test_rows_are_fixed_at_the_start_and_a_stopped_run_continues(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "s"
@@ -180,7 +180,7 @@ def test_rows_are_fixed_at_the_start_and_a_stopped_run_goes_on(
     assert requeue(spark, path, "all", where="tags = 'open'").rows == 90
 
 
-def test_rows_that_retention_took_before_a_stopped_run_came_to_them_are_told(
+def test_rows_removed_by_retention_before_the_run_reached_them_are_counted_as_missing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "s"
@@ -198,7 +198,7 @@ def test_rows_that_retention_took_before_a_stopped_run_came_to_them_are_told(
     assert sorted(moved(path, "r")) == [number for number in range(low, 1500) if number % 2]
 
 
-def test_the_rate_holds_whatever_time_was_spent_before(
+def test_rate_limit_ignores_time_spent_on_choosing_rows(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "s"
@@ -237,10 +237,10 @@ def test_two_runs_at_once_with_one_id_move_each_row_once(
     assert verify_store(path).findings == []
 
 
-def test_each_run_of_a_driver_reads_with_a_reader_of_its_own(
+def test_each_run_of_a_driver_has_its_own_reader(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that is closed for another run while it reads says that there is nothing in the queue."""
+    """A reader that another run closes while it is in use would report an empty queue."""
     path = tmp_path / "s"
     dead_letters(path, 20)
     chunks, readers = manual_requeue.requeued_chunks, []
@@ -256,7 +256,7 @@ def test_each_run_of_a_driver_reads_with_a_reader_of_its_own(
     assert readers[0] is not readers[1]
 
 
-def test_quarantined_rows_go_back_to_where_they_were(spark: SparkSession, tmp_path: Path) -> None:
+def test_quarantined_rows_go_back_to_their_origin_topics(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, SMALL) as store:
         store.create_topic("bad", 3)
@@ -294,20 +294,20 @@ def test_quarantined_rows_go_back_to_where_they_were(spark: SparkSession, tmp_pa
         ("tagz = 'paid'", r"`tagz` cannot be resolved.*`tags`"),
         ("count(*) > 1", "aggregate"),
         ("body", "not a boolean"),
-        ("rand() < 0.5", "chance"),
+        ("rand() < 0.5", "random"),
         ("storeTimestamp < now() - interval 1 hour", "time of day"),
         ("tags = 'paid' AND", "PARSE_SYNTAX_ERROR"),
         ("tags = 'paid' nonsense", "PARSE_SYNTAX_ERROR"),
     ],
 )
-def test_a_where_that_cannot_be_used_writes_nothing(spark: SparkSession, store: Path, where: str, words: str) -> None:
+def test_unusable_where_raises_and_writes_nothing(spark: SparkSession, store: Path, where: str, words: str) -> None:
     end = end_of_log(store)
     with pytest.raises(WhereError, match=words) as error:
         requeue(spark, store, "never", where=where)
     assert (error.value.exit_code, end_of_log(store)) == (2, end)
 
 
-def test_the_job_and_its_ledger(
+def test_job_moves_the_row_and_the_ledger_lists_the_run(
     spark: SparkSession, store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(requeue_job, "run_in_own_session", _in(spark))
@@ -315,16 +315,16 @@ def test_the_job_and_its_ledger(
     end = end_of_log(store)
     assert main([*arguments, "--dry-run"]) == 0
     out, err = capsys.readouterr()
-    told = json.loads(out)
-    assert (told["rows"], told["to"], told["dryRun"], end_of_log(store)) == (1, {"fixed": 1}, True, end)
-    assert (told["sample"][0]["queueOffset"], told["sample"][0]["toTopic"]) == (7, "fixed")
+    result = json.loads(out)
+    assert (result["rows"], result["to"], result["dryRun"], end_of_log(store)) == (1, {"fixed": 1}, True, end)
+    assert (result["sample"][0]["queueOffset"], result["sample"][0]["toTopic"]) == (7, "fixed")
     assert "1 rows would be moved" in err
     assert main([*arguments, "--run-id", "job-1"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    result = json.loads(capsys.readouterr().out)
     expected = {"job": "requeue", "rows": 1, "batches": 1, "runId": "job-1", "totalRows": 1, "finished": True}
-    assert expected.items() <= told.items()
-    assert told["seconds"] > 0
-    assert told["rowsPerSecond"] > 0
+    assert expected.items() <= result.items()
+    assert result["seconds"] > 0
+    assert result["rowsPerSecond"] > 0
     command = [sys.executable, "-c", COMMAND_LINE, "store", "ledger", str(store), "--run-id", "job-1", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=True)
     (line,) = [json.loads(one) for one in done.stdout.splitlines()]
@@ -366,7 +366,7 @@ def test_a_finished_run_and_wrong_arguments_need_no_jvm(
         (["--from-topic", "nope"], "no topic 'nope'"),
         (["--from-topic", DLQ, "--to-topic", "rmq_sys_x"], "only the store itself"),
         (["--from-topic", "a b"], "topic name"),
-        (["--from-topic", "SCHEDULE_TOPIC_XXXX", "--to-topic", "x"], "they would come twice"),
+        (["--from-topic", "SCHEDULE_TOPIC_XXXX", "--to-topic", "x"], "would arrive twice"),
         (["--from-topic", DLQ, "--run-id", "a b"], "runId"),
         (["--kinds", "delay,nope"], "--kinds"),
         (["--until", "soon"], "--until"),

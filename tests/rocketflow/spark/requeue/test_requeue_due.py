@@ -1,4 +1,4 @@
-"""`jobs/requeue.py` delivers what is due, of every kind, without a JVM where none is needed."""
+"""`jobs/requeue.py` delivers messages of every kind that are due, without a JVM if none is needed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HOUR_MS = 3_600_000
 
 
 def waiting(path: Path) -> int:
-    """A store with 5 delayed messages, 4 retries and 3 timer messages that are due, and one of each that is not."""
+    """Fill a store: 5 delayed messages, 4 retries, 3 timer messages that are due, and one of each that is not."""
     now_ms = SystemClock().now_ms()
     clock = ManualClock(now_ms - HOUR_MS)
     sizes = {"mapped_file_size_commit_log": 1 << 20, "mapped_file_size_consume_queue": 20_000}
@@ -67,8 +67,8 @@ RETRIES = Counter(f"plain {n}" for n in range(4))
 
 def run(capsys: pytest.CaptureFixture[str], path: Path, *more: str, code: int = 0) -> dict[str, Any]:
     assert run_job(partial(main, ["--store", str(path), *more])) == code
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return told
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return result
 
 
 def test_all_kinds_are_delivered_once_without_a_jvm(
@@ -78,18 +78,18 @@ def test_all_kinds_are_delivered_once_without_a_jvm(
     path = tmp_path / "s"
     now_ms = waiting(path)
     size = sum(one.stat().st_size for one in path.rglob("*"))
-    told = run(capsys, path, "--dry-run")
-    assert (told["rows"], told["byKind"]) == (12, {"delay": 5, "retry": 4, "timer": 3})
-    assert (told["dryRun"], len(told["timers"]["sample"])) == (True, 3)
+    result = run(capsys, path, "--dry-run")
+    assert (result["rows"], result["byKind"]) == (12, {"delay": 5, "retry": 4, "timer": 3})
+    assert (result["dryRun"], len(result["timers"]["sample"])) == (True, 3)
     assert sum(one.stat().st_size for one in path.rglob("*")) == size
     early = run(capsys, path, "--kinds", "delay,retry", "--until", str(now_ms - HOUR_MS + 7_000))
     assert early["byKind"] == {"delay": 2, "retry": 0, "timer": 0}
     assert bodies(path, "orders")["delayed 1"] == 1
-    told = run(capsys, path)
+    result = run(capsys, path)
     expected = {"job": "requeue", "kind": "due", "rows": 10, "batches": 2, "engine": "local", "skipped": 0}
-    assert expected.items() <= told.items()
-    assert told["byKind"] == {"delay": 3, "retry": 4, "timer": 3}
-    assert now_ms < told["nextDueMs"] <= now_ms + HOUR_MS
+    assert expected.items() <= result.items()
+    assert result["byKind"] == {"delay": 3, "retry": 4, "timer": 3}
+    assert now_ms < result["nextDueMs"] <= now_ms + HOUR_MS
     assert (bodies(path, "orders"), bodies(path, "%RETRY%g")) == (ORDERS, RETRIES)
     again = run(capsys, path)
     assert (again["rows"], again["batches"]) == (0, 0)
@@ -110,30 +110,32 @@ def test_all_kinds_are_delivered_once_without_a_jvm(
 @pytest.mark.parametrize(
     "lost", [["consumequeue/SCHEDULE_TOPIC_XXXX"], ["consumequeue/rmq_sys_wheel_timer"], ["consumequeue", "rocketflow"]]
 )
-def test_messages_whose_queues_are_lost_are_due_all_the_same(
+def test_due_messages_of_lost_queues_are_delivered(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], lost: list[str]
 ) -> None:
     path = tmp_path / "s"
     waiting(path)
     for one in lost:
         shutil.rmtree(path / one)
-    told = run(capsys, path)
-    assert told["byKind"] == {"delay": 5, "retry": 4, "timer": 3}
+    result = run(capsys, path)
+    assert result["byKind"] == {"delay": 5, "retry": 4, "timer": 3}
     assert (bodies(path, "orders"), bodies(path, "%RETRY%g")) == (ORDERS, RETRIES)
     assert run(capsys, path)["rows"] == 0
 
 
-def test_on_spark_the_same_is_delivered(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_delivers_the_same_messages(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "s"
     waiting(path)
     job = parse_arguments(["--store", str(path), "--engine", "spark"])
     assert requeue_job.run_without_spark(job) is None
-    told, code = run_with_spark(spark, job)
-    assert (told["rows"], told["byKind"], code) == (12, {"delay": 5, "retry": 4, "timer": 3}, 0)
+    result, code = run_with_spark(spark, job)
+    assert (result["rows"], result["byKind"], code) == (12, {"delay": 5, "retry": 4, "timer": 3}, 0)
     assert (bodies(path, "orders"), bodies(path, "%RETRY%g")) == (ORDERS, RETRIES)
 
 
-def test_a_store_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_on_a_locked_store_exits_with_75_or_waits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "s"
     waiting(path)
     monkeypatch.setattr(requeue_job, "COMMITS_TAKE_S", 0.05)
@@ -151,7 +153,7 @@ def test_a_store_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str], monk
         store.close()
 
 
-def test_submit_begins_no_jvm_where_there_is_nothing_for_it(
+def test_submit_starts_no_jvm_without_work_for_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from rocketflow.spark import submit

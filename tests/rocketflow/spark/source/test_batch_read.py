@@ -1,4 +1,4 @@
-"""Batch reads: start and end, and what a WHERE saves, with the same rows as without."""
+"""Batch reads: start and end, and push-down of a WHERE, which reads less and returns the same rows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def bodies(rows: DataFrame) -> list[int]:
 ORDERS = [*range(400), *range(500, 600)]
 
 
-def test_the_whole_and_a_part(spark: SparkSession, store: Path) -> None:
+def test_read_returns_all_messages_or_those_between_offsets(spark: SparkSession, store: Path) -> None:
     assert bodies(load(spark, store)) == ORDERS
     some = {"orders": {"0": 10, "1": -2, "2": 0, "3": 5}}
     ends = {"orders": {"0": 12, "1": 1, "2": 0, "3": -1}}
@@ -50,7 +50,7 @@ def test_the_whole_and_a_part(spark: SparkSession, store: Path) -> None:
     assert bodies(rows) == sorted([40, 44, 1, *[number for number in ORDERS if number % 4 == 3][5:]])
 
 
-def test_by_time(spark: SparkSession, store: Path) -> None:
+def test_read_starts_and_ends_at_a_store_time(spark: SparkSession, store: Path) -> None:
     times = {int(row.body): row.storeTimestamp for row in load(spark, store).select("body", "storeTimestamp").collect()}
     middle = times[500]
     rows = load(
@@ -85,7 +85,7 @@ def test_by_time(spark: SparkSession, store: Path) -> None:
         "queueId = 1 AND queueId = 2",
     ],
 )
-def test_a_where_gives_the_same_rows_as_without_push_down(spark: SparkSession, store: Path, where: str) -> None:
+def test_where_returns_the_same_rows_with_and_without_push_down(spark: SparkSession, store: Path, where: str) -> None:
     every = spark.read.format("rocketflow").option("subscribePattern", ".*")
     plain = bodies(every.load(str(store)).where(where))
     assert bodies(every.option("pushDownPredicate", "true").load(str(store)).where(where)) == plain
@@ -97,7 +97,7 @@ def test_a_where_gives_the_same_rows_as_without_push_down(spark: SparkSession, s
 
 
 def test_one_load_is_filtered_in_many_ways(spark: SparkSession, store: Path) -> None:
-    """Spark keeps what a WHERE left to be read for all other uses of the same rows."""
+    """With push-down, Spark would apply the range of one WHERE to all other uses of the same rows."""
     rows = load(spark, store, subscribe="orders,other").select("topic", "queueId", "queueOffset")
     orders, other = rows.where("topic = 'orders'"), rows.where("topic = 'other'")
     assert [one.count() for one in (rows, other, rows, orders)] == [600, 100, 600, 500]
@@ -122,7 +122,7 @@ def planned_rows(store: Path, filters: list[Any]) -> int:
     return sum(one.rows for task in reader.partitions() for one in task.ranges)  # type: ignore[attr-defined]
 
 
-def test_a_where_really_narrows_what_is_read(store: Path) -> None:
+def test_where_narrows_the_planned_rows(store: Path) -> None:
     from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual
 
     assert planned_rows(store, []) == 600
@@ -133,7 +133,7 @@ def test_a_where_really_narrows_what_is_read(store: Path) -> None:
     assert planned_rows(store, [EqualTo(("keys",), "nope")]) < 10
 
 
-def test_a_key_behind_the_index_is_found_too(spark: SparkSession, tmp_path: Path) -> None:
+def test_key_after_the_end_of_the_index_is_found(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "s"
     append(path, numbered("orders", range(100)))
     with MessageStore.open(path, small_config(path)) as writer:
@@ -142,7 +142,7 @@ def test_a_key_behind_the_index_is_found_too(spark: SparkSession, tmp_path: Path
         assert bodies(rows.where("keys = 'k4'")) == list(range(4, 150, 10))
 
 
-def test_properties_filters_and_several_stores(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+def test_tags_and_sql_filter_a_read_of_several_stores(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     append(tmp_path / "b", numbered("orders", range(1000, 1010)))
     both = load(
         spark, f"a={store},b={tmp_path / 'b'}", includeProperties="true", tags="b", sql="n BETWEEN 590 AND 1004"
@@ -152,13 +152,13 @@ def test_properties_filters_and_several_stores(spark: SparkSession, store: Path,
     assert found == expected | {(number, "b", str(number)) for number in (1001, 1003)}
 
 
-def test_partitions_as_asked(spark: SparkSession, store: Path) -> None:
+def test_partition_options_set_the_number_of_partitions(spark: SparkSession, store: Path) -> None:
     assert load(spark, store, minPartitions="7").rdd.getNumPartitions() == 7
     assert load(spark, store, maxRecordsPerPartition="100").rdd.getNumPartitions() == 5
     assert load(spark, store).rdd.getNumPartitions() == 1
 
 
-def test_sql_using(spark: SparkSession, store: Path) -> None:
+def test_temporary_view_using_rocketflow_reads_the_topic(spark: SparkSession, store: Path) -> None:
     spark.sql(f"CREATE TEMPORARY VIEW orders_by_sql USING rocketflow OPTIONS (path '{store}', subscribe 'orders')")
     try:
         assert spark.sql("SELECT count(*) n FROM orders_by_sql WHERE tags = 'b'").first()["n"] == 250
@@ -176,7 +176,9 @@ def test_sql_using(spark: SparkSession, store: Path) -> None:
         ({"endingOffsets": '{"orders": {"0": 99999}}'}, "names no number for topic orders queue 1"),
     ],
 )
-def test_what_is_wrong_is_named(spark: SparkSession, store: Path, options: dict[str, str], message: str) -> None:
+def test_wrong_option_is_named_in_the_error(
+    spark: SparkSession, store: Path, options: dict[str, str], message: str
+) -> None:
     with pytest.raises(PySparkException) as caught:
         load(spark, store, **options).collect()
     assert message in str(caught.value)

@@ -70,7 +70,7 @@ def actual_messages(spark: SparkSession, path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("name", "archive"), STORES)
-def test_every_field_of_every_message(
+def test_spark_returns_every_field_that_rocketmq_returns(
     spark: SparkSession, golden_store: Callable[..., Path], name: str, archive: str
 ) -> None:
     lines = (GOLDEN / name / "messages.jsonl").read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""Progress of a consumer group in RocketMQ's file, beside its owner."""
+"""Offsets of a consumer group, published in RocketMQ's file beside its writer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def table(path: Path) -> dict[str, dict[str, int]]:
     return found
 
 
-def test_other_entries_stay_as_they_are(tmp_path: Path) -> None:
+def test_publish_keeps_the_other_entries_of_the_file(tmp_path: Path) -> None:
     append(tmp_path, numbered("orders", range(8)))
     (tmp_path / "config").mkdir(exist_ok=True)
     file = tmp_path / "config" / "consumerOffset.json"
@@ -42,7 +42,7 @@ def test_other_entries_stay_as_they_are(tmp_path: Path) -> None:
     assert (tmp_path / "config" / "consumerOffset.json.bak").read_text(encoding="utf-8") == BROKERS_OWN
 
 
-def test_beside_a_writer_the_file_of_its_own_waits(tmp_path: Path) -> None:
+def test_offsets_wait_in_rocketflows_file_while_the_store_is_locked(tmp_path: Path) -> None:
     append(tmp_path, numbered("orders", range(8)))
     key = QueueKey("", "orders", 0)
     with MessageStore.open(tmp_path, small_config(tmp_path)):
@@ -56,8 +56,8 @@ def test_beside_a_writer_the_file_of_its_own_waits(tmp_path: Path) -> None:
     assert not held_back.exists()
 
 
-def test_a_broker_with_light_queues_finds_it_too(tmp_path: Path) -> None:
-    """It keeps its table in another file, and would not look into this one."""
+def test_publish_writes_the_file_of_a_broker_with_lmq_too(tmp_path: Path) -> None:
+    """Such a broker reads its table from lmqConsumerOffset.json instead."""
     append(tmp_path, numbered("orders", range(8)))
     (tmp_path / "config").mkdir(exist_ok=True)
     file = tmp_path / "config" / "lmqConsumerOffset.json"
@@ -68,7 +68,7 @@ def test_a_broker_with_light_queues_finds_it_too(tmp_path: Path) -> None:
     assert table(tmp_path / "config" / "consumerOffset.json") == {"orders@mine": {"0": 2}}
 
 
-def test_a_store_that_may_not_be_written_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_publish_to_a_read_only_store_logs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with open_directory() as home:
         append(home / "s", numbered("orders", range(8)))
         progress = GroupProgress("mine", SourceStores([StoreLocation("", str(home / "s"))]))
@@ -78,7 +78,9 @@ def test_a_store_that_may_not_be_written_is_a_warning(caplog: pytest.LogCaptureF
     assert "progress of group mine is not published" in caplog.text
 
 
-def test_a_broken_file_is_a_warning_and_is_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_publish_to_a_malformed_file_logs_a_warning_and_keeps_the_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     append(tmp_path, numbered("orders", range(8)))
     (tmp_path / "config").mkdir(exist_ok=True)
     file = tmp_path / "config" / "consumerOffset.json"

@@ -1,4 +1,4 @@
-"""Lag as data: exact, estimated, and through a report's JSON."""
+"""Lag: exact, estimated, and after a round trip through a report's JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.spark_stores import append, numbered
 KEY, OTHER = QueueKey("", "orders", 0), QueueKey("", "orders", 1)
 
 
-def test_messages_bytes_and_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lag_counts_messages_bytes_and_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     append(tmp_path, numbered("orders", range(1000, 1400), queues=1))
     stores = SourceStores([StoreLocation("", str(tmp_path))])
     stored = stores.store_timestamp_ms(KEY, 100)
@@ -37,14 +37,14 @@ def test_messages_bytes_and_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert abs(estimate - expected.bytes) < expected.bytes // 50
 
 
-def test_a_report_survives_json() -> None:
+def test_lag_report_survives_json() -> None:
     lags = {QueueKey("b", "orders", 2): QueueLag(9, 4, 400, 12), QueueKey("b", "a", 10): QueueLag(3)}
     report = json.loads(json.dumps(lag_report(lags, 1, 7)))
     assert lag_of_report(report) == lags
     assert report["dataLoss"] == {"events": 1, "messages": 7}
 
 
-def test_what_cannot_be_read_is_unknown_and_not_0(tmp_path: Path) -> None:
+def test_unreadable_lag_is_unknown_and_not_0(tmp_path: Path) -> None:
     append(tmp_path, numbered("orders", range(1000, 1100), queues=1))
     bounds = QueueBounds(0, 100)
     with StoreReader(tmp_path) as reader:
@@ -74,7 +74,7 @@ def test_what_cannot_be_read_is_unknown_and_not_0(tmp_path: Path) -> None:
         ([QueueLag(7, 1, 90, 5), QueueLag(9, 3, None, None)], QueueLag(16, 4, 90, 5)),
     ],
 )
-def test_a_total_says_what_is_unknown(lags: list[QueueLag], total: QueueLag) -> None:
+def test_total_lag_sums_known_values_only(lags: list[QueueLag], total: QueueLag) -> None:
     listener = LagListener()
     report = lag_report({QueueKey("", "orders", at): lag for at, lag in enumerate(lags)}, 0, 0)
     source = SimpleNamespace(latestOffset=json.dumps(report))

@@ -1,4 +1,4 @@
-"""Planning: ranges disjoint, complete and within their limits, whatever comes in."""
+"""Planning: ranges are disjoint, complete and within their limits for any input."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_no_queue_starves(ranges: list[QueueRange], limit: int) -> None:
     assert batches == -(-rows_of(ranges) // limit)
 
 
-def test_shares_follow_what_waits() -> None:
+def test_cut_by_rows_shares_are_in_proportion_to_waiting_rows() -> None:
     cut = cut_by_rows([QueueRange(key(0), 0, 900), QueueRange(key(1), 0, 90), QueueRange(key(2), 0, 10)], 100)
     assert [one.rows for one in cut] == [88, 10, 2]
 
@@ -126,19 +126,19 @@ def test_a_cut_near_a_consume_queue_file_boundary_moves_onto_it() -> None:
     assert [(one.start, one.end) for task in tasks for one in task] == [(0, 300_000), (300_000, 620_000)]
 
 
-def test_little_work_is_one_task() -> None:
+def test_few_rows_are_one_task() -> None:
     ranges = [QueueRange(key(number), 0, 10) for number in range(8)]
     assert plan_tasks(ranges, TaskLimits(4)) == [ranges]
     assert len(plan_tasks([QueueRange(key(0), 0, 2 * ROWS_WORTH_A_TASK)], TaskLimits(4))) == 2
 
 
-def test_ranges_between_leaves_out_what_did_not_move() -> None:
+def test_ranges_between_omits_queues_that_did_not_move() -> None:
     starts = {key(0): 3, key(1): 4, key(2): 9}
     ends = {key(0): 7, key(1): 4, key(2): 5}
     assert ranges_between(starts, ends) == [QueueRange(key(0), 3, 7)]
 
 
-def test_the_gate_lets_the_first_look_through_then_waits_for_rows_or_time() -> None:
+def test_minimum_gate_passes_the_first_batch_then_waits_for_rows_or_time() -> None:
     gate = MinimumGate(min_rows=100, max_delay_ms=1000)
     assert not gate.holds_back(1, now_ms=5000)
     assert gate.holds_back(99, now_ms=5999)

@@ -1,4 +1,4 @@
-"""Which schemas the source takes, and what it says of the others."""
+"""Schemas that the source accepts, and the errors of the others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_projection_has_the_columns_asked_for_in_their_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "error", "told"),
+    ("field", "error", "message"),
     [
         (StructField("Body", BinaryType()), ColumnNameError, "unknown column 'Body'"),
         (StructField("tag", StringType()), ColumnNameError, "did you mean tags?"),
@@ -30,6 +30,6 @@ def test_a_projection_has_the_columns_asked_for_in_their_order() -> None:
         (BODY, RepeatedColumnError, "column body is in the schema more than once"),
     ],
 )
-def test_a_schema_that_is_not_the_sources(field: StructField, error: type[Exception], told: str) -> None:
-    with pytest.raises(error, match=told):
+def test_wrong_schema_raises_and_names_the_column(field: StructField, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         Projection.of(StructType([BODY, field]))

@@ -1,4 +1,4 @@
-"""Offsets as they stand in Spark's offset log."""
+"""Offsets in their JSON form, as in Spark's offset log."""
 
 from __future__ import annotations
 
@@ -52,6 +52,6 @@ def test_round_trip_through_json_text(positions: dict[QueueKey, QueuePosition]) 
         {"version": 1, "queues": {"orders": {"0": [1.5, 2, 3]}}},
     ],
 )
-def test_what_is_no_offset_of_ours_is_refused(value: Any) -> None:
+def test_json_that_is_no_offset_raises(value: Any) -> None:
     with pytest.raises(CheckpointError, match="checkpoint"):
         StreamOffset.from_json(value)

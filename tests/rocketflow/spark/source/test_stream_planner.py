@@ -22,7 +22,7 @@ from tests.support.planned_query import PlannedQuery
 from tests.support.spark_stores import append, numbered, remove_first_log_file
 
 
-def test_everything_once_then_nothing(tmp_path: Path) -> None:
+def test_query_reads_each_message_once(tmp_path: Path) -> None:
     append(tmp_path / "s", numbered("orders", range(1000)))
     query = PlannedQuery(tmp_path / "s", subscribe="orders", maxOffsetsPerTrigger="300")
     query.drain()
@@ -34,7 +34,7 @@ def test_everything_once_then_nothing(tmp_path: Path) -> None:
     assert query.numbers() == list(range(1010))
 
 
-def test_latest_starts_at_the_end_and_new_queues_at_their_beginning(tmp_path: Path) -> None:
+def test_latest_starts_at_the_end_but_new_queues_at_their_beginning(tmp_path: Path) -> None:
     append(tmp_path / "s", numbered("orders", range(10), queues=2))
     query = PlannedQuery(tmp_path / "s", subscribe="orders", startingOffsets="latest")
     query.drain()
@@ -44,7 +44,7 @@ def test_latest_starts_at_the_end_and_new_queues_at_their_beginning(tmp_path: Pa
     assert query.numbers() == list(range(10, 30))
 
 
-def test_a_pattern_meets_new_topics_and_leaves_system_topics_alone(tmp_path: Path) -> None:
+def test_pattern_matches_new_topics_but_no_system_topics(tmp_path: Path) -> None:
     append(tmp_path / "s", numbered("a-1", range(3)))
     query = PlannedQuery(tmp_path / "s", subscribePattern="a-.*|RMQ_SYS.*", maxOffsetsPerTrigger="5")
     query.drain()
@@ -59,7 +59,7 @@ def test_a_pattern_meets_new_topics_and_leaves_system_topics_alone(tmp_path: Pat
     assert {row[0] for row in with_system.rows} == {"a-1", "a-2", "RMQ_SYS_TRACE_TOPIC"}
 
 
-def test_assign_takes_the_queues_named(tmp_path: Path) -> None:
+def test_assign_reads_the_named_queues(tmp_path: Path) -> None:
     append(tmp_path / "s", numbered("orders", range(40)))
     query = PlannedQuery(tmp_path / "s", assign='{"orders": [1, 3]}')
     query.drain()
@@ -102,12 +102,14 @@ def test_starting_offsets_of_a_topic_that_the_read_does_not_take_are_refused(tmp
     wrong = json.dumps({"orders": {"0": 0}, "order": {"0": offset}})
     with pytest.raises(OptionError, match=r"names topic order queue 0, .* did you mean orders\?"):
         PlannedQuery(tmp_path / "s", subscribe="orders", startingOffsets=wrong).step()
-    later = PlannedQuery(tmp_path / "s", subscribe="orders,order", startingOffsets=wrong)  # it is named: it may come
+    later = PlannedQuery(
+        tmp_path / "s", subscribe="orders,order", startingOffsets=wrong
+    )  # a named topic may be created later
     later.drain()
     assert later.numbers() == list(range(4))
 
 
-def test_stream_fails_on_a_missing_topic_where_it_is_told_to(tmp_path: Path) -> None:
+def test_stream_fails_on_a_missing_topic_with_fail_on_missing_topic(tmp_path: Path) -> None:
     append(tmp_path / "s", numbered("orders", range(4)))
     waiting = PlannedQuery(tmp_path / "s", subscribe="orders,ordrs")
     waiting.drain()
@@ -122,7 +124,7 @@ def test_stream_fails_on_a_missing_topic_where_it_is_told_to(tmp_path: Path) -> 
     assert strict.numbers() == list(range(4))
 
 
-def test_starting_by_time(tmp_path: Path) -> None:
+def test_query_starts_at_a_store_time(tmp_path: Path) -> None:
     append(tmp_path / "s", numbered("orders", range(40), queues=1))
     stores = SourceStores(SourceOptions.parse({"path": str(tmp_path / "s"), "subscribe": "x"}, streaming=True).stores)
     key = QueueKey("", "orders", 0)
@@ -145,7 +147,7 @@ def test_starting_by_time(tmp_path: Path) -> None:
     assert late.rows == []
 
 
-def test_bytes_and_rows_limit_together(tmp_path: Path) -> None:
+def test_byte_and_row_limits_apply_together(tmp_path: Path) -> None:
     append(tmp_path / "s", numbered("orders", range(400)))
     query = PlannedQuery(tmp_path / "s", subscribe="orders", maxBytesPerTrigger="4k", maxOffsetsPerTrigger="1000")
     query.drain()
@@ -156,7 +158,7 @@ def test_bytes_and_rows_limit_together(tmp_path: Path) -> None:
     assert len(unlimited.rows) == 400
 
 
-def test_minimum_and_maximum_and_delay_together(tmp_path: Path) -> None:
+def test_minimum_maximum_and_delay_apply_together(tmp_path: Path) -> None:
     append(tmp_path / "s", numbered("orders", range(10)))
     clock = ManualClock(1_000_000)
     query = PlannedQuery(
@@ -181,7 +183,7 @@ def test_minimum_and_maximum_and_delay_together(tmp_path: Path) -> None:
     assert query.numbers() == list(range(61))
 
 
-def test_available_now_stops_at_what_was_there(tmp_path: Path) -> None:
+def test_available_now_stops_at_the_messages_that_existed_at_its_start(tmp_path: Path) -> None:
     append(tmp_path / "s", numbered("orders", range(50)))
     query = PlannedQuery(tmp_path / "s", subscribePattern=".*", maxOffsetsPerTrigger="20", minOffsetsPerTrigger="20")
     query.planner.prepare_available_now()
@@ -192,7 +194,7 @@ def test_available_now_stops_at_what_was_there(tmp_path: Path) -> None:
     assert [len(batch) for batch in query.batches] == [20, 20, 10]
 
 
-def test_tags_and_sql(tmp_path: Path) -> None:
+def test_tags_and_sql_filter_a_stream(tmp_path: Path) -> None:
     append(tmp_path / "s", numbered("orders", range(40)))
     query = PlannedQuery(tmp_path / "s", subscribe="orders", tags="b || zz")
     query.drain()
@@ -202,7 +204,7 @@ def test_tags_and_sql(tmp_path: Path) -> None:
     assert both.numbers() == list(range(11, 20, 2))
 
 
-def test_lag_and_progress(tmp_path: Path) -> None:
+def test_planner_reports_lag_and_publishes_group_offsets(tmp_path: Path) -> None:
     append(tmp_path / "s", numbered("orders", range(40)))
     query = PlannedQuery(tmp_path / "s", subscribe="orders", maxOffsetsPerTrigger="12", consumerGroup="g1")
     assert query.planner.report() is None
@@ -231,7 +233,7 @@ def test_a_checkpoint_of_another_topic_or_format_is_refused(tmp_path: Path) -> N
         other.step()
 
 
-def test_paths_that_are_no_store(tmp_path: Path) -> None:
+def test_path_that_is_no_store_raises(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "empty").mkdir()
     for name, why in (("file", "is a file"), ("nowhere", "does not exist"), ("empty", "no topics")):
@@ -240,7 +242,7 @@ def test_paths_that_are_no_store(tmp_path: Path) -> None:
 
 
 def cut_and_rewritten(tmp_path: Path, others: int) -> PlannedQuery:
-    """A query that has read 1000 messages of a log that then lost its last 100 and got `others` new ones."""
+    """Run a query over 1000 messages of a log, which then loses its last 100 and gets `others` new ones."""
     store, kept = tmp_path / "s", tmp_path / "kept"
     append(store, numbered("orders", range(900), queues=1))
     shutil.copytree(store, kept)
@@ -263,7 +265,7 @@ def cut_and_rewritten(tmp_path: Path, others: int) -> PlannedQuery:
     ],
 )
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_log_that_changed_behind_the_checkpoint_is_noticed(
+def test_log_that_changed_after_the_checkpoint_fails_the_query(
     tmp_path: Path, others: int, why: str, offsets: str, restarted: bool
 ) -> None:
     query = cut_and_rewritten(tmp_path, others)
@@ -275,7 +277,7 @@ def test_a_log_that_changed_behind_the_checkpoint_is_noticed(
     assert caught.value.exit_code == 3
 
 
-def test_places_of_a_key_are_all_of_them_or_unknown(tmp_path: Path) -> None:
+def test_offsets_of_key_returns_all_or_none_at_its_limit(tmp_path: Path) -> None:
     append(tmp_path / "s", [*numbered("orders", range(60), queues=1), *numbered("other", range(60), queues=1)])
     stores = SourceStores(PlannedQuery(tmp_path / "s", subscribe="orders").options.stores)
     places = stores.offsets_of_key("", "orders", "k3", 7)
@@ -285,14 +287,14 @@ def test_places_of_a_key_are_all_of_them_or_unknown(tmp_path: Path) -> None:
 
 
 def without_a_queue_file(path: Path) -> Path:
-    """A store of 1,000 messages in one queue, whose offsets 300 to 399 have no ConsumeQueue file any more."""
+    """Make a store of 1,000 messages in one queue, without the ConsumeQueue file of offsets 300 to 399."""
     append(path, numbered("orders", range(1000), queues=1))
     (path / "consumequeue" / "orders" / "0" / f"{300 * 20:020d}").unlink()
     return path
 
 
 @pytest.mark.parametrize("limit", [{}, {"maxOffsetsPerTrigger": "70"}, {"maxBytesPerTrigger": "20k"}])
-def test_a_missing_queue_file_fails_the_query_or_costs_its_messages(
+def test_missing_queue_file_fails_the_query_or_its_messages_are_skipped(
     tmp_path: Path, limit: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     store = without_a_queue_file(tmp_path / "s")
@@ -305,7 +307,7 @@ def test_a_missing_queue_file_fails_the_query_or_costs_its_messages(
 
 
 @pytest.mark.parametrize(("others", "expected"), [(50, []), (200, list(range(5100, 5200)))])
-def test_an_accepted_loss_is_counted_and_the_query_goes_on(
+def test_accepted_loss_is_counted_and_the_query_continues(
     tmp_path: Path, others: int, expected: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     before = cut_and_rewritten(tmp_path, others)
@@ -323,7 +325,7 @@ def test_an_accepted_loss_is_counted_and_the_query_goes_on(
     assert report["dataLoss"]["messages"] == (50 if others == 50 else 1)
 
 
-def test_retention_ahead_of_the_query(tmp_path: Path) -> None:
+def test_messages_removed_by_retention_fail_the_query_or_are_skipped(tmp_path: Path) -> None:
     append(tmp_path / "s", numbered("orders", range(2000), queues=2))
     query = PlannedQuery(tmp_path / "s", subscribe="orders", maxOffsetsPerTrigger="100")
     assert query.step()

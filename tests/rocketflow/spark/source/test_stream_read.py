@@ -1,4 +1,4 @@
-"""Streams through Spark: checkpoints, limits, projections, lag, and what a user sees when something is wrong."""
+"""Streams through Spark: checkpoints, limits, projections, lag, and the errors that a user sees."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Copy:
         self.options = {"startingOffsets": "earliest", **options}
 
     def run(self, schema: str | None = None, **more: str) -> list[int]:
-        """Everything there is, as one run; the rows of each of its batches."""
+        """Read all messages, as one run; return the rows of each of its batches."""
         query = self.start(schema, **more)
         assert query.awaitTermination(120)
         return [one.numInputRows for one in query.recentProgress if one.numInputRows]
@@ -81,7 +81,7 @@ def test_a_replayed_batch_reads_the_same_rows(spark: SparkSession, tmp_path: Pat
     assert copy.bodies() == list(range(130))
 
 
-def test_a_live_writer_is_followed(spark: SparkSession, tmp_path: Path) -> None:
+def test_stream_reads_messages_of_an_open_writer(spark: SparkSession, tmp_path: Path) -> None:
     store = tmp_path / "s"
     with MessageStore.open(store, small_config(store)) as writer:
         writer.put_messages(numbered("orders", range(40)))
@@ -153,7 +153,7 @@ def test_a_stream_on_lost_queues_names_the_rebuild(spark: SparkSession, tmp_path
     assert "rocketflow store rebuild" in message
 
 
-def test_a_checkpoint_of_another_topic(spark: SparkSession, tmp_path: Path) -> None:
+def test_checkpoint_of_another_topic_fails_the_query(spark: SparkSession, tmp_path: Path) -> None:
     append(tmp_path / "s", [*numbered("orders", range(4)), *numbered("other", range(4))])
     copy = Copy(spark, tmp_path, tmp_path / "s", subscribe="orders")
     copy.run()
@@ -189,7 +189,7 @@ def test_wrong_columns_are_named(spark: SparkSession, tmp_path: Path, schema: st
     assert message in failure(lambda: reader.writeStream.format("noop").trigger(availableNow=True).start())
 
 
-def test_paths_that_are_no_store(spark: SparkSession, tmp_path: Path) -> None:
+def test_path_that_is_no_store_fails_the_query(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "empty").mkdir()
     for name, why in (("file", "is a file"), ("nowhere", "does not exist"), ("empty", "no topics")):
