@@ -14,7 +14,7 @@ _PYTHON: Final = "An exception was thrown from the Python worker"
 
 
 class SuiteRefusedError(UsageError):
-    """A suite cannot be used; everything that is wrong with it is named at once."""
+    """A suite cannot be used; the error names everything that is wrong with it."""
 
     def __init__(self, suite: str, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
@@ -36,7 +36,7 @@ class QualityFailedError(RocketFlowError):
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, of a Java one the exception behind the call, of a Python worker's what it raised."""
+    """Return an error's first line; for a Java error the inner exception, for a Python worker's the one it raised."""
     lines = [one.strip() for one in str(error).splitlines() if one.strip()]
     if lines and lines[0].startswith(("An error occurred while calling", "MetricResolutionError: An error")):
         found = [one for one in lines if "Exception: " in one and "SparkException: Job aborted" not in one]

@@ -1,4 +1,4 @@
-"""Columns of a pass: what parsed, judged and routed rows have, by name."""
+"""Columns of a pass: the names of those of parsed, judged and routed rows."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Final
 MESSAGE: Final = "__rf_message"
 """The struct of the source's columns, all but `properties`."""
 PROPERTIES: Final = "__rf_properties"
-"""The message's own, null where they are not read; of routed rows what they go on with."""
+"""The message's own properties, null if they are not read; of routed rows the properties to write."""
 WELL_FORMED: Final = "__rf_ok"
 CARRIED: Final = (MESSAGE, PROPERTIES, WELL_FORMED)
-"""What parsed rows have besides the suite's columns."""
+"""Columns of parsed rows besides the suite's columns."""
 HIDDEN: Final = frozenset({"body", "properties"})
 """Columns of the source that a suite does not see."""
 
 BITS: Final = 62
 MASK: Final = "__rf_mask"
 QUEUE: Final = "__rf_queue"
-"""Where a row is from: its topic's number << 32 | its queue id."""
+"""The origin of a row: its topic's number << 32 | its queue id."""
 OFFSET: Final = "__rf_offset"
 OBSERVED: Final = "__rf_observed"
 BAD: Final = "__rf_bad"
-"""Whether the row is quarantined."""
+"""True if the row is quarantined."""
 NAMES: Final = "__rf_names"
 VALUES: Final = "__rf_values"
-"""`PROPERTIES` as tasks are given it: of a map Spark's Arrow writer asks for its parts after every row."""
+"""`PROPERTIES` as two lists, in the tasks' input: a map costs Spark's Arrow writer more after every row."""
 SOURCE_COLUMNS: Final = ("body", "topic", "queueId", "queueOffset", "msgId", "tags", "keys", "flag", "bornTimestamp")
-"""What the pass reads of a message; `properties` too where they go on."""
+"""Columns that the pass reads of a message; also `properties` if they are copied."""
 PASSED: Final = ("body", "tags", "keys", "flag", "bornTimestamp")
-"""What goes on of it as it is."""
+"""Columns that are copied unchanged."""

@@ -1,4 +1,4 @@
-"""Columns that are made once and selected from every batch: each Column costs calls into the JVM."""
+"""Columns that are built once and selected from every batch: each Column costs calls into the JVM."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ if TYPE_CHECKING:
 
 
 def quoted(name: str) -> str:
-    """A column's name as Spark reads it, whatever is in it."""
+    """Return a column's name quoted for Spark, with any characters in it."""
     return f"`{name.replace('`', '``')}`"
 
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """What is selected, step by step; a later step may use what an earlier one made."""
+    """Columns to select, step by step; a later step may use columns of an earlier one."""
 
     steps: tuple[tuple[Column | str, ...], ...]
 
     def of(self, rows: DataFrame) -> DataFrame:
-        """The rows with these columns."""
+        """Return the rows with these columns."""
         for step in self.steps:
             rows = rows.select(*step)
         return rows

@@ -601,13 +601,13 @@ BUGS: Final = (
         "ignored-rows-counted",
         "conditions over several columns also count the rows that `ignore_row_if` excludes",
         [Change("self._domains.condition({**domain[0], **domain[1]})", "self._domains.condition(domain[0])")],
-        ["tests/rocketflow/quality/test_agreement.py::test_the_pass_and_great_expectations_say_the_same"],
+        ["tests/rocketflow/quality/test_agreement.py::test_pass_and_great_expectations_agree"],
     ),
     Bug(
         "checked-batch-identified-by-its-number",
         "a retried checked batch with other rows counts as the one in the log",
         [Change("        if known != ranges:\n", "        if known is None:\n")],
-        ["tests/rocketflow/quality/test_stream.py::test_a_batch_that_comes_again_is_written_once"],
+        ["tests/rocketflow/quality/test_stream.py::test_repeated_batch_is_written_once"],
     ),
     # -- timer messages
     Bug(

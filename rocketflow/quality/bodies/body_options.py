@@ -1,4 +1,4 @@
-"""Options of Spark's parsers of bodies. Spark takes no notice of a name that it does not know: here it is refused."""
+"""Options of Spark's parsers of bodies. Spark ignores unknown names; here they are an error."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KNOWN: Final = {
 
 
 def check_options(body_format: str, options: Mapping[str, str]) -> None:
-    """BodySchemaError where an option is none of the format's."""
+    """Raise BodySchemaError if an option does not exist for the format."""
     known = _KNOWN.get(body_format, ())
     for name in options:
         if name.lower() in {one.lower() for one in known}:

@@ -1,4 +1,4 @@
-"""What bodies hold: `carrier string, delay int`, or a JSON Schema file, and the format they are written in."""
+"""The schema of bodies, `carrier string, delay int` or a JSON Schema file, and their format."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _ANNOTATIONS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class BodySpec:
-    """How a body is read: `ddl` are its fields, `options` the parser's.
+    """The form of bodies: `ddl` are their fields, `options` the parser's.
 
-    `required` are the fields that a JSON Schema asks for, as paths: ("a", "b") is there where "a" is. `present` are
-    those that it asks for and that may be null. `strings` are those that it wants to be strings, outside of arrays:
-    Spark's parser makes one of any value. With `closed` a body may have no other fields than those of the schema.
+    `required` are the fields that a JSON Schema requires, as paths: ("a", "b") must exist if "a" exists. `present` are
+    required fields that may be null. `strings` are fields, outside of arrays, that must be JSON strings: Spark's parser
+    would convert any value. With `closed` a body may have no other fields than those of the schema.
     """
 
     format: str
@@ -45,7 +45,7 @@ class BodySpec:
 
 
 def body_spec(schema: str | None, body_format: str | None = None, options: dict[str, str] | None = None) -> BodySpec:
-    """The spec of `--body-schema` and `--body-format`; BodySchemaError says what does not fit together."""
+    """Return the spec of `--body-schema` and `--body-format`; raise BodySchemaError if they do not fit together."""
     known = ", ".join(FORMATS)
     chosen = body_format or ("json" if schema else "none")
     if chosen not in FORMATS:
@@ -92,7 +92,7 @@ def _of_json_schema(path: Path, options: dict[str, str]) -> BodySpec:
 
 
 def _strings(schema: dict[str, Any], where: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Paths of the fields that have to be strings, outside of arrays."""
+    """Yield the paths of the fields that must be strings, outside of arrays."""
     for name, one in schema["properties"].items():
         if _one_type(one) == "object":
             yield from _strings(one, (*where, name))
@@ -103,7 +103,7 @@ def _strings(schema: dict[str, Any], where: tuple[str, ...]) -> Iterator[tuple[s
 def _required(
     schema: dict[str, Any], where: tuple[str, ...], problems: list[str]
 ) -> Iterator[tuple[tuple[str, ...], bool]]:
-    """(path, whether it may be null) of the fields that a body must have, outside of arrays."""
+    """Yield (path, True if it may be null) of the fields that a body must have, outside of arrays."""
     names = schema.get("required", [])
     if not isinstance(names, list) or not set(map(str, names)) <= set(schema["properties"]):
         problems.append(f"{'.'.join([*where, 'required'])} names a field that properties does not have")
@@ -126,10 +126,10 @@ def _one_type(schema: dict[str, Any]) -> str | None:
 
 
 def _fields(schema: dict[str, Any], where: str, problems: list[str]) -> list[tuple[str, str]]:
-    """(quoted name, Spark type) of every property."""
+    """Return (quoted name, Spark type) of every property."""
     allowed = {"properties"} if "[]" in where else {"properties", "required"}
     more = schema.get("additionalProperties")
-    if more in (True, {}) or (more is False and not where):  # fields of no property are left out
+    if more in (True, {}) or (more is False and not where):  # other fields are ignored
         allowed.add("additionalProperties")
     _check_keywords(schema, where, allowed, problems)
     properties = schema.get("properties")

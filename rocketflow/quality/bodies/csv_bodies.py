@@ -1,7 +1,7 @@
-"""Bodies that are one line of CSV, as RFC 4180 has it: what Spark's parser, Python's and a draft all go by.
+"""Bodies that are one line of CSV, by RFC 4180: the rules that Spark's parser, Python's and a draft share.
 
-Spark's parser takes more than that, and guesses: a quote that is never closed, text behind a closing quote, a second
-line. `CsvDialect.pattern` tells such bodies from lines.
+Spark's parser accepts more than that, and guesses: a quote that is never closed, text after a closing quote, a second
+line. `CsvDialect.pattern` distinguishes such bodies from lines.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CsvDialect:
-    """How fields are parted and quoted: `quote` "" is none, `escape` stands before a quote within quotes.
+    """The separator and quoting of fields: `quote` "" is none, `escape` precedes a quote within quotes.
 
     A field that is `null`, quoted or not, has no value.
     """
@@ -30,12 +30,12 @@ class CsvDialect:
     null: str = ""
 
     def spark_options(self) -> dict[str, str]:
-        """For Spark's parser, whose own escape is a backslash."""
+        """Return the options for Spark's parser, whose default escape is a backslash."""
         return {"quote": self.quote, "escape": self.escape} if self.quote else {"quote": ""}
 
     @property
     def pattern(self) -> str:
-        """A regular expression of Java's that a line matches as a whole; linear, without recursion."""
+        """A Java regular expression that matches a complete line; linear, without recursion."""
         separator, quote, escape = (
             "".join(f"\\x{{{ord(one):x}}}" for one in text) for text in (self.separator, self.quote, self.escape)
         )
@@ -49,7 +49,7 @@ class CsvDialect:
         return f"\\A{field}(?:{separator}{field})*+(?:\\r?\\n)?\\z"
 
     def lines(self, text: str) -> list[list[str]]:
-        """The fields of every line of a text; csv.Error says why it is no CSV, or that Python cannot read it."""
+        """Return the fields of every line of a text; raise csv.Error if it is not CSV, or if Python cannot read it."""
         if len(self.separator) != 1 or len(self.quote) > 1 or len(self.escape) > 1:
             raise csv.Error(f"the separator {self.separator!r} is no single character")
         doubled = self.escape == self.quote
@@ -66,7 +66,7 @@ class CsvDialect:
 
 
 def csv_dialect(options: Mapping[str, str]) -> CsvDialect:
-    """The dialect of `--body-option`s, as Spark names them; BodySchemaError where one is none."""
+    """Return the dialect of `--body-option`s, under Spark's names; raise BodySchemaError for an invalid value."""
     given = {name.lower(): value for name, value in options.items()}
     separator = given.get("sep", given.get("delimiter", ","))
     separator = {"\\t": "\t", "\\\\": "\\"}.get(separator, separator)

@@ -1,4 +1,4 @@
-"""Why a body could not be read: said for the few that could not, in the tasks, by a parser that tells."""
+"""The reason why a body could not be read, found in the tasks, for these bodies alone, by a parser that reports it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rocketflow_store.spi.json_text import DeepJsonError, parse_json
 _MOST: Final = 200
 _UNREADABLE: Final = "could not be read with the body schema"
 _OWN_LIMITS: Final = ("field limit", "no single character")
-"""In what Python's reader of CSV says of lines that Spark's may take."""
+"""Parts of errors of Python's CSV reader about lines that Spark may accept."""
 _INTEGERS: Final = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 _REALS: Final = frozenset({"float", "double"})
 
 
 @dataclass(frozen=True, slots=True)
 class BodyReasons:
-    """Says why bodies of this format with these fields ((name, Spark type), ...) were refused by Spark's parser."""
+    """Finds why Spark's parser refused bodies of this format with these fields ((name, Spark type), ...)."""
 
     format: str
     fields: tuple[tuple[str, str], ...]
@@ -32,10 +32,10 @@ class BodyReasons:
     present: tuple[tuple[str, ...], ...] = ()
 
     def why(self, body: bytes) -> str:
-        """One line of at most 200 characters, whatever the body is."""
+        """Return the reason in one line of at most 200 characters, for any body."""
         try:
             return self._why(body)[:_MOST]
-        except (ValueError, TypeError, RecursionError, csv.Error):  # what no parser of ours takes either
+        except (ValueError, TypeError, RecursionError, csv.Error):  # these parsers do not accept it either
             return _UNREADABLE
 
     def _why(self, body: bytes) -> str:
@@ -95,13 +95,13 @@ class BodyReasons:
 
 
 def _lacks(value: dict[str, Any], path: tuple[str, ...], *, nullable: bool) -> bool:
-    """Whether the object that holds the field at `path` is there, and the field is not; null is one if `nullable`."""
+    """Return True if the object around `path` exists without the field; a null counts as a field if `nullable`."""
     holder = _at(value, path[:-1])
     return isinstance(holder, dict) and (path[-1] not in holder if nullable else holder.get(path[-1]) is None)
 
 
 def _at(value: dict[str, Any], path: tuple[str, ...]) -> Any:
-    """The field at `path`, None where it, or what should hold it, is not there."""
+    """Return the field at `path`, or None if it, or an object around it, does not exist."""
     found: Any = value
     for name in path:
         found = found.get(name) if isinstance(found, dict) else None
@@ -127,7 +127,7 @@ def _fits(value: Any, kind: str) -> bool:
 
 
 def _fits_decimal(text: str, kind: str) -> bool:
-    """Whether decimal(p,s) has the digits before the point; those behind it are rounded."""
+    """Return True if decimal(p,s) has room for the digits before the point; further decimal places are rounded."""
     precision, scale = map(int, kind.removeprefix("decimal(").removesuffix(")").split(","))
     try:
         number = Decimal(text)

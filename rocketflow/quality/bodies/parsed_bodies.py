@@ -1,7 +1,7 @@
-"""Messages as the suite sees them: the body's fields and the message's own columns, and whether the body could be read.
+"""Messages as the suite sees them: the body's fields, the message's columns, and whether the body could be read.
 
-Spark's parsers are asked in their permissive mode, with the column for what they refused: they never raise, ANSI mode
-or not. Of a message whose body could not be read every column is null, and no expectation is asked about it.
+Spark's parsers run in permissive mode with a column for refused text: they never raise, ANSI mode or not. If a body
+could not be read, every column of its message is null, and no expectation is evaluated on it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 _BODY: Final = "__rf_body"
 _SEEN: Final = "__rf_seen"
-_MORE_BEHIND: Final = r"\}\s*(,\s*\{|[^\s,\]}])"
-"""An object, and behind it something that may be another value."""
+_MORE_AFTER: Final = r"\}\s*(,\s*\{|[^\s,\]}])"
+"""An object, and after it something that may be another value."""
 _MOST_COLUMNS: Final = 20_000
 _CORRUPT: Final = "__rf_corrupt"
 
 
 def body_type(spec: BodySpec) -> StructType:
-    """The fields of a body; BodySchemaError where Spark does not know what was given."""
+    """Return the fields of a body; raise BodySchemaError if Spark cannot parse the schema."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 
@@ -47,7 +47,7 @@ def body_type(spec: BodySpec) -> StructType:
 
 
 def reasons(spec: BodySpec) -> BodyReasons:
-    """What tells why a body was refused."""
+    """Return the parser that finds why a body was refused."""
     return BodyReasons(
         spec.format,
         fields=tuple((one.name, one.dataType.simpleString()) for one in body_type(spec).fields),
@@ -60,7 +60,7 @@ def reasons(spec: BodySpec) -> BodyReasons:
 
 
 def suite_columns(spec: BodySpec, source: StructType) -> StructType:
-    """Columns that a suite may name: the body's fields, then the message's whose name no field has."""
+    """Return the columns that a suite may name: the body's fields, and the message's that no field hides."""
     from pyspark.sql.types import StructField, StructType
 
     own = body_type(spec).fields
@@ -70,7 +70,7 @@ def suite_columns(spec: BodySpec, source: StructType) -> StructType:
 
 
 def source_columns(suite: Suite, *, properties: bool = False) -> StructType:
-    """What is read of a message: what goes on with it, and what else the suite names."""
+    """Return the columns to read of a message: those that are written on, and others that the suite names."""
     from pyspark.sql.types import StructType
 
     from rocketflow.spark.source.columns import source_schema
@@ -81,7 +81,7 @@ def source_columns(suite: Suite, *, properties: bool = False) -> StructType:
 
 
 def parsing(spec: BodySpec, source: StructType) -> Projection:
-    """Rows of the source with the suite's columns and `CARRIED`."""
+    """Return the projection of the source's rows to the suite's columns and `CARRIED`."""
     from pyspark.sql import functions as F  # noqa: N812
 
     columns = suite_columns(spec, source)
@@ -91,7 +91,7 @@ def parsing(spec: BodySpec, source: StructType) -> Projection:
     parsed = (*([_parsed(spec).alias(_BODY)] if own else []), message, properties.alias(PROPERTIES))
     judged = ("*", _readable(spec).alias(WELL_FORMED))
     seen = [F.when(F.col(WELL_FORMED), F.col(MESSAGE)).alias(_SEEN)]
-    if own:  # a condition for the struct, not one for each of its fields: plans are made anew for every batch
+    if own:  # one condition for the struct instead of one for each field: every batch is planned again
         seen.append(F.when(F.col(WELL_FORMED), F.col(_BODY)).alias(_BODY))
     shown = [
         F.col(f"{_BODY if one.name in own else _SEEN}.{quoted(one.name)}").alias(one.name) for one in columns.fields
@@ -112,7 +112,7 @@ def _parsed(spec: BodySpec) -> Column:
     if spec.format == "csv":
         dialect = csv_dialect(spec.options)
         line = F.when(text.endswith("\n"), F.regexp_replace(text, r"\r?\n\z", "")).otherwise(text)
-        # of more columns than it has room for Spark's parser makes no bad row but an error
+        # with too many columns Spark's parser raises instead of marking the row as corrupt
         without = F.length(F.replace(text, F.lit(dialect.separator), F.lit("")))
         line = F.when(F.length(text) - without < _MOST_COLUMNS * len(dialect.separator), line)
         ddl = ", ".join(f"{quoted(one.name)} {one.dataType.simpleString()}" for one in with_corrupt.fields)
@@ -123,27 +123,27 @@ def _parsed(spec: BodySpec) -> Column:
 
 
 def _place(path: tuple[str, ...]) -> str:
-    """A field of a variant, as Spark takes it."""
+    """Return the path of a variant's field in Spark's syntax."""
     return "$" + "".join(f'["{name}"]' if "'" in name else f"['{name}']" for name in path)
 
 
 def _field(path: tuple[str, ...]) -> Column:
-    """A field of the parsed body."""
+    """Return a field of the parsed body."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return F.col(".".join([_BODY, *map(quoted, path)]))
 
 
-def _where_held(path: tuple[str, ...], there: Column) -> Column:
-    """`there`, or that the object is not there which the field at `path` belongs to."""
-    return there if len(path) == 1 else _field(path[:-1]).isNull() | there
+def _where_held(path: tuple[str, ...], held: Column) -> Column:
+    """Return `held`, or true if the object that holds the field at `path` does not exist."""
+    return held if len(path) == 1 else _field(path[:-1]).isNull() | held
 
 
 def _ends_once(text: Column) -> Column:
-    """Whether it is UTF-8, begins with a brace, and the first one that closes is its last byte: true of most bodies.
+    """Return true if the text is UTF-8, begins with a brace, and its first closing brace is its last byte, as in most.
 
     Spark's own searches go byte by byte, which takes as long as parsing. Java's split at one character does not; it
-    decodes the text before, and what was no UTF-8 is not the same when it is encoded again.
+    decodes the text before it, and bytes that are not UTF-8 differ when they are encoded again.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -151,16 +151,16 @@ def _ends_once(text: Column) -> Column:
 
 
 def _one_object(text: Column) -> Column:
-    """Whether it is no array, of which Spark would take the first element, and nothing is behind the object.
+    """Return true if the text is no array, of which Spark would take the first element, and ends with the object.
 
-    Of what follows an object Spark takes no notice: within brackets that is no JSON, or a second element; a bracket is
-    none as a field. Each is named once and behind a CASE: what stands twice in a condition Spark works out for every
-    row, needed or not.
+    Spark ignores text after an object: within brackets such text is no JSON, or a second element; a bracket is not
+    valid as a field. Each expression is used once and inside a CASE: Spark evaluates one that occurs twice in a
+    condition for every row, needed or not.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
     opened, closed = (F.length(F.replace(text, F.lit(one), F.lit(""))) for one in "{}")
-    more = ~text.rlike(r"\}\s*$") | text.rlike(_MORE_BEHIND) | (opened != closed)
+    more = ~text.rlike(r"\}\s*$") | text.rlike(_MORE_AFTER) | (opened != closed)
     elements = F.try_variant_get(F.try_parse_json(F.concat(F.lit("["), text, F.lit("]"))), "$", "array<variant>")
     as_field = F.try_parse_json(F.concat(F.lit('{"x":'), text, F.lit("}")))
     alone = F.when(more, F.coalesce(F.size(elements) == 1, F.lit(False)) & as_field.isNotNull()).otherwise(True)
@@ -168,7 +168,7 @@ def _one_object(text: Column) -> Column:
 
 
 def _readable(spec: BodySpec) -> Column:
-    """Never null."""
+    """Return a column that is true if the body could be read; it is never null."""
     from pyspark.sql import functions as F  # noqa: N812
 
     if spec.format == "none":
@@ -180,7 +180,7 @@ def _readable(spec: BodySpec) -> Column:
     if spec.format == "json":
         valid = F.when(_ends_once(text), True).otherwise(valid & _one_object(text))
     fine = valid & F.col(_BODY).isNotNull() & F.col(f"{_BODY}.{_CORRUPT}").isNull()
-    if spec.format == "csv":  # what Spark would guess at, only where there is something to guess
+    if spec.format == "csv":  # check by pattern only those lines that Spark would guess at
         dialect = csv_dialect(spec.options)
         plain = (F.length(text) > 0) & ~text.contains("\n") & ~text.contains("\r")
         if dialect.quote:

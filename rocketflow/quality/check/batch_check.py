@@ -1,4 +1,4 @@
-"""One batch checked: the pass, GX's verdicts, and what follows from them."""
+"""One batch checked: the pass, GX's verdicts, and their actions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CheckSettings:
-    """How batches are checked: `validator` "pass", or "gx" where GX validates every batch itself as well."""
+    """The settings of a check; with `validator` "gx" instead of "pass" GX also validates every batch itself."""
 
     spec: BodySpec
     route: Route
@@ -45,7 +45,7 @@ class CheckSettings:
 
 @dataclass(slots=True)
 class CheckedBatch:
-    """A batch that may be committed: `parts` hold its rows, `fields` are the result's message."""
+    """A batch that may be committed: `parts` hold its rows, `fields` is the result's message."""
 
     parts: list[StagedPart]
     fields: dict[str, Any]
@@ -70,7 +70,7 @@ class BatchChecker:
         self._observed = [column.alias(name) for name, column in plan.aggregates.items()]
 
     def prepared(self, rows: DataFrame) -> DataFrame:
-        """Rows of the source, a stream's or not, with all that does not depend on the batch they come in."""
+        """Return the source's rows, of a stream or not, with all columns that do not depend on the batch."""
         rows = parsing(self._settings.spec, rows.schema).of(rows)
         return self._routed(rows) if self._marking.by_row else rows
 
@@ -88,10 +88,12 @@ class BatchChecker:
         discard: Callable[[Sequence[StagedPart]], None] = lambda parts: None,
         stop: bool = True,
     ) -> CheckedBatch:
-        """Check a batch of `prepared` rows. With `store` (its topics have `queues`) they are staged there.
+        """Check a batch of `prepared` rows; with `store` (whose topics have `queues`) they are staged there.
 
-        QualityFailedError where an expectation failed whose action is `fail` (unless `stop` is false); any error
-        leaves nothing behind.
+        Any error discards the staged parts.
+
+        Raises:
+            QualityFailedError: an expectation with action `fail` failed, unless `stop` is false.
         """
         plan, settings = self._plan, self._settings
         ask_all = settings.validator == "gx"
@@ -108,7 +110,7 @@ class BatchChecker:
             if ask_all:
                 compare_with_gx(rows.sparkSession, self._well_formed(rows), plan, verdicts, report, aggregates)
             if stop:
-                _stop_where_asked(verdicts, batch_id, settings, report)
+                _stop_if_failed(verdicts, batch_id, settings, report)
             gate = _gate(plan, verdicts)
             if gate and store is not None:
                 discard(staged)
@@ -140,7 +142,7 @@ class BatchChecker:
         )
 
     def _run_pass(self, rows: DataFrame, task: PassTask) -> tuple[PassReport, list[StagedPart], dict[str, Any]]:
-        """One Spark job over the routed rows of a batch."""
+        """Run one Spark job over the routed rows of a batch; return its report, the staged parts and the aggregates."""
         from great_expectations.util import convert_to_json_serializable
         from pyspark.sql import Observation
 
@@ -161,7 +163,7 @@ class BatchChecker:
     def _fields(
         self, report: PassReport, verdicts: Sequence[Verdict], gate: Sequence[str], batch_id: int, sink_id: str
     ) -> dict[str, Any]:
-        """The result's message."""
+        """Return the fields of the result's message."""
         suite, settings = self._plan.suite, self._settings
         success = all(one.success for one in verdicts)
         outcome = "quarantined" if report.quarantined else "passed" if success else "warned"
@@ -186,30 +188,30 @@ class BatchChecker:
         }
 
     def _well_formed(self, rows: DataFrame) -> DataFrame:
-        """Rows as the suite sees them."""
+        """Return the rows whose body could be read, with the suite's columns."""
         return self._own.of(rows.where(WELL_FORMED))
 
     def _good_rows(self, routed: DataFrame) -> DataFrame:
-        """The rows that go on, with the suite's columns."""
+        """Return the good rows, with the suite's columns."""
         return self._own.of(routed.where(f"NOT {BAD}"))
 
 
-def _stop_where_asked(verdicts: Sequence[Verdict], batch_id: int, settings: CheckSettings, report: PassReport) -> None:
+def _stop_if_failed(verdicts: Sequence[Verdict], batch_id: int, settings: CheckSettings, report: PassReport) -> None:
     failed = [one for one in verdicts if not one.success and one.action is Action.FAIL]
     if failed:
-        told = "; ".join(describe(one) for one in failed)
+        failures = "; ".join(describe(one) for one in failed)
         where = ", ".join(
             f"{one['topic']}/{one['queueId']} [{one['from']}, {one['to']})"
             for one in named_ranges(report.ranges, settings.route.topics)
         )
         raise QualityFailedError(
-            f"topic {', '.join(settings.route.topics)}, batch {batch_id} ({where}): {told}; nothing of it was written. "
-            "Correct the suite, or have what fails set aside (action quarantine); then start again on this checkpoint"
+            f"topic {', '.join(settings.route.topics)}, batch {batch_id} ({where}): {failures}; nothing of it was "
+            "written. Correct the suite, or set action quarantine; then start again on this checkpoint"
         )
 
 
 def describe(verdict: Verdict) -> str:
-    """One line about an expectation that was not met."""
+    """Return one line about an expectation that was not met."""
     result = verdict.result
     if verdict.unexpected is not None:
         return f"{verdict.label}: {verdict.unexpected} unexpected of {result.get('element_count', 'the batch')}"
@@ -217,13 +219,13 @@ def describe(verdict: Verdict) -> str:
 
 
 def _gate(plan: SuitePlan, verdicts: Sequence[Verdict]) -> list[str]:
-    """Table-level expectations that keep the whole batch from going on."""
+    """Return the labels of table-level expectations that quarantine all rows of the batch."""
     table = {one.source.label for one in plan.checks if one.unexpected is None}
     return [one.label for one in verdicts if one.label in table and not one.success and one.action is Action.QUARANTINE]
 
 
 def warn(batch_id: int, checked: CheckedBatch) -> None:
-    """Tell people of what was not met, on stderr."""
+    """Print the expectations that were not met, and the malformed bodies, on stderr."""
     for one in checked.verdicts:
         if not one.success:
             print(f"batch {batch_id}: {describe(one)} ({one.action.value})", file=sys.stderr, flush=True)

@@ -1,6 +1,6 @@
 """The end of the pass, in the tasks: rows are encoded and staged as the sink's, conditions counted, examples kept.
 
-Nothing is written where anybody reads it: a task leaves a staged part and a report, the driver decides.
+A task writes nothing that readers can see: it returns a staged part and a report, the driver decides.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Mask = npt.NDArray[np.bool_]
 
 EXAMPLES: Final = 20
-"""Rows that break an expectation and are shown: the first of each, by topic, queue and offset."""
+"""Number of examples of rows that break an expectation: the first, by topic, queue and offset."""
 REPORT_SCHEMA: Final = "report binary"
 
 Example = tuple[int, int, str]
@@ -40,7 +40,7 @@ Example = tuple[int, int, str]
 
 @dataclass(slots=True)
 class PassReport:
-    """What a task found: rows by counter, ranges {origin queue: [first, last, rows]}, examples by counter."""
+    """The report of a task: rows by counter, ranges {origin queue: [first, last, rows]}, examples by counter."""
 
     partition: int
     part: StagedPart | None
@@ -52,7 +52,7 @@ class PassReport:
     examples: dict[int, list[Example]] = field(default_factory=dict)
 
     def add(self, other: PassReport) -> None:
-        """Put another task's in."""
+        """Add the report of another task."""
         self.rows += other.rows
         self.malformed += other.malformed
         self.quarantined += other.quarantined
@@ -63,7 +63,7 @@ class PassReport:
             self.examples[counter] = sorted([*self.examples.get(counter, []), *found])[:EXAMPLES]
 
     def as_batch(self) -> pa.RecordBatch:
-        """For the driver."""
+        """Return the pickled report as one row for the driver."""
         import pickle
 
         return pa.RecordBatch.from_arrays([pa.array([pickle.dumps(self)], pa.binary())], names=["report"])
@@ -71,7 +71,7 @@ class PassReport:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """What a task is given, and of each row its origin queue, queue offset, and what was found of it."""
+    """The rows of one Arrow batch: of each its origin queue, queue offset, and whether it is well formed or bad."""
 
     batch: pa.RecordBatch
     queues: Ints
@@ -86,21 +86,21 @@ class _Rows:
         return cls(batch, places & ~(WELL_FORMED_BIT | BAD_BIT), np.asarray(batch[OFFSET]), well_formed, bad)
 
     def take(self, rows: npt.NDArray[np.intp]) -> _Rows:
-        """Some of the rows."""
+        """Select rows by their indices."""
         return _Rows.of(self.batch.take(pa.array(rows)))
 
 
 @dataclass(frozen=True, slots=True)
 class PassTask:
-    """Given to `mapInArrow`. `staging` None stages nothing (a check without a stream)."""
+    """The function of `mapInArrow`. Without `store` it stages nothing (a check without a stream)."""
 
     counters: int
     shown: tuple[int, ...]
-    """Counters that examples are kept of."""
+    """Counters with examples."""
     good: str | None
     quarantine: str
     queues: dict[str, int]
-    """By topic: a row goes to the queue of its own id, of more than there are to the remainder."""
+    """Number of queues by topic: a row goes to the queue of its own id, modulo this number."""
     reasons: BodyReasons
     store: str | None = None
     sink_id: str = ""
@@ -114,7 +114,7 @@ class PassTask:
         report = PassReport(context.partitionId(), None, counts=np.zeros(self.counters, np.int64))
         if self.store is None:
             for batch in batches:
-                self._look_at(_Rows.of(batch), report)
+                self._count(_Rows.of(batch), report)
         else:
             config = config_for_encoding(self.store, StoreConfig.load())
             encoder = BatchEncoder(config, lambda topic: 1)
@@ -129,7 +129,7 @@ class PassTask:
     ) -> Iterator[EncodedChunk]:
         for batch in batches:
             given = _Rows.of(batch)
-            self._look_at(given, report)
+            self._count(given, report)
             rows = self._sink_rows(given)
             if rows.num_rows == 0:
                 continue
@@ -141,8 +141,8 @@ class PassTask:
                 ) from error
             yield from encoder.encode(rows, now_ms)
 
-    def _look_at(self, rows: _Rows, report: PassReport) -> None:
-        """Count, and remember."""
+    def _count(self, rows: _Rows, report: PassReport) -> None:
+        """Add the rows to the report: counts, ranges and examples."""
         report.rows += len(rows.bad)
         if len(rows.bad) == 0:
             return
@@ -161,7 +161,7 @@ class PassTask:
                     _keep_examples(rows, report, first + at, np.flatnonzero(held))
 
     def _sink_rows(self, given: _Rows) -> pa.RecordBatch:
-        """The sink's columns; without a topic for them good rows go nowhere, malformed ones get their reason."""
+        """Return the sink's columns; malformed rows get their reason, good rows are dropped without a good topic."""
         if self.good is None:
             given = given.take(np.flatnonzero(given.bad))
         bad, batch = pa.array(given.bad), given.batch
@@ -182,11 +182,11 @@ class PassTask:
         column = rows["properties"]
         picked = pa.array(malformed)
         bodies, properties = rows["body"].take(picked).to_pylist(), column.take(picked).to_pylist()
-        told = [
+        explained = [
             [*own, ("QUALITY_REASON", _printable(self.reasons.why(body)))]
             for own, body in zip(properties, bodies, strict=True)
         ]
-        both = pa.concat_arrays([column, pa.array(told, column.type)])
+        both = pa.concat_arrays([column, pa.array(explained, column.type)])
         order = np.arange(rows.num_rows)
         order[malformed] = rows.num_rows + np.arange(len(malformed))
         return rows.set_column(rows.schema.get_field_index("properties"), "properties", both.take(pa.array(order)))
@@ -209,7 +209,7 @@ def _keep_examples(given: _Rows, report: PassReport, counter: int, rows: npt.NDA
 
 
 def _as_map(names: pa.ListArray, values: pa.ListArray) -> pa.MapArray:
-    """A map of each row's `names` to `values`, null where they are."""
+    """Return a map of each row's `names` to `values`, null where they are null."""
     kind = pa.map_(pa.string(), pa.string())
     pairs = pa.StructArray.from_arrays([names.values, values.values], fields=[kind.key_field, kind.item_field])
     return pa.Array.from_buffers(kind, len(names), names.buffers()[:2], offset=names.offset, children=[pairs])
@@ -221,12 +221,12 @@ def _extend(ranges: dict[int, list[int]], queue: int, first: int, last: int, row
 
 
 def _printable(text: str) -> str:
-    """Without the characters that separate properties, and other control characters."""
+    """Replace control characters, among them the separators of properties, by blanks."""
     return "".join(one if one.isprintable() else " " for one in text)
 
 
 def named_ranges(ranges: dict[int, list[int]], topics: tuple[str, ...]) -> list[dict[str, Any]]:
-    """[{topic, queueId, from, to, rows}] in order; `to` is behind the last."""
+    """Return [{topic, queueId, from, to, rows}] in order; `to` is exclusive."""
     return [
         {
             "topic": topics[queue >> TOPIC_SHIFT],

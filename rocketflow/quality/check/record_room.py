@@ -1,7 +1,7 @@
-"""Room in a record for what a quarantined row says of itself: a record has 32,767 bytes of properties, tags and keys.
+"""Room in a record for the properties of a quarantined row: at most 32,767 bytes with its tags and keys.
 
-Where a row's own take most of them it says less. Observed values go first, then expectations beyond those that fit,
-then its own properties, the longer of tags and keys, both of them. Coordinates, suite and reason always stay.
+If the row's own ones take most of them, parts are omitted: first observed values, then expectations that do not fit,
+the row's own properties, the longer of tags and keys, both of them. Origin, suite and reason always stay.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 VIOLATIONS: Final = "QUALITY_VIOLATIONS"
 LEFT_OUT: Final = "QUALITY_{}_LEFT_OUT"
-"""Names what of the row is not in its record: PROPERTIES, TAGS, KEYS."""
+"""Property that marks a part of the row as omitted: PROPERTIES, TAGS, KEYS."""
 _ALWAYS: Final = frozenset(QUARANTINED)
 _ROOM: Final = MAX_PROPERTIES_SIZE - PROPERTY_CRC_SIZE - 512
-"""The store adds names, separators and an id of its own."""
+"""512 bytes are for names, separators and an id that the store adds."""
 
 Pairs = list[tuple[str, str]]
 
 
 def fitted(rows: pa.RecordBatch, quarantine: str) -> pa.RecordBatch:
-    """The sink's rows; those of the topic `quarantine` that no record has room for say less of themselves."""
+    """Return the sink's rows; rows of the topic `quarantine` that are too large for a record lose parts."""
     bad = np.flatnonzero(np.asarray(pc.equal(rows["topic"], quarantine).fill_null(False).cast(pa.uint8())))
     if len(bad) == 0:
         return rows
@@ -53,23 +53,23 @@ def fitted(rows: pa.RecordBatch, quarantine: str) -> pa.RecordBatch:
 
 
 def _fitted(tags: str | None, keys: str | None, properties: Pairs) -> tuple[str | None, str | None, Pairs]:
-    told = {name: value for name, value in properties if name in _ALWAYS}
-    own = [pair for pair in properties if pair[0] not in told]
-    violations = parse_json(told.pop(VIOLATIONS, "[]"))
+    added = {name: value for name, value in properties if name in _ALWAYS}
+    own = [pair for pair in properties if pair[0] not in added]
+    violations = parse_json(added.pop(VIOLATIONS, "[]"))
     names = [json.dumps({"expectation": one["expectation"]}, ensure_ascii=False) for one in violations]
     columns = {"TAGS": tags, "KEYS": keys}
     longer, shorter = ("TAGS", "KEYS") if _size(tags) >= _size(keys) else ("KEYS", "TAGS")
     for without in ((), (longer,), (longer, shorter)):
         for kept in (own, []):
             lost = [*(one for one in without if columns[one]), *(["PROPERTIES"] if own and not kept else [])]
-            pairs = [*kept, *told.items(), *((LEFT_OUT.format(one), "true") for one in lost)]
+            pairs = [*kept, *added.items(), *((LEFT_OUT.format(one), "true") for one in lost)]
             stays = {name: None if name in without else text for name, text in columns.items()}
             room = _ROOM - sum(map(_size, stays.values())) - _pairs_size(pairs)
             if room >= _pairs_size([(VIOLATIONS, f"[{','.join(names[:1])}]")]):
                 while _pairs_size([(VIOLATIONS, f"[{','.join(names)}]")]) > room:
                     names.pop()
                 return stays["TAGS"], stays["KEYS"], [*pairs, (VIOLATIONS, f"[{','.join(names)}]")]
-    return None, None, [*told.items(), (VIOLATIONS, "[]")]  # a suite's name may be of any length
+    return None, None, [*added.items(), (VIOLATIONS, "[]")]  # a suite's name may be of any length
 
 
 def _pairs_size(pairs: Pairs) -> int:
@@ -85,7 +85,7 @@ def _lengths(column: pa.Array) -> Ints:
 
 
 def _map_lengths(column: pa.MapArray) -> Ints:
-    """Bytes of each row's pairs, with their separators."""
+    """Return the bytes of each row's pairs, with their separators, (n,) int64."""
     pairs = _lengths(column.keys) + _lengths(column.items) + 2
     ends = np.concatenate([[0], np.cumsum(pairs)])
     offsets = np.asarray(column.offsets)

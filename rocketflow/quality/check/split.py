@@ -1,11 +1,11 @@
-"""The pass over rows as Spark columns: one number that tells which conditions hold, and what the row goes on with.
+"""The pass over rows as Spark columns: one number with a bit for each condition that holds, and the row's properties.
 
-Every counter of the plan is a bit of `__rf_mask0`, `__rf_mask1`, ... (a condition that is null does not hold, as GX
-counts it). A row that breaks an expectation whose action is not `warn`, or whose body could not be read, goes to the
-quarantine topic with properties that tell why and where it comes from; every other row goes on as it is.
+Every counter of the plan is a bit of `__rf_mask0`, `__rf_mask1`, ... (a null condition does not hold, as GX counts it).
+A row that breaks an expectation whose action is not `warn`, or whose body could not be read, goes to the quarantine
+topic with properties that name the reason and its origin; every other row keeps its own properties.
 
-Where no values have to be unique all of it belongs to the stream's own plan, which is made once: a batch adds only
-what its tasks are given.
+If no values must be unique, all of this belongs to the stream's own plan, which is built once: a batch adds only the
+input of its tasks.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TOPIC_SHIFT: Final = 32
 QUEUE_ID: Final = (1 << TOPIC_SHIFT) - 1
 WELL_FORMED_BIT: Final = 1 << 61
 BAD_BIT: Final = 1 << 60
-"""Of `QUEUE` as tasks are given it: every column costs Spark's Arrow writer, which asks for its size after each row."""
+"""Bits of `QUEUE` in the tasks' input: Spark's Arrow writer has costs for each column after every row."""
 _AGAIN: Final = "__rf_again"
 _MOST_VALUE: Final = 64
 _MOST_EXAMPLE: Final = 256
@@ -58,23 +58,23 @@ _COLUMNS: Final = ("TAGS", "KEYS")
 """Properties that are columns of the row as well."""
 
 MALFORMED: Final = "body_matches_schema"
-"""What a body that could not be read is said to break."""
+"""The label of the violation of a body that could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where rows go: `good` None is nowhere (a function of the user's gets them)."""
+    """The target topics of rows; without `good` a user's function gets the good rows."""
 
     topics: tuple[str, ...]
     good: str | None
     quarantine: str
     properties: bool
     constants: dict[str, str] = field(default_factory=dict)
-    """Properties of every quarantined row: suite, its version."""
+    """Properties of every quarantined row: the suite and its version."""
 
 
 def condition_columns(plan: SuitePlan) -> list[str]:
-    """Columns whose values are kept of rows that break something."""
+    """Return the columns whose values are kept of rows that break an expectation."""
     names = plan.schema.fieldNames()
     asked = {
         column
@@ -86,7 +86,7 @@ def condition_columns(plan: SuitePlan) -> list[str]:
 
 
 class Marking:
-    """Parsed rows with the masks; `by_row`: each row's are its own, whatever else is in the batch."""
+    """Adds the masks to parsed rows; with `by_row` the mask of a row does not depend on other rows of the batch."""
 
     def __init__(self, plan: SuitePlan) -> None:
         from pyspark.sql import functions as F  # noqa: N812
@@ -115,7 +115,7 @@ class Marking:
         self.by_row = not self._repeats
 
     def of(self, rows: DataFrame) -> DataFrame:
-        """A batch's; where values have to be unique, with a look at all of its rows."""
+        """Return the rows of a batch with their masks; unique values need a job over the complete batch."""
         batch = rows
         for columns, within, name in self._repeats:
             rows = _with_repeated(rows, batch, columns, within, name)
@@ -123,9 +123,9 @@ class Marking:
 
 
 def _with_repeated(rows: DataFrame, batch: DataFrame, columns: Sequence[str], within: Column, name: str) -> DataFrame:
-    """A column that is not null where the row's values of `columns` come more than once `within` the batch.
+    """Add a column that is not null if the row's values of `columns` occur more than once `within` the batch.
 
-    They are counted in the batch as it came, not in `rows`: the plan would double with every column.
+    They are counted in `batch`, not in `rows`: the plan would double with every column.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -139,7 +139,7 @@ def _with_repeated(rows: DataFrame, batch: DataFrame, columns: Sequence[str], wi
 
 
 def bit(number: int) -> Column:
-    """Whether a counter's condition holds for the row."""
+    """Return a column that is true if the counter's condition holds for the row."""
     from pyspark.sql import functions as F  # noqa: N812
 
     mask = F.col(f"{MASK}{number // BITS}")
@@ -147,7 +147,7 @@ def bit(number: int) -> Column:
 
 
 def quarantining(plan: SuitePlan, default: Action) -> list[Check]:
-    """Row by row: expectations whose bad rows do not go on."""
+    """Return the row-level expectations that quarantine the rows that break them."""
     return [
         one
         for one in plan.checks
@@ -156,9 +156,9 @@ def quarantining(plan: SuitePlan, default: Action) -> list[Check]:
 
 
 def routing(plan: SuitePlan, route: Route, default: Action, gate: Sequence[str] = ()) -> Projection:
-    """Marked rows and what becomes of each: `BAD`, `PROPERTIES`, its origin's `QUEUE`, `OBSERVED` values.
+    """Return the projection of marked rows to their route: `BAD`, `PROPERTIES`, origin `QUEUE`, `OBSERVED` values.
 
-    A `gate` (labels) quarantines all of them: what it is given is routed already.
+    With a `gate` (labels) all rows are quarantined; its input is routed already.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -195,12 +195,12 @@ def routing(plan: SuitePlan, route: Route, default: Action, gate: Sequence[str] 
 
 
 def mask_names(plan: SuitePlan) -> list[str]:
-    """The columns that hold the counters' bits."""
+    """Return the columns that hold the counters' bits."""
     return [f"{MASK}{first // BITS}" for first in range(0, max(len(plan.counters), 1), BITS)]
 
 
 def for_tasks(plan: SuitePlan) -> Projection:
-    """Of routed rows what the pass's tasks are given."""
+    """Return the projection of routed rows to the input of the pass's tasks."""
     from pyspark.sql import functions as F  # noqa: N812
 
     place = F.col(QUEUE)
@@ -221,7 +221,7 @@ def for_tasks(plan: SuitePlan) -> Projection:
 
 
 def _kept(name: str, plan: SuitePlan) -> Column:
-    """A value as it is remembered of a bad row: texts not longer than an example needs."""
+    """Return a value as it is kept of a bad row: texts are cut at the length of an example."""
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import StringType
 
@@ -234,7 +234,7 @@ def _kept(name: str, plan: SuitePlan) -> Column:
 def _quality_properties(
     broken: Sequence[Check], message: dict[str, Column], own: Column, route: Route, gate: Sequence[str]
 ) -> Column:
-    """What a quarantined row says of itself, behind its own properties (those of an earlier quarantine go)."""
+    """Return the properties of a quarantined row: its own, without those of an earlier quarantine, and the reasons."""
     from pyspark.sql import functions as F  # noqa: N812
 
     entries = [F.when(~F.col(WELL_FORMED), _violation(MALFORMED, {}))]
@@ -254,9 +254,9 @@ def _quality_properties(
         *((name, F.lit(value)) for name, value in route.constants.items()),
         (VIOLATIONS, F.to_json(violations)),
     ]
-    told = F.create_map(*[part for name, value in pairs for part in (F.lit(name), F.coalesce(value, F.lit("")))])
+    added = F.create_map(*[part for name, value in pairs for part in (F.lit(name), F.coalesce(value, F.lit("")))])
     if not route.properties:
-        return told
+        return added
     none = F.create_map().cast("map<string,string>")
     dropped = [*(one for one, _ in pairs), *_COLUMNS]
 
@@ -264,11 +264,11 @@ def _quality_properties(
         return F.map_filter(F.coalesce(own, none), lambda name, _: ~name.isin(names))
 
     kept = without([*dropped, _LEFT_OUT])
-    if gate:  # a row that was bad already says it of now
+    if gate:  # for a row that was bad already, it is of this pass
         kept = F.when(F.col(BAD), without(dropped)).otherwise(kept)
     fits = F.octet_length(F.to_json(kept)) <= _MOST_PROPERTIES
     left_out = F.create_map(F.lit(_LEFT_OUT), F.lit("true"))
-    return F.map_concat(F.when(fits, kept).otherwise(left_out), told)
+    return F.map_concat(F.when(fits, kept).otherwise(left_out), added)
 
 
 def _violation(label: str, observed: dict[str, Column]) -> Column:
@@ -284,7 +284,7 @@ def _violation(label: str, observed: dict[str, Column]) -> Column:
 
 
 def _shown(check: Check) -> dict[str, Any]:
-    """The values that are shown of a row that breaks a check; of a condition in SQL those of the columns it names."""
+    """Return the values to show of a row that breaks a check; for a condition in SQL those of its columns."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return {name: F.col(quoted(name)) for name in check.columns[:_MOST_SHOWN]}

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class SuiteResultForm:
-    """What GX's own validation of a suite would give. GX's classes make it once; a batch fills in what it found.
+    """The form of GX's own validation result of a suite, built once by GX's classes; a batch fills in its verdicts.
 
-    Ten expectations take them 10 ms, as long as the commit of a small batch.
+    For ten expectations these classes take 10 ms, as long as the commit of a small batch.
     """
 
     def __init__(self, plan: SuitePlan) -> None:
@@ -49,7 +49,7 @@ class SuiteResultForm:
         self._form: dict[str, Any] = made.to_json_dict()
 
     def filled(self, run_name: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
-        """The result of a batch, its verdicts in the plan's order. No times: a replay gives the same."""
+        """Return the result of a batch, its verdicts in the plan's order, without times: a replay gives the same."""
         met = sum(one.success for one in verdicts)
         return {
             **self._form,

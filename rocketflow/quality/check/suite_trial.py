@@ -1,6 +1,6 @@
-"""A suite planned, and its plan tried on rows of typical values and on none: what fails there is refused by name.
+"""Planning of a suite, and a trial of its plan on rows of typical values and on no rows; errors there refuse the suite.
 
-Of conditions in the user's own SQL only their types are tried: what they do with a value is the user's business.
+Of conditions in the user's SQL only the types are tried: their result for a value is the user's concern.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from rocketflow.quality.suites.suite_plan import Check, SuitePlan
 
 _SOME: Final = 3
-"""Rows of a batch that verdicts are tried for."""
+"""Number of rows in the batch of the trial."""
 
 
 def plan_suite(spark: SparkSession, suite: Suite, schema: StructType) -> SuitePlan:
-    """Ask GX about every expectation and try the plan; SuiteRefusedError names all that cannot be applied."""
+    """Resolve every expectation with GX and try the plan; SuiteRefusedError names all that cannot be applied."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     planner = SuitePlanner(spark, suite, schema)
     trial = SuiteTrial(planner.plan, planner.probe, planner.owners)
@@ -42,17 +42,21 @@ def plan_suite(spark: SparkSession, suite: Suite, schema: StructType) -> SuitePl
 
 
 class SuiteTrial:
-    """`problems` holds what cannot be applied, by label; `owners` are the labels of the checks of every counter."""
+    """A trial of a plan.
+
+    `problems` holds the expectations that cannot be applied, by label; `owners` are the labels of the checks of every
+    counter.
+    """
 
     def __init__(self, plan: SuitePlan, probe: Probe, owners: Sequence[Sequence[str]]) -> None:
         self._plan, self._probe, self._owners = plan, probe, owners
         self.problems: dict[str, str] = {}
 
     def run(self, presence: Callable[[Check], int]) -> None:
-        """Try all of it. `presence` gives the counter of the rows that have what a check is about."""
-        self._asked(presence)
-        self._conditions()
-        seen = self._aggregates()
+        """Try the complete plan; `presence` returns the counter of the rows with values for a check."""
+        self._try_asked(presence)
+        self._try_conditions()
+        seen = self._try_aggregates()
         for check in self._plan.checks:
             if check.source.label in self.problems or check.judge is None:
                 continue
@@ -63,11 +67,11 @@ class SuiteTrial:
                 continue
             try:
                 _judge(check, 0, dict.fromkeys(seen))
-            except Exception:  # it wants something to judge
+            except Exception:  # GX cannot judge without values
                 check.needs = presence(check)
 
-    def _asked(self, presence: Callable[[Check], int]) -> None:
-        """What GX refuses of values, it refuses now; it is not asked about a batch without any where it fails."""
+    def _try_asked(self, presence: Callable[[Check], int]) -> None:
+        """Try the expectations that GX judges; those that fail only without values get a counter of values."""
         probe = self._probe
         asked = self._plan.asked
         if not asked:
@@ -83,11 +87,11 @@ class SuiteTrial:
         for rows in (probe.nulls, probe.empty):
             found = probe.engine(rows).failures([one.gx for one in left]) if left else []
             for check, error in zip(left, found, strict=True):
-                if error is not None:  # it wants something to judge
+                if error is not None:  # GX cannot judge without values
                     check.needs = presence(check)
 
-    def _conditions(self) -> None:
-        """Counters as the pass has them: beside a column of the row, and of type boolean."""
+    def _try_conditions(self) -> None:
+        """Try the counters as in the pass: beside a column of the row, and of type boolean."""
         from pyspark.sql import functions as F  # noqa: N812
 
         of_users = {one.unexpected for one in self._plan.checks if one.source.type == SQL_TYPE}
@@ -102,12 +106,12 @@ class SuiteTrial:
         if not self.problems:
             try:
                 Marking(self._plan).of(self._probe.empty)
-            except Exception as error:  # values that Spark cannot hold against each other
+            except Exception as error:  # values that Spark cannot compare
                 unique = [number for number, one in enumerate(self._plan.counters) if one.unique_on]
                 self._blame(unique or range(len(self._owners)), error)
 
     def _each(self, columns: dict[int, Column], evaluate: Callable[..., Any]) -> None:
-        """All at once; where that fails, the halves, till it is known which of them."""
+        """Evaluate all columns at once; if that fails, each half, until the failing ones are found."""
         try:
             evaluate(*columns.values())
         except Exception as error:
@@ -126,8 +130,8 @@ class SuiteTrial:
             if check.source.label in labels:
                 self._refuse(check, error)
 
-    def _aggregates(self) -> dict[str, Any]:
-        """The observed aggregates of the values."""
+    def _try_aggregates(self) -> dict[str, Any]:
+        """Return the observed aggregates of the typical values."""
         from great_expectations.util import convert_to_json_serializable
 
         columns = {name: column.alias(name) for name, column in self._plan.aggregates.items()}
@@ -150,9 +154,9 @@ class SuiteTrial:
 
     def _refuse(self, check: Check, error: Exception) -> None:
         about = ", ".join(f"{name} {self._plan.schema[name].dataType.simpleString()}" for name in check.columns)
-        told = first_line(error)
+        problem = first_line(error)
         self.problems.setdefault(
-            check.source.label, f"cannot be applied to values of {about}: {told}" if about else told
+            check.source.label, f"cannot be applied to values of {about}: {problem}" if about else problem
         )
 
 

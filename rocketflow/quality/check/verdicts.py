@@ -1,7 +1,7 @@
-"""Great Expectations' results from what the pass counted: GX itself judges, with its own code, numbers that it named.
+"""Great Expectations' results from the counts of the pass: GX's own code judges the values of the metrics it needs.
 
 The metrics of an expectation are those that GX asked for at the start. Their values come from the pass (counters,
-observed aggregates, examples), or, for what a pass cannot tell, from GX's own metrics on the batch.
+observed aggregates, examples) or, if a pass cannot compute them, from GX's own metrics on the batch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DIGITS: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One expectation's outcome: `result` is what GX found, as JSON; `action` is what its failure asks for."""
+    """One expectation's outcome: `result` is GX's result as JSON; `action` is the action of a failure."""
 
     label: str
     success: bool
@@ -45,14 +45,14 @@ class Verdict:
 
 
 class Judgement(NamedTuple):
-    """GX's word on one expectation: `result` as JSON."""
+    """GX's verdict on one expectation: `result` as JSON."""
 
     success: bool
     result: dict[str, Any]
 
 
 _NOT_MET: Final = Judgement(False, {"observed_value": None})
-"""Where there is nothing to judge: as GX says it of a mean of no values."""
+"""The judgement without values: GX returns the same for a mean of no values."""
 
 
 def judge(
@@ -62,7 +62,11 @@ def judge(
     asked: dict[str, Judgement],
     default: Action,
 ) -> list[Verdict]:
-    """A verdict for every check; `asked` are GX's own results by label. ValidatorError where GX fails to judge."""
+    """Return a verdict for every check; `asked` are GX's own results by label.
+
+    Raises:
+        ValidatorError: GX failed to judge a check.
+    """
     found = []
     for check in plan.checks:
         label = check.source.label
@@ -77,12 +81,12 @@ def judge(
 
 
 def to_ask(plan: SuitePlan, report: PassReport) -> list[Check]:
-    """The checks that GX has to look at the batch for."""
+    """Return the checks for which GX must read the batch."""
     return [one for one in plan.asked if _has_values(one, report)]
 
 
 def _has_values(check: Check, report: PassReport) -> bool:
-    """Whether the batch has what GX needs to judge the check."""
+    """Return True if the batch has the values that GX needs to judge the check."""
     return check.needs is None or int(report.counts[check.needs]) > 0
 
 
@@ -101,7 +105,7 @@ def _judged(check: Check, report: PassReport, aggregates: dict[str, Any]) -> Jud
 
 
 def _examples(check: Check, report: PassReport) -> list[Any]:
-    """Observed values as GX lists them: of one column the values, of several tuples or objects."""
+    """Return the observed values in GX's form: values of one column, tuples or objects of several."""
     assert check.unexpected is not None
     rows = [parse_json(text, allow_nan=True) for _, _, text in report.examples.get(check.unexpected, [])]
     if "column" in check.source.kwargs:
@@ -112,9 +116,9 @@ def _examples(check: Check, report: PassReport) -> list[Any]:
 
 
 def ask_gx(spark: SparkSession, rows: DataFrame, checks: Sequence[Check]) -> dict[str, Judgement]:
-    """GX's own validation of `rows`, all checks in one metric graph, by label.
+    """Return GX's own validation of `rows` by label, all checks in one metric graph.
 
-    What GX swallows into `exception_info` is an error here: a validator that failed has not found good data.
+    An error that GX would put into `exception_info` is raised: a failed validator has not found good data.
     """
     return {label: judgement(made) for label, (made, _) in _validated(spark, rows, checks, RESULT_FORMAT).items()}
 
@@ -122,7 +126,7 @@ def ask_gx(spark: SparkSession, rows: DataFrame, checks: Sequence[Check]) -> dic
 def _validated(
     spark: SparkSession, rows: DataFrame, checks: Sequence[Check], result_format: dict[str, Any]
 ) -> dict[str, tuple[Any, dict[Any, Any]]]:
-    """{label: (GX's result, the metrics that it was made of)}."""
+    """Return {label: (GX's result, the metrics that it was made of)}."""
     if not checks:
         return {}
     engine = GxEngine(spark, rows, result_format)
@@ -137,7 +141,7 @@ def _validated(
             )
             for one in checks
         }
-    except Exception as error:  # whatever GX raises at what it found
+    except Exception as error:  # GX may raise anything at a value
         raise ValidatorError(f"Great Expectations failed: {str(error).splitlines()[0]}") from error
 
 
@@ -149,14 +153,14 @@ def compare_with_gx(
     report: PassReport,
     aggregates: dict[str, Any],
 ) -> None:
-    """Have GX validate `rows` itself; ValidatorError where a verdict or a number is another than the pass's."""
+    """Have GX validate `rows` itself; raise ValidatorError if a verdict or a number differs from the pass's."""
     checks = [one for one in plan.checks if not one.asked and _has_values(one, report)]
     found = _validated(spark, rows, checks, VERDICT_ONLY)
-    ours = {one.label: one.success for one in verdicts}
+    own = {one.label: one.success for one in verdicts}
     for check in checks:
         label = check.source.label
         made, values = found[label]
-        pairs = [("success", ours[label], bool(made.success))]
+        pairs = [("success", own[label], bool(made.success))]
         counted = {metric: int(report.counts[number]) for metric, number in check.counters.items()}
         counted |= {metric: aggregates[name] for metric, name in check.observed.items()}
         pairs += [
@@ -170,12 +174,12 @@ def compare_with_gx(
 
 
 def judgement(made: Any) -> Judgement:
-    """What GX's result says; numbers with 12 digits, so that the order in which rows were added does not show."""
+    """Convert GX's result; numbers have 12 digits, so that they do not depend on the order of the rows."""
     from great_expectations.util import convert_to_json_serializable
 
     result: dict[str, Any] = convert_to_json_serializable(made.result)
     result.get("details", {}).pop("unexpected_rows", None)
-    return Judgement(bool(made.success), _rounded(result))  # of some expectations `success` is NumPy's
+    return Judgement(bool(made.success), _rounded(result))  # for some expectations `success` is a NumPy bool
 
 
 def _rounded(value: Any) -> Any:

@@ -1,6 +1,6 @@
 """Great Expectations' Spark engine over one DataFrame, which computes no metric twice.
 
-Each metric that is asked for by itself takes those along that it rests on, the row count among them: a Spark job each
+GX resolves each metric together with the metrics that it depends on, the row count among them: a Spark job each
 time. Importing this module loads Great Expectations.
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class OnceEngine(SparkDFExecutionEngine):
-    """Its batch data is loaded once: values stay what they were."""
+    """An engine whose batch data is loaded once, so that values can be kept."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
@@ -29,7 +29,7 @@ class OnceEngine(SparkDFExecutionEngine):
         metrics: dict[Any, Any] | None = None,
         runtime_configuration: dict[str, Any] | None = None,
     ) -> dict[Any, Any]:
-        """As GX's own; what it computed before is not computed again."""
+        """Resolve as GX does, but compute only metrics that were not computed before."""
         asked = list(metrics_to_resolve)
         new = [one for one in asked if one.id not in self._values]
         if new:

@@ -1,7 +1,7 @@
-"""An expectation asked again and again: what GX wants to know for it is worked out once.
+"""A judge of one expectation for many batches, which computes once what GX needs to know for it.
 
-For every verdict GX works out anew which metrics an expectation needs, from configurations that it makes sixty times:
-of ten expectations that takes half as long as a commit. It is the same for every batch.
+For every verdict GX computes again which metrics an expectation needs, from configurations that it creates sixty times:
+for ten expectations that takes half as long as a commit. The result is the same for every batch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Judge:
-    """Stands for `expectation` while GX's own code validates metrics."""
+    """Takes the place of `expectation` while GX's own code validates metrics."""
 
     def __init__(self, expectation: Any, engine: Any, runtime_configuration: dict[str, Any]) -> None:
         self._expectation = expectation
@@ -25,11 +25,11 @@ class Judge:
         return getattr(self._expectation, name)
 
     def get_validation_dependencies(self, *_: Any, **__: Any) -> Any:
-        """What GX asks for first; it changes the result format that it is given."""
+        """Return a copy of the metrics that GX needs: GX changes the result format in it."""
         return replace(self._needed, result_format=deepcopy(self._needed.result_format))
 
     def verdict(self, metrics: dict[Any, Any], runtime_configuration: dict[str, Any]) -> Any:
-        """GX's result for these values of the metrics."""
+        """Return GX's result for these values of the metrics."""
         return type(self._expectation).metrics_validate(
             self, metrics=metrics, execution_engine=self._engine, runtime_configuration=runtime_configuration
         )

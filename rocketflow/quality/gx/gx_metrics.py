@@ -1,8 +1,8 @@
-"""Great Expectations asked at the start of a run: which condition, over which rows, each expectation stands for.
+"""Great Expectations' conditions and metrics of each expectation, resolved at the start of a run.
 
-GX resolves its own metric graph on an empty DataFrame of the suite's columns. What it makes of a row-level expectation
-is a Spark condition and the filters of its domain (`row_condition`, `ignore_row_if`, null filters): these are what
-the pass evaluates. What it makes of a table-level one are aggregates: those that are plain are observed in the pass.
+GX resolves its own metric graph on an empty DataFrame of the suite's columns. A row-level expectation gives a Spark
+condition and the filters of its domain (`row_condition`, `ignore_row_if`, null filters), which the pass evaluates.
+A table-level one gives aggregates; plain aggregates are observed in the pass.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _BATCH: Final = "plan"
 
 
 class MetricFailedError(Exception):
-    """GX could not make a metric; its own words."""
+    """GX could not compute a metric; the message is GX's."""
 
 
 VERDICT_ONLY: Final = {"result_format": "BOOLEAN_ONLY"}
-"""What a verdict needs, without examples: each costs GX another Spark job."""
+"""The result format of a verdict without examples: each example list costs GX another Spark job."""
 
 
 def runtime_configuration(result_format: dict[str, Any] = RESULT_FORMAT) -> dict[str, Any]:
-    """What an expectation is validated under; GX changes it, so that everybody gets a new one."""
+    """Return the configuration of a validation; GX changes it, so every call returns a new one."""
     return {"result_format": dict(result_format), "catch_exceptions": False}
 
 
 class _FilterRecorder:
-    """Stands for a DataFrame while GX restricts it to a domain, and keeps the conditions."""
+    """Takes the place of a DataFrame while GX filters it to a domain, and records the conditions."""
 
     def __init__(self, schema: StructType, conditions: tuple[Any, ...] = ()) -> None:
         self.schema, self.conditions = schema, conditions
@@ -58,29 +58,29 @@ class GxEngine:
         self.engine.load_batch_data(_BATCH, rows)
 
     def configuration(self) -> dict[str, Any]:
-        """What expectations are validated under here."""
+        """Return the configuration of validations with this engine's result format."""
         return runtime_configuration(self._format)
 
     def judge(self, expectation: Any) -> Judge:
-        """Who gives GX's verdicts on an expectation from metrics of many batches."""
+        """Return the judge of an expectation, for metrics of many batches."""
         return Judge(expectation, self.engine, self.configuration())
 
     def needed(self, expectation: Any) -> dict[str, Any]:
-        """{name: metric configuration} of what GX wants to know, to judge the expectation."""
+        """Return {name: metric configuration} of the metrics that GX needs to judge the expectation."""
         found = expectation.get_validation_dependencies(
             execution_engine=self.engine, runtime_configuration=self.configuration()
         )
         return dict(found.metric_configurations)
 
     def resolve(self, expectations: Sequence[Any]) -> dict[Any, Any]:
-        """All metrics of the expectations in one graph, as GX bundles them: {metric id: value}."""
+        """Resolve all metrics of the expectations in one graph, as GX bundles them; return {metric id: value}."""
         return self._resolve([one for each in expectations for one in self.needed(each).values()])
 
     def failures(self, expectations: Sequence[Any]) -> list[Exception | None]:
-        """What GX raises where it judges each of the expectations over the DataFrame; one metric graph, if it can."""
+        """Return the error of GX's judgement of each expectation over the DataFrame, or None."""
         try:
             together = self.resolve(expectations)
-        except Exception:  # of one of them; which one each tells
+        except Exception:  # one of them failed; `_failure` finds which
             together = None
         return [self._failure(one, together) for one in expectations]
 
@@ -96,7 +96,7 @@ class GxEngine:
         return None
 
     def related(self, metric: Any, name: str) -> Any:
-        """The value of the metric `name` of the same domain and arguments: a condition, an aggregate. No Spark job."""
+        """Return the value of the metric `name` (a condition, an aggregate) of the same domain, without a Spark job."""
         from great_expectations.validator.metric_configuration import MetricConfiguration
 
         wanted = MetricConfiguration(
@@ -107,11 +107,11 @@ class GxEngine:
         return self._resolve([wanted])[wanted.id]
 
     def value(self, metric: Any) -> Any:
-        """A metric's value."""
+        """Return a metric's value."""
         return self._resolve([metric])[metric.id]
 
     def _resolve(self, metrics: Sequence[Any]) -> dict[Any, Any]:
-        """MetricFailedError with the first reason."""
+        """Resolve metrics; raise MetricFailedError with the first reason."""
         from great_expectations.validator.validation_graph import ValidationGraph
 
         graph = ValidationGraph(execution_engine=self.engine)
@@ -119,8 +119,8 @@ class GxEngine:
             graph.build_metric_dependency_graph(metric_configuration=metric, runtime_configuration=self.configuration())
         values, failed = graph.resolve(runtime_configuration=self.configuration(), show_progress_bars=False)
         for one in failed.values():
-            told = sorted(str(each.exception_message) for each in one["exception_info"])
-            raise MetricFailedError(told[0] if told else "a metric could not be made")
+            messages = sorted(str(each.exception_message) for each in one["exception_info"])
+            raise MetricFailedError(messages[0] if messages else "a metric could not be computed")
         return dict(values)
 
 
@@ -136,7 +136,7 @@ class Domains:
         self._engine.load_batch_data(_BATCH, SparkDFBatchData(self._engine, _FilterRecorder(schema)))
 
     def condition(self, domain: dict[str, Any]) -> Column | None:
-        """What GX filters by for a domain; None where it takes all rows."""
+        """Return GX's filter of a domain, or None if it takes all rows."""
         from pyspark.sql import functions as F  # noqa: N812
 
         found = self._engine.get_domain_records({**domain, "batch_id": _BATCH})

@@ -1,7 +1,7 @@
-"""Great Expectations is loaded when it is first needed: that takes seconds.
+"""Loading of Great Expectations, at its first use, because it takes seconds.
 
 It imports PySpark's Connect client, which takes a main module without a file (`python -c`, a test process) for its own
-doctests, and ends the process. So such a process looks like one with a prompt while it loads.
+doctests and ends the process. So such a process is made to look like an interactive one during the import.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 
 
 def load_great_expectations() -> None:
-    """Import it, whatever the main module is."""
+    """Import Great Expectations with any main module."""
     if "great_expectations" in sys.modules:
         return
     main = sys.modules["__main__"]

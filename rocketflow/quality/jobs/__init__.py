@@ -1,1 +1,1 @@
-"""The quality job and what runs beside it."""
+"""The quality job, the check of a range, the draft of a suite."""

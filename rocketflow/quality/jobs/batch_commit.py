@@ -1,7 +1,7 @@
-"""One batch into the store: good rows, quarantined rows and the result in one commit, with how far the query is.
+"""The commit of one batch: good rows, quarantined rows, the result and the query's progress, at once.
 
-The envelope's progress tells the query, its batch and the ranges that were checked. A batch that comes again after a
-kill is known by it, whatever the suite says by now: the same ranges are a replay, others are refused.
+The envelope's progress holds the query, its batch and the ranges that were checked. A repeated batch is recognised by
+it, even if the suite has changed: the same ranges are a replay, other ranges are an error.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _STAMPED: Final = "quality"
 
 
 class QualityCommits:
-    """Commits of one query under one id; another run that commits meanwhile makes every later one fail."""
+    """Commits of one query under one id; if another run commits meanwhile, every later commit fails."""
 
     def __init__(self, store: str, sink_id: str, query_id: str, run_id: str, lock_timeout_ms: int = 60_000) -> None:
         self.store, self.sink_id = store, sink_id
@@ -42,7 +42,7 @@ class QualityCommits:
         self._last: CommitEnvelope | None = None
 
     def prepare(self, queues: dict[str, int]) -> dict[str, int]:
-        """Make the topics that are missing, with so many queues; how many they have. Looks up the last commit."""
+        """Create missing topics with the given queues, read the last commit; return the topics' numbers of queues."""
         with self._open() as store:
             for topic, count in {**queues, RESULT_TOPIC: 1}.items():
                 store.ensure_topic(topic, count)
@@ -52,7 +52,7 @@ class QualityCommits:
         return found
 
     def replayed(self, batch_id: int) -> list[dict[str, Any]] | None:
-        """The ranges of the batch if it is in the log already, else None; CheckpointWentBackError behind it."""
+        """Return the ranges of a committed batch, or None; raise CheckpointWentBackError for an earlier batch."""
         if self._last is None or batch_id > self._last.progress["batchId"]:
             return None
         done = self._last.progress["batchId"]
@@ -65,7 +65,7 @@ class QualityCommits:
         return ranges
 
     def check_replay(self, batch_id: int, ranges: list[dict[str, Any]]) -> None:
-        """ReplayMismatchError where a committed batch came again with other rows."""
+        """Raise ReplayMismatchError if a committed batch is repeated with other rows."""
         known = self.replayed(batch_id)
         if known != ranges:
             raise ReplayMismatchError(
@@ -74,7 +74,7 @@ class QualityCommits:
             )
 
     def commit(self, batch_id: int, parts: Sequence[StagedPart], fields: dict[str, Any], born_ms: int) -> None:
-        """All rows of the parts and the result, once."""
+        """Commit all rows of the parts and the result, once."""
         with self._open() as store:
             chunks = list(load_all(parts, store.config.delay_levels_ms))
             property_crc = all(part.property_crc for part in parts) and store.config.append_prop_crc
@@ -95,9 +95,9 @@ class QualityCommits:
         self._staging.sweep(batch_id)
 
     def discard(self, batch_id: int, parts: Sequence[StagedPart]) -> None:
-        """Drop what was staged for a batch that is not committed."""
+        """Delete the staged parts of a batch that is not committed."""
         self._staging.abort(batch_id, parts)
-        self._staging.clear(batch_id)  # of tasks whose job failed
+        self._staging.clear(batch_id)  # parts of tasks whose job failed
 
     def _check_owner(self) -> None:
         progress = {} if self._last is None else self._last.progress
@@ -114,12 +114,12 @@ class QualityCommits:
 
 
 def now_ms() -> int:
-    """This machine's clock."""
+    """Return this machine's time in ms."""
     return SystemClock().now_ms()
 
 
 def queue_counts(store: str, topics: Sequence[str]) -> dict[str, int]:
-    """Queues that topics have in a store; 0 where they are not there."""
+    """Return the number of queues of topics in a store; 0 for a topic that does not exist."""
     if not is_store(store, StoreConfig.load()):
         return dict.fromkeys(topics, 0)
     with StoreReader(store, StoreConfig.load()) as reader:

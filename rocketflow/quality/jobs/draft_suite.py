@@ -1,8 +1,8 @@
 """A suite drafted from a sample of a topic: types, nulls, ranges, sets, lengths. The user edits it.
 
-What the sample shows is not what the data must be: ranges are widened, sets are only made of few and repeated values,
-and every expectation says in its notes what it was drafted from. Fields that hold objects or lists are left out: no
-expectation of Great Expectations looks into them.
+The data may differ from the sample: ranges are widened, sets are only drafted of few and repeated values, and the
+notes of every expectation name what it was drafted from. Fields that hold objects or lists are omitted: no
+expectation of Great Expectations checks their contents.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 
 _MOST_SET: Final = 25
 _PIECE: Final = 100
-"""So many messages in a row are sampled: each row of them costs a seek."""
+"""Messages in a row that are sampled; each such piece costs a seek."""
 _REPEATED: Final = 20
-"""A set is drafted where a value comes so often on the average."""
+"""Least mean number of occurrences of a value for which a set is drafted."""
 _HEEDED: Final = frozenset({"sep", "delimiter", "quote", "escape", "nullvalue"})
-"""Options of bodies that a draft goes by."""
+"""Options of bodies that a draft uses."""
 _MOST_DIGITS: Final = 38
-"""Of a decimal."""
+"""Precision of a decimal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A suite as JSON, and what it was drafted from; `left_out` are fields that hold objects or lists."""
+    """A suite as JSON, and counts of its sample; `left_out` are fields that hold objects or lists."""
 
     suite: dict[str, Any]
     sampled: int
@@ -58,15 +58,15 @@ def draft_suite(
     """Draft a suite from about `sample` messages of all queues of a topic, from the oldest to the newest.
 
     Ranges, sets and lengths are warnings: what a sample lacks is no error yet.
-    `options` are those of CSV that tell fields apart; the suite has them too. UsageError where no body can be read.
+    `options` are those of CSV that separate fields; the suite gets them too.
     """
     options = dict(options or {})
     check_options(body_format, options)
     dialect = csv_dialect(options)
     other = sorted(name for name in options if name.lower() not in _HEEDED)
     if other or (body_format == "csv" and len(dialect.separator) != 1):
-        told = other[0] if other else "sep of several characters"
-        raise UsageError(f"--body-option {told}: a draft does not go by it; give it to the check")
+        unused = other[0] if other else "sep of several characters"
+        raise UsageError(f"--body-option {unused}: a draft does not use it; give it to the check")
     bodies = _sample(store, topic, max(sample, 1))
     if not bodies:
         raise UsageError(f"topic {topic} of {store} has no messages: there is nothing to draft a suite from")
@@ -88,7 +88,7 @@ def draft_suite(
         "expectations": [*expectations, _row_count()],
         "meta": {"rocketflow": own},
         "notes": f"drafted from {table.num_rows} messages of all parts of topic {topic}: edit before use"
-        + (f"; left out, for they hold objects or lists: {', '.join(left_out)}" if left_out else ""),
+        + (f"; omitted, because they hold objects or lists: {', '.join(left_out)}" if left_out else ""),
     }
     return Draft(suite, table.num_rows, unreadable, ddl, left_out)
 
@@ -118,7 +118,7 @@ def _pieces(low: int, high: int, most: int) -> list[tuple[int, int]]:
 
 
 def _of_texts(bodies: list[bytes]) -> tuple[pa.Table, int]:
-    """The bodies as one column, and how many could not be read."""
+    """Return the bodies as one column, and the number that could not be read."""
     import pyarrow as pa
 
     texts = [one for body in bodies if (one := _text(body)) is not None]
@@ -126,7 +126,7 @@ def _of_texts(bodies: list[bytes]) -> tuple[pa.Table, int]:
 
 
 def _of_objects(bodies: list[bytes]) -> tuple[pa.Table | None, int, tuple[str, ...]]:
-    """The fields of JSON objects as columns, how many bodies could not be read, and the fields that are left out."""
+    """Return the fields of JSON objects as columns, the number of unreadable bodies, and the omitted fields."""
     import pyarrow as pa
 
     objects = [found for body in bodies if (found := _object(body)) is not None]
@@ -139,7 +139,7 @@ def _of_objects(bodies: list[bytes]) -> tuple[pa.Table | None, int, tuple[str, .
 
 
 def _of_bodies(bodies: list[bytes], dialect: CsvDialect) -> tuple[pa.Table | None, int]:
-    """CSV as columns c1, c2, ... of the types that they look like, of the bodies that are as wide as most are."""
+    """Return CSV as columns c1, c2, ... of inferred types, of the bodies with the most frequent number of fields."""
     lines = [line for body in bodies if (line := _line(body, dialect))]
     if not lines:
         return None, len(bodies)
@@ -148,7 +148,7 @@ def _of_bodies(bodies: list[bytes], dialect: CsvDialect) -> tuple[pa.Table | Non
 
 
 def _of_lines(lines: list[list[str]], null: str) -> pa.Table:
-    """Columns of lines of one width; a field that is `null` has no value."""
+    """Return columns of lines of one width; a field that is `null` has no value."""
     import pyarrow as pa
     import pyarrow.csv
 
@@ -168,7 +168,7 @@ def _of_lines(lines: list[list[str]], null: str) -> pa.Table:
 
 
 def _line(body: bytes, dialect: CsvDialect) -> list[str] | None:
-    """The fields of a body that is one line of CSV."""
+    """Return the fields of a body that is one line of CSV, or None."""
     text = _text(body)
     try:
         lines = dialect.lines(text) if text else []
@@ -178,7 +178,7 @@ def _line(body: bytes, dialect: CsvDialect) -> list[str] | None:
 
 
 def _quoted(name: str) -> str:
-    """A column's name as Spark's DDL takes it."""
+    """Return a column's name as Spark's DDL needs it."""
     return name if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name) else quoted(name)
 
 
@@ -199,7 +199,7 @@ def _object(body: bytes) -> dict[str, Any] | None:
 
 
 def _number(text: str) -> float | Decimal:
-    """A double that is written so, else the decimal: a double would change its last digits."""
+    """Return a double if it is exact, else the decimal: a double would change its last digits."""
     number = float(text)
     try:
         exact = Decimal(text)
@@ -209,7 +209,7 @@ def _number(text: str) -> float | Decimal:
 
 
 def _column(values: list[Any]) -> pa.Array:
-    """Of one type; text where the sample has several."""
+    """Return values as a column of one type; text if the sample has several types."""
     import pyarrow as pa
 
     kinds = {type(one) for one in values if one is not None}
@@ -223,12 +223,12 @@ def _column(values: list[Any]) -> pa.Array:
         return pa.array([None if one is None else _double(one) for one in values], pa.float64())
     if kinds <= {bool}:
         return pa.array(values, pa.bool_())
-    told = [one if one is None or isinstance(one, str) else json.dumps(one, default=str) for one in values]
-    return pa.array(told, pa.string())
+    texts = [one if one is None or isinstance(one, str) else json.dumps(one, default=str) for one in values]
+    return pa.array(texts, pa.string())
 
 
 def _decimals(values: list[Any]) -> pa.Array | None:
-    """The numbers as decimals, where doubles would change them and a decimal has room for all of them."""
+    """Return the numbers as decimals if doubles would change them and a decimal has room for all, else None."""
     import pyarrow as pa
 
     numbers = [one for one in values if one is not None]
@@ -274,8 +274,8 @@ def _of_column(name: str, values: pa.Array) -> list[dict[str, Any]]:
     elif nulls < total:
         most = math.floor((1 - 1.5 * nulls / total) * 1000) / 1000
         if most > 0:
-            told = f"{nulls} nulls in {total}"
-            made.append(_expectation("expect_column_values_to_not_be_null", {"column": name, "mostly": most}, told))
+            notes = f"{nulls} nulls in {total}"
+            made.append(_expectation("expect_column_values_to_not_be_null", {"column": name, "mostly": most}, notes))
     values = values.drop_null()
     if len(values) == 0:
         return made
@@ -285,31 +285,31 @@ def _of_column(name: str, values: pa.Array) -> list[dict[str, Any]]:
         if not (math.isfinite(bounds["min"]) and math.isfinite(bounds["max"])):
             return made
         low, high = _wider(bounds["min"], bounds["max"])
-        told = f"observed {bounds['min']} to {bounds['max']}"
+        notes = f"observed {bounds['min']} to {bounds['max']}"
         made.append(
             _expectation(
                 "expect_column_values_to_be_between",
                 {"column": name, "min_value": low, "max_value": high},
-                told,
+                notes,
                 "warning",
             )
         )
     elif pa.types.is_string(values.type):
         if len(different) <= _MOST_SET and len(values) >= _REPEATED * len(different):
             kwargs = {"column": name, "value_set": sorted(different.to_pylist())}
-            told = f"{len(different)} different values"
-            made.append(_expectation("expect_column_values_to_be_in_set", kwargs, told, "warning"))
+            notes = f"{len(different)} different values"
+            made.append(_expectation("expect_column_values_to_be_in_set", kwargs, notes, "warning"))
         else:
             lengths = pc.min_max(pc.utf8_length(values)).as_py()
             kwargs = {"column": name, "min_value": lengths["min"], "max_value": lengths["max"]}
-            told = f"{len(different)} different values"
-            made.append(_expectation("expect_column_value_lengths_to_be_between", kwargs, told, "warning"))
+            notes = f"{len(different)} different values"
+            made.append(_expectation("expect_column_value_lengths_to_be_between", kwargs, notes, "warning"))
     return made
 
 
 def _wider(low: float | Decimal, high: float | Decimal) -> tuple[float, float]:
-    """The range with a tenth of its width on both sides; what is not negative stays so."""
-    if isinstance(low, Decimal) or isinstance(high, Decimal):  # the doubles that have it between them
+    """Return the range widened by a tenth of its width on both sides; a range without negative values stays so."""
+    if isinstance(low, Decimal) or isinstance(high, Decimal):  # the doubles around it
         low, high = math.nextafter(float(low), -math.inf), math.nextafter(float(high), math.inf)
         low = 0.0 if -1e-300 < low < 0 else low
     room = (high - low) / 10
@@ -320,8 +320,8 @@ def _wider(low: float | Decimal, high: float | Decimal) -> tuple[float, float]:
 
 
 def _row_count() -> dict[str, Any]:
-    told = "of a batch: raise it to what a batch must have"
-    return _expectation("expect_table_row_count_to_be_between", {"min_value": 0}, told, "warning")
+    notes = "of a batch: raise it to what a batch must have"
+    return _expectation("expect_table_row_count_to_be_between", {"min_value": 0}, notes, "warning")
 
 
 def _expectation(kind: str, kwargs: dict[str, Any], notes: str, severity: str = "critical") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A topic through a suite as one streaming query: what `jobs/quality.py` runs."""
+"""A topic through a suite as one streaming query: the job of `jobs/quality.py`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ VALIDATORS: Final = ("pass", "gx")
 
 @dataclass(frozen=True, slots=True)
 class QualityJob:
-    """What to check, by what, and where rows go."""
+    """The topics to check, the suite, and the targets of rows."""
 
     source: str
     subscribe: str
@@ -75,7 +75,7 @@ class QualityJob:
 
 @dataclass(slots=True)
 class QualitySummary:
-    """What a run did."""
+    """Counts of a run."""
 
     rows: int = 0
     good: int = 0
@@ -87,7 +87,7 @@ class QualitySummary:
     seconds: float = 0.0
 
     def as_json(self) -> str:
-        """The one line that ends the job."""
+        """Return the JSON line that ends the job."""
         return json.dumps(
             {
                 "job": "quality",
@@ -104,7 +104,7 @@ class QualitySummary:
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> QualityJob:
-    """The job from a command line; argparse ends a wrong one with exit code 2."""
+    """Parse a command line; argparse ends the process with exit code 2 if it is wrong."""
     parser = JobParser(
         prog="rocketflow submit quality",
         description="Check topics of a RocketMQ store against a Great Expectations suite; bad rows are quarantined.",
@@ -114,10 +114,10 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> QualityJob:
     )
     parser.add_argument("--source", required=True, metavar="PATH", help="store directory to read")
     parser.add_argument("--subscribe", required=True, metavar="T,..", help="topics to check, comma-separated")
-    parser.add_argument("--suite", required=True, metavar="FILE", help="Great Expectations' suite (JSON)")
-    parser.add_argument("--good-topic", metavar="T", help="where good rows go")
+    parser.add_argument("--suite", required=True, metavar="FILE", help="Great Expectations suite (JSON)")
+    parser.add_argument("--good-topic", metavar="T", help="topic of good rows")
     parser.add_argument("--good-foreach", metavar="MODULE:FUNCTION", help="called with (good rows, batch id) instead")
-    parser.add_argument("--quarantine-topic", required=True, metavar="T", help="where bad rows go")
+    parser.add_argument("--quarantine-topic", required=True, metavar="T", help="topic of bad rows")
     parser.add_argument(
         "--checkpoint",
         required=True,
@@ -126,16 +126,19 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> QualityJob:
         help="the query's checkpoint",
     )
     parser.add_argument("--sink", metavar="PATH", help="store directory to write (default: the source)")
-    parser.add_argument("--sink-id", metavar="ID", help="whose commits these are (default: the query's id)")
+    parser.add_argument("--sink-id", metavar="ID", help="name of the query in its commits (default: the query's id)")
     parser.add_argument("--body-schema", metavar="DDL|FILE", help="'carrier string, delay int', or a JSON Schema file")
-    parser.add_argument("--body-format", choices=FORMATS, help="how bodies are written (default: json)")
+    parser.add_argument("--body-format", choices=FORMATS, help="format of bodies (default: json)")
     parser.add_argument("--body-option", action="append", default=[], metavar="K=V", help="an option of Spark's parser")
     parser.add_argument(
-        "--action", choices=[one.value for one in Action], default="quarantine", help="of critical ones"
+        "--action",
+        choices=[one.value for one in Action],
+        default="quarantine",
+        help="action of critical expectations",
     )
     parser.add_argument("--validator", choices=VALIDATORS, default="pass", help="gx: GX validates every batch as well")
     parser.add_argument("--trigger", default=AVAILABLE_NOW, help='available-now (default) or "5 seconds"')
-    parser.add_argument("--no-properties", action="store_true", help="properties of messages do not go on (faster)")
+    parser.add_argument("--no-properties", action="store_true", help="do not copy properties of messages (faster)")
     parser.add_argument("--queues", type=int, metavar="N", help="queues of new topics (default: as the source)")
     parser.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the source")
     given = parser.parse_args(arguments)
@@ -164,7 +167,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> QualityJob:
 
 
 def spec_of(job_schema: str | None, job_format: str | None, options: dict[str, str], suite: Suite) -> BodySpec:
-    """How bodies are read: as the command says, else as the suite itself says."""
+    """Return the form of bodies: from the command, else from the suite."""
     if job_schema is None and job_format is None:
         return body_spec(suite.body_schema, suite.body_format, {**suite.body_options, **options})
     chosen = job_format or (suite.body_format if job_schema else None)
@@ -173,7 +176,7 @@ def spec_of(job_schema: str | None, job_format: str | None, options: dict[str, s
 
 
 def preflight(job: QualityJob) -> tuple[Suite, BodySpec]:
-    """Find before a JVM starts what can be found: suite, body schema, options, topics, function."""
+    """Check, before a JVM starts, the suite, the body schema, options, topics and the function."""
     from rocketflow.spark.sink.sink_options import SinkOptions
     from rocketflow.spark.source.source_options import SourceOptions
     from rocketflow.spark.source.topic_check import check_source
@@ -186,7 +189,7 @@ def preflight(job: QualityJob) -> tuple[Suite, BodySpec]:
     for topic in filter(None, (job.good_topic, job.quarantine_topic)):
         SinkOptions.parse({"path": job.target, "topic": topic})
         if topic in job.topics:
-            raise UsageError(f"topic {topic} is checked and written to: its own rows would come again")
+            raise UsageError(f"topic {topic} is checked and written to: its own rows would be checked again")
     if job.good_topic == job.quarantine_topic:
         raise UsageError("--good-topic and --quarantine-topic are the same topic")
     check_trigger(job.trigger)
@@ -197,7 +200,7 @@ def preflight(job: QualityJob) -> tuple[Suite, BodySpec]:
 
 
 def function_of(name: str) -> Callable[[DataFrame, int], Any]:
-    """The function that MODULE:FUNCTION names; UsageError where there is none."""
+    """Import the function that MODULE:FUNCTION names; raise UsageError if there is none."""
     module, colon, function = name.partition(":")
     try:
         found = getattr(importlib.import_module(module), function) if colon else None
@@ -225,7 +228,7 @@ class QualityQuery:
         self._made: tuple[QualityCommits, dict[str, int]] | None = None
 
     def run(self) -> QualitySummary:
-        """Until all is read (available-now), until it is stopped, or until it fails; progress goes to stderr."""
+        """Run until all is read (available-now), the query is stopped, or it fails; progress goes to stderr."""
         began = time.monotonic()
         query = self.start()
         try:
@@ -233,13 +236,13 @@ class QualityQuery:
         except Exception:
             if self.error is None:
                 raise
-        if self.error is not None:  # what the batch failed with, before Spark made a text of it
+        if self.error is not None:  # the error of the batch, which Spark would turn into text
             raise self.error
         self.summary.seconds = time.monotonic() - began
         return self.summary
 
     def start(self) -> StreamingQuery:
-        """Start the query; bodies are parsed, and rows judged, by the stream itself, whose plan is made once."""
+        """Start the query; the stream's own plan, which is built once, parses bodies and judges rows."""
         job = self._job
         options = job_source_options(job.source, job.subscribe, job.options)
         if job.properties:
@@ -315,13 +318,13 @@ class QualityQuery:
         return BatchChecker(self.plan, CheckSettings(self._spec, route, job.action, job.validator, foreach))
 
     def _prepare(self) -> tuple[QualityCommits, dict[str, int]]:
-        """At the first batch, when the checkpoint has the query's id: where its commits are, and topics' queues."""
+        """Prepare the commits and the topics' queues, at the first batch, when the checkpoint has the query's id."""
         from rocketflow.quality.jobs.batch_commit import QualityCommits, queue_counts
 
         job = self._job
         query_id = checkpoint.query_id(job.checkpoint)
         if query_id is None:
-            raise UsageError(f"--checkpoint {job.checkpoint}: this machine has to see it, for the query's id")
+            raise UsageError(f"--checkpoint {job.checkpoint}: this machine must see it, to read the query's id")
         commits = QualityCommits(job.target, job.sink_id or f"quality.{query_id}", query_id, uuid.uuid4().hex)
         queues = job.queues or max(queue_counts(job.path, job.topics).values(), default=0) or 8
         targets = [one for one in (job.good_topic, job.quarantine_topic) if one is not None]
@@ -329,7 +332,7 @@ class QualityQuery:
 
 
 def _ranges(rows: DataFrame, topics: Sequence[str]) -> list[dict[str, Any]]:
-    """The ranges of a batch, as its result has them."""
+    """Return the ranges of a batch, in the form of its result."""
     from pyspark.sql import functions as F  # noqa: N812
 
     from rocketflow.quality.pass_columns import MESSAGE

@@ -1,4 +1,4 @@
-"""A range of a topic against a suite, without a stream and without writing: what a gate asks before others go on."""
+"""The check of a range of a topic against a suite, without a stream and without writing: a gate for a scheduler."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RangeCheck:
-    """Which messages, by what: store times [from_ms, to_ms), None is open; `options` are the source's.
+    """The messages and the suite: store times [from_ms, to_ms), None is open; `options` are the source's.
 
     `body_options` are those of Spark's parser of bodies.
     """
@@ -35,7 +35,7 @@ class RangeCheck:
     body_options: dict[str, str] = field(default_factory=dict)
 
     def source_options(self) -> dict[str, str]:
-        """As the source takes them."""
+        """Return the options of the source."""
         found = {"path": self.store, "subscribe": self.topic, **self.options}
         if self.from_ms is not None:
             found |= {"startingTimestamp": str(self.from_ms), "startingOffsetsByTimestampStrategy": "latest"}
@@ -45,13 +45,13 @@ class RangeCheck:
 
 
 def preflight(check: RangeCheck) -> tuple[Suite, BodySpec]:
-    """What can be found wrong without a JVM."""
+    """Check all that needs no JVM; return the suite and the form of bodies."""
     from rocketflow.spark.source.source_options import SourceOptions
     from rocketflow.spark.source.topic_check import MissingTopicError, describe_missing
     from rocketflow_store import StoreReader
 
     if check.from_ms is not None and check.to_ms is not None and check.from_ms > check.to_ms:
-        raise UsageError(f"--from-ms {check.from_ms} is behind --to-ms {check.to_ms}: no message is between them")
+        raise UsageError(f"--from-ms {check.from_ms} is after --to-ms {check.to_ms}: no message is between them")
     suite = load_suite(check.suite)
     spec = spec_of(check.body_schema, check.body_format, check.body_options, suite)
     for store in SourceOptions.parse(check.source_options(), streaming=False).stores:
@@ -63,7 +63,7 @@ def preflight(check: RangeCheck) -> tuple[Suite, BodySpec]:
 
 
 def check_range(spark: SparkSession, check: RangeCheck) -> dict[str, Any]:
-    """The result's fields, as a stream's batch has them, and `failed`: what keeps the range from passing."""
+    """Return the result's fields, as for a stream's batch, and `failed`: the reasons why the range fails."""
     from rocketflow.quality.bodies.parsed_bodies import source_columns, suite_columns
     from rocketflow.quality.check.batch_check import BatchChecker, CheckSettings, describe
     from rocketflow.quality.check.split import Route

@@ -1,4 +1,4 @@
-"""The session of a job that checks: the project's own, with GX and PySpark kept from talking on stderr."""
+"""The session of a job that checks: the project's own, with logs and warnings of GX and PySpark off."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def quality_session(name: str, master: str | None = None, *, fast_start: bool = False) -> SparkSession:
-    """A session; what fails is told in one line by whoever asked for it, unless ROCKETFLOW_DEBUG is set."""
+    """Return a session; the caller prints errors as one line, unless ROCKETFLOW_DEBUG is set."""
     from rocketflow.spark.session import build_session
 
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
@@ -24,7 +24,7 @@ def quality_session(name: str, master: str | None = None, *, fast_start: bool = 
 
 
 def quiet() -> None:
-    """Errors that are told anyway are not told twice, and GX's hints stay where they are."""
+    """Turn off logs of errors that are raised anyway, and GX's warnings."""
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "great_expectations"):
         logging.getLogger(logger).setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", module=r"great_expectations(\..*)?")

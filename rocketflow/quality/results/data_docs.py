@@ -1,7 +1,7 @@
-"""Results as a static site that needs no network: the trend in front, Great Expectations' Data Docs behind it.
+"""Results as a static site that needs no network: the trend first, then Great Expectations' Data Docs.
 
-Data Docs are rendered by GX from the results in the store, on demand: rendering costs GX seconds, which no batch has.
-Frame and index of its pages are ours: GX's own take styles and scripts from other hosts, and show no index without.
+Data Docs are rendered by GX from the results in the store, on demand: rendering takes seconds, too long for a batch.
+Frame and index of its pages are RocketFlow's: GX's own load styles and scripts from other hosts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SECTIONS: Final = {
         "source_store_name": "validation_results_store",
         "renderer": {"class_name": "ValidationResultsPageRenderer"},
         "view": _VIEW,
-        "run_name_filter": {"matches_regex": "^"},  # all: by default a sink id with "profiling" in it has no page
+        "run_name_filter": {"matches_regex": "^"},  # all: GX's default skips names with "profiling" in them
     },
     "profiling": "None",
 }
@@ -52,7 +52,7 @@ _PAGES: Final = ("suite", "batch", "where", "when", "outcome", "rows", "quaranti
 
 @dataclass(frozen=True, slots=True)
 class BuiltSite:
-    """What was built: its first page, results with a page in Data Docs, share of rows that went on."""
+    """The site: its first page, the number of results with a page in Data Docs, and the share of good rows."""
 
     index: Path
     pages: int
@@ -60,13 +60,13 @@ class BuiltSite:
 
 
 def build_site(store: str, target: Path, topic: str | None = None, most: int = 100) -> BuiltSite:
-    """Build the site in `target`, made anew; the trend is of all results, Data Docs of the newest `most`."""
+    """Build the site in `target`, which is replaced; the trend is of all results, Data Docs of the newest `most`."""
     results = read_results(store, topic)
     if not results:
         of = f" of topic {topic}" if topic else ""
         raise UsageError(f"{store}: holds no results{of}; run jobs/quality.py first")
     if target.exists() and not (target / _MARK).exists() and any(target.iterdir()):
-        raise UsageError(f"{target}: holds other things than such a site; give --to an empty or a new directory")
+        raise UsageError(f"{target}: holds files of no such site; give --to an empty or a new directory")
     target.mkdir(parents=True, exist_ok=True)
     (target / _MARK).touch()
     shutil.rmtree(target / _DOCS, ignore_errors=True)
@@ -114,7 +114,7 @@ def _page(title: str, body: str) -> str:
 
 
 def _table(columns: Sequence[str], results: Sequence[BatchResult], pages: Mapping[str, PurePosixPath]) -> str:
-    """Results as rows, newest first; the batch links to its page where it has one."""
+    """Return results as rows, newest first; the batch links to its page if it has one."""
     head = "".join(f"<th>{name}</th>" for name in columns)
     body = "".join(
         "<tr>" + "".join(_cell(name, row, pages.get(row["page"])) for name in columns) + "</tr>\n"
@@ -124,12 +124,12 @@ def _table(columns: Sequence[str], results: Sequence[BatchResult], pages: Mappin
 
 
 def _cell(name: str, row: Mapping[str, Any], page: PurePosixPath | None) -> str:
-    told = escape(str(row[name]))
+    text = escape(str(row[name]))
     if name == "batch" and page is not None:
-        told = f'<a href="{_href(page)}">{told}</a>'
+        text = f'<a href="{_href(page)}">{text}</a>'
     if name == "outcome":
-        return f'<td class="{"passed" if row["success"] else "failed"}">{told}</td>'
-    return f'<td class="number">{told}</td>' if isinstance(row[name], int) else f"<td>{told}</td>"
+        return f'<td class="{"passed" if row["success"] else "failed"}">{text}</td>'
+    return f'<td class="number">{text}</td>' if isinstance(row[name], int) else f"<td>{text}</td>"
 
 
 def _href(page: PurePosixPath) -> str:
@@ -142,7 +142,7 @@ def _suite_page(name: str) -> PurePosixPath:
 
 
 def _data_docs(results: Sequence[BatchResult], target: Path) -> dict[str, PurePosixPath]:
-    """{result: its page} of what GX's site builder makes, over a context that exists as long as it takes."""
+    """Build pages with GX's site builder, in a temporary context; return {result: its page}."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     load_great_expectations()
     import great_expectations as gx
@@ -175,7 +175,7 @@ def _data_docs(results: Sequence[BatchResult], target: Path) -> dict[str, PurePo
 
 
 def _store(context: Any, one: BatchResult) -> PurePosixPath:
-    """A result where GX's site builder looks for results; the page that it will make of it."""
+    """Put a result into GX's store of results; return the page that the site builder will make of it."""
     from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult, RunIdentifier
     from great_expectations.data_context.types.resource_identifiers import (
         ExpectationSuiteIdentifier,

@@ -1,7 +1,7 @@
-"""Great Expectations' pages without the network: its renderers and blocks, in a page frame of our own.
+"""Great Expectations' pages without the network: its renderers and blocks in RocketFlow's page frame.
 
-GX's own frame takes its styles, scripts and icons from five hosts; without them parts of a page are missing, and each
-look at a page tells those hosts of it. Importing this module loads Great Expectations.
+GX's own frame loads its styles, scripts and icons from five hosts; without them parts of a page are missing, and each
+page view is visible to those hosts. Importing this module loads Great Expectations.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ table { border-collapse: collapse; } td, th { padding: .25rem .7rem; border-bott
 td { vertical-align: top; } td.number { text-align: right; }
 .failed, .text-danger { color: #b00020; } .passed, .text-success { color: #1b7f3b; } .text-warning { color: #a15c00; }
 """
-"""What all pages of a site look like."""
+"""The style of all pages of a site."""
 _BLOCKS_STYLE: Final = """
 h4, h5, h6 { margin: .8rem 0 .3rem; font-size: 1rem; } .ge-section { margin-bottom: 1.5rem; }
 .alert { background: #f4f6f8; padding: .1rem .7rem; } .badge { background: #eef1f4; padding: 0 .3rem; }
@@ -59,10 +59,10 @@ _GRAPH: Final = """{% include "content_block_header.j2" %}
 
 
 class OfflinePageView(DefaultJinjaPageView):
-    """A page that asks nothing of other hosts, and runs no script."""
+    """A page that loads nothing from other hosts, and runs no script."""
 
     def __init__(self, **directories: Any) -> None:
         super().__init__(**directories)
-        ours = DictLoader({"page.j2": _PAGE, "collapse.j2": _COLLAPSE, "graph.j2": _GRAPH})
+        own = DictLoader({"page.j2": _PAGE, "collapse.j2": _COLLAPSE, "graph.j2": _GRAPH})
         assert self.env.loader is not None
-        self.env.loader = ChoiceLoader([ours, self.env.loader])
+        self.env.loader = ChoiceLoader([own, self.env.loader])

@@ -1,4 +1,4 @@
-"""Validation results: one message a batch in a system topic, committed with the rows that it is about.
+"""Validation results: one message a batch in a system topic, committed with its rows.
 
 Read them as any topic: `spark.read.format("rocketflow").option("subscribe", "rmq_sys_ROCKETFLOW_QUALITY")`. Tags are
 `passed` or `failed`, keys the topics and the suite, the body is JSON: see README.md.
@@ -29,19 +29,19 @@ RESULT_VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """One batch's result as its message has it; `stored_ms` is when it was committed."""
+    """One batch's result from its message; `stored_ms` is its commit time."""
 
     fields: dict[str, Any]
     stored_ms: int
 
     @property
     def name(self) -> str:
-        """Which batch of which query."""
+        """Name of the batch: query and batch id."""
         return f"{self.fields['query']}-{self.fields['batchId']}"
 
 
 def result_chunk(config: StoreConfig, fields: dict[str, Any], born_ms: int, *, property_crc: bool) -> EncodedChunk:
-    """The message of a result, to be committed: only the store's own code writes to a system topic."""
+    """Encode the message of a result: only the store's own code writes to a system topic."""
     topics = sorted({one["topic"] for one in fields["ranges"]})
     keys = " ".join([*topics, fields["suite"]["name"].replace(" ", "_")])
     body = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
@@ -50,7 +50,7 @@ def result_chunk(config: StoreConfig, fields: dict[str, Any], born_ms: int, *, p
 
 
 def read_results(store: str, topic: str | None = None, most: int | None = None) -> list[BatchResult]:
-    """Results in a store, oldest first, the last `most` of them; of all topics, or of one."""
+    """Read the last `most` results in a store, oldest first, of all topics or of one."""
     found = [
         one for one in _results(store) if topic is None or any(part["topic"] == topic for part in one.fields["ranges"])
     ]
@@ -72,11 +72,11 @@ def _results(store: str) -> Iterator[BatchResult]:
 
 
 def fields_of(body: bytes, store: str) -> dict[str, Any]:
-    """Return what a stored result holds."""
+    """Parse a stored result; raise UsageError if it is none."""
     try:
         fields = parse_json(body, allow_nan=True)
     except ValueError as error:
-        raise UsageError(f"{store}: a message of {RESULT_TOPIC} is no result of the checks: {error}") from error
+        raise UsageError(f"{store}: a message of {RESULT_TOPIC} is not a result of a check: {error}") from error
     if not isinstance(fields, dict):
-        raise UsageError(f"{store}: a message of {RESULT_TOPIC} is no result of the checks: no JSON object")
+        raise UsageError(f"{store}: a message of {RESULT_TOPIC} is not a result of a check: no JSON object")
     return fields

@@ -1,7 +1,7 @@
-"""Pass rate over time by expectation, as an SVG picture: bytes of text, for any browser, mail or page, and no library.
+"""Pass rate over time by expectation, as an SVG picture: plain text that any browser shows, without a library.
 
-One row an expectation; along it a cell a batch (or several, where there are many), from red for none of its rows to
-green for all of them. The line above is the share of rows that went on.
+One row an expectation; in it a cell a batch (or several batches, if there are many), from red for none of its rows to
+green for all of them. The line above is the share of good rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TOP: Final = 34
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Batches that stand beside one another: when, of how many rows, and which share met what."""
+    """Adjacent batches: their store times, number of rows, and the share that met the expectation."""
 
     begin_ms: int
     end_ms: int
@@ -48,13 +48,13 @@ class Trend:
 
 
 def percent(rate: float, digits: int = 1) -> str:
-    """Return a share as text that says 100 % only where it is all of them."""
+    """Return a share as text; it is 100 % only for a share of exactly 1."""
     shown = f"{rate:.{digits}%}"
     return f"{1 - 10.0 ** (-digits - 2):.{digits}%}" if rate < 1 <= float(shown[:-1]) / 100 else shown
 
 
 def trend_of(results: Sequence[BatchResult]) -> Trend:
-    """The trend of results in the order they were stored; neighbours are put together where they are too many."""
+    """Return the trend of results in their stored order; adjacent results are joined if there are too many."""
     size = max(1, -(-len(results) // _MOST_CELLS))
     groups = [results[at : at + size] for at in range(0, len(results), size)]
     labels = list(dict.fromkeys(one["label"] for result in results for one in result.fields["expectations"]))
@@ -64,7 +64,7 @@ def trend_of(results: Sequence[BatchResult]) -> Trend:
 
 
 def _share(result: BatchResult, label: str) -> tuple[int, int]:
-    """(rows judged, rows that met it) of one batch; of a table-level expectation all rows or none."""
+    """Return (rows judged, rows that met it) of one batch; of a table-level expectation all rows or none."""
     for one, judged in zip(result.fields["expectations"], result.fields["result"]["results"], strict=True):
         if one["label"] != label:
             continue
@@ -82,7 +82,7 @@ def _cell(group: Sequence[BatchResult], shares: Sequence[tuple[int, int]]) -> Ce
 
 
 def svg(trend: Trend, title: str) -> str:
-    """The picture."""
+    """Draw the trend as SVG."""
     height = _TOP + _LINE + _ROW * (len(trend.expectations) + 2)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_LABEL + _WIDTH + 90} {height}" role="img" '
@@ -141,7 +141,7 @@ def _box(at: int, count: int, y: int, cell: Cell, label: str) -> str:
 
 
 def _colour(rate: float | None) -> str:
-    """Green where all rows met it, yellow at 99 of 100, red from 90 down; grey where there were none."""
+    """Return green for all rows, yellow at 99 of 100, red from 90 down; grey without rows."""
     if rate is None:
         return "#dddddd"
     if rate >= 1:
@@ -160,7 +160,7 @@ def _when(stamp_ms: int) -> str:
 
 
 def table_rows(results: Sequence[BatchResult]) -> list[dict[str, Any]]:
-    """What the pages' tables say of every batch, newest first; `page` is the name of its result."""
+    """Return the rows of the pages' tables, newest batch first; `page` is the name of its result."""
     return [
         {
             "page": one.name,

@@ -1,4 +1,4 @@
-"""Arguments that no value meets: bounds that exclude each other, numbers of things that are not whole."""
+"""Arguments that no value meets: bounds that exclude each other, counts that are not whole numbers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _COUNTING: Final = ("value_lengths_", "_count_to_", "unique_value_count_")
 
 
 def bounds_problem(expectation_type: str, kwargs: Mapping[str, Any]) -> str | None:
-    """Why no batch could meet an expectation with these arguments; None where one could."""
+    """Return the reason why no batch could meet an expectation with these arguments, or None."""
     if any(one in expectation_type for one in _COUNTING):
         for name in ("value", "min_value", "max_value"):
             given = kwargs.get(name)
             if isinstance(given, float) and not given.is_integer():
-                return f"{name} {given} is no whole number, and it counts something"
+                return f"{name} {given} is not a whole number, but a count"
     strict = bool(kwargs.get("strict_min") or kwargs.get("strict_max"))
     low, high = kwargs.get("min_value"), kwargs.get("max_value")
     if _excluded(low, high, strict=strict):
@@ -26,7 +26,7 @@ def bounds_problem(expectation_type: str, kwargs: Mapping[str, Any]) -> str | No
     if isinstance(ranges, dict):
         quantiles, values = ranges.get("quantiles"), ranges.get("value_ranges")
         if not isinstance(quantiles, list) or not isinstance(values, list):
-            return "quantile_ranges has to have the lists quantiles and value_ranges"
+            return "quantile_ranges must have the lists quantiles and value_ranges"
         if any(not isinstance(one, (int, float)) or not 0 <= one <= 1 for one in quantiles):
             return f"quantiles {quantiles}: they are from 0 to 1"
         if any(not isinstance(one, list) or len(one) != 2 for one in values):
@@ -43,7 +43,7 @@ def _excluded(low: Any, high: Any, *, strict: bool) -> bool:
     try:
         low, high = _comparable(low), _comparable(high)
         return low is not None and high is not None and bool(low > high or (strict and low == high))
-    except (TypeError, ValueError):  # what they are is GX's business
+    except (TypeError, ValueError):  # GX checks their types
         return False
 
 

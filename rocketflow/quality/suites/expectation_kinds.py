@@ -1,9 +1,9 @@
-"""Which expectation is judged how; README.md has the same as a table.
+"""The kinds of expectations; README.md has them as a table.
 
-* ROW: GX's own condition says of each row alone whether it is unexpected.
-* UNIQUE: as ROW, once Spark counted which values come more than once in the batch.
+* ROW: GX's own condition decides for each row alone whether it is unexpected.
+* UNIQUE: as ROW, after Spark counted which values occur more than once in the batch.
 * SQL: `unexpected_rows_expectation` of the form `SELECT * FROM {batch} WHERE condition`; any other query is TABLE.
-* TABLE: of the batch as a whole; it gates the batch.
+* TABLE: about all rows of the batch; it gates the batch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Kind(Enum):
-    """How an expectation is judged."""
+    """The kind of judgement of an expectation."""
 
     ROW = "row"
     UNIQUE = "unique"
@@ -71,7 +71,7 @@ _NOT_OF_A_ROW: Final = frozenset({"select", "group", "order", "limit", "having",
 
 
 def kind_of(expectation_type: str, kwargs: Mapping[str, Any]) -> Kind:
-    """How an expectation of this type is judged; it is not said that it can be."""
+    """Return the kind of an expectation of this type, which may not be applicable."""
     if expectation_type in ROW_TYPES:
         return Kind.ROW
     if expectation_type in UNIQUE_TYPES:
@@ -82,7 +82,7 @@ def kind_of(expectation_type: str, kwargs: Mapping[str, Any]) -> Kind:
 
 
 def row_condition_of(query: str) -> str | None:
-    """The condition of `SELECT * FROM {batch} WHERE condition`, None where the query is not about single rows."""
+    """Return the condition of `SELECT * FROM {batch} WHERE condition`, or None for a query over several rows."""
     found = _SIMPLE_QUERY.match(query)
     if found is None:
         return None
@@ -95,7 +95,7 @@ def row_condition_of(query: str) -> str | None:
 
 
 def columns_of(kwargs: Mapping[str, Any]) -> list[str]:
-    """The columns that an expectation names by the usual arguments."""
+    """Return the columns that an expectation names by the usual arguments."""
     found = [kwargs[name] for name in ("column", "column_A", "column_B") if isinstance(kwargs.get(name), str)]
     listed = kwargs.get("column_list")
     return [*found, *(listed if isinstance(listed, (list, tuple)) else ())]

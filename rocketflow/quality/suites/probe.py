@@ -1,6 +1,6 @@
-"""Rows of typical values: an expectation whose arguments do not fit its column's type fails at them, not at a batch.
+"""Rows of typical values: arguments that do not fit their column's type fail at them, not at a batch.
 
-A batch without values is tried as well. What GX cannot judge then is known from the start and never asked of it.
+Rows without values are tried as well, to find the expectations that GX cannot judge then.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 _TEXTS: Final = ("x{", "y")
-"""No number, no date, no JSON: what a string may be."""
+"""Strings that are no number, no date and no JSON."""
 
 
 class Probe:
@@ -42,7 +42,7 @@ class Probe:
         self._spark = spark
 
     def engine(self, rows: DataFrame) -> GxEngine:
-        """GX over the suite's columns of these rows."""
+        """Return a GX engine over the suite's columns of these rows."""
         return GxEngine(self._spark, rows.select(*self._names))
 
 
@@ -55,7 +55,7 @@ def _table(rows: list[tuple[Any, ...]], schema: StructType) -> pa.Table:
 
 
 def _sample(kind: DataType, at: int) -> Any:
-    """A value of the type as Arrow takes it, another one with another `at`; None of a type that no body has."""
+    """Return a value of the type for Arrow, a different one for each `at`; None for a type that no body has."""
     from pyspark.sql import types as T  # noqa: N812
 
     if isinstance(kind, T.StringType):

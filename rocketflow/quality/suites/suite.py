@@ -1,6 +1,6 @@
-"""A suite as its file says it: Great Expectations' JSON, checked without Great Expectations or Spark.
+"""A suite from its file: Great Expectations' JSON, checked without Great Expectations or Spark.
 
-What is ours stands under `meta.rocketflow`, where GX keeps its hands off: of an expectation
+RocketFlow's settings are under `meta.rocketflow`, which GX ignores: of an expectation
 `{"action": "fail" | "quarantine" | "warn"}`, of the suite `{"bodySchema": DDL, "bodyFormat": "json" | "csv" | "text",
 "bodyOptions": {option of Spark's parser: text}}`.
 """
@@ -27,7 +27,7 @@ _OWN: Final = "rocketflow"
 
 
 class Action(Enum):
-    """What is done where an expectation is not met."""
+    """The action if an expectation is not met."""
 
     FAIL = "fail"
     QUARANTINE = "quarantine"
@@ -36,7 +36,7 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SuiteExpectation:
-    """One expectation; `label` tells it from the others of its suite, `action` is None where severity decides."""
+    """One expectation; `label` is unique in its suite, `action` is None if its severity decides."""
 
     type: str
     kwargs: dict[str, Any]
@@ -46,13 +46,13 @@ class SuiteExpectation:
     action: Action | None
 
     def as_config(self) -> dict[str, Any]:
-        """As GX's configuration has it."""
+        """Return the arguments of GX's configuration."""
         return {"type": self.type, "kwargs": dict(self.kwargs), "meta": dict(self.meta), "severity": self.severity}
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A suite; `version` is a hash of what it asks for, whatever its file's layout."""
+    """A suite; `version` is a hash of its expectations, independent of the file's layout."""
 
     name: str
     path: str
@@ -63,14 +63,14 @@ class Suite:
     body_options: dict[str, str] = field(default_factory=dict)
 
     def action_of(self, expectation: SuiteExpectation, default: Action) -> Action:
-        """Its own action, else `default` where it is critical, else only a warning."""
+        """Return the expectation's own action, else `default` if it is critical, else WARN."""
         if expectation.action is not None:
             return expectation.action
         return default if expectation.severity == "critical" else Action.WARN
 
 
 def load_suite(path: str | Path) -> Suite:
-    """The suite of a file; SuiteRefusedError names everything in it that is no suite."""
+    """Load the suite of a file; SuiteRefusedError names everything that is wrong with it."""
     path = Path(path)
     try:
         raw = parse_json(path.read_bytes().decode("utf-8"), allow_nan=True, max_depth=MAX_JSON_DEPTH)
@@ -82,7 +82,7 @@ def load_suite(path: str | Path) -> Suite:
 
 
 def suite_of(raw: Any, path: str) -> Suite:
-    """The suite in parsed JSON; `path` is for messages."""
+    """Return the suite in parsed JSON; `path` is for messages."""
     if not isinstance(raw, dict):
         raise SuiteRefusedError(path, ["is no JSON object with name and expectations"])
     problems = [f"unknown key {key!r}" for key in sorted(set(raw) - _SUITE_KEYS)]

@@ -1,8 +1,8 @@
-"""A suite made ready for a stream: every expectation as counters of rows, observed aggregates, or a question to GX.
+"""A suite planned for a stream: every expectation as counters of rows, observed aggregates, or a validation by GX.
 
-`SuitePlanner` collects what cannot be applied: unknown types and arguments, columns that are not there, expectations
-without a meaning for micro-batches, conditions that Spark refuses. A plan is complete once it was tried on rows of
-typical values: `check.suite_trial.plan_suite` does both.
+`SuitePlanner` collects the problems: unknown types and arguments, missing columns, expectations without a meaning for
+micro-batches, conditions that Spark refuses. A plan is complete once it was tried on rows of typical values:
+`check.suite_trial.plan_suite` does both.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _STATIC: Final = frozenset({"table.columns", "table.column_types", "table.column_count"})
 _OBSERVABLE: Final = frozenset({"column.mean", "column.sum", "column.min", "column.max", "column.standard_deviation"})
-"""Aggregates that leave nulls out: rows whose body could not be read do not count."""
+"""Aggregates that ignore nulls, so that rows whose body could not be read do not count."""
 _PAIR_IN_SET: Final = "expect_column_pair_values_to_be_in_set"
 _JSON_SCHEMA: Final = "expect_column_values_to_match_json_schema"
 _NULLS: Final = "column_values.nonnull.unexpected_count"
@@ -38,7 +38,7 @@ _NOTHING: Final = ("unexpected_index_list", "unexpected_index_query")
 
 @dataclass(slots=True)
 class Counter:
-    """Rows for which a condition is true; None counts all of them. `unique_on` are columns whose values come again."""
+    """Rows for which a condition is true; None counts all. `unique_on` are columns whose values must not repeat."""
 
     condition: Column | None
     unique_on: tuple[str, ...] = ()
@@ -46,12 +46,12 @@ class Counter:
 
 @dataclass(slots=True)
 class Check:
-    """One expectation, ready.
+    """One planned expectation.
 
-    `counters` are numbers into the plan's counters by what GX needs them for; `unexpected` is the one of rows that
-    break it (None for a table-level one). `observed` are names of aggregates by metric id; `static` values that are
-    the same for every batch; `asked` tells that GX itself looks at every batch. `needs` is the counter of what GX has
-    to have in a batch to judge it, values or rows: without any it is not met. None: it can judge nothing, too.
+    `counters` are numbers into the plan's counters by metric id; `unexpected` is the counter of rows that break it
+    (None for a table-level one). `observed` are names of aggregates by metric id; `static` are values that are the same
+    for every batch; with `asked` GX itself reads every batch. `needs` is the counter of the values or rows that GX must
+    have to judge it: without any it is not met. With None GX can judge an empty batch, too.
     """
 
     source: SuiteExpectation
@@ -66,7 +66,7 @@ class Check:
     asked: bool = False
     needs: int | None = None
     judge: Judge | None = None
-    """Who judges what the pass counted; None where GX is asked."""
+    """Judge of the pass's counts; None if GX itself reads the batch."""
 
 
 @dataclass(slots=True)
@@ -82,20 +82,20 @@ class SuitePlan:
 
     @property
     def asked(self) -> list[Check]:
-        """Those that GX has to look at the batch for."""
+        """Checks for which GX must read the batch."""
         return [one for one in self.checks if one.asked]
 
     @property
     def needs_rows_again(self) -> bool:
-        """Whether the pass alone is not enough: the batch is then kept in memory for the time of its check."""
+        """True if the pass alone is not enough: the batch is then kept in memory for the time of its check."""
         return bool(self.asked) or any(one.unique_on for one in self.counters)
 
 
 class SuitePlanner:
     """Plans a suite's expectations one after another.
 
-    `problems` are what cannot be applied, `owners` the labels of the checks of every counter, `probe` the rows that a
-    plan is tried on.
+    `problems` are the expectations that cannot be applied, `owners` the labels of the checks of every counter, `probe`
+    the rows that a plan is tried on.
     """
 
     def __init__(self, spark: SparkSession, suite: Suite, schema: StructType) -> None:
@@ -111,7 +111,7 @@ class SuitePlanner:
                 self.problems.append(f"{one.label}: {problem}")
 
     def _add(self, source: SuiteExpectation) -> str | None:
-        """Take an expectation in; what is wrong with it, None where nothing is."""
+        """Plan one expectation; return what is wrong with it, or None."""
         if source.type in REFUSED_TYPES:
             return f"cannot be applied to a stream: {REFUSED_TYPES[source.type]}"
         known = list(self.plan.schema.fieldNames())
@@ -134,7 +134,7 @@ class SuitePlanner:
             return str(error)
         except MetricFailedError as error:
             return f"Great Expectations cannot apply it: {first_line(error)}"
-        except Exception as error:  # whatever GX or Spark raise at a single expectation is told with its name
+        except Exception as error:  # GX or Spark may raise anything; the problem names the expectation
             return f"{type(error).__name__}: {first_line(error)}"
         if not check.asked:
             check.judge = self.plan.engine.judge(check.gx)
@@ -151,14 +151,12 @@ class SuitePlanner:
         if check.source.type == _PAIR_IN_SET and given.get("row_condition"):
             raise _Refused("Great Expectations counts the rows outside of its row_condition too")
         if isinstance(given.get("value_set"), list) and None in given["value_set"]:
-            raise _Refused(
-                "value_set holds null, with which every value would pass; nulls are not looked at: take it out"
-            )
+            raise _Refused("value_set holds null, with which every value would pass; nulls are not checked: remove it")
         needed = engine.needed(check.gx)
         if check.kind is Kind.SQL:
             metric = needed["unexpected_rows_query.row_count"]
             text = row_condition_of(check.source.kwargs["unexpected_rows_query"])
-            condition = F.expr(f"({text}\n)")  # without brackets words behind it would be its name
+            condition = F.expr(f"({text}\n)")  # without brackets words after it would be an alias
             check.columns = self._named_in(condition)
             domain = self._domains.condition(dict(metric.metric_domain_kwargs))
             check.unexpected = self._counter(_both(domain, condition), metric.id, check)
@@ -176,7 +174,7 @@ class SuitePlanner:
                 check.counters[metric.id] = self._rows_of(dict(metric.metric_domain_kwargs), check)
             elif name in counted:
                 condition, *domain = engine.related(metric, name.removesuffix("unexpected_count") + "condition")
-                within = self._domains.condition({**domain[0], **domain[1]})  # as GX itself puts them together
+                within = self._domains.condition({**domain[0], **domain[1]})  # as GX itself combines them
                 if check.source.type == _JSON_SCHEMA and name != _NULLS:
                     _check_json_schema(given["json_schema"])
                     condition = _breaks_json_schema(given["column"], given["json_schema"])
@@ -193,14 +191,14 @@ class SuitePlanner:
             raise _Refused("Great Expectations has no condition on Spark for it")
 
     def _rows_of(self, domain: dict[str, Any], check: Check) -> int:
-        """The counter of a domain's rows."""
+        """Return the counter of a domain's rows."""
         given = sorted((name, repr(value)) for name, value in domain.items() if value is not None)
         names = {"row_condition", "condition_parser", "ignore_row_if"}
         names |= {"column_A", "column_B", "column_list"} if "ignore_row_if" in domain else set()
         return self._counter(self._domains.condition(domain), [one for one in given if one[0] in names], check)
 
     def _counter(self, condition: Column | None, means: Any, check: Check, unique_on: tuple[str, ...] = ()) -> int:
-        """The number of a condition's counter; conditions that mean the same have one."""
+        """Return the number of a condition's counter; conditions with the same meaning share one."""
         key = f"counter {means}"
         if key not in self._keys:
             self._keys[key] = len(self.plan.counters)
@@ -210,13 +208,13 @@ class SuitePlanner:
         return self._keys[key]
 
     def _named_in(self, condition: Column) -> tuple[str, ...]:
-        """The columns that a condition of the user's names, in the schema's order."""
+        """Return the columns that a user's condition names, in the schema's order."""
         found = self.probe.empty.where(condition)._jdf.queryExecution().analyzed().condition().references().toSeq()
         names = {str(found.apply(at).name()).lower() for at in range(found.size())}  # as the condition writes them
         return tuple(name for name in self.plan.schema.fieldNames() if name.lower() in names)
 
     def values(self, check: Check) -> int:
-        """Return the counter of rows that have what a check is about: a value in each of its columns."""
+        """Return the counter of rows that have a value in each of the check's columns."""
         from pyspark.sql import functions as F  # noqa: N812
 
         own = {name: check.source.kwargs.get(name) for name in ("row_condition", "condition_parser")}
@@ -225,7 +223,7 @@ class SuitePlanner:
             condition = _both(condition, F.col(quoted(name)).isNotNull())
         return self._counter(condition, ["values", *check.columns, *sorted(own.items())], check)
 
-    # -- of the batch as a whole
+    # -- all rows of the batch
 
     def _table(self, check: Check) -> None:
         engine = self.plan.engine
@@ -246,7 +244,7 @@ class SuitePlanner:
         return None if self._domains.condition(domain) is not None else self._aggregate(aggregate, metric.id)
 
     def _aggregate(self, column: Column, means: Any) -> str | None:
-        """The name under which an aggregate is observed; None where Spark cannot observe it (distinct ones)."""
+        """Return the name under which an aggregate is observed, or None if Spark cannot observe it (distinct ones)."""
         from pyspark.errors import AnalysisException
         from pyspark.sql import Observation
 
@@ -262,7 +260,7 @@ class SuitePlanner:
 
 
 class _Refused(Exception):
-    """An expectation that cannot be applied."""
+    """An expectation cannot be applied."""
 
 
 def _gx_expectation(source: SuiteExpectation) -> Any:
@@ -285,8 +283,8 @@ def _gx_expectation(source: SuiteExpectation) -> Any:
         found = getattr(error, "errors", None)
         if not callable(found):
             raise
-        told = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found())
-        raise _Refused(f"wrong arguments: {told}") from error
+        problems = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found())
+        raise _Refused(f"wrong arguments: {problems}") from error
 
 
 def _both(left: Column | None, right: Column) -> Column:
@@ -304,7 +302,7 @@ def _check_json_schema(json_schema: dict[str, Any]) -> None:
 
 
 def _breaks_json_schema(column: str, json_schema: dict[str, Any]) -> Column:
-    """Whether a value does not match; GX's own condition ends the query at a value that is no JSON."""
+    """Mark values that do not match; GX's own condition raises at a value that is no JSON."""
     from pyspark.sql import functions as F  # noqa: N812
 
     def breaks(value: str | None) -> bool:

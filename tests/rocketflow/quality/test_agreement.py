@@ -1,4 +1,4 @@
-"""The pass counts what Great Expectations counts: every supported row-level expectation, over awkward data."""
+"""The pass gives the same counts as Great Expectations: every supported row-level expectation, over awkward data."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ TABLE: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.spark
-def test_the_pass_and_great_expectations_say_the_same(spark: SparkSession, tmp_path: Path) -> None:
+def test_pass_and_great_expectations_agree(spark: SparkSession, tmp_path: Path) -> None:
     seed = 20261121
     bodies: list[Any] = _bodies(400, seed)
     bodies[7:7] = [b"no json", b'{"i": "x"}']
@@ -114,7 +114,7 @@ def test_the_pass_and_great_expectations_say_the_same(spark: SparkSession, tmp_p
         for kind, kwargs in ROWS
     ]
     file = write_suite(tmp_path / "suite.json", *conditions, *TABLE, schema=SCHEMA)
-    # every count and verdict is held against GX's own validation of the batch, or this raises ValidatorError
+    # compares every count and verdict with GX's own validation of the batch, and raises ValidatorError if they differ
     found = check_range(spark, RangeCheck(str(tmp_path / "store"), "data", file, validator="gx"))
     by_rows = found["expectations"][: len(ROWS)]
     assert found["rows"] == 402, f"seed {seed}"
@@ -137,8 +137,8 @@ def test_the_pass_and_great_expectations_say_the_same(spark: SparkSession, tmp_p
 
 
 @pytest.mark.spark
-def test_a_value_that_is_no_json_breaks_every_json_schema(spark: SparkSession, tmp_path: Path) -> None:
-    """Great Expectations' own condition ends the query there: no later batch would ever be reached."""
+def test_value_that_is_no_json_breaks_every_json_schema(spark: SparkSession, tmp_path: Path) -> None:
+    """Great Expectations' own condition would fail the query at such a value, and at every replay."""
     bodies: list[Any] = [{"s": one} for one in ('{"a": 1}', "abc", '{"a": "x"}', None, "[")]
     fill(tmp_path / "store", "data", bodies, queues=1)
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
@@ -160,17 +160,15 @@ def test_a_value_that_is_no_json_breaks_every_json_schema(spark: SparkSession, t
         ("SELECT * FROM other WHERE a > 1", None),
     ],
 )
-def test_which_queries_are_about_single_rows(query: str, condition: str | None) -> None:
+def test_queries_over_single_rows_are_distinguished(query: str, condition: str | None) -> None:
     assert row_condition_of(query) == condition
     kind = kind_of("unexpected_rows_expectation", {"unexpected_rows_query": query})
     assert kind is (Kind.TABLE if condition is None else Kind.SQL)
 
 
 @pytest.mark.spark
-def test_one_who_judges_many_batches_says_what_great_expectations_says_of_each(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """Asked again and again, with other numbers, and of results that GX has changed in the meantime."""
+def test_judge_of_many_batches_agrees_with_great_expectations_on_each(spark: SparkSession, tmp_path: Path) -> None:
+    """The judge gets other numbers each time, and results that GX has changed in the meantime."""
     suite = load_suite(write_suite(tmp_path / "suite.json", *ROWS[:7], *TABLE[:3], schema=SCHEMA))
     plan = plan_suite(spark, suite, suite_columns(body_spec(SCHEMA, "json", {}), source_columns(suite)))
     for number in range(3):
@@ -180,8 +178,8 @@ def test_one_who_judges_many_batches_says_what_great_expectations_says_of_each(
             values |= dict.fromkeys(check.observed, 4.5 * number)
             if check.samples is not None:
                 values[check.samples] = list(range(number))
-            theirs = check.gx.metrics_validate(
+            expected = check.gx.metrics_validate(
                 metrics=dict(values), execution_engine=plan.engine.engine, runtime_configuration=runtime_configuration()
             )
-            ours = check.judge.verdict(dict(values), runtime_configuration())
-            assert judgement(ours) == judgement(theirs)
+            found = check.judge.verdict(dict(values), runtime_configuration())
+            assert judgement(found) == judgement(expected)

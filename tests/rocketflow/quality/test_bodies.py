@@ -1,4 +1,4 @@
-"""Bodies that a parser would guess at: CSV with quotes, what a JSON Schema asks for, decimals."""
+"""Bodies that a parser would guess at: CSV with quotes, requirements of a JSON Schema, decimals."""
 
 from __future__ import annotations
 
@@ -26,17 +26,19 @@ LONG = '"' * 400_000
 
 
 def _read(spark: SparkSession, spec: BodySpec, bodies: list[bytes]) -> list[tuple[Any, ...] | str]:
-    """The fields of each body, or why it has none."""
+    """Return the fields of each body, or the reason why it has none."""
     from pyspark.sql.types import BinaryType, StructField, StructType
 
     source = StructType([StructField("body", BinaryType(), True)])
     rows = parsing(spec, source).of(spark.createDataFrame([(bytearray(one),) for one in bodies], source)).collect()
-    told = reasons(spec)
-    return [tuple(row)[: -len(CARRIED)] if row[WELL_FORMED] else told.why(bytes(row[MESSAGE].body)) for row in rows]
+    explained = reasons(spec)
+    return [
+        tuple(row)[: -len(CARRIED)] if row[WELL_FORMED] else explained.why(bytes(row[MESSAGE].body)) for row in rows
+    ]
 
 
 @pytest.mark.spark
-def test_csv_is_read_as_written_or_not_at_all(spark: SparkSession) -> None:
+def test_csv_is_read_exactly_or_refused(spark: SparkSession) -> None:
     cases: list[tuple[bytes, tuple[Any, ...] | str]] = [
         (b'1,"a, b"', (1, "a, b")),
         (b'2,"say ""x"""', (2, 'say "x"')),
@@ -70,7 +72,7 @@ def test_csv_is_read_as_written_or_not_at_all(spark: SparkSession) -> None:
 
 
 @pytest.mark.spark
-def test_csv_of_other_dialects(spark: SparkSession) -> None:
+def test_csv_of_other_dialects_is_read(spark: SparkSession) -> None:
     options = {"sep": ";", "escape": "\\", "nullValue": "NA", "quote": "'"}
     bodies = [b"1;'a; \\'b\\''", b"NA;'NA'", b'2;a"b', b"3;'a''b'", b"4;'x"]
     found = _read(spark, body_spec("n int, s string", "csv", options), bodies)
@@ -90,7 +92,7 @@ def test_csv_of_other_dialects(spark: SparkSession) -> None:
         ({"quote": "''"}, "give it one character"),
     ],
 )
-def test_options_of_bodies_that_are_none(options: dict[str, str], why: str) -> None:
+def test_unknown_body_option_raises(options: dict[str, str], why: str) -> None:
     with pytest.raises(BodySchemaError, match=why):
         body_spec("a int", "csv", options)
     with pytest.raises(BodySchemaError, match="bodies of format text have no options"):
@@ -98,8 +100,7 @@ def test_options_of_bodies_that_are_none(options: dict[str, str], why: str) -> N
 
 
 @pytest.mark.spark
-def test_required_fields_that_may_be_null(spark: SparkSession, tmp_path: Path) -> None:
-    """There they have to be."""
+def test_required_fields_that_may_be_null_must_exist(spark: SparkSession, tmp_path: Path) -> None:
     maybe = {"type": ["string", "null"]}
     inner = {"type": ["object", "null"], "properties": {"b": {"type": ["integer", "null"]}}, "required": ["b"]}
     schema = {"type": "object", "properties": {"s": maybe, "k's": {"type": "integer"}, "a": inner}}
@@ -119,7 +120,7 @@ def test_required_fields_that_may_be_null(spark: SparkSession, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("more", [{"type": "string"}, False])
-def test_what_is_said_of_other_fields_is_heeded_or_refused(tmp_path: Path, more: Any) -> None:
+def test_additional_properties_are_applied_or_refused(tmp_path: Path, more: Any) -> None:
     file = tmp_path / "schema.json"
     inner = {"type": "object", "properties": {"b": {"type": "integer"}}, "additionalProperties": more}
     file.write_text(json.dumps({"type": "object", "properties": {"a": inner}}))
@@ -134,24 +135,24 @@ def test_what_is_said_of_other_fields_is_heeded_or_refused(tmp_path: Path, more:
 
 
 @pytest.mark.spark
-def test_a_draft_of_decimals_and_nested_fields_runs(
+def test_draft_uses_decimals_and_omits_nested_fields(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What a double would change is drafted as a decimal; what no expectation looks into is left out, and said so."""
+    """Numbers that a double would change are drafted as decimals; fields that no expectation checks are named."""
     store, file = str(tmp_path / "store"), tmp_path / "s.json"
     bodies = [f'{{"amount": {one}.123456789012345678, "in": {{"x": [{one}]}}, "s": "é"}}'.encode() for one in range(40)]
     fill(tmp_path / "store", "data", bodies, 1)
     assert run(["quality", "init", "data", "--store", store, "--to", str(file)]) == 0
-    assert "left out, for they hold objects or lists: in" in capsys.readouterr().out
+    assert "omitted, because they hold objects or lists: in" in capsys.readouterr().out
     drafted = json.loads(file.read_text())
-    assert "left out, for they hold objects or lists: in" in drafted["notes"]
+    assert "omitted, because they hold objects or lists: in" in drafted["notes"]
     assert drafted["meta"]["rocketflow"]["bodySchema"] == "amount decimal(38,18), s string"
     found = check_range(spark, RangeCheck(store, "data", str(file), validator="gx"))
     assert (found["success"], found["rows"], found["malformed"]) == (True, 40, 0)
 
 
 @pytest.mark.spark
-def test_decimals_in_suites_and_results(spark: SparkSession, tmp_path: Path) -> None:
+def test_decimals_are_judged_and_reported(spark: SparkSession, tmp_path: Path) -> None:
     bodies: list[Any] = [
         b'{"n": 0.10, "m": 0.1}', b'{"n": 2.50, "m": 2.5}', b'{"n": 12.34, "m": 1}', b'{"n": null}', b'{"n": 1e9}',
         b'{"n": "7.00", "m": 7}', b'{"n": "much"}',
@@ -185,13 +186,13 @@ def test_decimals_in_suites_and_results(spark: SparkSession, tmp_path: Path) -> 
     ("body", "why"),
     [(b'{"n": 1e9}', "field n is no decimal(6,2): 1000000000.0"), (b'{"n": [1]}', "field n is no decimal(6,2): [1]")],
 )
-def test_why_a_decimal_could_not_be_read(body: bytes, why: str) -> None:
+def test_reason_of_an_unreadable_decimal_names_field_and_value(body: bytes, why: str) -> None:
     assert BodyReasons("json", (("n", "decimal(6,2)"),)).why(body) == why
     assert BodyReasons("csv", (("n", "decimal(6,2)"),)).why(b"12345.6") == 'field n is no decimal(6,2): "12345.6"'
 
 
 @pytest.mark.spark
-def test_a_check_goes_by_the_options_of_bodies(
+def test_check_uses_the_body_options_of_command_and_suite(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = str(tmp_path / "store")

@@ -1,4 +1,4 @@
-"""The site of results, in a real browser where there is one, and the commands that read results."""
+"""The site of results, in a real browser if there is one, and the commands that read results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LABEL = "expect_column_values_to_be_between(i)"
 
 @pytest.fixture(scope="module")
 def checked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A store with the results of three batches, and the site made of them."""
+    """Return a store with the results of three batches, and the site built from them."""
     home = tmp_path_factory.mktemp("docs")
     fill(home / "store", "data", [{"i": one} for one in (1, 2, 3, 4, -1, 6, -7, 8, 9)], queues=1)
     expectations = ("expect_column_values_to_be_between", {"column": "i", "min_value": 0})
@@ -52,7 +52,7 @@ def checked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tu
     return home / "store", home / "site"
 
 
-def test_the_trend_is_what_the_batches_were(checked: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_trend_shows_the_rates_of_the_batches(checked: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     store, site = checked
     trend = trend_of(read_results(str(store)))
     assert [round(one.rate or 0, 3) for one in trend.expectations[LABEL]] == [1.0, 0.667, 0.667]
@@ -62,15 +62,15 @@ def test_the_trend_is_what_the_batches_were(checked: tuple[Path, Path], capsys: 
     cells = [one for one in picture.iter("{http://www.w3.org/2000/svg}rect") if one.get("data-expectation") == LABEL]
     assert [one.get("data-rate") for one in cells] == ["1.0", "0.666667", "0.666667"]
     assert run(["quality", "results", str(store), "--json", "--max", "2"]) == 0
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [one["outcome"] for one in told] == ["quarantined", "batch quarantined"]
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["outcome"] for one in printed] == ["quarantined", "batch quarantined"]
     (site / "mine").touch()
-    assert run(["quality", "docs", str(store), "--to", str(site.parent)]) == 2, "a directory of somebody else"
+    assert run(["quality", "docs", str(store), "--to", str(site.parent)]) == 2, "a directory that is no site"
     capsys.readouterr()
 
 
 class Page(HTMLParser):
-    """What a page of the site links to, and what it loads."""
+    """The links of a page of the site, and the resources that it loads."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -93,8 +93,8 @@ class Page(HTMLParser):
         return [(self._folder / unquote(one.partition("#")[0])).resolve() for one in self.links]
 
 
-def test_the_site_needs_no_network(checked: tuple[Path, Path]) -> None:
-    """No page loads anything, each link leads to a page, and each page can be reached from the first."""
+def test_site_loads_nothing_and_its_links_lead_to_all_pages(checked: tuple[Path, Path]) -> None:
+    """No page loads anything, each link leads to a page, and the first page leads to all of them."""
     _, site = checked
     front, index = site / "index.html", site / "data_docs" / "index.html"
     seen, left = set(), [front.resolve()]
@@ -126,9 +126,9 @@ def test_a_browser_shows_the_site(checked: tuple[Path, Path], tmp_path: Path) ->
     assert "3 validation results" in index
     for place, outcome in (("[0, 3)", "passed"), ("[3, 6)", "quarantined"), ("[6, 9)", "batch quarantined")):
         assert re.search(rf"tested \w+ +\d +data/0 {re.escape(place)} +[-:\d ]+ +{outcome} ", index)
-    told = browser.text(sorted((site / "data_docs" / "validations").rglob("*.html"))[1])
-    assert re.search(r"Status: +Failed", told)
-    assert re.search(r"33\.33\d*% +unexpected", told)
-    assert "data/0 [3, 6)" in told
+    page = browser.text(sorted((site / "data_docs" / "validations").rglob("*.html"))[1])
+    assert re.search(r"Status: +Failed", page)
+    assert re.search(r"33\.33\d*% +unexpected", page)
+    assert "data/0 [3, 6)" in page
     for name in ("index.html", "data_docs/index.html"):
         assert browser.screenshot(site / name, tmp_path / "shown.png").startswith(b"\x89PNG")

@@ -1,4 +1,4 @@
-"""A job that is killed at any moment, and started again: the same rows in the same places as if it had not been."""
+"""A job that is killed at random and restarted: the same rows in the same places as without kills."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ROWS = 100
 
 
 def _killed(command: list[str], made: random.Random) -> str | None:
-    """Start the job and kill it some time after it planned, or after some batches; its JSON line where it was done."""
+    """Start the job and kill it some time after its plan, or after some batches; return its JSON line if it ended."""
     child = subprocess.Popen(
         command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -67,15 +67,15 @@ def _killed(command: list[str], made: random.Random) -> str | None:
 
 
 def _kill(child: subprocess.Popen[str]) -> None:
-    """With its JVM and its workers."""
+    """Kill the job with its JVM and its workers."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
 
 
 @pytest.mark.spark
-@pytest.mark.skipif(LEVEL == "sample", reason="RF_FAULTS=1 or RF_FULL=1: what a kill leaves is replayed in test_stream")
+@pytest.mark.skipif(LEVEL == "sample", reason="RF_FAULTS=1 or RF_FULL=1: test_stream replays the state after a kill")
 @pytest.mark.timeout(7200)
-def test_kills_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_killed_and_restarted_job_writes_each_row_once(spark: SparkSession, tmp_path: Path) -> None:
     seed = seeds(4, 50)[0]
     made = random.Random(seed)
     print(f"seed {seed}")
@@ -107,20 +107,22 @@ def test_kills_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
         assert verify_store(store).findings == [], f"seed {seed}, kill {kills}"
     job = parse_arguments(arguments)
     QualityQuery(spark, job, *preflight(job)).run()
-    told = f"seed {seed}, {kills} kills"
+    described = f"seed {seed}, {kills} kills"
     frame = flights.to_pandas()
     bad = bad_flights(frame)
     expected = sorted(("flights", at % 2, at // 2) for at in frame.index[bad].tolist())
-    assert len(expected) > 0, told
-    assert origins(store, "bad") == expected, f"{told}: each bad row once, in its queue's order"
+    assert len(expected) > 0, described
+    assert origins(store, "bad") == expected, f"{described}: each bad row once, in its queue's order"
     good: list[Any] = [row["body"] for row in rows_of(store, "good", ["body"])]
     bodies = rows["body"].to_pylist()
     kept = [at for at in range(count) if not bad[at]]
-    assert good == [bodies[at] for queue in (0, 1) for at in kept if at % 2 == queue], f"{told}: each good row once"
+    assert good == [bodies[at] for queue in (0, 1) for at in kept if at % 2 == queue], (
+        f"{described}: each good row once"
+    )
     ends = [0, 0]
     for one in read_results(str(store)):
         for part in one.fields["ranges"]:
-            assert part["from"] == ends[part["queueId"]], f"{told}: every range has one result"
+            assert part["from"] == ends[part["queueId"]], f"{described}: every range has one result"
             ends[part["queueId"]] = part["to"]
-    assert ends == [count // 2, count // 2], told
-    assert kills == KILLS, f"{told}: the job was done before it could be killed as often as asked"
+    assert ends == [count // 2, count // 2], described
+    assert kills == KILLS, f"{described}: the job ended before it could be killed {KILLS} times"

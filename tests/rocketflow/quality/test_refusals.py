@@ -1,4 +1,4 @@
-"""Expectations that no batch could be asked about are refused at the start; batches without values are judged."""
+"""Expectations that no batch can be judged by are refused at the start; batches without values are judged."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     (VALUES + "match_json_schema", {"column": "s", "json_schema": {"type": "objec"}}, "is no JSON Schema: 'objec'"),
     (VALUES + "be_of_type", {"column": "i", "type_": "Number"}, "No recognized spark types"),
     ("expect_column_value_lengths_to_equal", {"column": "a", "value": 2}, "values of a array<int>: .DATATYPE"),
-    ("expect_column_value_lengths_to_equal", {"column": "s", "value": 2.5}, "value 2.5 is no whole number"),
+    ("expect_column_value_lengths_to_equal", {"column": "s", "value": 2.5}, "value 2.5 is not a whole number"),
     (
         "expect_column_value_lengths_to_be_between",
         {"column": "s", "min_value": 3, "max_value": 1},
@@ -73,7 +73,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("expect_column_quantile_values_to_be_between", _quantiles([1.5], [[0, 5]]), "they are from 0 to 1"),
     ("expect_column_quantile_values_to_be_between", _quantiles([0.5], [[5, 0]]), "nothing is between 5 and 0"),
     ("expect_column_quantile_values_to_be_between", _quantiles([0.5], [["a", "b"]]), "could not convert"),
-    ("expect_table_row_count_to_equal", {"value": 2.5}, "value 2.5 is no whole number"),
+    ("expect_table_row_count_to_equal", {"value": 2.5}, "value 2.5 is not a whole number"),
     ("unexpected_rows_expectation", {"unexpected_rows_query": QUERY + "i + 3"}, "DATATYPE_MISMATCH|FILTER_NOT_BOOLEAN"),
     ("unexpected_rows_expectation", {"unexpected_rows_query": QUERY + "count(i) > 3"}, "INVALID_WHERE_CONDITION"),
     ("unexpected_rows_expectation", {"unexpected_rows_query": QUERY + "i > 3 s"}, "PARSE_SYNTAX_ERROR"),
@@ -91,7 +91,7 @@ FINE: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def test_what_does_not_fit_a_columns_type_is_named_all_at_once(spark: SparkSession) -> None:
+def test_all_arguments_that_do_not_fit_a_columns_type_are_named(spark: SparkSession) -> None:
     from pyspark.sql.types import StructType
 
     schema = StructType.fromDDL(SCHEMA)
@@ -99,8 +99,8 @@ def test_what_does_not_fit_a_columns_type_is_named_all_at_once(spark: SparkSessi
         plan_suite(spark, suite(*FINE, *[(kind, kwargs) for kind, kwargs, _ in WRONG]), schema)  # type: ignore[arg-type]
     problems = "\n".join(caught.value.problems)
     assert len(caught.value.problems) == len(WRONG), problems
-    for kind, _, told in WRONG:
-        assert caught.match(f"{kind}.*: .*({told})"), problems
+    for kind, _, problem in WRONG:
+        assert caught.match(f"{kind}.*: .*({problem})"), problems
 
 
 TABLE: list[tuple[str, dict[str, Any]]] = [
@@ -126,11 +126,11 @@ EMPTY_IS_FINE: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:Mean of empty slice:RuntimeWarning")  # Great Expectations, of no value at all
+@pytest.mark.filterwarnings("ignore:Mean of empty slice:RuntimeWarning")  # Great Expectations, without values
 @pytest.mark.filterwarnings("ignore:invalid value encountered in:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:Downcasting object dtype arrays:FutureWarning")
 def test_batches_without_values_are_judged(spark: SparkSession, tmp_path: Path) -> None:
-    """Of what a batch has no value, nothing holds that is about values; no validator fails at it."""
+    """Without values, expectations about values are not met, and no validator fails."""
     bodies = [{"i": one % 10, "s": "a" if one < 6 else "b"} for one in range(10)]
     nulls = [{"i": None, "s": None}] * 3
     fill(tmp_path / "store", "data", [*bodies, *nulls], 1, tags=["full"] * 10 + ["nulls"] * 3)
@@ -141,7 +141,7 @@ def test_batches_without_values_are_judged(spark: SparkSession, tmp_path: Path) 
     plan = plan_suite(spark, loaded, suite_columns(spec, columns))
     route = Route(("data",), None, "bad", properties=False)
     checker = BatchChecker(plan, CheckSettings(spec, route, Action.QUARANTINE))
-    for tag, count in (("full", 10), ("nulls", 3), ("nobody", 0)):
+    for tag, count in (("full", 10), ("nulls", 3), ("missing", 0)):
         rows = spark.read.format("rocketflow").schema(columns).options(**asked.source_options(), tags=tag).load()
         found = checker.check(checker.prepared(rows), 0)
         assert found.fields["rows"] == count

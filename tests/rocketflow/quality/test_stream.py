@@ -1,4 +1,4 @@
-"""A topic through a suite: what is good, what is quarantined, in one commit; stopped, replayed and failing batches."""
+"""A topic through a suite: good and quarantined rows in one commit; stopped, replayed and failing batches."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _job(home: Path, suite: str, **more: Any) -> QualityJob:
 
 
 def _broken_flights(count: int) -> pd.DataFrame:
-    """Real flights, of which some lost what makes them so."""
+    """Return real flights, some of them with wrong values."""
     flights = load_flights().to_pandas().sample(count, random_state=3).reset_index(drop=True)
     for name in ("dep_time", "air_time", "arr_delay", "distance", "month"):
         flights[name] = flights[name].astype("Int64")
@@ -55,7 +55,7 @@ def _broken_flights(count: int) -> pd.DataFrame:
     return flights
 
 
-def test_flights_are_split_as_pandas_splits_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_flights_are_split_into_good_and_bad_as_by_pandas(spark: SparkSession, tmp_path: Path) -> None:
     import pyarrow as pa
 
     flights = _broken_flights(1500)
@@ -79,13 +79,15 @@ def test_flights_are_split_as_pandas_splits_them(spark: SparkSession, tmp_path: 
     sent = [json.loads(row["body"]) for row in rows_of(store, "good", ["body"])]
     kept = flights[~bad]
     assert [one["flight"] for one in sent] == kept["flight"].tolist()
-    told = [dict(row["properties"]) for row in rows_of(store, "bad", ["properties"])]
-    assert told[-3]["QUALITY_REASON"].startswith("is not JSON")
-    assert told[-2]["QUALITY_REASON"] == 'is no JSON object but [{"air_time": 1}]', "of which Spark takes the first"
-    assert told[-1]["QUALITY_REASON"] == 'field air_time is no int: "long"'
-    negative = [one for one in told if '"air_time":"-12"' in one["QUALITY_VIOLATIONS"]]
+    bad_properties = [dict(row["properties"]) for row in rows_of(store, "bad", ["properties"])]
+    assert bad_properties[-3]["QUALITY_REASON"].startswith("is not JSON")
+    assert bad_properties[-2]["QUALITY_REASON"] == 'is no JSON object but [{"air_time": 1}]', (
+        "of which Spark takes the first"
+    )
+    assert bad_properties[-1]["QUALITY_REASON"] == 'field air_time is no int: "long"'
+    negative = [one for one in bad_properties if '"air_time":"-12"' in one["QUALITY_VIOLATIONS"]]
     assert len(negative) == len(range(5, 41, 7))
-    assert all(one["QUALITY_SUITE"] == "flights" and one["ORIGIN_MSG_ID"] for one in told)
+    assert all(one["QUALITY_SUITE"] == "flights" and one["ORIGIN_MSG_ID"] for one in bad_properties)
     # results, through the source
     stored = spark.read.format("rocketflow").option("path", str(store)).option("subscribe", RESULT_TOPIC).load()
     bodies = [json.loads(row.body) for row in stored.orderBy("queueOffset").collect()]
@@ -99,8 +101,8 @@ def test_flights_are_split_as_pandas_splits_them(spark: SparkSession, tmp_path: 
     assert len(origins(store, "bad")) == len(expected)
 
 
-def test_a_batch_that_comes_again_is_written_once(spark: SparkSession, tmp_path: Path) -> None:
-    """As after a kill between our commit and Spark's: also where the suite was corrected meanwhile."""
+def test_repeated_batch_is_written_once(spark: SparkSession, tmp_path: Path) -> None:
+    """The state after a kill between RocketFlow's commit and Spark's; the suite may have changed meanwhile."""
     fill(tmp_path / "store", "data", [{"i": one} for one in (1, -1, 2, -2)])
     job = _job(tmp_path, write_suite(tmp_path / "s.json", NOT_NEGATIVE, schema="i int"))
     assert _run(spark, job).quarantined == 2
@@ -130,8 +132,8 @@ def test_a_batch_that_comes_again_is_written_once(spark: SparkSession, tmp_path:
     assert (rows_of(tmp_path / "store", "good", ["queueOffset"]), origins(tmp_path / "store", "bad")) == before
 
 
-def test_quarantined_rows_are_put_back_once(spark: SparkSession, tmp_path: Path) -> None:
-    """The suite was wrong: it is corrected, and what it kept back is checked again as new messages."""
+def test_quarantined_rows_are_requeued_once(spark: SparkSession, tmp_path: Path) -> None:
+    """After a wrong suite is corrected, the rows that it quarantined are checked again as new messages."""
     from rocketflow.spark.requeue.requeue_arguments import parse_arguments
     from rocketflow.spark.requeue.requeue_job import run_with_spark, run_without_spark
 
@@ -146,14 +148,14 @@ def test_quarantined_rows_are_put_back_once(spark: SparkSession, tmp_path: Path)
         assert code == 0
     assert (_run(spark, job).rows, _run(spark, job).rows) == (2, 0)
     assert sorted(json.loads(row["body"])["i"] for row in rows_of(store, "good", ["body"])) == [-1, 1, 2]
-    told = [dict(row["properties"]) for row in rows_of(store, "bad", ["properties"])]
-    assert len(told) == 3, "two of the first suite, one of the second"
-    assert len({one["QUALITY_SUITE_VERSION"] for one in told}) == 2
-    assert {(one["ORIGIN_QUEUE_ID"], one["ORIGIN_QUEUE_OFFSET"]) for one in told} >= {("1", "0"), ("1", "1")}
+    bad = [dict(row["properties"]) for row in rows_of(store, "bad", ["properties"])]
+    assert len(bad) == 3, "two of the first suite, one of the second"
+    assert len({one["QUALITY_SUITE_VERSION"] for one in bad}) == 2
+    assert {(one["ORIGIN_QUEUE_ID"], one["ORIGIN_QUEUE_OFFSET"]) for one in bad} >= {("1", "0"), ("1", "1")}
 
 
-def test_a_failing_validator_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    """H2: an expectation that raises, a worker that dies, an expectation whose action is to stop the query."""
+def test_failing_validator_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """H2: an expectation that raises, a worker that dies, an expectation with action `fail`."""
     store = tmp_path / "store"
     fill(store, "data", [{"i": one} for one in (1, -1, 7, 3)])
     spark.udf.register("dies", lambda value: os.kill(os.getpid(), 9) if value == 7 else False, "boolean")
@@ -177,12 +179,12 @@ def test_a_failing_validator_leaves_nothing(spark: SparkSession, tmp_path: Path)
         staging = store / "rocketflow" / "staging"
         left = list(staging.rglob("p*-a*")) if staging.exists() else []
         assert left == []
-    # the same checkpoint goes on once the suite is corrected
+    # the same checkpoint continues with a corrected suite
     assert _run(spark, _job(tmp_path, write_suite(tmp_path / "s.json", NOT_NEGATIVE, schema="i int"))).good == 3
 
 
-def test_gates_and_warnings(spark: SparkSession, tmp_path: Path) -> None:
-    """A table-level expectation keeps the whole batch back; warnings let rows go on; only bad rows are no problem."""
+def test_table_expectation_quarantines_the_batch_and_a_warning_does_not(spark: SparkSession, tmp_path: Path) -> None:
+    """A table-level expectation quarantines all rows of a batch; warnings quarantine none, also if all rows are bad."""
     store = tmp_path / "store"
     fill(store, "data", [{"i": one} for one in (-1, -2, -3)])
     warned = {"type": NOT_NEGATIVE[0], "kwargs": NOT_NEGATIVE[1], "severity": "warning"}
@@ -200,16 +202,18 @@ def test_gates_and_warnings(spark: SparkSession, tmp_path: Path) -> None:
     assert (done.good, done.quarantined) == (0, 4)
     result = read_results(str(tmp_path / "other"))
     assert [one.fields["outcome"] for one in result] == ["warned", "batch quarantined"]
-    told = [dict(row["properties"])["QUALITY_VIOLATIONS"] for row in rows_of(tmp_path / "other", "bad", ["properties"])]
-    assert all("expect_column_mean_to_be_between(i)" in one for one in told)
-    assert sum("expect_column_values_to_be_unique(i)" in one for one in told) == 2
-    # an empty batch: a tag that nobody has
-    empty = _job(tmp_path / "e", file, source=str(store), options={"tags": "nobody"})
+    violations = [
+        dict(row["properties"])["QUALITY_VIOLATIONS"] for row in rows_of(tmp_path / "other", "bad", ["properties"])
+    ]
+    assert all("expect_column_mean_to_be_between(i)" in one for one in violations)
+    assert sum("expect_column_values_to_be_unique(i)" in one for one in violations) == 2
+    # an empty batch: a tag that no message has
+    empty = _job(tmp_path / "e", file, source=str(store), options={"tags": "missing"})
     assert _run(spark, empty).good == 0
 
 
-def test_a_gate_leaves_rows_their_properties(spark: SparkSession, tmp_path: Path) -> None:
-    """Rows of a batch that is kept back say what they would have said, and the gate's reason."""
+def test_rows_of_a_quarantined_batch_keep_their_properties(spark: SparkSession, tmp_path: Path) -> None:
+    """They name their own violations, as without the gate, and the gate's."""
     store = tmp_path / "store"
     own = [{"own": "a"}, {"own": "b"}, {"own": "c" * 17_000}, {"own": "d", "QUALITY_PROPERTIES_LEFT_OUT": "true"}]
     with MessageStore.open(store) as opened:
@@ -222,11 +226,11 @@ def test_a_gate_leaves_rows_their_properties(spark: SparkSession, tmp_path: Path
     assert (done.good, done.quarantined, done.malformed) == (0, 5, 1)
     assert origins(store, "bad") == [("data", 0, at) for at in range(5)]
     rows = rows_of(store, "bad", ["body", "tags", "properties"])
-    told = [dict(row["properties"]) for row in rows]
+    found = [dict(row["properties"]) for row in rows]
     assert [row["tags"] for row in rows] == ["t", "t", "t", "t", None]
-    assert [one.get("own") for one in told] == ["a", "b", None, "d", "e"]
-    assert [one.get("QUALITY_PROPERTIES_LEFT_OUT") for one in told] == [None, None, "true", None, None]
-    violations = [[each["expectation"] for each in json.loads(one["QUALITY_VIOLATIONS"])] for one in told]
+    assert [one.get("own") for one in found] == ["a", "b", None, "d", "e"]
+    assert [one.get("QUALITY_PROPERTIES_LEFT_OUT") for one in found] == [None, None, "true", None, None]
+    violations = [[each["expectation"] for each in json.loads(one["QUALITY_VIOLATIONS"])] for one in found]
     gate, row = "expect_column_mean_to_be_between(i)", "expect_column_values_to_be_between(i)"
     assert violations == [[gate], [gate, row], [gate, row], [gate], ["body_matches_schema", gate]]
 
@@ -235,11 +239,11 @@ SEEN: list[tuple[int, int]] = []
 
 
 def remember(rows: DataFrame, batch_id: int) -> None:
-    """What `--good-foreach` names."""
+    """Remember the good rows: the function that `--good-foreach` names."""
     SEEN.extend((batch_id, row.i) for row in rows.orderBy("i").collect())
 
 
-def test_a_function_gets_the_good_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_good_foreach_function_gets_the_good_rows(spark: SparkSession, tmp_path: Path) -> None:
     fill(tmp_path / "store", "data", [{"i": one} for one in (3, -1, 2)], tags=["a", "b", "a"])
     file = write_suite(
         tmp_path / "s.json", NOT_NEGATIVE, ("expect_column_values_to_not_be_null", {"column": "tags"}), schema="i int"
@@ -252,8 +256,8 @@ def test_a_function_gets_the_good_rows(spark: SparkSession, tmp_path: Path) -> N
     assert rows_of(tmp_path / "store", "good", ["tags"]) == []
 
 
-def test_bodies_that_a_parser_would_half_read(spark: SparkSession, tmp_path: Path) -> None:
-    """Everything that is no JSON object and nothing else is quarantined, and holds nothing up."""
+def test_bodies_that_a_parser_reads_in_part_are_quarantined(spark: SparkSession, tmp_path: Path) -> None:
+    """Each body that is not exactly one JSON object is quarantined, and stops nothing."""
     bad = [
         b'{"a":1} garbage', b'{"a":1}{"a":2}', b'{"a":1},{"a":2}', b"{'a':1}", b'[{"a":1}]', b'{"a":' + b"[" * 100_000,
         b'{"b":"}', b"{}}", b'\n[{"a":1}]', b'[{"a":1}', b'{"a":1}]', b'{"a":{"b":1}} {}', b'{"a":1} ]',
@@ -264,13 +268,13 @@ def test_bodies_that_a_parser_would_half_read(spark: SparkSession, tmp_path: Pat
     ]  # fmt: skip
     fill(tmp_path / "store", "data", [*bad, *good], 1)
     suite = write_suite(tmp_path / "s.json", ("expect_table_row_count_to_be_between", {"min_value": 0}))
-    told = _run(spark, _job(tmp_path, suite, body_schema="a int"))
-    assert (told.good, told.quarantined, told.malformed) == (len(good), len(bad), len(bad))
+    done = _run(spark, _job(tmp_path, suite, body_schema="a int"))
+    assert (done.good, done.quarantined, done.malformed) == (len(good), len(bad), len(bad))
     assert [one["body"] for one in rows_of(tmp_path / "store", "good", ["body"])] == good
 
 
-def test_strings_of_a_json_schema_are_strings(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark's parser makes one of any value; who gave a DDL asked for that."""
+def test_values_that_are_no_json_strings_break_a_string_of_a_json_schema(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's parser, as used with a DDL, converts any value to a string."""
     inner = {"type": "object", "properties": {"k's": {"type": ["string", "null"]}}}
     schema = tmp_path / "schema.json"
     schema.write_text(json.dumps({"type": "object", "properties": {"s": {"type": "string"}, "in": inner}}))
@@ -278,15 +282,15 @@ def test_strings_of_a_json_schema_are_strings(spark: SparkSession, tmp_path: Pat
     good = [b'{"s":"1"}', b'{"s":null}', b"{}", b'{"s":"x","in":{"k\'s":"5"}}', b'{"s":"x","in":null}']
     fill(tmp_path / "store", "data", [*bad, *good], 1)
     suite = write_suite(tmp_path / "s.json", ("expect_table_row_count_to_be_between", {"min_value": 0}))
-    told = _run(spark, _job(tmp_path, suite, body_schema=str(schema)))
-    assert (told.good, told.malformed) == (len(good), len(bad))
+    done = _run(spark, _job(tmp_path, suite, body_schema=str(schema)))
+    assert (done.good, done.malformed) == (len(good), len(bad))
     assert [one["body"] for one in rows_of(tmp_path / "store", "good", ["body"])] == good
     reasons = [dict(one["properties"])["QUALITY_REASON"] for one in rows_of(tmp_path / "store", "bad", ["properties"])]
     assert ["is no string" in one for one in reasons] == [True] * len(bad)
     assert "field in.k's is no string: 5" in reasons[-1]
 
 
-def test_a_row_that_breaks_more_than_a_record_can_tell(spark: SparkSession, tmp_path: Path) -> None:
+def test_violations_are_cut_to_the_room_of_a_record(spark: SparkSession, tmp_path: Path) -> None:
     names = "abcdefghij"
     fill(tmp_path / "store", "data", [json.dumps(dict.fromkeys(names, "漢" * 64)).encode()], 1)
     everything = f"SELECT * FROM {{batch}} WHERE {' + '.join(f'length({one})' for one in names)}"
@@ -296,15 +300,15 @@ def test_a_row_that_breaks_more_than_a_record_can_tell(spark: SparkSession, tmp_
         *(("expect_column_value_lengths_to_be_between", {"column": one, "max_value": 1}) for one in names),
     ]
     suite = write_suite(tmp_path / "s.json", *broken)
-    told = _run(spark, _job(tmp_path, suite, body_schema=", ".join(f"{one} string" for one in names)))
-    assert (told.good, told.quarantined) == (0, 1)
+    done = _run(spark, _job(tmp_path, suite, body_schema=", ".join(f"{one} string" for one in names)))
+    assert (done.good, done.quarantined) == (0, 1)
     (row,) = rows_of(tmp_path / "store", "bad", ["properties"])
     violations = dict(row["properties"])["QUALITY_VIOLATIONS"]
     assert len(violations.encode()) <= 12_000
     assert [list(one) for one in json.loads(violations)] == [["expectation"]] * 20
 
 
-def test_several_columns_of_unique_values_and_quantiles(spark: SparkSession, tmp_path: Path) -> None:
+def test_several_unique_columns_and_quantiles_are_judged_together(spark: SparkSession, tmp_path: Path) -> None:
     bodies = [json.dumps({"a": n, "b": n // 2, "c": min(n, 7)}).encode() for n in range(10)]
     fill(tmp_path / "store", "data", bodies, 1)
     quantiles = {"quantiles": [0.1, 0.5], "value_ranges": [[0, 5], [3, 7]]}
@@ -313,14 +317,14 @@ def test_several_columns_of_unique_values_and_quantiles(spark: SparkSession, tmp
         *(("expect_column_values_to_be_unique", {"column": one}) for one in "ac"),
         ("expect_column_quantile_values_to_be_between", {"column": "a", "quantile_ranges": quantiles}),
     )
-    told = _run(spark, _job(tmp_path, suite, body_schema="a int, b int, c int"))
-    assert (told.good, told.quarantined) == (7, 3)
+    done = _run(spark, _job(tmp_path, suite, body_schema="a int, b int, c int"))
+    assert (done.good, done.quarantined) == (7, 3)
     (result,) = read_results(str(tmp_path / "store"))
     assert not result.fields["success"]
 
 
-def test_what_was_delayed_does_not_wait_again(spark: SparkSession, tmp_path: Path) -> None:
-    """Delivered messages still name their level: good and bad ones go on at once all the same."""
+def test_copies_of_delivered_delayed_messages_are_not_delayed_again(spark: SparkSession, tmp_path: Path) -> None:
+    """Delivered messages still have the property of their delay level, which must not delay good or bad copies."""
     clock = ManualClock(1_700_000_000_000)
     with MessageStore.open(tmp_path / "store", StoreConfig(clock=clock)) as opened:
         for body in (b'{"i": 1}', b'{"i": -3}'):
@@ -336,8 +340,10 @@ def test_what_was_delayed_does_not_wait_again(spark: SparkSession, tmp_path: Pat
         assert "DELAY" not in dict(row["properties"])
 
 
-def test_a_bad_message_that_fills_its_record_is_quarantined(spark: SparkSession, tmp_path: Path) -> None:
-    """It says less of itself; where it came from it always says. What is good goes on as it is."""
+def test_bad_message_that_fills_its_record_is_quarantined_without_some_parts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Parts of its own are omitted, its origin never. A good message stays as it is."""
     store = tmp_path / "store"
     sizes = [31_000, 32_500, 20_000, 31_000]
     with MessageStore.open(store) as opened:
@@ -355,19 +361,19 @@ def test_a_bad_message_that_fills_its_record_is_quarantined(spark: SparkSession,
     assert (done.rows, done.quarantined, done.malformed) == (5, 5, 1)
     assert origins(store, "bad") == [("data", 0, at) for at in range(5)]
     rows = rows_of(store, "bad", ["tags", "keys", "properties"])
-    told = [dict(one["properties"]) for one in rows]
-    assert all(one["QUALITY_SUITE"] == "tested" and one["ORIGIN_MSG_ID"] for one in told)
+    found = [dict(one["properties"]) for one in rows]
+    assert all(one["QUALITY_SUITE"] == "tested" and one["ORIGIN_MSG_ID"] for one in found)
     assert [len(one["tags"] or "") for one in rows] == [31_000, 0, 20_000, 31_000, 10_000]
-    assert [one.get("QUALITY_TAGS_LEFT_OUT") for one in told] == [None, "true", None, None, None]
-    assert [one.get("own") for one in told[:2]] == ["kept", "kept"]
-    violations = [[each["expectation"] for each in json.loads(one["QUALITY_VIOLATIONS"])] for one in told]
+    assert [one.get("QUALITY_TAGS_LEFT_OUT") for one in found] == [None, "true", None, None, None]
+    assert [one.get("own") for one in found[:2]] == ["kept", "kept"]
+    violations = [[each["expectation"] for each in json.loads(one["QUALITY_VIOLATIONS"])] for one in found]
     assert all(one[0] == "expect_column_values_to_be_between(i)" for one in violations[:3])
-    assert (violations[4], told[4]["QUALITY_REASON"][:11]) == (["body_matches_schema"], "is not JSON")
+    assert (violations[4], found[4]["QUALITY_REASON"][:11]) == (["body_matches_schema"], "is not JSON")
     assert verify_store(store).findings == []
 
 
-def test_a_condition_in_sql_shows_what_it_is_about(spark: SparkSession, tmp_path: Path) -> None:
-    """The values of the columns that it names, however it writes them, cut where they are long."""
+def test_violation_of_a_condition_in_sql_shows_the_values_of_its_columns(spark: SparkSession, tmp_path: Path) -> None:
+    """They are found in any spelling of the condition, and long values are cut."""
     bodies = [{"a`b": 5, "s": "x" * 100, "n": {"k": 1}, "other": 1}, {"a`b": 1, "s": "", "other": 2}]
     fill(tmp_path / "store", "data", bodies, 1)
     query = "SELECT * FROM {batch} WHERE `A``B` > 3 AND length(S) > 2 AND n.k = 1 AND 'other' <> ''"
@@ -375,12 +381,12 @@ def test_a_condition_in_sql_shows_what_it_is_about(spark: SparkSession, tmp_path
     schema = "`a``b` int, s string, n struct<k: int>, other int"
     assert _run(spark, _job(tmp_path, file, body_schema=schema)).quarantined == 1
     (row,) = rows_of(tmp_path / "store", "bad", ["properties"])
-    (told,) = json.loads(dict(row["properties"])["QUALITY_VIOLATIONS"])
-    assert told["observed"] == {"a`b": "5", "s": "x" * 64, "n": "{1}"}
+    (violation,) = json.loads(dict(row["properties"])["QUALITY_VIOLATIONS"])
+    assert violation["observed"] == {"a`b": "5", "s": "x" * 64, "n": "{1}"}
 
 
 @pytest.mark.skipif(LEVEL == "sample", reason="a Spark of its own: RF_FAULTS=1 runs it")
-def test_a_job_whose_gate_failed_ends_with_one_clear_line(tmp_path: Path) -> None:
+def test_job_with_a_failed_expectation_ends_with_one_error_line(tmp_path: Path) -> None:
     fill(tmp_path / "store", "data", [{"i": one} for one in (1, -1, 7, 3)])
     file = write_suite(tmp_path / "s.json", NOT_NEGATIVE, schema="i int")
     command = [
@@ -412,7 +418,6 @@ def test_a_job_whose_gate_failed_ends_with_one_clear_line(tmp_path: Path) -> Non
         "error: topic data, batch 0 (data/0 [0, 2), data/1 [0, 2)): expect_column_values_to_be_between"
     )
     assert last.endswith(
-        "nothing of it was written. Correct the suite, or have what fails set aside (action quarantine); "
-        "then start again on this checkpoint"
+        "nothing of it was written. Correct the suite, or set action quarantine; then start again on this checkpoint"
     )
     assert "Traceback" not in done.stderr

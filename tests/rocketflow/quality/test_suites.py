@@ -1,4 +1,4 @@
-"""Suites and body schemas that cannot be used are refused, with everything that is wrong with them."""
+"""Suites and body schemas that cannot be used are refused, and all their problems are named."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_a_file_that_is_no_suite(tmp_path: Path) -> None:
+def test_file_that_is_no_suite_is_refused_with_all_problems(tmp_path: Path) -> None:
     file = tmp_path / "s.json"
     for text, problems in (
         ("{", ["is not JSON"]),
@@ -58,14 +58,14 @@ def test_a_file_that_is_no_suite(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("meta", ["warn", ["warn"], {"bodySchema": 5}])
-def test_own_settings_that_are_none(tmp_path: Path, meta: object) -> None:
+def test_invalid_rocketflow_settings_of_a_suite_are_refused(tmp_path: Path, meta: object) -> None:
     raw = suite_json(("expect_table_row_count_to_be_between", {"min_value": 0}))
     (tmp_path / "s.json").write_text(json.dumps({**raw, "meta": {"rocketflow": meta}}))
     with pytest.raises(SuiteRefusedError, match=r"meta\.rocketflow"):
         load_suite(tmp_path / "s.json")
 
 
-def test_labels_versions_actions() -> None:
+def test_suite_has_unique_labels_a_version_and_actions() -> None:
     one = ("expect_column_values_to_be_between", {"column": "i", "min_value": 0})
     made = suite(one, one, {"type": "expect_table_row_count_to_be_between", "kwargs": {}, "severity": "warning"})
     assert [each.label for each in made.expectations[:2]] == [
@@ -91,7 +91,7 @@ def test_labels_versions_actions() -> None:
 
 
 @pytest.mark.spark
-def test_what_cannot_be_applied_is_named_all_at_once(spark: SparkSession) -> None:
+def test_all_expectations_that_cannot_be_applied_are_named(spark: SparkSession) -> None:
     from pyspark.sql.types import StructType
 
     from rocketflow.quality.check.suite_trial import plan_suite
@@ -116,12 +116,12 @@ def test_what_cannot_be_applied_is_named_all_at_once(spark: SparkSession) -> Non
     with pytest.raises(SuiteRefusedError) as caught:
         plan_suite(spark, asked, StructType.fromDDL("i int, delay int, s string"))  # type: ignore[arg-type]
     assert len(caught.value.problems) == len(wrong)
-    for kind, _, told in wrong:
-        assert caught.match(f"{kind}.*: .*{told}")
+    for kind, _, problem in wrong:
+        assert caught.match(f"{kind}.*: .*{problem}")
     assert caught.value.exit_code == 2
 
 
-def test_json_schema_files(tmp_path: Path) -> None:
+def test_json_schema_file_gives_fields_and_refuses_checks(tmp_path: Path) -> None:
     file = tmp_path / "flight.json"
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -146,7 +146,7 @@ def test_json_schema_files(tmp_path: Path) -> None:
         body_spec(str(file))
 
 
-def test_what_a_json_schema_asks_for_inside(tmp_path: Path) -> None:
+def test_requirements_of_inner_objects_of_a_json_schema(tmp_path: Path) -> None:
     file = tmp_path / "flight.json"
     inner: dict[str, Any] = {"type": "object", "properties": {"b": {"type": "integer"}}, "required": ["b"]}
     schema = {"type": "object", "properties": {"a": inner}, "additionalProperties": False}
@@ -171,7 +171,7 @@ def test_what_a_json_schema_asks_for_inside(tmp_path: Path) -> None:
         ("a int", "none", "needs"),
     ],
 )
-def test_body_schemas_that_do_not_fit(schema: str | None, body_format: str, why: str) -> None:
+def test_body_schema_that_does_not_fit_its_format_raises(schema: str | None, body_format: str, why: str) -> None:
     with pytest.raises(BodySchemaError, match=why):
         body_spec(schema, body_format)
 
@@ -188,7 +188,7 @@ def test_body_schemas_that_do_not_fit(schema: str | None, body_format: str, why:
         (b'{"i": 1}', "has no field n, which is required"),
     ],
 )
-def test_why_a_body_could_not_be_read(body: bytes, why: str) -> None:
+def test_reason_of_an_unreadable_body_names_the_problem(body: bytes, why: str) -> None:
     reasons = BodyReasons("json", (("i", "int"), ("n", "string")), ("n",) if b": 1}" in body else ())
     assert reasons.why(body).startswith(why)
     assert BodyReasons("csv", (("a", "int"), ("b", "string"))).why(b"x,y") == 'field a is no int: "x"'
@@ -203,7 +203,7 @@ def test_why_a_body_could_not_be_read(body: bytes, why: str) -> None:
         ("csv", "||", b"AA||x"),
     ],
 )
-def test_no_body_is_too_odd_to_be_told_of(body_format: str, separator: str, body: bytes) -> None:
+def test_reason_of_any_body_is_found_without_an_error(body_format: str, separator: str, body: bytes) -> None:
     reasons = BodyReasons(body_format, (("a", "string"), ("b", "int")), dialect=CsvDialect(separator))
     assert reasons.why(body) == "could not be read with the body schema"
 
@@ -215,13 +215,13 @@ def drafted_from(path: Path, bodies: list[bytes], body_format: str) -> Draft:
     return draft_suite(str(path), "odd", body_format=body_format)
 
 
-def test_a_suite_is_drafted_from_lines_with_quotes(tmp_path: Path) -> None:
+def test_suite_is_drafted_from_csv_lines_with_quotes(tmp_path: Path) -> None:
     bodies = [b'1,"a, b"', b'2,"two\nlines"', b'3,"say ""x"""', b"4,plain,more", b'5,"open', b"\xff,x", b""]
     draft = drafted_from(tmp_path / "s", bodies, "csv")
     assert (draft.sampled, draft.unreadable, draft.schema) == (3, 4, "c1 bigint, c2 string")
 
 
-def test_a_suite_is_drafted_from_odd_objects(tmp_path: Path) -> None:
+def test_suite_is_drafted_from_unusual_objects(tmp_path: Path) -> None:
     fields = {"größe": 1, "a`b": True, "": 3, "huge": 1 << 70, "beyond": 10**400}
     bodies = [json.dumps(fields).encode(), b'{"a": "\\ud800"}', b"[" * 100_000, b"3"]
     draft = drafted_from(tmp_path / "s", bodies, "json")
@@ -229,7 +229,7 @@ def test_a_suite_is_drafted_from_odd_objects(tmp_path: Path) -> None:
     assert draft.schema == "`größe` bigint, `a``b` boolean, huge double, beyond double"
 
 
-def test_a_suite_is_drafted_from_a_topic(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_suite_is_drafted_from_a_topic(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = tmp_path / "store"
     rows = [{"i": at, "s": "ab"[at % 2], "n": None if at % 10 == 0 else at / 4, "free": f"x{at}"} for at in range(100)]
     fill(store, "data", [*rows, b"no json"])
@@ -249,7 +249,7 @@ def test_a_suite_is_drafted_from_a_topic(tmp_path: Path, capsys: pytest.CaptureF
     assert draft_suite(str(store), "data").unreadable == 1
 
 
-def test_a_draft_is_of_the_whole_topic_and_warns_of_what_a_sample_may_lack(tmp_path: Path) -> None:
+def test_draft_samples_the_complete_topic_and_uses_warnings_for_ranges_and_sets(tmp_path: Path) -> None:
     store = tmp_path / "store"
     fill(store, "data", [{"i": at, "s": "ab"[at % 2]} for at in range(3000)], queues=3)
     draft = draft_suite(str(store), "data", sample=600)
@@ -269,11 +269,11 @@ def test_a_draft_is_of_the_whole_topic_and_warns_of_what_a_sample_may_lack(tmp_p
 @pytest.mark.parametrize(
     ("rate", "shown"), [(1.0, "100.0%"), (1 - 32 / 336_776, "99.9%"), (0.9994, "99.9%"), (0.0, "0.0%"), (0.5, "50.0%")]
 )
-def test_only_all_rows_are_100_percent(rate: float, shown: str) -> None:
+def test_percent_shows_100_for_all_rows_only(rate: float, shown: str) -> None:
     assert percent(rate) == shown
 
 
-def test_wrong_use_ends_with_2_and_starts_no_jvm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_exit_with_2_and_start_no_jvm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from rocketflow.quality.jobs.quality_job import main
 
     store = tmp_path / "store"
@@ -297,19 +297,19 @@ def test_wrong_use_ends_with_2_and_starts_no_jvm(tmp_path: Path, capsys: pytest.
     assert not (tmp_path / "cp").exists()
 
 
-def test_a_range_that_ends_before_it_begins_is_refused(tmp_path: Path) -> None:
-    """A gate whose bounds were swapped would check nothing, and open."""
+def test_range_that_ends_before_its_start_is_refused(tmp_path: Path) -> None:
+    """A gate with swapped bounds would check no message, and pass."""
     check = RangeCheck(str(tmp_path), "t", "suite.json", from_ms=2, to_ms=1)
-    with pytest.raises(UsageError, match="--from-ms 2 is behind --to-ms 1"):
+    with pytest.raises(UsageError, match="--from-ms 2 is after --to-ms 1"):
         preflight(check)
 
 
-def test_nothing_is_drafted_of_nested_fields_alone(tmp_path: Path) -> None:
+def test_draft_of_nested_fields_alone_raises(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"hold objects or lists \(a, b\): write the suite"):
         drafted_from(tmp_path / "s", [b'{"a": {"x": 1}, "b": [1]}'], "json")
 
 
-def test_a_draft_goes_by_the_options_of_its_bodies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_draft_uses_the_body_options_and_keeps_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store, file = str(tmp_path / "store"), tmp_path / "s.json"
     fill(tmp_path / "store", "data", [f"{one};'a;''{one % 2}';NA".encode() for one in range(40)])
     asked = ["quality", "init", "data", "--store", store, "--to", str(file), "--body-format", "csv", "--body-option"]
@@ -326,8 +326,8 @@ def test_a_draft_goes_by_the_options_of_its_bodies(tmp_path: Path, capsys: pytes
     assert "--body-option" in capsys.readouterr().err
 
 
-def test_a_topic_that_was_misspelt_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """No command goes through nothing and is content."""
+def test_misspelt_topic_is_an_error_of_every_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A command that read no message would look successful."""
     from rocketflow.quality.jobs.quality_job import main
 
     store, file = str(tmp_path / "store"), tmp_path / "s.json"

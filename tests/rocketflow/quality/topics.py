@@ -27,7 +27,7 @@ def fill(store: Path, topic: str, bodies: list[Any], queues: int = 2, **columns:
 
 
 def suite_json(*expectations: tuple[str, dict[str, Any]] | dict[str, Any], schema: str | None = None) -> dict[str, Any]:
-    """A suite's JSON of (type, kwargs) pairs."""
+    """Return a suite's JSON of (type, kwargs) pairs."""
     made = [one if isinstance(one, dict) else {"type": one[0], "kwargs": one[1]} for one in expectations]
     meta = {"rocketflow": {"bodySchema": schema, "bodyFormat": "json"}} if schema else {}
     return {"name": "tested", "expectations": made, "meta": meta}
@@ -45,7 +45,7 @@ def write_suite(
 
 
 def rows_of(store: Path, topic: str, columns: list[str]) -> list[dict[str, Any]]:
-    """All rows of a topic, queue by queue; none where it is not there."""
+    """Return all rows of a topic, queue by queue; none if it does not exist."""
     found: list[dict[str, Any]] = []
     with StoreReader(store) as reader:
         for queue in reader.queues(topic) if topic in reader.topics() else []:
@@ -55,7 +55,7 @@ def rows_of(store: Path, topic: str, columns: list[str]) -> list[dict[str, Any]]
 
 
 def origins(store: Path, topic: str) -> list[tuple[str, int, int]]:
-    """(topic, queue, offset) that quarantined rows name, in their order."""
+    """Return the (topic, queue, offset) that quarantined rows name as their origin, in their order."""
     return [
         (one["ORIGIN_TOPIC"], int(one["ORIGIN_QUEUE_ID"]), int(one["ORIGIN_QUEUE_OFFSET"]))
         for one in (dict(row["properties"]) for row in rows_of(store, topic, ["properties"]))
