@@ -1,4 +1,4 @@
-"""The command `rocketflow`: thin commands over the store and the jobs; whatever is heavy is imported inside them."""
+"""The command `rocketflow`: thin commands over the store and the jobs; heavy modules are imported inside functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def main() -> None:
     from rocketflow.process.stdout import finished
     from rocketflow.process.stop_signals import StoppedError, stop_in_order
 
-    stop_in_order()  # before what takes its time to load
+    stop_in_order()  # before the slow imports
     try:
         from rocketflow.cli.app import run
 

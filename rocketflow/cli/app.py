@@ -1,4 +1,4 @@
-"""The tree of commands, and the one place where exceptions become exit codes."""
+"""The tree of commands, and the conversion of exceptions to exit codes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LABEL_WIDTH = 36
 
 
 class Shell(enum.Enum):
-    """Shells that `completion` prints a script for."""
+    """Shells for which `completion` prints a script."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -34,7 +34,7 @@ app = typer.Typer(
     name="rocketflow",
     help="A Spark Structured Streaming pipeline on RocketMQ's storage design.",
     no_args_is_help=True,
-    add_completion=False,  # the command `completion` prints the script of any shell, whichever this one is
+    add_completion=False,  # the command `completion` prints the script of any shell, not only of the present one
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -59,7 +59,7 @@ def _root(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
     logging: Annotated[
         str | None,
-        typer.Option("--logging", metavar="FILE", help="Where log lines go: a JSON file like conf/logging.json."),
+        typer.Option("--logging", metavar="FILE", help="Targets of log lines: a JSON file like conf/logging.json."),
     ] = None,
     show_version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
@@ -74,7 +74,7 @@ def _root(
 
 @app.command()
 def version(as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False) -> None:
-    """Versions of RocketFlow and of what it runs on. Example: rocketflow version --json"""
+    """Print the versions of RocketFlow and of the software that it uses. Example: rocketflow version --json"""
     import json
 
     from rocketflow.cli.doctor.doctor import versions
@@ -104,7 +104,7 @@ def completion(
 
 @app.command()
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False) -> None:
-    """What of Java, Spark, ports, disk and limits is fine or not. Example: rocketflow doctor"""
+    """Check Java, Spark, ports, disk and limits. Example: rocketflow doctor"""
     import json
 
     from rocketflow.cli.doctor.doctor import examine
@@ -151,8 +151,8 @@ def demo(
         str | None,
         typer.Option(
             "--dir",
-            help="Where to keep the demo's store (default: rocketflow-demo-UID where temporary files go); "
-            "what an earlier demo left there goes, whole or not.",
+            help="Directory for the demo's store (default: rocketflow-demo-UID in the temporary directory); "
+            "files of an earlier demo in it are deleted.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object at the end.")] = False,
@@ -190,7 +190,7 @@ def explain(
     name: Annotated[str, typer.Argument(help="A setting, an option, a command, an event code or an exit code.")],
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines instead of text.")] = False,
 ) -> None:
-    """Print what the reference says of a name. Example: rocketflow explain flushDiskType"""
+    """Print the entry of a name in the reference. Example: rocketflow explain flushDiskType"""
     import json
 
     from rocketflow.cli.reference.entries import all_entries, find_entries
@@ -207,12 +207,12 @@ def explain(
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command line; the exit code."""
+    """Run one command line; return the exit code."""
     debug = "--debug" in arguments or bool(os.environ.get("ROCKETFLOW_DEBUG"))
     arguments = _without_debug(arguments)
     if arguments[:1] == ["submit"]:  # the parser would swallow the separator
         arguments = [_SPARK_ARGUMENTS if one == "--" else one for one in arguments]
-    if _COMPLETE in os.environ:  # a shell asks what may follow: `completion` printed the script that does
+    if _COMPLETE in os.environ:  # a shell asks for completions, by the script that `completion` printed
         from typer._completion_classes import completion_init
 
         completion_init()
@@ -222,7 +222,7 @@ def run(arguments: list[str]) -> int:
     except SystemExit:
         if type(sys.stdout).__name__ != "PacifyFlushWrapper":
             raise
-        return 0  # the parser's answer to a reader that went away: nothing is to be said
+        return 0  # the parser's exit after the reader of stdout has closed it: no message
     except (Exception, KeyboardInterrupt) as error:
         code = _usage_code(error)
         if code is not None:
@@ -233,13 +233,13 @@ def run(arguments: list[str]) -> int:
 
 
 def _without_debug(arguments: list[str]) -> list[str]:
-    """`--debug` may stand anywhere before a `--`."""
+    """Remove `--debug`, which may be anywhere before a `--`."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     return [one for one in arguments[:end] if one != "--debug"] + arguments[end:]
 
 
 def _usage_code(error: BaseException) -> int | None:
-    """Exit code of the command parser's own exceptions, None for others."""
+    """Return the exit code of the command parser's own exceptions, or None for others."""
     if type(error).__name__ == "Abort":
         return failures.EXIT_INTERRUPTED
     if type(error).__name__ == "Exit":

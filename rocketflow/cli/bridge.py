@@ -1,4 +1,4 @@
-"""`rocketflow bridge`: topics between Kafka and a store. The options are those of the bridge itself (`--help`)."""
+"""`rocketflow bridge`: topics between Kafka and a store. The bridge itself parses the options (`--help`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AS_THEY_COME = {"allow_extra_args": True, "ignore_unknown_options": True, "help
 
 @bridge_app.command("kafka-to-store", context_settings=_AS_THEY_COME)
 def kafka_to_store(context: typer.Context) -> None:
-    """Kafka topics into a store; all options: --help.
+    """Copy Kafka topics into a store; all options: --help.
 
     Example: rocketflow bridge kafka-to-store --bootstrap localhost:9092 --store /data/store --topics orders
     """
@@ -28,7 +28,7 @@ def kafka_to_store(context: typer.Context) -> None:
 
 @bridge_app.command("store-to-kafka", context_settings=_AS_THEY_COME)
 def store_to_kafka(context: typer.Context) -> None:
-    """A store's topics into Kafka; all options: --help.
+    """Copy a store's topics into Kafka; all options: --help.
 
     Example: rocketflow bridge store-to-kafka --bootstrap localhost:9092 --store /data/store --topics orders
     """
@@ -45,10 +45,12 @@ def offset_map(
     offset: Annotated[
         int, typer.Option("--offset", min=0, max=_MOST, help="Offset in the partition, or in the queue.")
     ] = 0,
-    store_topic: Annotated[str | None, typer.Option("--store-topic", help="Where not named as by default.")] = None,
+    store_topic: Annotated[
+        str | None, typer.Option("--store-topic", help="Topic of the store, if it has not the default name.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Which queue offset a Kafka offset is (or the first behind it), or which Kafka offset a queue offset is.
+    """Find the queue offset of a Kafka offset (or the first after it), or the Kafka offset of a queue offset.
 
     Example: rocketflow bridge offset-map /data/store --id b1 --topic orders --partition 0 --offset 1234
     """
@@ -91,8 +93,8 @@ def _refuse_without_id(reader: StoreReader) -> NoReturn:
     from rocketflow.kafka.shared.claims import claims_on_store
 
     known = sorted({one.bridge_id for one in claims_on_store(reader)})
-    told = f"one of {', '.join(known)}" if known else "but no bridge has copied into this store"
-    raise typer.BadParameter(f"--partition needs --id, the bridge whose commits are asked: {told}")
+    hint = f"one of {', '.join(known)}" if known else "but no bridge has copied into this store"
+    raise typer.BadParameter(f"--partition needs --id, the bridge whose commits are read: {hint}")
 
 
 def _run(arguments: list[str], direction: str) -> int:

@@ -1,4 +1,4 @@
-"""`rocketflow quality ...`: draft a suite, check topics, look at results. Only `check` and `run` start a JVM."""
+"""`rocketflow quality ...`: draft a suite, check topics, print results. Only `check` and `run` start a JVM."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ def init(
     topic: Annotated[str | None, typer.Option("--topic", help="The topic to draft a suite for.")] = None,
     of_store: Annotated[str | None, typer.Option("--store", hidden=True)] = None,
     to: Annotated[
-        str | None, typer.Option("--to", metavar="FILE", help="Where to write (default: conf/expectations/TOPIC.json).")
+        str | None, typer.Option("--to", metavar="FILE", help="File to write (default: conf/expectations/TOPIC.json).")
     ] = None,
     sample: Annotated[
-        int, typer.Option("--sample", min=1, help="About so many messages, from all parts of the topic.")
+        int, typer.Option("--sample", min=1, help="Approximate number of messages, from all parts of the topic.")
     ] = 10_000,
     body_format: Annotated[
-        Literal["json", "csv", "text"], typer.Option("--body-format", help="What the bodies are.")
+        Literal["json", "csv", "text"], typer.Option("--body-format", help="Format of the bodies.")
     ] = "json",
     body_option: Annotated[
-        list[str] | None, typer.Option("--body-option", metavar="K=V", help="Of csv: sep, quote, escape, nullValue.")
+        list[str] | None, typer.Option("--body-option", metavar="K=V", help="For csv: sep, quote, escape, nullValue.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Draft a suite from a sample of a topic; edit it then. Example: rocketflow quality init /data/s --topic flights"""
+    """Draft a suite from a sample of a topic, to be edited. Example: rocketflow quality init /data/s --topic flights"""
     from rocketflow.errors import UsageError
     from rocketflow.process.arguments import key_values
     from rocketflow.quality.jobs.draft_suite import draft_suite
@@ -52,7 +52,7 @@ def init(
         raise UsageError("name the store and the topic: rocketflow quality init STORE --topic TOPIC")
     target = Path(to) if to else Path("conf/expectations") / f"{topic}.json"
     if to != "-" and target.exists() and not force:
-        raise UsageError(f"{target} is there already: give --to another file, or --force to write over it")
+        raise UsageError(f"{target} exists: give --to another file, or --force to overwrite it")
     draft = draft_suite(store, topic, sample, body_format, key_values("--body-option", body_option or []))
     text = json.dumps(draft.suite, indent=2, ensure_ascii=False) + "\n"
     if to == "-":
@@ -62,12 +62,12 @@ def init(
     target.write_text(text, "utf-8")
     count = len(draft.suite["expectations"])
     if as_json:
-        told = {"suite": str(target), "expectations": count, "sampled": draft.sampled, "unreadable": draft.unreadable}
-        print(json.dumps({**told, "bodySchema": draft.schema, "leftOut": list(draft.left_out)}, ensure_ascii=False))
+        fields = {"suite": str(target), "expectations": count, "sampled": draft.sampled, "unreadable": draft.unreadable}
+        print(json.dumps({**fields, "bodySchema": draft.schema, "leftOut": list(draft.left_out)}, ensure_ascii=False))
         return
     print(f"{target}: {count} expectations from {draft.sampled} messages, {draft.unreadable} could not be read")
     if draft.left_out:
-        print(f"left out, for they hold objects or lists: {', '.join(draft.left_out)}")
+        print(f"omitted, because they hold objects or lists: {', '.join(draft.left_out)}")
     print("edit it, then: rocketflow quality check", store, "--topic", topic, "--suite", target)
 
 
@@ -87,10 +87,11 @@ def check(
         typer.Option("--to-ms", metavar="TIME", parser=time_argument, help="Stored before this time, ISO 8601 or ms."),
     ] = None,
     body_schema: Annotated[
-        str | None, typer.Option("--body-schema", metavar="DDL|FILE", help="Default: as the suite says.")
+        str | None, typer.Option("--body-schema", metavar="DDL|FILE", help="Schema of bodies (default: the suite's).")
     ] = None,
     body_format: Annotated[
-        Literal["json", "csv", "text", "none"] | None, typer.Option("--body-format", help="What the bodies are.")
+        Literal["json", "csv", "text", "none"] | None,
+        typer.Option("--body-format", help="Format of the bodies (default: the suite's)."),
     ] = None,
     body_option: Annotated[
         list[str] | None, typer.Option("--body-option", metavar="K=V", help="An option of Spark's parser of bodies.")
@@ -101,10 +102,10 @@ def check(
     option: Annotated[
         list[str] | None, typer.Option("--option", metavar="K=V", help="An option of the source.")
     ] = None,
-    master: Annotated[str, typer.Option("--master", help="Where Spark runs.")] = "local[*]",
+    master: Annotated[str, typer.Option("--master", help="Spark master.")] = "local[*]",
     as_json: JsonOption = False,
 ) -> None:
-    """Check a range of a topic, write nothing; exit code 1 where it fails.
+    """Check a range of a topic without writing; exit code 1 if it fails.
 
     Example: rocketflow quality check /data/s --topic flights --suite conf/expectations/flights.json --from-ms 0
     """
@@ -122,7 +123,7 @@ def check(
         for one in found["expectations"]:
             mark = "ok  " if one["success"] else "warn" if one["action"] == "warn" else "FAIL"
             print(f"{mark}  {one['label']}" + (f"  {one['unexpected']} unexpected" if one["unexpected"] else ""))
-        print(f"{found['rows']} rows, {found['quarantined']} bad ones, {found['malformed']} unreadable bodies")
+        print(f"{found['rows']} rows, {found['quarantined']} bad rows, {found['malformed']} unreadable bodies")
     if found["failed"]:
         print(f"error: topic {topic} does not pass {suite}: {'; '.join(found['failed'])}", file=sys.stderr)
         raise typer.Exit(failures.EXIT_FINDINGS)
@@ -141,7 +142,7 @@ def _checked(check: RangeCheck, master: str) -> dict[str, Any]:
         return check_range(spark, check)
     except (StoreError, RocketFlowError):
         raise
-    except Exception as error:  # what a task failed with stands in the text of Spark's error
+    except Exception as error:  # the text of Spark's error holds the error of a task
         raise typer.Exit(exit_code_of(error)) from error
     finally:
         spark.stop()
@@ -151,7 +152,7 @@ def _checked(check: RangeCheck, master: str) -> dict[str, Any]:
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 )
 def run(context: typer.Context) -> None:
-    """jobs/quality.py under spark-submit, with its arguments. Example: rocketflow quality run --help"""
+    """Run jobs/quality.py under spark-submit, with its arguments. Example: rocketflow quality run --help"""
     from rocketflow.spark.submit import submit_job
 
     raise typer.Exit(submit_job("quality", context.args))
@@ -160,11 +161,11 @@ def run(context: typer.Context) -> None:
 @quality_app.command()
 def results(
     store: StoreArgument,
-    topic: Annotated[str | None, typer.Option("--topic", help="Only of this topic.")] = None,
-    most: Annotated[int | None, typer.Option("--max", min=0, help="The newest so many.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Only results of this topic.")] = None,
+    most: Annotated[int | None, typer.Option("--max", min=0, help="Only the newest N results.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Results that checks left in a store, oldest first. Example: rocketflow quality results /data/s --json"""
+    """Print the results of checks in a store, oldest first. Example: rocketflow quality results /data/s --json"""
     from rocketflow.errors import UsageError
     from rocketflow.process.nearest import did_you_mean
     from rocketflow.quality.results.results import read_results
@@ -192,11 +193,11 @@ def results(
 def docs(
     store: StoreArgument,
     to: Annotated[str, typer.Option("--to", metavar="DIR", help="A new directory, or an earlier site.")],
-    topic: Annotated[str | None, typer.Option("--topic", help="Only of this topic.")] = None,
-    most: Annotated[int, typer.Option("--max", min=1, help="Pages for the newest so many results.")] = 100,
+    topic: Annotated[str | None, typer.Option("--topic", help="Only results of this topic.")] = None,
+    most: Annotated[int, typer.Option("--max", min=1, help="Pages for the newest N results.")] = 100,
     as_json: JsonOption = False,
 ) -> None:
-    """Results as a static site: GX's Data Docs and the trend. Example: rocketflow quality docs /data/s --to docs"""
+    """Build a site of results: GX's Data Docs and the trend. Example: rocketflow quality docs /data/s --to docs"""
     from rocketflow.quality.results.data_docs import build_site
     from rocketflow.quality.results.trend import percent
 

@@ -1,4 +1,4 @@
-"""Write the pages of the reference, or with `--check` say which are not what the code says."""
+"""Write the pages of the reference, or with `--check` name those that differ from the code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rocketflow.cli.reference.pages import DIRECTORY, pages
 
 
 def main() -> int:
-    """Return the exit code: 1 if a checked page differs."""
+    """Write or check the pages; return 1 if a checked page differs."""
     written = pages(all_entries(typer.main.get_command(app)))
     if "--check" not in sys.argv[1:]:
         for name, text in written.items():

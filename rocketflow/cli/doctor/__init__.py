@@ -1,1 +1,1 @@
-"""`rocketflow doctor`: what this machine allows."""
+"""`rocketflow doctor`: checks of this machine."""

@@ -1,4 +1,4 @@
-"""What this machine offers: versions, and a list of checks."""
+"""The checks of this machine, and the versions of libraries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PACKAGES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at; `remedy` says what to do where it is not fine, or could be better."""
+    """One check; `remedy` says what to do if it failed or could be better."""
 
     name: str
     ok: bool
@@ -41,7 +41,7 @@ def _version(distribution: str) -> str | None:
 
 
 def versions() -> dict[str, Any]:
-    """Return the versions of RocketFlow and of what it runs on; None for what is not installed."""
+    """Return the versions of RocketFlow and of the software that it uses; None if it is not installed."""
     from rocketflow import __version__
     from rocketflow.spark.java_runtime import find_java, java_version
 
@@ -56,7 +56,7 @@ def versions() -> dict[str, Any]:
 
 
 def examine() -> list[Check]:
-    """All checks; none of them starts a JVM session or changes anything."""
+    """Run all checks; none of them starts a JVM session or changes anything."""
     return [_java(), _spark(), _spark_files(), _pandas(), _ports(), _disk(), _memory(), *_limits()]
 
 
@@ -100,7 +100,7 @@ def _ports() -> Check:
     error = why_not_bound()
     if error is not None:
         remedy = "Spark's driver listens there: let processes bind ports of the loopback address"
-        return Check("ports", False, f"nobody can listen on {LOOPBACK} ({error.strerror})", remedy)
+        return Check("ports", False, f"a server cannot listen on {LOOPBACK} ({error.strerror})", remedy)
     taken = ports_in_use(ROCKETMQ_PORTS)
     free = ", ".join(f"{port}" for port in ROCKETMQ_PORTS if port not in taken)
     used = ", ".join(f"{port} ({ROCKETMQ_PORTS[port]})" for port in taken)

@@ -1,4 +1,4 @@
-"""What the system allows a process that writes a store, and what to do where that is too little."""
+"""Limits of the system for a process that writes a store, and remedies if they are too low."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_SWAPPINESS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One limit: `value` in its own unit (-1: none), whether a store can be written, and what would be better."""
+    """One limit: `value` in its own unit (-1: none), whether a store can be written with it, and a remedy."""
 
     name: str
     value: int
@@ -28,7 +28,7 @@ class Limit:
 
 
 def limits(config: StoreConfig | None = None, proc: Path = Path("/proc")) -> list[Limit]:
-    """The limits that concern a store of this configuration (by default RocketMQ's), as far as `proc` tells them."""
+    """Return the limits for a store of this configuration (by default RocketMQ's), as far as `proc` has them."""
     config = config or StoreConfig()
     found = [_open_files(), _file_size(config), _locked_memory(config, proc)]
     for name, check in (("max_map_count", _map_count), ("swappiness", _swappiness)):
@@ -64,12 +64,12 @@ def _locked_memory(config: StoreConfig, proc: Path) -> Limit:
     if value < 0 or value >= max(files, pool) or _may_lock_anything(proc):
         return Limit("locked memory", value, True, f"{_text(value)}; enough for warm-up and store pool")
     detail = f"{_text(value)}; warmMapedFileEnable would lock {files:,} bytes, transientStorePoolEnable {pool:,}"
-    remedy = "where you use them: ulimit -l unlimited (memlock in limits.conf), or CAP_IPC_LOCK; else nothing is locked"
+    remedy = "if you use them: ulimit -l unlimited (memlock in limits.conf), or CAP_IPC_LOCK; else nothing is locked"
     return Limit("locked memory", value, True, detail, remedy)
 
 
 def _may_lock_anything(proc: Path) -> bool:
-    """CAP_IPC_LOCK, capability 14."""
+    """Return True if the process has CAP_IPC_LOCK, capability 14."""
     try:
         status = (proc / "self/status").read_text()
     except OSError:

@@ -58,9 +58,10 @@ def all_entries(commands: Any) -> list[Entry]:
 
 
 def find_entries(name: str, entries: Sequence[Entry]) -> list[Entry]:
-    """Return those of `entries` with this name, whatever its case.
+    """Return the entries with this name, compared without case.
 
-    UsageError names the nearest one if there is none, or the kinds of names if none is similar.
+    Raises:
+        UsageError: there is none; the error names the nearest one, or the kinds of names.
     """
     wanted = name.strip().lower().removeprefix("rocketflow ")
     found = [one for one in entries if wanted in {known.lower() for known in (one.name, *one.also)}]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A name that users meet: what kind of name it is, what it is about, and facts as (label, text)."""
+    """A name of the user interface: its kind, its description, and facts as (label, text)."""
 
     name: str
     kind: str
@@ -17,5 +17,5 @@ class Entry:
     """Other names of the same thing."""
 
     def as_dict(self) -> dict[str, object]:
-        """Return the entry as JSON has it."""
+        """Return the entry in its JSON form."""
         return {"name": self.name, "kind": self.kind, "about": self.about, "facts": dict(self.facts)}

@@ -1,4 +1,4 @@
-"""The fields of the JSON that commands print with `--json`, by command; a dot goes into objects and lists."""
+"""The fields of the JSON that commands print with `--json`, by command; a dot separates levels of objects and lists."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ OUTPUT_FIELDS: Final[dict[str, dict[str, str]]] = {
         "group": "consumer group",
         "topic": "topic",
         "queueId": "queue",
-        "offset": "queue offset that the group goes on from; null if it has none",
+        "offset": "next queue offset of the group; null if it has none",
         **_QUEUE_BOUNDS,
         "lagMessages": "messages from the offset to the end; null if unknown",
         "lagBytes": "bytes of their records; null if unknown",
@@ -123,7 +123,7 @@ OUTPUT_FIELDS: Final[dict[str, dict[str, str]]] = {
         "index.tagStretches.beginOffset": "first byte of the part",
         "index.tagStretches.endOffset": "the byte after it",
         "index.tagStretches.tagEntries": "whether the index has entries for TAGS there",
-        "index.tagStretchesExact": "whether every entry was looked at; else a sample",
+        "index.tagStretchesExact": "whether every entry was read; else a sample",
         "checkpoint": "fields of the file checkpoint",
         "checkpoint.physicMsgTimestamp": "store time up to which the log is synced, ms",
         "checkpoint.logicsMsgTimestamp": "store time up to which the queues are synced, ms",

@@ -1,4 +1,4 @@
-"""The reference as pages in Markdown, one for each kind or two."""
+"""The reference as pages in Markdown, one for one or two kinds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PAGES: Final = (
 _HEADINGS: Final = {SOURCE_OPTION: "Source", SINK_OPTION: "Sink", COMMAND: "Commands", EXIT_CODE: "Exit codes"}
 _SETTINGS_HEAD: Final = (
     "Later sources win: RocketMQ's default, `broker.conf` (`--config FILE`, option `config`), environment, "
-    "command line. Values that RocketMQ moves into their range are moved here too; sizes of files are refused instead."
+    "command line. Values out of range are clamped where RocketMQ clamps them; file sizes out of range are errors."
 )
 
 

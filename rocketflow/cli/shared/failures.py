@@ -1,4 +1,4 @@
-"""How a command ends when something is wrong: `error: <what> <where>: <what to do>` and an exit code."""
+"""The end of a failed command: `error: <what> <where>: <what to do>` and an exit code."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ EXIT_FINDINGS = 1
 EXIT_LOST = 3
 EXIT_INTERRUPTED = 130
 EXIT_STOPPED = 128
-"""Plus the signal's number, as a shell counts."""
+"""Base of the exit code of a command that a signal stopped: 128 plus its number, as in a shell."""
 
 
 def report(error: BaseException) -> int:
-    """Print the error's line; its exit code."""
+    """Print the error's line; return its exit code."""
     if isinstance(error, (StoreError, RocketFlowError)):
         print(f"error: {printable(str(error))}", file=sys.stderr)
         return error.exit_code
@@ -41,7 +41,7 @@ def report(error: BaseException) -> int:
 
 @contextlib.contextmanager
 def exits_with(code: int) -> Iterator[None]:
-    """Where nobody reads what is printed here the command ends with its code all the same."""
+    """End the command with its exit code also if the reader of stdout has closed it."""
     try:
         yield
         sys.stdout.flush()

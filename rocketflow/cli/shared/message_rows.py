@@ -1,4 +1,4 @@
-"""A message as users see it: one JSON object with RocketMQ's field names, or a line of a table."""
+"""A message for output: one JSON object with RocketMQ's field names, or a line of a table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class BodyForm(enum.Enum):
-    """How a body is shown."""
+    """The output form of a body."""
 
     TEXT = "text"
     BASE64 = "base64"
@@ -24,9 +24,9 @@ class BodyForm(enum.Enum):
 
 
 def message_fields(message: MessageExt, body_form: BodyForm) -> dict[str, Any]:
-    """All fields of a message; times in ms; `sha256` is that of the decompressed body.
+    """Return all fields of a message; times in ms; `sha256` is that of the decompressed body.
 
-    Where nothing can be decompressed `body` is None, and `bodyError` says why.
+    If the body cannot be decompressed, `body` is None and `bodyError` is the reason.
     """
     fields: dict[str, Any] = {
         "topic": message.topic,
@@ -59,7 +59,7 @@ def message_fields(message: MessageExt, body_form: BodyForm) -> dict[str, Any]:
 
 
 def body_as(body: bytes, form: BodyForm) -> str:
-    """A body as text (undecodable bytes are replaced), base64 or a digest."""
+    """Return a body as text (undecodable bytes are replaced), base64 or a digest."""
     if form is BodyForm.BASE64:
         return base64.b64encode(body).decode()
     if form is BodyForm.SHA256:

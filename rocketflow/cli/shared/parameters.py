@@ -1,4 +1,4 @@
-"""What several commands have in common: their arguments, how they open a store, how they print JSON."""
+"""Shared parts of commands: arguments, opening a store, printing JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PathArgument = Annotated[str, typer.Argument(metavar="PATH", help="The store dir
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 ConfigOption = Annotated[
     str | None,
-    typer.Option("--config", metavar="FILE", help="broker.conf, where the store does not tell file sizes or paths."),
+    typer.Option("--config", metavar="FILE", help="broker.conf, if file sizes or paths are not RocketMQ's."),
 ]
 TopicOption = Annotated[str, typer.Option("--topic", help="The topic.")]
 BodyOption = Annotated[BodyForm, typer.Option("--body", help="How bodies are shown.")]

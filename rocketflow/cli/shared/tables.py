@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _GAP: Final = "  "
 _LOOKED_AT: Final = 200
-"""Rows that the widths are taken from; a later cell that is wider moves its row's rest."""
+"""Number of rows that set the column widths; a later wider cell shifts the rest of its row."""
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -24,7 +24,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 
 class Table:
-    """A table that is printed as its rows come. `flush` prints what waits for the widths to be known."""
+    """A table that prints its rows as they come; `flush` prints the rows that wait for the widths."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = columns
@@ -34,7 +34,7 @@ class Table:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no row came."""
+        """True if no row was added."""
         return not self._waiting and not self._widths
 
     def add(self, row: Sequence[object]) -> None:
@@ -77,7 +77,7 @@ def _text(cell: object) -> str:
 
 
 def _width(text: str) -> int:
-    """Return how many places `text` takes on a terminal."""
+    """Return the width of `text` on a terminal, in cells."""
     if text.isascii():
         return len(text)
     return sum(0 if unicodedata.combining(one) else 1 + (unicodedata.east_asian_width(one) in "WF") for one in text)

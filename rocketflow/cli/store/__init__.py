@@ -1,1 +1,1 @@
-"""`rocketflow store`: look at a store, change it, repair it."""
+"""`rocketflow store`: read a store, change it, repair it."""

@@ -19,16 +19,17 @@ def topics(
     action: Annotated[
         Literal["list", "describe", "create", "queues", "delete"], typer.Argument(metavar="ACTION", help="What to do.")
     ] = "list",
-    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="The topic, but for list.")] = None,
+    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="The topic; not for list.")] = None,
     count: Annotated[int | None, typer.Argument(metavar="N", help="Number of queues, for create and queues.")] = None,
     queue_type: Annotated[
-        Literal["SimpleCQ", "BatchCQ"] | None, typer.Option("--queue-type", help="Of a topic that is created.")
+        Literal["SimpleCQ", "BatchCQ"] | None,
+        typer.Option("--queue-type", help="Queue type of a topic that is created."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Delete without asking back.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm the deletion.")] = False,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """Topics of a store: list, describe, create, queues, delete. Example: rocketflow store topics /data/store
+    """List, describe, create, resize or delete topics. Example: rocketflow store topics /data/store
 
     rocketflow store topics /data/store create orders 4
 
@@ -36,8 +37,8 @@ def topics(
 
     rocketflow store topics /data/store delete orders --yes
 
-    list and describe work beside a running broker; the others need the store for themselves (else exit 75), and write
-    what a broker would: topics.json, the queues, the offsets of groups. Messages of a deleted topic stay in the
+    list and describe work beside a running broker; the others need the store's lock (else exit 75), and write the same
+    files as a broker: topics.json, the queues, the offsets of groups. Messages of a deleted topic stay in the
     CommitLog until retention removes them.
     """
     from rocketflow.cli.store import topic_admin
@@ -113,10 +114,10 @@ def groups(
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """Consumer groups: offset, end and lag of each queue. Example: rocketflow store groups /data/store billing
+    """Print offset, end and lag of each queue of consumer groups. Example: rocketflow store groups /data/store billing
 
-    The lag counts messages, bytes of their records, and how long ago (ms) the oldest of them was stored. What is not
-    known prints as a dash, and is null in JSON: a queue that the group never read, or one that lacks units.
+    The lag counts messages, bytes of their records, and the age (ms) of the oldest of them. Unknown values print as a
+    dash, and are null in JSON: of a queue that the group never read, or one that lacks units.
     """
     from rocketflow.cli.store.group_lag import GROUP_COLUMNS, group_lags
 

@@ -1,4 +1,4 @@
-"""`store append`: JSON lines in, one outcome a line out. A refused line is reported, the rest goes on."""
+"""`store append`: JSON lines in, one outcome a line out. Refused lines are reported, all others appended."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def append_lines(
     *,
     create: bool = False,
 ) -> int:
-    """Append every line of `source`; how many were refused.
+    """Append every line of `source`; return the number of refused lines.
 
-    Lines that come together are put together, and none waits for one that is still to come.
+    Lines that arrive together are put in one batch, and no line waits for a later one.
     """
     from rocketflow_store import FlushDiskType, MessageRejectedError, MessageStore, StoreConfig
     from rocketflow_store.spi.names import check_send_topic
@@ -77,14 +77,14 @@ def append_lines(
 
 
 def _check_exists(path: str, config: StoreConfig | None) -> None:
-    """Refuse a path where an append would begin a store; the open refuses one that holds something else."""
+    """Raise UsageError if an append would create a store; the open raises if the path holds something else."""
     from rocketflow_store.spi.places import is_store
 
     root = Path(path)
     if not root.exists() or (root.is_dir() and not any(root.iterdir())):
         if is_store(root.absolute(), config):
             return  # its CommitLog is in other directories
-        raise UsageError(f"{path} holds no store: check the path, or begin one there with --create")
+        raise UsageError(f"{path} holds no store: check the path, or create one there with --create")
 
 
 def _opened(source: str) -> AbstractContextManager[BinaryIO]:
@@ -99,7 +99,7 @@ def _opened(source: str) -> AbstractContextManager[BinaryIO]:
 
 
 def _lines_as_they_come(opened: BinaryIO) -> Iterator[list[bytes]]:
-    """The lines that are there, then those that came meanwhile, and so on; the last may lack its end."""
+    """Yield the lines that have arrived, then those that arrived meanwhile, and so on; the last may lack its end."""
     mark = codecs.BOM_UTF8
     begun: list[bytes] = []
     while data := opened.read1(_READ_BYTES):  # type: ignore[attr-defined]
@@ -115,7 +115,7 @@ def _lines_as_they_come(opened: BinaryIO) -> Iterator[list[bytes]]:
 
 
 def _flush(store: Any, batch: list[tuple[int, Message]]) -> int:
-    """Put what was collected with one flush; print the outcomes in order."""
+    """Put the collected messages with one flush; print the outcomes in order."""
     if not batch:
         return 0
     refused = 0
@@ -148,7 +148,7 @@ def _report(number: int, why: str, status: str = "MESSAGE_ILLEGAL") -> None:
 
 
 def parse_line(line: bytes, topic: str, queue: int | None) -> Message:
-    """The message of one JSON line; ValueError says what is wrong with it."""
+    """Return the message of one JSON line; raise ValueError if it is invalid."""
     from rocketflow_store import Message
     from rocketflow_store.spi.json_text import parse_json
 

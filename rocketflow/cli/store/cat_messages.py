@@ -13,7 +13,7 @@ from rocketflow_store.spi.reads import inner_messages
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from rocketflow.cli.store.skipped_messages import LeftOut
+    from rocketflow.cli.store.skipped_messages import SkippedReport
     from rocketflow_store import MessageExt, StoreReader
 
 _AT_A_TIME: Final = 32
@@ -21,7 +21,7 @@ _AT_A_TIME: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which messages of a topic: queue offsets [start, end), stored at or after `since_ms`, with `tags`."""
+    """Messages of a topic to show: queue offsets [start, end), stored at or after `since_ms`, with `tags`."""
 
     topic: str
     queue: int | None = None
@@ -32,10 +32,10 @@ class Selection:
 
 
 class TopicMessages:
-    """Reads what a selection names; what cannot be read is reported to `left_out`."""
+    """Reads the messages of a selection; messages that cannot be read are reported to `skipped`."""
 
-    def __init__(self, reader: StoreReader, selection: Selection, left_out: LeftOut) -> None:
-        self._reader, self._selection, self._left_out = reader, selection, left_out
+    def __init__(self, reader: StoreReader, selection: Selection, skipped: SkippedReport) -> None:
+        self._reader, self._selection, self._skipped = reader, selection, skipped
         self._positions: dict[int, int] = {}
 
     def oldest_first(self) -> Iterator[MessageExt]:
@@ -56,7 +56,7 @@ class TopicMessages:
         return list(islice(newest_first, count))[::-1]
 
     def arriving(self, first: Iterator[MessageExt]) -> Iterator[MessageExt | None]:
-        """Yield `first`, then for ever what arrives; None whenever nothing has."""
+        """Yield `first`, then messages as they arrive, without end; None if no message has arrived."""
         while True:
             found = False
             for message in first:
@@ -71,14 +71,14 @@ class TopicMessages:
         return [queue] if queue is not None else self._reader.queues(self._selection.topic)
 
     def _range(self, queue_id: int) -> tuple[int, int]:
-        """Return the offsets of a queue that are asked for; those that are not there any more are reported once."""
+        """Return the offsets of a queue to read; report those that were removed once."""
         asked = self._selection
         low, high = self._reader.bounds(asked.topic, queue_id)
         stop = high if asked.end is None else min(asked.end, high)
         if queue_id in self._positions:
             return low, stop
         if asked.start is not None:
-            self._left_out.removed(queue_id, asked.start, min(low, high if asked.end is None else asked.end))
+            self._skipped.removed(queue_id, asked.start, min(low, high if asked.end is None else asked.end))
             low = max(low, asked.start)
         if asked.since_ms is not None:
             found = self._reader.search_by_time(asked.topic, queue_id, asked.since_ms)
@@ -98,13 +98,13 @@ class TopicMessages:
         while at < stop:
             got = self._reader.get_message(topic, queue_id, at, min(_AT_A_TIME, stop - at), tags)
             messages = got.messages
-            self._left_out.look(queue_id, at, stop, got)
+            self._skipped.look(queue_id, at, stop, got)
             for message in messages:
                 yield from (one for one in inner_messages(message) if at <= one.queue_offset < stop)
             if got.next_begin_offset <= at:
-                self._left_out.unknown(queue_id, at, stop)
+                self._skipped.unknown(queue_id, at, stop)
                 break
             if got.status is GetMessageStatus.OFFSET_TOO_SMALL:
-                self._left_out.removed(queue_id, at, min(got.next_begin_offset, stop))
+                self._skipped.removed(queue_id, at, min(got.next_begin_offset, stop))
             at = got.next_begin_offset
         return at

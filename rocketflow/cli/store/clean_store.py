@@ -1,4 +1,4 @@
-"""`store clean`: delete what retention no longer keeps, or only say what that would be."""
+"""`store clean`: delete the files that retention expires, or print them only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def clean_store(path: str, config: StoreConfig | None, reserved_hours: int | None, *, dry_run: bool) -> dict[str, Any]:
-    """The files that went (or would), oldest first, and where the store begins then."""
+    """Return the files that were deleted (or would be), oldest first, and the store's first offset after that."""
     from rocketflow_store import MessageStore, NotAStoreError, StoreConfig, StoreReader
     from rocketflow_store.spi.maintenance import preview_clean
     from rocketflow_store.spi.places import check_directory, holds_log

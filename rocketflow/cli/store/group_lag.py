@@ -1,4 +1,4 @@
-"""`store groups`: how far consumer groups have read, and what waits for them."""
+"""`store groups`: the offsets of consumer groups, and their lag."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ GROUP_COLUMNS = ("group", "topic", "queueId", "offset", "maxOffset", "lagMessage
 
 
 def group_lags(reader: StoreReader, group: str | None, topic: str | None, now_ms: int) -> Iterator[dict[str, Any]]:
-    """Yield a row for each queue of each topic that a group reads; None stands for what is not known.
+    """Yield a row for each queue of each topic that a group reads; unknown values are None.
 
     Raises:
-        UsageError: No offsets are kept of the group.
+        UsageError: the store has no offsets of the group or of the topic.
     """
     offsets = group_offsets(reader.path)
     if group is not None and group not in (known := {name for _, name in offsets}):
@@ -50,7 +50,7 @@ def _lag(
     found: dict[str, int | None] = {"offset": offset, "minOffset": low, "maxOffset": high}
     lag: dict[str, int | None] = dict.fromkeys(("lagMessages", "lagBytes", "lagMs"))
     if offset is None or low is None or high is None or offset > high:
-        return {**found, **lag}  # the group never read it, or the queue is another one
+        return {**found, **lag}  # the group never read it, or the queue was replaced
     start = max(offset, low)
     if start == high:
         return {**found, **dict.fromkeys(lag, 0)}

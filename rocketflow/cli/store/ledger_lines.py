@@ -1,4 +1,4 @@
-"""`rocketflow store ledger`: who moved which messages, and when, a line a commit."""
+"""`rocketflow store ledger`: the commits that moved messages, one line a commit."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from rocketflow.process.times import iso_time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rocketflow.cli.store.skipped_messages import LeftOut
+    from rocketflow.cli.store.skipped_messages import SkippedReport
     from rocketflow_store import StoreReader
 
 
 def ledger_lines(
-    reader: StoreReader, run_id: str | None, kind: str | None, left_out: LeftOut, *, empty: bool
+    reader: StoreReader, run_id: str | None, kind: str | None, skipped: SkippedReport, *, empty: bool
 ) -> Iterator[dict[str, Any]]:
-    """Yield the commits of the ledger that are asked for, oldest first; those that moved no row only where `empty`.
+    """Yield the selected commits of the ledger, oldest first; with `empty` also commits that moved no row.
 
     Raises:
-        UsageError: No commit is of that run, or of that kind and the kind is no known one.
+        UsageError: no commit belongs to that run, or the kind is unknown.
     """
     from rocketflow_store.spi.requeue import KINDS, ledger
 
     kinds, runs = set(KINDS), set()
-    for entry in ledger(reader, left_out.faults()):
+    for entry in ledger(reader, skipped.faults()):
         kinds.add(entry.kind)
         runs.add(entry.commit.run_id)
         if run_id is not None and entry.commit.run_id != run_id:
             continue
         if (kind is None or entry.kind == kind) and (empty or entry.commit.rows):
             yield entry.as_dict()
-    if left_out.count:
-        return  # what is asked for may be among them
+    if skipped.count:
+        return  # the run or kind may be among the skipped commits
     if kind is not None and kind not in kinds:
         raise UsageError(f"--kind {kind}: no such kind of commit; {did_you_mean(kind, kinds)}")
     if run_id is not None and run_id not in runs:

@@ -1,4 +1,4 @@
-"""`store rebuild`: what the command's options ask for, and the lines that tell what was done."""
+"""`store rebuild`: the request from the command's options, and the lines of its summary."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def request_of(
     force: bool,
     wait: bool,
 ) -> RebuildRequest:
-    """The request; `places` are log, target and scratch. typer.BadParameter where options do not go together."""
+    """Return the request; `places` are log, target and scratch. typer.BadParameter if options exclude each other."""
     from rocketflow_store.spi.rebuild import PROFILES, RebuildRequest
 
     if only not in (None, "consumequeue", "index"):
         raise typer.BadParameter(f"--only {only!r}: consumequeue or index")
     if only == "index" and (topics or queue is not None):
-        raise typer.BadParameter("--only index is of all topics; leave out --topic and --queue")
+        raise typer.BadParameter("--only index covers all topics; remove --topic and --queue")
     if queue is not None and not topics:
         raise typer.BadParameter("--queue needs --topic")
     if queue is not None and queue < 0:
@@ -42,12 +42,12 @@ def request_of(
     if profile not in (None, *PROFILES):
         raise typer.BadParameter(f"--profile {profile!r}: {' or '.join(PROFILES)}")
     if profile is not None and (only == "consumequeue" or topics):
-        raise typer.BadParameter("--profile converts the index; leave out --only consumequeue, --topic and --queue")
+        raise typer.BadParameter("--profile converts the index; remove --only consumequeue, --topic and --queue")
     return RebuildRequest(only, frozenset(topics), queue, dry_run, force, wait, *places, profile)
 
 
 def summary(result: RebuildResult) -> list[str]:
-    """For people."""
+    """Return the lines of a summary for people."""
     verb = "would be made" if result.dry_run else "made"
     lines = [
         f"{result.records} records of {result.bytes} bytes of log, {result.seconds:.2f} s",
@@ -61,14 +61,14 @@ def summary(result: RebuildResult) -> list[str]:
         if result.no_room:
             lines.append(f"no room: {result.no_room}")
     elif result.swapped:
-        lines.append(f"{result.changed_files} files differed from what was there, and were swapped")
+        lines.append(f"{result.changed_files} files differed from the old ones, and were swapped")
     else:
-        lines.append("nothing differs from what was there")
+        lines.append("no file differs from the old ones")
     lines += [
         f"damaged  {one['file']} offset {one['offset']}: {one['length']} bytes, {one['why']}" for one in result.damaged
     ]
     if result.deleted_topics:
-        lines.append(f"not made again, since they were deleted: {', '.join(result.deleted_topics)}")
+        lines.append(f"not rebuilt, because they were deleted: {', '.join(result.deleted_topics)}")
     return lines
 
 
@@ -79,7 +79,7 @@ def rebuild_locally(
     workers: int | None,
     progress: Callable[[], Progress],
 ) -> RebuildResult:
-    """With processes of this machine; `progress` begins a bar behind their start."""
+    """Rebuild with processes of this machine; `progress` starts a progress bar after they have started."""
     from rocketflow_store.spi.rebuild import LocalEngine, rebuild_store
 
     with LocalEngine(workers) as engine:
@@ -89,7 +89,7 @@ def rebuild_locally(
 def rebuild_on_spark(
     path: str, request: RebuildRequest, config: str | None, workers: int | None, progress: Callable[[], Progress]
 ) -> RebuildResult:
-    """With a Spark of this machine; `jobs/rebuild_index.py` is for those of others."""
+    """Rebuild with Spark on this machine; use `jobs/rebuild_index.py` for a cluster."""
     from rocketflow.process.job_errors import exit_code_of
     from rocketflow.spark.rebuild.rebuild_job import RebuildJob, run_in_own_session
     from rocketflow_store import StoreError
@@ -99,5 +99,5 @@ def rebuild_on_spark(
         return run_in_own_session(job, progress, master=None if workers is None else f"local[{workers}]")
     except (StoreError, RocketFlowError):
         raise
-    except Exception as error:  # what a task failed with stands in the text of Spark's error
+    except Exception as error:  # the text of Spark's error holds the error of a task
         raise typer.Exit(exit_code_of(error)) from error

@@ -1,4 +1,4 @@
-"""`store recover`: open the store as a broker would and close it again, or print what that would do."""
+"""`store recover`: open the store as a broker would and close it again, or print the effects of that."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def recover_store(path: str, config: StoreConfig | None, *, dry_run: bool) -> dict[str, Any]:
-    """What was (or would be) found, cut and dispatched."""
+    """Return the damage, the cut and the dispatched records of a recovery, or of its dry run."""
     from rocketflow_store import MessageStore
     from rocketflow_store.spi.maintenance import preview_recovery
     from rocketflow_store.spi.places import check_directory
@@ -39,7 +39,7 @@ def recover_store(path: str, config: StoreConfig | None, *, dry_run: bool) -> di
 
 
 def explain_store(path: str, config: StoreConfig | None) -> dict[str, Any]:
-    """Return the steps that an open for writing would take, and what they follow from. Changes nothing."""
+    """Return the steps that an open for writing would take, and their causes; change nothing."""
     from rocketflow_store.spi.maintenance import explain_recovery
 
     plan = explain_recovery(path, config)
@@ -54,7 +54,7 @@ def explain_store(path: str, config: StoreConfig | None) -> dict[str, Any]:
 
 
 def lines_of_plan(plan: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines that people read of what `explain_store` returned."""
+    """Yield the result of `explain_store` as lines for people."""
     yield f"last stop      {plan['stop']}"
     if plan["logEnd"] is not None:
         yield f"log            walked from {plan['scannedFrom']}, ends at {plan['logEnd']}"

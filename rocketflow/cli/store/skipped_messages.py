@@ -1,4 +1,4 @@
-"""Messages that `store cat` passes over since they cannot be read: reported one by one, and counted."""
+"""Messages that a command skips because they cannot be read: reported one by one, and counted."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ if TYPE_CHECKING:
     from rocketflow_store.spi.reads import SkippedMessages
 
 
-class LeftOut:
-    """Messages that an output lacks."""
+class SkippedReport:
+    """Reports and counts the skipped messages of one output."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def removed(self, queue_id: int, start: int, stop: int) -> None:
-        """Report that offsets [start, stop) were asked for, and are before the queue's first."""
+        """Report requested offsets [start, stop) before the queue's first."""
         if start < stop:
             self._report(queue_id, start, stop, "were removed")
 
     def unknown(self, queue_id: int, start: int, stop: int) -> None:
-        """Report that offsets [start, stop), which the queue had, are not there any more."""
+        """Report offsets [start, stop) that the queue had, but has no longer."""
         if start < stop:
             self._report(queue_id, start, stop, "the queue does not go on; read it again, see store verify")
 
     def look(self, queue_id: int, start: int, stop: int, got: GetMessageResult) -> None:
-        """Report what of the offsets [start, stop) `got` skipped."""
+        """Report those of the offsets [start, stop) that `got` skipped."""
         for one in got.skipped:
             first, last = max(one.queue_offset, start), min(one.queue_offset + one.count, stop)
             if first < last:

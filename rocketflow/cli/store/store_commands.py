@@ -1,4 +1,4 @@
-"""`rocketflow store ...`: looking at a store, putting into it, checking and recovering it. No JVM is ever started."""
+"""`rocketflow store ...`: read, fill, check and recover a store. Only `rebuild --engine spark` starts a JVM."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rocketflow.cli.shared.parameters import (
 )
 from rocketflow.cli.shared.tables import Table, print_table
 from rocketflow.cli.store.admin_commands import groups, topics
-from rocketflow.cli.store.skipped_messages import LeftOut
+from rocketflow.cli.store.skipped_messages import SkippedReport
 from rocketflow.cli.store.store_info import lost_queues_hint
 from rocketflow.errors import UsageError
 from rocketflow.process.nearest import did_you_mean
@@ -36,43 +36,45 @@ if TYPE_CHECKING:
 
     from rocketflow_store import MessageExt, StoreReader
 
-store_app = typer.Typer(help="Look at, fill, check and recover a store directory.", no_args_is_help=True)
+store_app = typer.Typer(help="Read, fill, check and recover a store directory.", no_args_is_help=True)
 store_app.command()(topics)
 store_app.command()(groups)
 
 _MAX_INT64 = (1 << 63) - 1
 _MAX_LAST = 100_000
-"""So many messages are held at once; for more there is --since."""
+"""Number of messages that are held at once; for more use --since."""
 _FOLLOW_S = 0.1
 
 
 def _check_topic(reader: StoreReader, topic: str, queue: int | None = None) -> None:
-    """Refuse a topic or a queue that the store does not have; where all queues may be lost say so."""
+    """Raise UsageError for a topic or queue that the store lacks; hint at a rebuild if all queues are missing."""
     topics = reader.topics()
     if topic not in topics:
         if reader.log_files and not topics:
             raise UsageError(f"no topic {topic!r}: {lost_queues_hint(reader)}")
         raise UsageError(f"no topic {topic!r} in this store: {did_you_mean(topic, topics)}")
     if queue is not None and queue not in reader.queues(topic):
-        there = ", ".join(map(str, reader.queues(topic)))
-        raise UsageError(f"--queue {queue}: topic {topic} has messages in these: {there}")
+        existing = ", ".join(map(str, reader.queues(topic)))
+        raise UsageError(f"--queue {queue}: topic {topic} has messages in these: {existing}")
 
 
-def _end_with(left_out: int) -> None:
-    """End a command that left messages out with the exit code that says so."""
-    if left_out:
-        print(f"error: {left_out} messages could not be read; see store verify", file=sys.stderr)
+def _end_with(skipped: int) -> None:
+    """End a command that skipped messages with EXIT_LOST."""
+    if skipped:
+        print(f"error: {skipped} messages could not be read; see store verify", file=sys.stderr)
         raise typer.Exit(failures.EXIT_LOST)
 
 
 @store_app.command()
 def info(
     path: PathArgument,
-    sizes: Annotated[bool, typer.Option("--sizes", help="Bytes and retained time span of each topic, too.")] = False,
+    sizes: Annotated[
+        bool, typer.Option("--sizes", help="Also print bytes and retained time span of each topic.")
+    ] = False,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """State, topics and bounds of a store; changes nothing. Example: rocketflow store info /data/store --json"""
+    """Print state, topics and bounds of a store. Example: rocketflow store info /data/store --json"""
     from rocketflow.cli.store.store_info import store_info, topic_columns, topic_rows
 
     with open_reader(path, config) as reader:
@@ -111,40 +113,42 @@ def cat(
     topic: TopicOption,
     queue: Annotated[int | None, typer.Option("--queue", help="Only this queue.")] = None,
     start: Annotated[int | None, typer.Option("--from", min=0, help="First queue offset.")] = None,
-    end: Annotated[int | None, typer.Option("--to", min=0, help="Queue offset behind the last.")] = None,
-    most: Annotated[int | None, typer.Option("--max", min=0, max=_MAX_INT64, help="At most so many messages.")] = None,
+    end: Annotated[int | None, typer.Option("--to", min=0, help="Queue offset after the last.")] = None,
+    most: Annotated[int | None, typer.Option("--max", min=0, max=_MAX_INT64, help="At most N messages.")] = None,
     last: Annotated[
-        int | None, typer.Option("--last", min=1, max=_MAX_LAST, help="The so many newest, in the order of the log.")
+        int | None, typer.Option("--last", min=1, max=_MAX_LAST, help="The N newest messages, in the order of the log.")
     ] = None,
     since: Annotated[
         int | None,
-        typer.Option("--since", metavar="TIME", parser=time_argument, help="Stored at or after this, ISO 8601 or ms."),
+        typer.Option(
+            "--since", metavar="TIME", parser=time_argument, help="Stored at or after this time, ISO 8601 or ms."
+        ),
     ] = None,
     tags: Annotated[str | None, typer.Option("--tags", help="Tag expression, e.g. 'a || b'.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with what arrives.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Print messages as they arrive, without end.")] = False,
     body: BodyOption = BodyForm.TEXT,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """Messages of a topic. Example: rocketflow store cat /data/store --topic orders --json --max 10"""
+    """Print messages of a topic. Example: rocketflow store cat /data/store --topic orders --json --max 10"""
     from rocketflow.cli.store.cat_messages import Selection, TopicMessages
 
     if last is not None and most is not None:
-        raise typer.BadParameter("--last and --max exclude each other: --last names how many")
+        raise typer.BadParameter("--last and --max exclude each other: --last sets the number")
     if since is not None and start is not None:
-        raise typer.BadParameter("--since and --from exclude each other: both say where to begin")
+        raise typer.BadParameter("--since and --from exclude each other: both set the first message")
     with open_reader(path, config) as reader:
         if not follow:
             _check_topic(reader, topic, queue)
-        left_out = LeftOut()
-        chosen = TopicMessages(reader, Selection(topic, queue, start, end, since, tags), left_out)
+        skipped = SkippedReport()
+        chosen = TopicMessages(reader, Selection(topic, queue, start, end, since, tags), skipped)
         messages = iter(chosen.newest(last)) if last is not None else chosen.oldest_first()
         without_body = _show(chosen.arriving(messages) if follow else messages, body, as_json, most)
-    _end_with(left_out.count + without_body)
+    _end_with(skipped.count + without_body)
 
 
 def _show(messages: Iterable[MessageExt | None], body: BodyForm, as_json: bool, most: int | None) -> int:
-    """Print messages, `most` of them; None is a pause. Return how many have a body that cannot be decoded."""
+    """Print messages, `most` of them; None is a pause. Return the number of bodies that cannot be decoded."""
     shown = without_body = 0
     table = Table([name for name in TABLE_COLUMNS if name != "body" or body is not BodyForm.NONE])
     for message in messages if most != 0 else ():
@@ -176,24 +180,34 @@ def find(
     path: PathArgument,
     topic: Annotated[str | None, typer.Option("--topic", help="Topic, with --key or --tags.")] = None,
     key: Annotated[str | None, typer.Option("--key", help="One of KEYS, or a UNIQ_KEY.")] = None,
-    tags: Annotated[str | None, typer.Option("--tags", help="Tag expression, e.g. 'a || b': the newest ones.")] = None,
+    tags: Annotated[
+        str | None, typer.Option("--tags", help="Tag expression, e.g. 'a || b': the newest messages.")
+    ] = None,
     begin: Annotated[
         int | None,
-        typer.Option("--begin", metavar="TIME", parser=time_argument, help="Stored at or after this, ISO 8601 or ms."),
+        typer.Option(
+            "--begin", metavar="TIME", parser=time_argument, help="Stored at or after this time, ISO 8601 or ms."
+        ),
     ] = None,
     end: Annotated[
         int | None,
-        typer.Option("--end", metavar="TIME", parser=time_argument, help="Stored at or before this, ISO 8601 or ms."),
+        typer.Option(
+            "--end", metavar="TIME", parser=time_argument, help="Stored at or before this time, ISO 8601 or ms."
+        ),
     ] = None,
-    most: Annotated[int, typer.Option("--max", min=1, help="At most so many messages.")] = 32,
+    most: Annotated[int, typer.Option("--max", min=1, help="At most N messages.")] = 32,
     msg_id: Annotated[str | None, typer.Option("--msg-id", help="Offset message id.")] = None,
     uniq_key: Annotated[str | None, typer.Option("--uniq-key", help="UNIQ_KEY, in any topic or in --topic.")] = None,
-    physical_offset: Annotated[int | None, typer.Option("--physical-offset", help="Place in the log.")] = None,
+    physical_offset: Annotated[
+        int | None, typer.Option("--physical-offset", help="Offset of the record in the log.")
+    ] = None,
     body: BodyOption = BodyForm.TEXT,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """Messages by key, TAGS, id or place. Example: rocketflow store find /data/store --topic orders --key o-1
+    """Find messages by key, TAGS, id or physical offset.
+
+    Example: rocketflow store find /data/store --topic orders --key o-1
 
     By TAGS: rocketflow store find /data/store --topic orders --tags 'paid || shipped' --begin 2026-01-31T12:00
     """
@@ -206,9 +220,9 @@ def find(
     times = 0 if begin is None else begin, _MAX_INT64 if end is None else end
     with open_reader(path, config) as reader:
         found: list[MessageExt] = []
-        left_out = LeftOut()
+        skipped = SkippedReport()
         if key is not None and topic is not None:
-            found = reader.query_message(topic, key, most, *times, left_out.faults())
+            found = reader.query_message(topic, key, most, *times, skipped.faults())
         elif tags is not None and topic is not None:
             by_tags = reader.query_by_tags(topic, tags, most, *times)
             found = by_tags.messages
@@ -216,7 +230,7 @@ def find(
                 _warn_of_tags(reader, as_json)
         elif uniq_key is not None:
             for one in [topic] if topic is not None else reader.topics():
-                some = reader.query_message(one, uniq_key, most, *times, left_out.faults())
+                some = reader.query_message(one, uniq_key, most, *times, skipped.faults())
                 found += [message for message in some if message.uniq_key == uniq_key]
         else:
             offset = physical_offset if physical_offset is not None else _offset_of(msg_id or "")
@@ -226,16 +240,16 @@ def find(
         if key is not None or uniq_key is not None:
             _warn_of_index(reader, as_json)
         without_body = _show(iter(found[:most]), body, as_json, None)
-        if not found and not left_out.count:
+        if not found and not skipped.count:
             if by_name and topic is not None and topic not in _listed_topics(reader):
                 _check_topic(reader, topic)
             print("error: no such message", file=sys.stderr)
             raise typer.Exit(failures.EXIT_FINDINGS)
-    _end_with(left_out.count + without_body)
+    _end_with(skipped.count + without_body)
 
 
 def _listed_topics(reader: StoreReader) -> set[str]:
-    """Return the topics of `topics.json`; none where it is damaged, which `store verify` reports."""
+    """Return the topics of `topics.json`; none if it is damaged, which `store verify` reports."""
     from rocketflow_store import StoreError
 
     try:
@@ -245,7 +259,7 @@ def _listed_topics(reader: StoreReader) -> set[str]:
 
 
 def _warn_of_index(reader: StoreReader, as_json: bool) -> None:
-    """Say on stderr where the index does not name the keys of the whole log."""
+    """Print a note on stderr if the index does not cover the keys of the complete log."""
     covered = reader.index_coverage()
     if covered.complete:
         return
@@ -259,23 +273,23 @@ def _warn_of_index(reader: StoreReader, as_json: bool) -> None:
 
 
 def _warn_of_tags(reader: StoreReader, as_json: bool) -> None:
-    """Say on stderr that neither index nor queues are sure to name every message with the tags."""
+    """Print a note on stderr that index and queues may not name every message with the tags."""
     covered = reader.tag_coverage()
     if as_json:
-        told = {"indexComplete": False, "indexedFrom": covered.begin_phy_offset, "indexedTo": covered.end_phy_offset}
-        print(json.dumps(told), file=sys.stderr)
+        fields = {"indexComplete": False, "indexedFrom": covered.begin_phy_offset, "indexedTo": covered.end_phy_offset}
+        print(json.dumps(fields), file=sys.stderr)
         return
-    why = "the last stop was not orderly" if reader.state == "unclean" else "records or queue units cannot be read"
+    why = "the last writer was killed" if reader.state == "unclean" else "records or queue units cannot be read"
     print(f"note: messages may be missing: {why}; see `rocketflow store verify`", file=sys.stderr)
 
 
 def _is_asked_for(message: MessageExt, topic: str | None, msg_id: str | None) -> bool:
-    """Whether what stands at a place is the message that was named; it is said what it is where it is another."""
+    """Return True if the message found by its position is the requested one; else print what it is."""
     if msg_id is not None and message.msg_id.upper() != msg_id.upper():
-        print(f"note: the message at that place has the id {message.msg_id}", file=sys.stderr)
+        print(f"note: the message at that offset has the id {message.msg_id}", file=sys.stderr)
         return False
     if topic is not None and message.topic != topic:
-        print(f"note: the message at that place is of topic {printable(message.topic)}", file=sys.stderr)
+        print(f"note: the message at that offset is of topic {printable(message.topic)}", file=sys.stderr)
         return False
     return True
 
@@ -299,12 +313,19 @@ def offset(
     ],
     boundary: Annotated[
         Literal["lower", "upper", "nearest"],
-        typer.Option("--boundary", case_sensitive=False, help="Which of equal times; nearest is as in 4.9."),
+        typer.Option(
+            "--boundary",
+            case_sensitive=False,
+            help="The first or last of equal times; nearest is that of RocketMQ 4.9.",
+        ),
     ] = "lower",
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """Queue offset by store time. Example: rocketflow store offset /data/store --topic t --queue 0 --timestamp 0"""
+    """Find the queue offset of a store time.
+
+    Example: rocketflow store offset /data/store --topic t --queue 0 --timestamp 0
+    """
     with open_reader(path, config) as reader:
         _check_topic(reader, topic, queue)
         found = reader.search_by_time(topic, queue, timestamp, boundary)
@@ -315,7 +336,7 @@ def offset(
     start, stop = found.unreadable
     if start < stop:
         which = f"topic {topic} queue {queue}, offsets {start} to {stop - 1}"
-        print(f"error: {which}: cannot be read, so one may be what was stored then; see store verify", file=sys.stderr)
+        print(f"error: {which}: cannot be read, one of them may be the answer; see store verify", file=sys.stderr)
         raise typer.Exit(failures.EXIT_LOST)
 
 
@@ -327,12 +348,14 @@ def append(
         int | None, typer.Option("--queue", min=0, max=65_535, help="Queue for lines without queueId.")
     ] = None,
     source: Annotated[str, typer.Option("--input", metavar="FILE|-", help="JSON lines; - is stdin.")] = "-",
-    flush: Annotated[Literal["sync", "async"], typer.Option("--flush", help="When a line counts as put.")] = "sync",
-    create: Annotated[bool, typer.Option("--create", help="Begin a store where there is none.")] = False,
+    flush: Annotated[
+        Literal["sync", "async"], typer.Option("--flush", help="Whether a line is stored after a sync or before.")
+    ] = "sync",
+    create: Annotated[bool, typer.Option("--create", help="Create the store if it does not exist.")] = False,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """Put JSON lines into a topic. Example: echo '{"body":"hi"}' | rocketflow store append /data/store --topic t"""
+    """Append JSON lines to a topic. Example: echo '{"body":"hi"}' | rocketflow store append /data/store --topic t"""
     from rocketflow.cli.store.append_lines import append_lines
 
     refused = append_lines(path, topic, queue, source, flush == "sync", load_config(config), create=create)
@@ -343,12 +366,12 @@ def append(
 @store_app.command()
 def recover(
     path: PathArgument,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Print the steps that an open would take.")] = False,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """What a broker does at start. Example: rocketflow store recover /data/store --dry-run"""
+    """Recover a store as a broker does at its start. Example: rocketflow store recover /data/store --dry-run"""
     from rocketflow.cli.store.recover_store import explain_store, lines_of_plan, recover_store
 
     if explain:
@@ -373,13 +396,16 @@ def recover(
 def clean(
     path: PathArgument,
     reserved_hours: Annotated[
-        int | None, typer.Option("--reserved-hours", metavar="H", min=0, help="Instead of fileReservedTime.")
+        int | None,
+        typer.Option(
+            "--reserved-hours", metavar="H", min=0, help="Age at which files expire, instead of fileReservedTime."
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be deleted.")] = False,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """Delete files whose time is over, as a broker does. Example: rocketflow store clean /data/store --dry-run"""
+    """Delete expired files as a broker does. Example: rocketflow store clean /data/store --dry-run"""
     from rocketflow.cli.store.clean_store import clean_store
 
     result = clean_store(path, load_config(config), reserved_hours, dry_run=dry_run)
@@ -390,7 +416,7 @@ def clean(
     for kind in kinds:
         for name in result[kind]:
             print(name)
-    count, verb = sum(len(result[kind]) for kind in kinds), "would go" if dry_run else "went"
+    count, verb = sum(len(result[kind]) for kind in kinds), "would be deleted" if dry_run else "deleted"
     offsets = result["minOffset"]
     print(f"{count} files of {result['bytes']} bytes {verb}; the log begins at {offsets['after']}")
 
@@ -400,20 +426,20 @@ def verify(
     path: PathArgument,
     repair: Annotated[bool, typer.Option("--repair", help="Rebuild derived files, quarantine damage.")] = False,
     accept: Annotated[
-        str | None, typer.Option("--accept", metavar="FILE", help="Findings that are known: see below.")
+        str | None, typer.Option("--accept", metavar="FILE", help="File of accepted findings: see below.")
     ] = None,
-    accept_new: Annotated[bool, typer.Option("--accept-new", help="Add what is new to the file of --accept.")] = False,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="CommitLog files looked at at a time.")] = 2,
+    accept_new: Annotated[bool, typer.Option("--accept-new", help="Add new findings to the file of --accept.")] = False,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="CommitLog files checked at a time.")] = 2,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
     """Check every record, queue unit and index entry. Example: rocketflow store verify /data/store
 
-    Without --repair not a byte is changed. With it derived files are rebuilt from the log; damaged records stay where
-    they are, a copy of them is kept in quarantine/, and everything else is served.
+    Without --repair no byte is changed. With it derived files are rebuilt from the log; damaged records stay where
+    they are, a copy of them is kept in quarantine/, and all other messages are served.
 
     --accept FILE: the first run writes the present findings to FILE, with a digest of their bytes. Later runs print
-    those as accepted, and end with 0 where there is no other; --accept-new adds the others.
+    those as accepted, and end with 0 if there is no other; --accept-new adds the others.
     """
     from rocketflow.cli.store.verify_report import VerifyReport
     from rocketflow_store.spi.maintenance import repair_store, verify_store
@@ -452,9 +478,9 @@ def rebuild(
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes; all processors by default.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be made.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Go on where CommitLog files are missing.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for whoever writes to the store.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be rebuilt.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Go on if CommitLog files are missing.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the process that has locked the store.")] = False,
     log: Annotated[
         str | None, typer.Option("--log", metavar="URI", help="Read the CommitLog from here (s3://bucket/store).")
     ] = None,
@@ -462,7 +488,7 @@ def rebuild(
         str | None, typer.Option("--target", metavar="DIR|URI", help="Write consumequeue/ and index/ here.")
     ] = None,
     scratch: Annotated[
-        str | None, typer.Option("--scratch", metavar="DIR", help="Where a remote target's files are made first.")
+        str | None, typer.Option("--scratch", metavar="DIR", help="Directory to build a remote target's files in.")
     ] = None,
     profile: Annotated[
         Literal["5.3", "5.5"] | None,
@@ -471,13 +497,13 @@ def rebuild(
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """Make queues and index anew from the log, in parallel. Example: rocketflow store rebuild /data/store
+    """Rebuild queues and index from the log, in parallel. Example: rocketflow store rebuild /data/store
 
-    They are made beside the store and held against the log; then those files that differ are swapped in at once.
-    Until then nothing changes, and a job that is killed leaves nothing half done.
+    They are built beside the store and compared with the log; then those files that differ are swapped in at once.
+    Until then nothing changes, and a job that is killed leaves the old files.
 
     PATH may be a backup: rocketflow store rebuild "s3://bucket/store?region=eu-west-1" --target /data/restored. Give
-    credentials by the environment (AWS_ACCESS_KEY_ID and so on): whoever may list processes sees a command line.
+    credentials by the environment (AWS_ACCESS_KEY_ID and so on): other users may see a command line.
     """
     from rocketflow.cli.store.rebuild_store import rebuild_locally, rebuild_on_spark, request_of, summary
     from rocketflow_store import UnknownTopicError
@@ -508,7 +534,7 @@ def rebuild(
 
 
 def _nearest_topic(path: str, config: str | None, topic: str) -> str:
-    """Return which topic was probably meant; nothing where the store cannot be asked (a backup elsewhere)."""
+    """Return a hint at the nearest topic, or "" if the store cannot be read (a remote backup)."""
     from rocketflow_store import StoreError
 
     try:
@@ -523,27 +549,28 @@ def ledger(
     path: PathArgument,
     run_id: Annotated[str | None, typer.Option("--run-id", metavar="ID", help="Only commits of this run.")] = None,
     kind: Annotated[
-        str | None, typer.Option("--kind", metavar="KIND", help="Only requeue, delay, timer, ... or sink.")
+        str | None,
+        typer.Option("--kind", metavar="KIND", help="Only commits of this kind: requeue, delay, timer, ... or sink."),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Commits that moved no row, too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also commits that moved no row.")] = False,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """Who moved which messages, and when. Example: rocketflow store ledger /data/store --run-id fix-7 --json"""
+    """List the commits that moved messages. Example: rocketflow store ledger /data/store --run-id fix-7 --json"""
     from rocketflow.cli.store.ledger_lines import LEDGER_COLUMNS, ledger_lines, ledger_row
 
-    table, left_out = Table(LEDGER_COLUMNS), LeftOut()
+    table, skipped = Table(LEDGER_COLUMNS), SkippedReport()
     with open_reader(path, config) as reader:
-        for fields in ledger_lines(reader, run_id, kind, left_out, empty=everything):
+        for fields in ledger_lines(reader, run_id, kind, skipped, empty=everything):
             if as_json:
                 emit(fields)
             else:
                 table.add(ledger_row(fields))
     if not as_json:
         table.flush()
-        if table.is_empty and not left_out.count:
+        if table.is_empty and not skipped.count:
             print("no commits" if everything else "no commits that moved messages (--all shows the others)")
-    _end_with(left_out.count)
+    _end_with(skipped.count)
 
 
 @store_app.command()
@@ -555,7 +582,10 @@ def export(
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """A topic as Parquet, one file a queue. Example: rocketflow store export /data/store --topic orders --to /tmp/o"""
+    """Export a topic as Parquet, one file a queue.
+
+    Example: rocketflow store export /data/store --topic orders --to /tmp/o
+    """
     from rocketflow_store.spi.reads import export_topic
 
     if to == "-":
@@ -576,9 +606,9 @@ def dump(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Any single file of a store.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Any single file of a store as JSON lines. Example: rocketflow store dump /data/store/checkpoint
+    """Print any single file of a store as JSON lines. Example: rocketflow store dump /data/store/checkpoint
 
-    Ends with 3 where a part of it is damaged: the line that stands there says why.
+    Ends with 3 if a part of it is damaged: the line of that part has the reason.
     """
     from rocketflow_store.spi.maintenance import dump_file
 
@@ -591,7 +621,7 @@ def dump(
 
 
 class _progress:  # noqa: N801
-    """A progress bar on stderr where that is a terminal: `with _progress("verify") as step: step(done, total)`."""
+    """A progress bar on stderr if it is a terminal: `with _progress("verify") as step: step(done, total)`."""
 
     def __init__(self, what: str, *, of_bytes: bool = True) -> None:
         self._what, self._of_bytes = what, of_bytes

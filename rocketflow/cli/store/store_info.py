@@ -1,4 +1,4 @@
-"""What `store info` tells."""
+"""The fields and tables of `store info`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def lost_queues_hint(reader: StoreReader) -> str:
-    """Return what to do about a CommitLog without a single queue."""
+    """Return the remedy for a CommitLog without any queue."""
     return (
-        "the CommitLog has no ConsumeQueue at all; where they are lost "
-        f"`rocketflow store rebuild {reader.path}` makes them again"
+        "the CommitLog has no ConsumeQueue at all; if they are lost, "
+        f"`rocketflow store rebuild {reader.path}` rebuilds them"
     )
 
 
@@ -38,7 +38,7 @@ def topic_rows(topics: list[dict[str, Any]], sizes: bool) -> Iterator[list[objec
 
 
 def _with_sizes(reader: StoreReader, topic: str, queues: list[dict[str, int]]) -> dict[str, Any]:
-    """Return bytes and retained time span of a topic; None where it is not known."""
+    """Return bytes and retained time span of a topic; None if unknown."""
     from rocketflow_store.spi.reads import queue_size
 
     sizes = [

@@ -46,7 +46,7 @@ def list_topics(reader: StoreReader) -> list[dict[str, Any]]:
 
 
 def describe_topic(reader: StoreReader, topic: str) -> dict[str, Any]:
-    """Return a topic's entry, what each of its queues holds, and the groups that read it."""
+    """Return a topic's entry, the bounds of its queues, and the groups that read it."""
     found = {one["topic"]: one for one in list_topics(reader)}
     if topic not in found:
         raise UsageError(f"no topic {topic!r} in this store: {did_you_mean(topic, found)}")
@@ -70,7 +70,7 @@ def describe_topic(reader: StoreReader, topic: str) -> dict[str, Any]:
 
 
 def create_topic(path: str, config: StoreConfig, topic: str, queues: int, queue_type: str | None) -> None:
-    """Make a topic that does not exist yet."""
+    """Create a topic that does not exist yet."""
     _check_name(topic)
     _check_count(queues)
     with _opened(path, config) as store:
@@ -80,7 +80,7 @@ def create_topic(path: str, config: StoreConfig, topic: str, queues: int, queue_
 
 
 def set_queues(path: str, config: StoreConfig, topic: str, queues: int) -> None:
-    """Give a topic `queues` write queues, and read queues for all that it ever had."""
+    """Set a topic's write queues to `queues`, and its read queues to the largest number it ever had."""
     _check_count(queues)
     _refuse_system_topic(topic)
     with _opened(path, config) as store:
@@ -99,7 +99,7 @@ def delete_topic(path: str, config: StoreConfig, topic: str, *, confirmed: bool)
 
 def _refuse_system_topic(topic: str) -> None:
     if is_system_topic(topic):
-        raise UsageError(f"topic {topic} is one of the store's own, which the store makes and changes itself")
+        raise UsageError(f"topic {topic} is one of the store's own, which only the store changes")
 
 
 def _check_name(topic: str) -> None:

@@ -1,4 +1,4 @@
-"""What `store verify` found and did, for people and as JSON."""
+"""The report of `store verify`, for people and as JSON."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class VerifyReport:
         self._appended = 0
 
     def take_repair(self, repaired: RepairResult) -> int:
-        """Take what a repair did and left; return the exit code."""
+        """Take the steps of a repair and the remaining findings; return the exit code."""
         self._steps = repaired.steps
         code = self._take(repaired.left, repaired.exit_code)
         self._fields = repaired.as_dict()
         return repaired.exit_code if repaired.cut else code or int(bool(repaired.steps))
 
     def take(self, found: VerifyResult) -> int:
-        """Take what was found; return the exit code."""
+        """Take the findings; return the exit code."""
         code = self._take(found, found.exit_code)
         self._fields = found.as_dict()
         return code
@@ -55,7 +55,7 @@ class VerifyReport:
         return accepted.exit_code(found, self._fresh)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the run as one JSON object; `accepted` marks findings where a file of accepted ones was given."""
+        """Return the run as one JSON object; with a file of accepted findings each has `accepted`."""
         if self._accepted is None:
             return self._fields
         known = set(self._known)
@@ -77,7 +77,7 @@ class VerifyReport:
 
 
 def print_findings(found: VerifyResult, fresh: Sequence[Finding], known: Sequence[Finding]) -> None:
-    """Print a line for each finding, and what they come to."""
+    """Print a line for each finding, and their totals."""
     speed = found.bytes / 1e6 / found.seconds if found.seconds else 0.0
     print(f"{found.records} records, {found.bytes} bytes in {found.seconds:.2f} s ({speed:.0f} MB/s)")
     rows = [(one.kind, one.file, one.offset, one.length, one.detail) for one in fresh]

@@ -1,4 +1,4 @@
-"""`store verify --accept`: known losses end with 0, what is new does not."""
+"""`store verify --accept`: with known losses alone the command exits with 0, with new ones not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZES = StoreConfig(mapped_file_size_commit_log=1 << 16, mapped_file_size_consum
 
 @pytest.fixture(scope="module")
 def damaged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
-    """A store whose fourth message is damaged; the places of its messages."""
+    """Return a store whose fourth message is damaged, and the physical offsets of its messages."""
     path = tmp_path_factory.mktemp("accepted") / "s"
     with MessageStore.open(path, SIZES) as store:
         places = [
@@ -44,24 +44,24 @@ def test_accepted_losses_end_with_0_and_new_ones_do_not(
 ) -> None:
     path, file = tmp_path / "s", tmp_path / "accepted.jsonl"
     shutil.copytree(damaged[0], path)
-    code, told = verify(capsys, path, "--accept", str(file))
-    assert (code, told["acceptedFindings"], told["appendedFindings"]) == (3, 0, 1)
+    code, printed = verify(capsys, path, "--accept", str(file))
+    assert (code, printed["acceptedFindings"], printed["appendedFindings"]) == (3, 0, 1)
     (line,) = [json.loads(one) for one in file.read_text().splitlines()]
     assert line.keys() >= {"file", "offset", "length", "digest", "date"}
     assert line["file"] == f"commitlog/{0:020d}"
     written = file.read_bytes()
     for more in ([], ["--repair"], ["--repair"]):
-        code, told = verify(capsys, path, "--accept", str(file), *more)
-        assert (code, told["acceptedFindings"], told["newFindings"]) == (0, 1, 0)
-        assert [one["accepted"] for one in told["findings"]] == [True]
-        assert told["lostRecords"] == 1
+        code, printed = verify(capsys, path, "--accept", str(file), *more)
+        assert (code, printed["acceptedFindings"], printed["newFindings"]) == (0, 1, 0)
+        assert [one["accepted"] for one in printed["findings"]] == [True]
+        assert printed["lostRecords"] == 1
     assert verify(capsys, path)[0] == 3
     hurt(path, damaged[1][6])
-    code, told = verify(capsys, path, "--accept", str(file))
-    assert (code, told["acceptedFindings"], told["newFindings"]) == (3, 1, 1)
+    code, printed = verify(capsys, path, "--accept", str(file))
+    assert (code, printed["acceptedFindings"], printed["newFindings"]) == (3, 1, 1)
     hurt(path, damaged[1][3], b"again")
-    code, told = verify(capsys, path, "--accept", str(file))
-    assert (code, told["acceptedFindings"], told["newFindings"]) == (3, 0, 2)
+    code, printed = verify(capsys, path, "--accept", str(file))
+    assert (code, printed["acceptedFindings"], printed["newFindings"]) == (3, 0, 2)
     assert file.read_bytes() == written
     assert verify(capsys, path, "--accept", str(file), "--accept-new")[0] == 3
     assert verify(capsys, path, "--accept", str(file))[0] == 0
@@ -74,8 +74,8 @@ def test_new_finding_that_lost_nothing_ends_with_1(
     shutil.copytree(damaged[0], path)
     assert verify(capsys, path, "--accept", str(file))[0] == 3
     shutil.rmtree(path / "index")
-    code, told = verify(capsys, path, "--accept", str(file))
-    assert (code, told["acceptedFindings"], told["newFindings"]) == (1, 1, 1)
+    code, printed = verify(capsys, path, "--accept", str(file))
+    assert (code, printed["acceptedFindings"], printed["newFindings"]) == (1, 1, 1)
     assert verify(capsys, path, "--accept", str(file), "--repair")[0] == 1
     assert verify(capsys, path, "--accept", str(file), "--repair")[0] == 0
 
@@ -90,7 +90,7 @@ def test_run_on_a_clean_store_accepts_nothing_that_comes_later(
     hurt(path, place)
     for _ in range(2):
         assert verify(capsys, path, "--accept", str(file))[0] == 3
-    file.write_text("")  # as `touch` makes it: nothing was said yet
+    file.write_text("")  # as `touch` creates it: no finding was accepted yet
     assert verify(capsys, path, "--accept", str(file))[0] == 3
     assert verify(capsys, path, "--accept", str(file))[0] == 0
 

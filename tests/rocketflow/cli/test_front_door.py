@@ -1,4 +1,4 @@
-"""The command's front door: ways to start it, its version, its help, completion in a shell."""
+"""The start of the command: its version, its help, completion in a shell."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_short_help_prints_what_long_help_prints(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_answers_what_the_script_of_a_shell_asks(capsys: pytest.CaptureFixture[str], shell: str) -> None:
+def test_completion_answers_the_script_of_each_shell(capsys: pytest.CaptureFixture[str], shell: str) -> None:
     assert run(["completion", shell]) == 0
     assert f"complete_{shell}" in capsys.readouterr().out
     asked = "rocketflow store re"

@@ -1,4 +1,4 @@
-"""Deep JSON from outside is one typed error that names where it stands, and never a RecursionError."""
+"""Deep JSON from outside raises one typed error that names its position, never a RecursionError."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ deep = pytest.mark.parametrize("text", DEEP.values(), ids=DEEP.keys())
     ],
     ids=["suite", "schema", "mark", "result"],
 )
-def test_deep_json_is_a_typed_error_that_names_its_place(
+def test_deep_json_raises_a_typed_error_that_names_its_position(
     tmp_path: Path, text: str, read: Callable[[Path], object], named: str
 ) -> None:
     file = tmp_path / "file.json"
@@ -50,7 +50,7 @@ def test_deep_json_is_a_typed_error_that_names_its_place(
 
 
 @deep
-def test_deep_json_where_none_has_to_be_is_none(tmp_path: Path, text: str) -> None:
+def test_deep_json_of_an_optional_value_is_ignored(tmp_path: Path, text: str) -> None:
     assert held_properties(text.encode()) == {}
     assert json_result(['{"done": true}', text if text[0] == "{" else '{"a": ' + text]) == {"done": True}
     (tmp_path / "metadata").write_text(text)
@@ -59,21 +59,23 @@ def test_deep_json_where_none_has_to_be_is_none(tmp_path: Path, text: str) -> No
     reports.home.mkdir()
     (reports.home / "20260101T000000Z.json").write_text(text)
     reports.keep(datetime(2026, 1, 2, tzinfo=UTC), {"exitCode": 0}, 10)
-    broken, whole = json.loads((reports.home / HISTORY).read_text())["reports"]
-    assert broken.keys() - whole.keys() == {"unreadable"}
+    broken, complete = json.loads((reports.home / HISTORY).read_text())["reports"]
+    assert broken.keys() - complete.keys() == {"unreadable"}
     with pytest.raises(OptionError, match=r"startingOffsets.* characters\)") as caught:
         OptionValues({"startingOffsets": text}).json_object("startingOffsets", "an object")
     assert len(str(caught.value)) < 500
 
 
 @deep
-def test_append_refuses_a_deep_line_and_goes_on(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_append_refuses_a_deep_line_and_appends_the_next(
+    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     lines = tmp_path / "lines"
     lines.write_text(f'{text}\n{{"body": "b"}}\n')
     assert run(["store", "append", str(tmp_path / "s"), "--topic", "t", "--create", "--input", str(lines)]) == 1
-    told = capsys.readouterr()
-    assert "error: line 1: nested too deeply" in told.err
-    assert "PUT_OK" in told.out
+    printed = capsys.readouterr()
+    assert "error: line 1: nested too deeply" in printed.err
+    assert "PUT_OK" in printed.out
 
 
 @deep
@@ -92,7 +94,7 @@ def test_deep_logging_file_is_refused_by_name(
 
 @pytest.mark.parametrize("depth", [1, MAX_JSON_DEPTH, MAX_JSON_DEPTH + 1, 300])
 def test_depth_of_files_is_limited(depth: int) -> None:
-    """Python reads 300 lists within each other; what goes through them recursively would not end well."""
+    """Python parses 300 nested lists, but recursive functions over the result could fail."""
     for text in ("[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth):
         assert parse_json(text) is not None
         if depth <= MAX_JSON_DEPTH:

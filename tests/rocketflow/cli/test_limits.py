@@ -1,4 +1,4 @@
-"""What `rocketflow doctor` says of the limits that concern a store."""
+"""The checks of `rocketflow doctor` of limits that concern a store."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ NAMES = ["open files", "file size", "locked memory", "memory maps", "swappiness"
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., dict[str, Limit]]:
-    """The limits as a machine with these numbers tells them."""
+    """Return a function that gives the limits of a machine with these numbers."""
 
-    def told(
+    def found(
         nofile: int = 1 << 20,
         fsize: int = -1,
         memlock: int = -1,
@@ -43,10 +43,10 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., di
             (tmp_path / name).write_text(text)
         return {one.name: one for one in limits(StoreConfig(mapped_file_size_commit_log=1 << 30), tmp_path)}
 
-    return told
+    return found
 
 
-def test_nothing_is_missing_on_a_machine_that_is_made_for_it(machine: Callable[..., dict[str, Limit]]) -> None:
+def test_tuned_machine_has_no_remedies(machine: Callable[..., dict[str, Limit]]) -> None:
     found = machine()
     assert list(found) == NAMES
     assert all(one.ok and not one.remedy for one in found.values())
@@ -64,7 +64,7 @@ def test_each_limit_names_its_remedy(machine: Callable[..., dict[str, Limit]]) -
     assert f"{5 << 30:,}" in found["locked memory"].detail
 
 
-def test_a_default_desktop_can_write_a_store_but_could_be_better(machine: Callable[..., dict[str, Limit]]) -> None:
+def test_default_desktop_can_write_a_store_but_has_remedies(machine: Callable[..., dict[str, Limit]]) -> None:
     found = machine(nofile=1024, memlock=8 << 20, maps=65_530, swap=60)
     assert all(one.ok for one in found.values())
     assert [name for name, one in found.items() if one.remedy] == [
@@ -75,18 +75,20 @@ def test_a_default_desktop_can_write_a_store_but_could_be_better(machine: Callab
     ]
 
 
-def test_a_capability_is_as_good_as_a_limit(machine: Callable[..., dict[str, Limit]]) -> None:
+def test_capability_replaces_the_limit_of_locked_memory(machine: Callable[..., dict[str, Limit]]) -> None:
     assert machine(memlock=65_536, cap=True)["locked memory"].remedy == ""
 
 
-def test_a_system_without_these_settings(machine: Callable[..., dict[str, Limit]], tmp_path: Path) -> None:
+def test_system_without_sysctl_files_has_no_checks_of_them(
+    machine: Callable[..., dict[str, Limit]], tmp_path: Path
+) -> None:
     machine()
     for name in ("max_map_count", "swappiness"):
         (tmp_path / "sys/vm" / name).unlink()
     assert [one.name for one in limits(proc=tmp_path)] == NAMES[:3]
 
 
-def test_the_real_limits_as_text_and_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_prints_the_limits_as_text_and_json(capsys: pytest.CaptureFixture[str]) -> None:
     run(["doctor", "--json"])
     checks = {one["name"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
     assert checks.keys() >= set(NAMES)

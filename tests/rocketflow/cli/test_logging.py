@@ -1,4 +1,4 @@
-"""Where log lines go is said by a file, for commands and jobs alike."""
+"""A file sets the targets of log lines, for commands and jobs."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def command(*words: object, **more: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def without_its_queues(tmp_path: Path) -> Path:
-    """A store whose next open has something to tell: RF-HEAL."""
+    """Make a store whose next open logs an event, RF-HEAL."""
     path = tmp_path / "store"
     with MessageStore.open(path, StoreConfig(mapped_file_size_commit_log=1 << 16)) as store:
         store.put_message(Message("t", b"x", queue_id=0))
-    (path / "consumequeue" / "t" / "0").rename(path / "gone")
+    (path / "consumequeue" / "t" / "0").rename(path / "moved")
     return path
 
 
 @pytest.mark.parametrize("by", ["option", "environment"])
-def test_lines_go_where_the_file_says(tmp_path: Path, without_its_queues: Path, by: str) -> None:
+def test_log_lines_go_to_the_target_in_the_file(tmp_path: Path, without_its_queues: Path, by: str) -> None:
     settings = json.loads(SHIPPED.read_bytes())
     settings["handlers"] = {
         "file": {"class": "logging.FileHandler", "filename": str(tmp_path / "log"), "formatter": "line"}
@@ -49,7 +49,7 @@ def test_lines_go_where_the_file_says(tmp_path: Path, without_its_queues: Path, 
     assert time[19] in "+-"
 
 
-def test_the_file_that_is_shipped(without_its_queues: Path) -> None:
+def test_shipped_logging_file_works(without_its_queues: Path) -> None:
     ended = command("--logging", SHIPPED, "store", "recover", without_its_queues)
     assert " WARNING rocketflow_store: RF-HEAL " in ended.stderr
 
@@ -57,7 +57,7 @@ def test_the_file_that_is_shipped(without_its_queues: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "3", "{", '{"version": 2}', '{"version": 1, "handlers": {"a": {"class": "no.B"}}}']
 )
-def test_a_file_that_cannot_be_used(tmp_path: Path, text: str) -> None:
+def test_unusable_logging_file_is_one_error_line(tmp_path: Path, text: str) -> None:
     file = tmp_path / "logging.json"
     if text:
         file.write_text(text)

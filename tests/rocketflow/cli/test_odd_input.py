@@ -1,4 +1,4 @@
-"""Commands on lines, places and files that a user did not mean: each is told, and nothing else is held up by it."""
+"""Commands on unexpected lines, offsets and files: each problem is reported, and the rest is processed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SIZES = StoreConfig(mapped_file_size_commit_log=1 << 16, mapped_file_size_consum
 
 
 def filled(path: Path, count: int = 8) -> list[int]:
-    """A store of one queue; the places of its messages."""
+    """Fill a store with one queue; return the physical offsets of its messages."""
     with MessageStore.open(path, SIZES) as store:
         put = [store.put_message(Message("t", b"message %d" % n, keys=f"k{n}", queue_id=0)) for n in range(count)]
     return [one.physical_offset for one in put]
@@ -55,14 +55,14 @@ def test_append_refuses_lines_one_by_one(tmp_path: Path) -> None:
     for source, more in (("-", {"input": b"\n".join(lines)}), (str(tmp_path / "lines"), {})):
         store = tmp_path / f"s{len(source)}"
         ended = command("store", "append", store, "--topic", "t", "--input", source, "--create", **more)
-        told = [json.loads(line) for line in ended.stdout.splitlines()]
+        printed = [json.loads(line) for line in ended.stdout.splitlines()]
         assert ended.returncode == 1
-        assert [one["status"] for one in told] == ["PUT_OK", *["MESSAGE_ILLEGAL"] * 5, "PUT_OK"]
-        assert [one["line"] for one in told[1:6]] == [2, 3, 4, 5, 6]
+        assert [one["status"] for one in printed] == ["PUT_OK", *["MESSAGE_ILLEGAL"] * 5, "PUT_OK"]
+        assert [one["line"] for one in printed[1:6]] == [2, 3, 4, 5, 6]
         assert [line.split(b":")[1] for line in ended.stderr.splitlines()] == [b" line %d" % n for n in (2, 3, 4, 5, 6)]
 
 
-def test_append_waits_for_no_other_line(tmp_path: Path) -> None:
+def test_append_stores_a_line_without_waiting_for_the_next(tmp_path: Path) -> None:
     arguments = [sys.executable, "-c", COMMAND_LINE, "store", "append", str(tmp_path / "s"), "--topic", "t", "--create"]
     with subprocess.Popen(arguments, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -75,14 +75,14 @@ def test_append_waits_for_no_other_line(tmp_path: Path) -> None:
         assert process.wait(60) == 0
 
 
-def test_append_to_a_store_whose_sizes_a_file_tells(tmp_path: Path) -> None:
+def test_append_creates_a_store_with_the_sizes_in_broker_conf(tmp_path: Path) -> None:
     (tmp_path / "broker.conf").write_text("mappedFileSizeCommitLog=65536\n")
     words = ("store", "append", tmp_path / "s", "--topic", "t", "--create", "--config", tmp_path / "broker.conf")
     assert command(*words, input=b'{"body": "x"}').returncode == 0
     assert {one.stat().st_size for one in (tmp_path / "s" / "commitlog").iterdir()} == {65536}
 
 
-def test_cat_and_export_tell_what_they_leave_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cat_and_export_report_skipped_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "s"
     places = filled(path)
     damage(path / "commitlog" / f"{0:020d}", places[3] + 95)
@@ -93,11 +93,11 @@ def test_cat_and_export_tell_what_they_leave_out(tmp_path: Path, capsys: pytest.
     assert run(["store", "cat", str(path), "--topic", "t", "--from", "4", "--json"]) == 0
     capsys.readouterr()
     assert run(["store", "export", str(path), "--topic", "t", "--to", str(tmp_path / "out"), "--json"]) == 3
-    told = json.loads(capsys.readouterr().out)
-    assert (told["rows"], told["leftOut"], len(told["files"])) == (7, 1, 1)
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["rows"], printed["leftOut"], len(printed["files"])) == (7, 1, 1)
 
 
-def test_cat_goes_on_behind_a_missing_queue_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cat_continues_after_a_missing_queue_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, replace(SIZES, mapped_file_size_consume_queue=200)) as store:
         for number in range(40):
@@ -111,7 +111,7 @@ def test_cat_goes_on_behind_a_missing_queue_file(tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.parametrize("more", [[], ["--dry-run"]])
-def test_rebuild_of_a_topic_that_there_never_was(
+def test_rebuild_of_an_unknown_topic_raises(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str]
 ) -> None:
     filled(tmp_path / "s")
@@ -120,19 +120,21 @@ def test_rebuild_of_a_topic_that_there_never_was(
     assert run(["store", "rebuild", str(tmp_path / "s"), "--topic", "t", *more]) == 0
 
 
-def test_dump_of_what_only_we_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dump_prints_rocketflows_own_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     filled(tmp_path / "s")
     stop = tmp_path / "s" / "rocketflow" / "stop"
     assert run(["store", "dump", str(stop)]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["kind"], told["content"]["queues"][0][:3]) == ("stop", ["t", 0, 8])
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["kind"], printed["content"]["queues"][0][:3]) == ("stop", ["t", 0, 8])
     stop.write_bytes(stop.read_bytes()[:-1])
     assert run(["store", "dump", str(stop)]) == 3
     assert run(["store", "export", str(tmp_path / "s"), "--topic", "t", "--to", "-"]) == 2
     assert "give a directory" in capsys.readouterr().err
 
 
-def test_cat_of_a_range_that_was_removed(golden_store: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_cat_of_removed_offsets_reports_them(
+    golden_store: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["store", "cat", str(golden_store("expired-53")), "--topic", "orders", "--queue", "0", "--json"]
     assert run(words) == 0
     first = json.loads(capsys.readouterr().out.splitlines()[0])["queueOffset"]
@@ -143,7 +145,7 @@ def test_cat_of_a_range_that_was_removed(golden_store: Callable[..., Path], caps
     assert run([*words, "--from", str(first)]) == 0
 
 
-def test_cat_of_a_light_queue(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cat_prints_the_messages_of_an_lmq(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, replace(SIZES, enable_lmq=True, enable_multi_dispatch=True)) as store:
         light = {"INNER_MULTI_DISPATCH": "%LMQ%a"}
@@ -157,7 +159,7 @@ def test_cat_of_a_light_queue(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert (len(out.splitlines()), "queue 0, offset 2: cannot be read" in err) == (5, True)
 
 
-def test_dump_of_damaged_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dump_of_a_damaged_file_ends_at_the_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "s"
     places = filled(path)
     log, queue = path / "commitlog" / f"{0:020d}", path / "consumequeue" / "t" / "0" / f"{0:020d}"
@@ -165,15 +167,15 @@ def test_dump_of_damaged_files(tmp_path: Path, capsys: pytest.CaptureFixture[str
     damage(queue, 5 * UNIT_SIZE, bytes(UNIT_SIZE))
     for file, count, at in ((log, 2, places[2]), (queue, 5, 5 * UNIT_SIZE)):
         assert run(["store", "dump", str(file)]) == 3
-        told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-        assert (len(told), told[-1]["kind"], told[-1]["position"]) == (count + 1, "damaged", at)
+        printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert (len(printed), printed[-1]["kind"], printed[-1]["position"]) == (count + 1, "damaged", at)
     (index,) = (path / "index").iterdir()
     index.write_bytes(b"short")
     assert run(["store", "dump", str(index)]) == 3
     assert f"{index} at 0: 5 bytes" in capsys.readouterr().err
 
 
-def test_rebuild_of_what_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rebuild_of_a_directory_that_is_no_store_raises(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "s"
     filled(path)
     (tmp_path / "other").mkdir()
@@ -186,7 +188,7 @@ def test_rebuild_of_what_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert sorted(os.listdir(directory)) == before
 
 
-def test_settings_of_the_environment(
+def test_environment_wins_over_broker_conf(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "s"
@@ -203,7 +205,7 @@ def test_settings_of_the_environment(
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_reader_that_goes_away(tmp_path: Path, unbuffered: str) -> None:
+def test_command_ends_with_its_code_if_its_stdout_is_closed(tmp_path: Path, unbuffered: str) -> None:
     path = tmp_path / "s"
     places = filled(path, 300)
     lines = {f"store cat {path} --topic t": 0, f"store info {path}": 0, "version": 0, f"store verify {path}": 3}
@@ -219,12 +221,12 @@ def test_a_reader_that_goes_away(tmp_path: Path, unbuffered: str) -> None:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
-        told = process.stderr.read()
-        assert (process.wait(60), b"Traceback" in told, b"BrokenPipe" in told) == (code, False, False), line
+        errors = process.stderr.read()
+        assert (process.wait(60), b"Traceback" in errors, b"BrokenPipe" in errors) == (code, False, False), line
         process.stderr.close()
 
 
-def test_an_output_without_room_is_an_error() -> None:
+def test_full_stdout_is_an_error() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-c", COMMAND_LINE, "version"],
@@ -237,14 +239,16 @@ def test_an_output_without_room_is_an_error() -> None:
     assert (done.returncode, done.stderr) == (1, "error: standard output: No space left on device\n")
 
 
-def test_a_directory_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_into_a_directory_that_cannot_be_created_raises(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "s"
     filled(path)
     assert run(["store", "export", str(path), "--topic", "t", "--to", "/proc/x"]) == 2
     assert "/proc/x" in capsys.readouterr().err
 
 
-def test_queues_that_are_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_queue_is_named_with_those_that_exist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "s"
     filled(path)
     for words in (["cat"], ["offset", "--timestamp", "0"]):
@@ -256,12 +260,12 @@ def test_queues_that_are_not_there(tmp_path: Path, capsys: pytest.CaptureFixture
     )
     capsys.readouterr()
     shutil.rmtree(path / "consumequeue")
-    assert run(["store", "cat", str(path), "--topic", "t"]) == 3  # the last orderly stop recorded its messages
+    assert run(["store", "cat", str(path), "--topic", "t"]) == 3  # the last clean stop recorded its messages
     assert "store verify --repair" in capsys.readouterr().err
 
 
-def test_a_job_has_the_stderr_of_who_submitted_it(tmp_path: Path) -> None:
-    """spark-submit joins the two: what a job says of errors and progress must not be among its results."""
+def test_job_writes_to_the_stderr_of_the_submit_command(tmp_path: Path) -> None:
+    """spark-submit joins stdout and stderr; errors and progress of a job must not be among its results."""
     job = (
         "import sys; from rocketflow.process.stderr import own_stderr; "
         "own_stderr(); print('out'); print('error', file=sys.stderr)"
@@ -276,8 +280,8 @@ def test_a_job_has_the_stderr_of_who_submitted_it(tmp_path: Path) -> None:
     assert (ended.stdout, ended.stderr) == (b"out\n", b"error\n")
 
 
-def test_files_of_an_export_are_of_one_topic_each_and_none_is_hidden(tmp_path: Path) -> None:
-    """Spark leaves out names that begin with `_`."""
+def test_export_file_names_are_unique_by_topic_and_never_hidden(tmp_path: Path) -> None:
+    """Spark ignores files whose names begin with `_`."""
     topics = ("%DLQ%g", "_DLQ_g", "a%b", "a_b", "_a")
     with MessageStore.open(tmp_path / "s", SIZES) as store:
         for topic in topics:
@@ -291,21 +295,21 @@ def test_files_of_an_export_are_of_one_topic_each_and_none_is_hidden(tmp_path: P
 
 
 @pytest.mark.parametrize("words", [[], ["store"], ["quality"]], ids="-".join)
-def test_a_command_without_words_shows_its_help(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+def test_command_without_arguments_shows_its_help(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert run(words) == 2
     out, err = capfd.readouterr()
     assert out == ""
     assert err.lstrip().startswith("Usage: rocketflow")
 
 
-def test_clean_makes_no_store(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_clean_does_not_create_a_store(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for more in ([], ["--dry-run"]):
         assert run(["store", "clean", str(tmp_path), *more]) == 2
         assert "nothing to delete" in capfd.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_find_by_place_tells_of_another_message(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_find_by_offset_names_another_message(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     place = filled(tmp_path / "s")[3]
     with MessageStore.open(tmp_path / "s", SIZES) as store:
         message = store.look_message_by_offset(place)
@@ -325,27 +329,27 @@ def test_find_by_place_tells_of_another_message(tmp_path: Path, capfd: pytest.Ca
         assert why in err
 
 
-def test_an_export_shows_how_far_it_is(tmp_path: Path) -> None:
-    """On a terminal alone, on stderr; the messages of all queues are what it counts."""
+def test_export_shows_its_progress_on_a_terminal(tmp_path: Path) -> None:
+    """It prints on stderr, only if that is a terminal, and counts the messages of all queues."""
     path = tmp_path / "s"
     with MessageStore.open(path, SIZES) as store:
         for number in range(30):
             store.put_message(Message("t", b"x", queue_id=number % 3))
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     with StoreReader(path, SIZES) as reader:
-        export_topic(reader, "t", tmp_path / "out", lambda done, total: told.append((done, total)))
-    assert told == [(10, 30), (20, 30), (30, 30)]
-    ours, theirs = os.openpty()
+        export_topic(reader, "t", tmp_path / "out", lambda done, total: progress.append((done, total)))
+    assert progress == [(10, 30), (20, 30), (30, 30)]
+    reading, terminal = os.openpty()
     ended = subprocess.run(
         [sys.executable, "-c", COMMAND_LINE, "store", "export", str(path), "--topic", "t", "--to", str(tmp_path)],
         env={**environment(), "TERM": "xterm"},
         stdout=subprocess.PIPE,
-        stderr=theirs,
+        stderr=terminal,
         timeout=60,
         check=True,
     )
-    os.close(theirs)
-    shown = os.read(ours, 1 << 16)
-    os.close(ours)
+    os.close(terminal)
+    shown = os.read(reading, 1 << 16)
+    os.close(reading)
     assert b"export" in shown
     assert ended.stdout.startswith(b"30 rows, 3 files in ")

@@ -52,7 +52,7 @@ def write_rows(path: Path) -> object:
 
 
 @pytest.mark.parametrize("door", [plan, read_all, write, write_rows])
-def test_a_directory_that_may_not_be_read(store: Path, door: Door) -> None:
+def test_unreadable_store_directory_raises_store_access_error(store: Path, door: Door) -> None:
     store.chmod(0o000)
     with unprivileged(), pytest.raises(StoreAccessError, match=r"(?s)/s.*[Pp]ermission denied") as caught:
         door(store)
@@ -60,13 +60,13 @@ def test_a_directory_that_may_not_be_read(store: Path, door: Door) -> None:
 
 
 @pytest.mark.parametrize("door", [plan, read_all])
-def test_a_log_file_that_may_not_be_read(store: Path, door: Door) -> None:
+def test_unreadable_log_file_raises_store_access_error(store: Path, door: Door) -> None:
     next((store / "commitlog").iterdir()).chmod(0o000)
     with unprivileged(), pytest.raises(StoreAccessError, match=r"(?s)commitlog.*[Pp]ermission denied"):
         door(store)
 
 
-def test_a_store_that_may_only_be_read(store: Path) -> None:
+def test_read_only_store_can_be_read_but_not_written(store: Path) -> None:
     before = state(store)
     with unprivileged():
         assert sum(batch.num_rows for batch in read_all(store)) == 3  # type: ignore[attr-defined]
@@ -75,16 +75,16 @@ def test_a_store_that_may_only_be_read(store: Path) -> None:
     assert state(store) == before
 
 
-def test_the_command_line_says_it_in_one_line(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_on_an_unreadable_store_prints_one_error_line(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     commands = (["info", str(store)], ["cat", str(store), "--topic", "t"], ["verify", str(store)])
-    for arguments in commands:  # nobody may not even import what a command needs
+    for arguments in commands:  # the unprivileged user may not import a command's modules, so load them before
         assert run(["store", *arguments]) == 0
     capsys.readouterr()
     store.chmod(0o000)
     for arguments in commands:
         with unprivileged():
             assert run(["store", *arguments]) == 2
-        told = capsys.readouterr()
-        assert len(told.err.strip().splitlines()) == 1
-        assert "ermission denied" in told.err
-        assert str(store) in told.err
+        printed = capsys.readouterr()
+        assert len(printed.err.strip().splitlines()) == 1
+        assert "ermission denied" in printed.err
+        assert str(store) in printed.err

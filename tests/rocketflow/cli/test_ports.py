@@ -1,4 +1,4 @@
-"""What `rocketflow doctor` says of ports."""
+"""The check of ports of `rocketflow doctor`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ def said(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
     return dict(found)
 
 
-def test_a_port_that_somebody_listens_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_port_in_use_is_named_with_its_server(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with socket.create_server((ports.LOOPBACK, 0)) as server, socket.create_server((ports.LOOPBACK, 0)) as closed:
         taken, free = server.getsockname()[1], closed.getsockname()[1]
         closed.close()
@@ -27,8 +29,10 @@ def test_a_port_that_somebody_listens_on(monkeypatch: pytest.MonkeyPatch, capsys
     assert (found["ok"], found["detail"]) == (True, f"{free} free; in use: {taken} (broker)")
 
 
-def test_nobody_can_listen(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_loopback_without_permission_fails_the_check(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(ports, "why_not_bound", lambda: OSError(13, "Permission denied"))
     found = said(capsys)
     assert found["ok"] is False
-    assert found["detail"] == "nobody can listen on 127.0.0.1 (Permission denied)"
+    assert found["detail"] == "a server cannot listen on 127.0.0.1 (Permission denied)"

@@ -1,4 +1,4 @@
-"""The reference says what the code does: pages, `explain`, and no name without an entry."""
+"""The reference matches the code: pages, `explain`, and no name without an entry."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def names(kind: str) -> set[str]:
     return {one.name for one in ENTRIES if one.kind == kind}
 
 
-def test_pages_are_what_the_code_says() -> None:
+def test_pages_match_the_code() -> None:
     written = pages(ENTRIES)
     assert sorted(written) == sorted(path.name for path in DIRECTORY.glob("*.md"))
     for name, text in written.items():
@@ -53,7 +53,7 @@ def test_every_field_of_json_output_is_described() -> None:
 
 
 def test_defaults_of_options_are_those_of_the_parsers() -> None:
-    told = {one.name: one.default for one in SOURCE_OPTIONS}
+    listed = {one.name: one.default for one in SOURCE_OPTIONS}
     parsed = SourceOptions.parse({"path": "/s", "subscribe": "t"}, streaming=True)
     for name, value in (
         ("failOnDataLoss", parsed.fail_on_data_loss),
@@ -62,8 +62,8 @@ def test_defaults_of_options_are_those_of_the_parsers() -> None:
         ("includeSystemTopics", parsed.include_system_topics),
         ("pushDownPredicate", parsed.push_down_predicate),
     ):
-        assert told[name] == str(value).lower()
-    assert told["maxTriggerDelay"] == f"{parsed.max_trigger_delay_ms // 60_000}m"
+        assert listed[name] == str(value).lower()
+    assert listed["maxTriggerDelay"] == f"{parsed.max_trigger_delay_ms // 60_000}m"
     sink = SinkOptions.parse({"path": "/s"})
     defaults = {one.name: one.default for one in SINK_OPTIONS}
     assert defaults["queues"] == str(sink.queues)

@@ -21,7 +21,7 @@ CLOSED = ("basic-49", "basic-53", "basic-55", "features-55", "expired-53", "feat
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> list[Any]:
-    """Run a command; its stdout as JSON values, one a line."""
+    """Run a command; return its stdout as JSON values, one a line."""
     got = run([str(one) for one in arguments])
     out, err = capsys.readouterr()
     assert got == code, (out, err)
@@ -60,7 +60,7 @@ def test_cat_shows_every_message_as_apache_reads_it(
 
 
 @pytest.mark.parametrize("name", CLOSED)
-def test_info_offset_find_and_verify(
+def test_info_offset_find_and_verify_agree_with_apache(
     capsys: pytest.CaptureFixture[str], golden_store: Callable[..., Path], name: str
 ) -> None:
     path = golden_store(name)
@@ -95,7 +95,7 @@ def test_info_offset_find_and_verify(
     assert verified["lostRecords"] == 0
 
 
-def test_append_cat_and_a_refused_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_append_stores_valid_lines_and_cat_prints_them(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     lines = tmp_path / "lines"
     lines.write_text(
         '{"body": "one", "tags": "a", "keys": ["k"], "properties": {"p": "ü"}}\n'
@@ -115,20 +115,22 @@ def test_append_cat_and_a_refused_line(capsys: pytest.CaptureFixture[str], tmp_p
     assert call(capsys, "store", "cat", tmp_path / "s", "--topic", "t", "--json", "--tags", "zzz") == []
 
 
-def test_cat_goes_on_behind_a_body_that_holds_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_cat_continues_after_a_body_that_does_not_decompress(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     with MessageStore.open(tmp_path / "s") as store:
         for body, sys_flag in ((b"first", 0), (b"garbage", 1), (b"last", 0)):
             store.put_message(Message("t", body, queue_id=0, sys_flag=sys_flag))
     assert run(["store", "cat", str(tmp_path / "s"), "--topic", "t", "--json"]) == 3
-    told = capsys.readouterr()
-    lines = [json.loads(line) for line in told.out.splitlines()]
+    printed = capsys.readouterr()
+    lines = [json.loads(line) for line in printed.out.splitlines()]
     assert [line["body"] for line in lines] == ["first", None, "last"]
     assert "does not decompress as zlib" in lines[1]["bodyError"]
-    assert "error: queue 0, offset 1: body: does not decompress" in told.err
-    assert "1 messages could not be read" in told.err
+    assert "error: queue 0, offset 1: body: does not decompress" in printed.err
+    assert "1 messages could not be read" in printed.err
 
 
-def test_recover_says_what_it_would_do_and_does_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_recover_does_what_its_dry_run_prints(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "s"
     child = os.fork()
     if child == 0:
@@ -145,7 +147,9 @@ def test_recover_says_what_it_would_do_and_does_it(capsys: pytest.CaptureFixture
     assert info["state"] == "clean"
 
 
-def test_export_and_dump(capsys: pytest.CaptureFixture[str], golden_store: Callable[..., Path], tmp_path: Path) -> None:
+def test_export_and_dump_read_files_of_apache(
+    capsys: pytest.CaptureFixture[str], golden_store: Callable[..., Path], tmp_path: Path
+) -> None:
     import pyarrow.parquet
 
     path = golden_store("basic-53")
@@ -195,7 +199,7 @@ def test_bad_input_is_one_line_and_an_exit_code(capsys: pytest.CaptureFixture[st
         assert str(os.getpid()) in said
 
 
-def test_a_flipped_byte_is_found_with_its_place(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_verify_finds_a_flipped_byte_and_names_its_offset(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path) as store:
         results = store.put_messages([Message("t", b"y" * 50, keys=["k"], queue_id=0) for _ in range(9)])
@@ -228,18 +232,20 @@ def test_a_flipped_byte_is_found_with_its_place(capsys: pytest.CaptureFixture[st
     assert repaired["repaired"] == []
 
 
-def test_rebuild(capsys: pytest.CaptureFixture[str], golden_store: Callable[..., Path], tmp_path: Path) -> None:
+def test_rebuild_makes_the_files_of_apache(
+    capsys: pytest.CaptureFixture[str], golden_store: Callable[..., Path], tmp_path: Path
+) -> None:
     path, golden = tmp_path / "s", golden_store("basic-53")
     shutil.copytree(golden, path)
     shutil.rmtree(path / "consumequeue")
     shutil.rmtree(path / "index")
     conf = ("--config", GOLDEN / "basic-53" / "broker.properties")
-    (told,) = call(capsys, "store", "rebuild", path, "--dry-run", "--json", *conf)
+    (dry,) = call(capsys, "store", "rebuild", path, "--dry-run", "--json", *conf)
     assert not (path / "consumequeue").exists()
     (done,) = call(capsys, "store", "rebuild", path, "--json", *conf)
     for name in ("records", "bytes", "units", "indexEntries", "files"):
-        assert told[name] == done[name] > 0, name
-    assert (told["swapped"], done["swapped"]) == (False, True)
+        assert dry[name] == done[name] > 0, name
+    assert (dry["swapped"], done["swapped"]) == (False, True)
     assert done["mbPerSecond"] > 0
     for one in (golden / "consumequeue").rglob("0*"):
         assert one.is_dir() or (path / one.relative_to(golden)).read_bytes() == one.read_bytes()
@@ -254,8 +260,8 @@ def test_rebuild(capsys: pytest.CaptureFixture[str], golden_store: Callable[...,
 
 
 @pytest.mark.slow
-def test_the_command_as_a_process() -> None:
-    """`python -m` is not how users start it: the console script's function is."""
+def test_command_runs_as_a_process_without_heavy_imports() -> None:
+    """Users start the console script's function, not `python -m`."""
     command = [sys.executable, "-c", "from rocketflow.cli import main; main()"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     for arguments, code in ((["version", "--json"], 0), (["doctor", "--json"], 0), (["--help"], 0), (["store"], 2)):
@@ -275,7 +281,7 @@ def test_the_command_as_a_process() -> None:
     assert not {"pyspark", "pandas", "pyarrow", "great_expectations"} & set(loaded)
 
 
-def test_export_replaces_files_only_where_it_is_told_to(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_export_replaces_files_only_with_force(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s") as store:
         store.put_messages([Message("t", b"x", queue_id=n) for n in range(2)])
     words = "store", "export", tmp_path / "s", "--topic", "t", "--to", tmp_path / "out"

@@ -1,4 +1,4 @@
-"""`rocketflow submit` as a user meets it: its help, what a run prints, and what a stop or a kill leaves."""
+"""`rocketflow submit` for users: its help, its output, and the state after a stop or a kill."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_help_of_a_job_names_a_command_that_exists(capsys: pytest.CaptureFixture
 
 
 class Submitted:
-    """A stream job that is submitted, with all of its processes."""
+    """A submitted stream job with all of its processes."""
 
     def __init__(self, home: Path, *more: str) -> None:
         self.log, self._mark = home / "log", f"RF_SUBMIT={home}"
@@ -59,10 +59,10 @@ class Submitted:
             time.sleep(0.1)
 
     def members(self) -> list[str]:
-        """Return the command lines of its processes that are alive."""
+        """Return the command lines of its running processes."""
         return [one for one in processes_marked(self._mark) if one]
 
-    def wait_until_gone(self) -> None:
+    def wait_until_ended(self) -> None:
         deadline = time.monotonic() + 30
         while self.members():
             assert time.monotonic() < deadline, self.members()
@@ -87,14 +87,14 @@ def _bodies(home: Path) -> list[Any]:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_killed_submit_takes_its_processes_along_and_the_next_run_goes_on(tmp_path: Path) -> None:
+def test_killed_submit_ends_its_processes_and_the_next_run_continues(tmp_path: Path) -> None:
     _store(tmp_path)
     killed = Submitted(tmp_path, "--trigger", "30 seconds")
     killed.wait_for("batch 0: 20 rows")
     killed.process.send_signal(signal.SIGKILL)
     assert killed.process.wait(30) == -signal.SIGKILL
-    killed.wait_until_gone()
-    with MessageStore.open(tmp_path / "s") as store:  # nobody holds the lock
+    killed.wait_until_ended()
+    with MessageStore.open(tmp_path / "s") as store:  # no process holds the lock
         store.put_message(Message("t", b"new"))
     stopped = Submitted(tmp_path, "--trigger", "30 seconds")
     stopped.wait_for(": 1 rows")
@@ -105,7 +105,7 @@ def test_killed_submit_takes_its_processes_along_and_the_next_run_goes_on(tmp_pa
     begun = ["first line", "starting Spark", "stream of t: waiting for the first batch"]
     lines = stopped.log.read_text().splitlines()
     assert lines[:4] == [*begun, "batch 0: 20 rows, 20 in all"]
-    assert lines[-5:] == [  # (Spark's daemon may still print something of the run that was killed)
+    assert lines[-5:] == [  # (Spark's daemon may still print a line about the killed run)
         *begun,
         "batch 1: 1 rows, 1 in all",
         "error: stopped by SIGINT; nothing was left half done",
@@ -114,7 +114,7 @@ def test_killed_submit_takes_its_processes_along_and_the_next_run_goes_on(tmp_pa
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_run_that_ends_prints_its_progress_and_result_alone(tmp_path: Path) -> None:
+def test_completed_run_prints_only_its_progress_and_result(tmp_path: Path) -> None:
     _store(tmp_path)
     done = Submitted(tmp_path)
     assert done.process.wait(180) == 0

@@ -1,4 +1,4 @@
-"""Queries by TAGS, profiles and settings without effect, as the command line shows them."""
+"""Queries by TAGS, profiles and settings without effect, on the command line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def as_if_upgraded(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two stretches: messages without index entries for TAGS, then as many with them."""
+    """Return a store with messages without index entries for TAGS, then as many with them."""
     path = tmp_path_factory.mktemp("tags") / "s"
     for part in range(2):
         with MessageStore.open(path, replace(SIZES, profile="" if part else "5.3")) as opened:
@@ -43,10 +43,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> tuple[str, str]:
     got = run([str(one) for one in arguments])
-    told = capsys.readouterr()
-    assert got == code, told
-    assert "Traceback" not in told.out + told.err
-    return told.out, told.err
+    printed = capsys.readouterr()
+    assert got == code, printed
+    assert "Traceback" not in printed.out + printed.err
+    return printed.out, printed.err
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_find_by_tags_prints_the_newest_messages(
         assert [(row["body"], row["tags"]) for row in rows] == [(str(n), TAGS[n % 4]) for n in wanted[-most:]]
         assert err == ""
         out, err = call(capsys, *asked)
-        shown = out.splitlines()[1:]  # behind the names of the columns
+        shown = out.splitlines()[1:]  # after the names of the columns
         assert len(shown) == len(rows)
         assert all(line.split()[-1] == row["body"] for row, line in zip(rows, shown, strict=True))
         assert err == ""

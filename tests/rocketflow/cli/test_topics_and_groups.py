@@ -21,7 +21,7 @@ SIZES = StoreConfig(
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two queues of five messages each, and a group that read three of the first."""
+    """Return a store with two queues of five messages, and a group that read three of the first."""
     path = tmp_path_factory.mktemp("topics") / "s"
     with MessageStore.open(path, SIZES) as store:
         store.create_topic("orders", 2)
@@ -101,7 +101,7 @@ def test_topics_are_not_changed_beside_a_writer(capsys: pytest.CaptureFixture[st
         assert len(rows(capsys, "topics", path)) >= 2
 
 
-def test_groups_tell_offset_end_and_lag_of_each_queue(capsys: pytest.CaptureFixture[str], made: Path) -> None:
+def test_groups_prints_offset_end_and_lag_of_each_queue(capsys: pytest.CaptureFixture[str], made: Path) -> None:
     first, second = rows(capsys, "groups", made, "billing")
     with StoreReader(made) as reader:
         waiting = reader.get_message("orders", 0, 3).messages
@@ -131,7 +131,7 @@ def test_unknown_lag_is_not_zero(capsys: pytest.CaptureFixture[str], made: Path,
     assert info["topics"][0]["bytes"] is None
 
 
-def test_info_tells_sizes_where_asked(capsys: pytest.CaptureFixture[str], made: Path) -> None:
+def test_info_prints_sizes_with_the_option_only(capsys: pytest.CaptureFixture[str], made: Path) -> None:
     (plain,) = rows(capsys, "info", made)
     assert "bytes" not in plain["topics"][0]
     (info,) = rows(capsys, "info", made, "--sizes")

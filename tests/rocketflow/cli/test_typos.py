@@ -16,7 +16,7 @@ INTO_KAFKA = ("--by-key", "--create-topics", "--origin-headers", "--progress-top
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two topics, and a requeue run `fix-7` of one of them."""
+    """Return a store with two topics, and a requeue run `fix-7` of one of them."""
     path = tmp_path_factory.mktemp("typos") / "s"
     with MessageStore.open(path) as opened:
         for topic in ("orders", "flights"):
@@ -58,14 +58,14 @@ def test_unknown_job_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[s
     assert "did you mean 'stream'?" in err
 
 
-def test_names_that_exist_are_taken(capsys: pytest.CaptureFixture[str], store: Path) -> None:
+def test_existing_names_are_accepted(capsys: pytest.CaptureFixture[str], store: Path) -> None:
     assert run(["store", "find", str(store), "--topic", "orders", "--key", "none"]) == 1
     assert run(["store", "ledger", str(store), "--kind", "timer"]) == 0
     assert run(["store", "ledger", str(store), "--kind", "requeue", "--run-id", "fix-7", "--all"]) == 0
     assert "fix-7" in capsys.readouterr().out
 
 
-def test_append_begins_a_store_only_where_it_is_told_to(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_append_creates_a_store_only_with_create(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "lines").write_text('{"body": "x"}\n')
     (tmp_path / "empty").mkdir()
     words = ["--topic", "t", "--input", str(tmp_path / "lines")]
@@ -105,7 +105,7 @@ def test_tables_align_columns_and_set_numbers_to_the_right(capsys: pytest.Captur
     end = header.index("bodySize") + len("bodySize")
     assert first[: end + 3].endswith("       1  x")
     assert second[:end].endswith("     100  ")  # the two characters of its tags take four places
-    assert first[header.index("keys")] == "-"  # unknown in every row: no number
+    assert first[header.index("keys")] == "-"  # unknown in every row, so not a number
     assert run(["store", "info", str(tmp_path / "s")]) == 0
     lines = capsys.readouterr().out.splitlines()
     at = next(n for n, line in enumerate(lines) if line.startswith("topic "))
@@ -126,7 +126,7 @@ def test_bridge_help_shows_the_options_of_its_direction(
     assert not any(option in out for option in hidden)
     wrong = [hidden[0], *(["1"] if hidden[0] == "--queues" else [])]
     asked = ["bridge", direction, "--bootstrap", "127.0.0.1:1", "--store", "/s", "--topics", "t"]
-    assert run([*asked, *wrong]) == 2  # it is still known, and says where it belongs
+    assert run([*asked, *wrong]) == 2  # it is a known option, and the error names its direction
     assert "has no meaning with" in capsys.readouterr().err
 
 
