@@ -294,7 +294,7 @@ BUGS: Final = (
         "commit-record-before-its-rows",
         "an envelope counts although some of its rows are missing",
         [Change("if envelope.end_offset > last:", "if False:")],
-        [f"{ROWS}/test_torn_commits.py::test_a_torn_commit_is_there_wholly_or_not_at_all"],
+        [f"{ROWS}/test_torn_commits.py::test_torn_commit_is_complete_or_absent"],
     ),
     Bug(
         "sink-batch-half-visible",
@@ -326,7 +326,7 @@ BUGS: Final = (
         "unregistered-log-file-remains",
         "a log file that is renamed while a signal arrives remains after the files that are removed again",
         [Change("            self._remove_unknown(file_from_offset)\n", "")],
-        [f"{ROWS}/test_image_stops.py::test_a_signal_behind_each_disk_call"],
+        [f"{ROWS}/test_image_stops.py::test_signal_after_each_disk_call"],
         seeds=SEEDS,
     ),
     Bug(

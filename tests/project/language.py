@@ -52,10 +52,12 @@ _WORD: Final = re.compile(
     "|".join(f"(?P<w{number}>(?<![A-Za-z])(?:{one})(?![A-Za-z]))" for number, one in enumerate(WORDS)), re.IGNORECASE
 )
 _ALLOWED: Final = re.compile(
-    r"lag(?:s|ged|ging)? behind|left_out|def tell\(|\.behind-\{|foreign-file|rocketflow/spare|\"spare\"", re.IGNORECASE
+    r"lag(?:s|ged|ging)? behind|left_out|def tell\(|\.behind-\{|foreign-file|rocketflow/spare|\"spare\""
+    r"|['\"]foreign['\"]|behind a disk call",
+    re.IGNORECASE,
 )
 """`left_out` is a key of stored JSON, `tell` a method of Python's files, `.behind-SIZE` a name in the quarantine,
-`foreign-file` a kind of findings, `rocketflow/spare` a directory of a store."""
+`foreign-file` a kind of findings, `rocketflow/spare` a directory of a store, the last two are in reliability.json."""
 
 NO_SUMMARY_BEGINS_WITH: Final = frozenset(
     ["what", "where", "who", "whose", "how", "whether", "of", "some", "as", "nothing", "which", "why", "so", "nobody"]

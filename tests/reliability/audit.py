@@ -1,11 +1,11 @@
-"""What must never happen while the engine looks at bytes that somebody else wrote, watched by Python's audit hook.
+"""Operations that the engine must never do while it parses untrusted bytes, detected by Python's audit hook.
 
     with audited(store) as seen:
         ... parse anything ...
     assert not seen
 
-Nothing is executed, imported anew from data, unpickled, connected to or started, and no file outside `root` is opened
-for writing, made, renamed or removed.
+The hook reports code that is executed, imported from data or unpickled, connections and processes that are started, and
+files outside `root` that are opened for writing, created, renamed or removed.
 """
 
 from __future__ import annotations
@@ -90,10 +90,10 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
 
 @contextmanager
 def audited(root: Path, *, all_threads: bool = False) -> Iterator[list[str]]:
-    """What this thread (or any) does that it must not, as texts; empty is what one wants."""
+    """Collect the forbidden operations of this thread (or of all threads) as texts; none is the correct result."""
     global _installed
     if not _installed:
-        sys.addaudithook(_hook)  # stays for the life of the process: there is no way to take a hook back
+        sys.addaudithook(_hook)  # for the life of the process: an audit hook cannot be removed
         _installed = True
     watch = _Watch(root, 0 if all_threads else threading.get_ident())
     _watching.append(watch)

@@ -11,6 +11,6 @@ from tests.reliability.driver_process import Driver
 
 @pytest.fixture(scope="package")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """A Spark driver in a process of its own, for all trials that leave it alive."""
+    """Yield a Spark driver process that all trials share except those that kill it."""
     with Driver(tmp_path_factory.mktemp("driver") / "d") as made:
         yield made

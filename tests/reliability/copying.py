@@ -1,4 +1,4 @@
-"""A query that copies topic `in` of a small store to topic `out` of the same store, to be disturbed."""
+"""A query that copies topic `in` of a small store to topic `out` of the same store; tests disturb it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Copying:
         driver.faults.clear()
 
     def put(self, numbers: Iterable[int]) -> None:
-        """New rows for the query."""
+        """Append rows for the query to topic `in`."""
         chosen = list(numbers)
         self.numbers |= set(chosen)
         with MessageStore.open(self.store, StoreConfig(**SMALL)) as store:  # type: ignore[arg-type]
@@ -44,7 +44,7 @@ class Copying:
         source: dict[str, Any] | None = None,
         sink: dict[str, Any] | None = None,
     ) -> Outcome:
-        """Copy what is there; a restart where the query ran before."""
+        """Run the query until it has copied all rows; with an existing checkpoint this is a restart."""
         return (driver or self.driver).run(
             source={
                 "path": str(self.store),
@@ -66,13 +66,13 @@ class Copying:
         )
 
     def check(self) -> Verdict:
-        """Every row put is copied once."""
+        """Check that every appended row was copied exactly once."""
         return check_copy(self.store, self.numbers)
 
     def leftovers(self) -> list[str]:
-        """Parts of dead attempts that still lie around."""
+        """Return the staged parts that are left."""
         return staged_files(StorePaths(self.store).staging)
 
     def remove(self) -> None:
-        """Leave nothing behind."""
+        """Delete the trial's directory."""
         shutil.rmtree(self.directory)

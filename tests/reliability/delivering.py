@@ -1,8 +1,9 @@
-"""A process to be killed: delivers the delayed messages of a store that are due at a time, in small commits.
+"""The process that is killed: delivers the delayed messages of a store that are due at a time, in small commits.
 
 python -m tests.reliability.delivering STORE NOW_MS once|service COUNT
 
-`service` runs the thread until COUNT messages were delivered. Both wait for the store's lock, and print what was done.
+`service` runs the thread until COUNT messages were delivered. Both wait for the store's lock, and print the number of
+delivered messages.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _DEADLINE_S = 60.0
 
 
 def opened(path: str, now_ms: int) -> MessageStore:
-    """The store, as soon as nobody else writes to it."""
+    """Open the store as soon as no other process writes to it."""
     end = time.monotonic() + _DEADLINE_S
     while True:
         try:

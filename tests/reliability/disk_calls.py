@@ -1,7 +1,7 @@
-"""Where strace can kill: every call of a process that changes what is on disk, one by one.
+"""Kill points for strace: every call of a process that changes the disk, one by one.
 
-strace counts each kind of call of each thread by itself, so a point is (call, how often it was made), and a sweep goes
-through all pairs: `inject=A,B:when=2` would never reach the second A where B comes first.
+strace counts each kind of call of each thread separately, so a point is (call, n), and a sweep runs all pairs:
+`inject=A,B:when=2` would never reach the second A if a B comes first.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ needs_strace = pytest.mark.skipif(shutil.which("strace") is None, reason="strace
 
 @dataclass(frozen=True)
 class KillPoint:
-    """Just before the `nth` time that a thread makes this call."""
+    """The point just before the `nth` time that a thread makes this call."""
 
     call: str
     nth: int
 
     def arguments(self) -> list[str]:
-        """What makes strace kill there."""
+        """Return the strace options that kill at this point."""
         return ["-e", f"trace={self.call}", "-e", f"inject={self.call}:signal=SIGKILL:when={self.nth}"]
 
 
 def kill_points(log: Path, below: Path) -> list[KillPoint]:
-    """The points of a traced run, in order: calls that change something, those with a path below a directory only."""
+    """Return the kill points of a traced run, in order: disk changes, with a path only those in `below`."""
     counts: Counter[tuple[str, str]] = Counter()
     found: dict[KillPoint, None] = {}
     for line in log.read_text("utf-8", "replace").splitlines():
@@ -57,12 +57,12 @@ def kill_points(log: Path, below: Path) -> list[KillPoint]:
 
 
 def spread(points: Sequence[KillPoint], count: int, seed: int) -> list[KillPoint]:
-    """`count` of the points, one by chance from each of as many equal stretches of the run."""
+    """Return `count` points, a random one from each of as many equal parts of the run."""
     return [stretch[0] for stretch in stretches(points, count, seed)]
 
 
 def stretches(points: Sequence[KillPoint], count: int, seed: int) -> list[list[KillPoint]]:
-    """`count` equal stretches of the run, the points of each in any order: where one is not reached, another may be."""
+    """Divide the run into `count` equal parts, each with its points in random order: unreached ones are replaced."""
     rng = random.Random(seed)
     count = min(count, len(points))
     edges = [len(points) * index // count for index in range(count + 1)]

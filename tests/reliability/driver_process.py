@@ -1,4 +1,4 @@
-"""The handle of a Spark driver process: starts it, hands it queries, notices that it was killed."""
+"""The handle of a Spark driver process: starts it, sends it queries, detects that it was killed."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tests.support.trials import environment
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a query ended: `died` where the whole driver did."""
+    """The result of a query; `died` if the whole driver was killed."""
 
     ok: bool
     error: str = ""
     died: bool = False
 
     def must_be_ok(self, context: object) -> None:
-        """AssertionError with the whole story where the query failed."""
+        """Raise an AssertionError with the error and the driver's log if the query failed."""
         assert self.ok, f"{context}: {'the driver died' if self.died else 'the query failed'}\n{self.error}"
 
 
 class Driver:
-    """One driver process with one Spark session, of two threads where no other `master` is given."""
+    """A driver process with one Spark session; `master` has two threads by default."""
 
     def __init__(self, directory: Path, master: str = "local[2,4]") -> None:
         directory.mkdir()
@@ -51,7 +51,7 @@ class Driver:
         self._ready = self._closed = False
 
     def run(self, **request: Any) -> Outcome:
-        """One query from start to end."""
+        """Run one query to its end."""
         if not self._ready:
             assert self._answer() is not None, self.log_tail()
             self._ready = True
@@ -73,11 +73,11 @@ class Driver:
         return None
 
     def log_tail(self) -> str:
-        """The end of what the driver wrote to its standard error."""
+        """Return the end of the driver's standard error."""
         return self._log.read_text("utf-8", "replace")[-3000:]
 
     def close(self) -> None:
-        """End the process and all it started (it has a process group of its own); nothing where that was done."""
+        """End the process and all that it started (its process group); do nothing if that was done before."""
         if self._closed:
             return
         self._closed = True

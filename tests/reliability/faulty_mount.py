@@ -1,8 +1,8 @@
 """A file system of one directory whose pages can become unreadable: `python -m tests.reliability.faulty_mount DIR AT`.
 
-It speaks the kernel's FUSE protocol on /dev/fuse and passes everything on to the files of DIR. Reading a page that the
-file DIR.bad names (lines of NAME FIRST LAST, bytes) fails with EIO, as on a disk with a bad sector: for those who look
-at a map of it that is SIGBUS. It ends when AT is unmounted.
+It speaks the kernel's FUSE protocol on /dev/fuse and passes everything on to the files of DIR. Reading a page that is
+listed in the file DIR.bad (lines of NAME FIRST LAST, bytes) fails with EIO, as on a disk with a bad sector; an access
+through a memory map gets SIGBUS. The process ends when AT is unmounted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Op(enum.IntEnum):
 
 
 SILENT = {2, 36, 42}
-"""FORGET, INTERRUPT, BATCH_FORGET: nobody waits for an answer."""
+"""FORGET, INTERRUPT, BATCH_FORGET: the kernel expects no answer."""
 
 
 class Server:
@@ -45,7 +45,7 @@ class Server:
         self._fds = [os.open(directory / name, os.O_RDWR) for name in self._names]
 
     def answer(self, opcode: int, node: int, body: bytes) -> bytes:
-        """The answer's content; OSError for an error."""
+        """Return the content of the answer; raise OSError for an error answer."""
         match opcode:
             case Op.INIT:
                 flags = struct.pack("<HHIIHHI28x", 1, 1, _PAGE, 1, 1, 0, 0)  # no read-ahead, a page at a time
@@ -128,7 +128,7 @@ def serve(directory: Path, at: Path) -> None:
                 errno.ENOENT,
                 errno.EINTR,
                 errno.EPERM,
-            ):  # not mounted yet, or the request was taken back
+            ):  # not mounted yet, or the request was cancelled
                 continue
             return
         _, opcode, unique, node, *_ = _IN.unpack_from(request)
@@ -138,13 +138,13 @@ def serve(directory: Path, at: Path) -> None:
             code, content = 0, server.answer(opcode, node, request[_IN.size :])
         except OSError as error:
             code, content = -(error.errno or errno.EIO), b""
-        with suppress(FileNotFoundError):  # nobody waits any more
+        with suppress(FileNotFoundError):  # the caller has ended
             os.write(fd, _OUT.pack(_OUT.size + len(content), code, unique) + content)
 
 
 @contextmanager
 def mounted(directory: Path) -> Iterator[Path]:
-    """Put the file system in the place of `directory`, whose files go on in DIRECTORY.files; its list of bad pages."""
+    """Mount the file system on `directory`, whose files move to DIRECTORY.files; yield the list of bad pages."""
     files = directory.with_name(f"{directory.name}.files")
     bad = directory.with_name(f"{files.name}.bad")
     directory.rename(files)
@@ -160,7 +160,7 @@ def mounted(directory: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(directory)], check=False, capture_output=True)
         try:
             server.wait(10)
-        except subprocess.TimeoutExpired:  # somebody still has a file of it
+        except subprocess.TimeoutExpired:  # a process still has one of its files open
             server.kill()
             server.wait()
         if server.stdout is not None:

@@ -1,10 +1,10 @@
-"""The data source under test with a sink whose steps can be made to fail: see `faults.py` for how it is told.
+"""The data source under test with a sink whose steps can fail; `faults.py` plans the faults.
 
-Points: `commit-before`, `commit-after` (the commit dies before or behind its durable point, with `jvm` the driver's JVM
-too), `commit-call` (it dies before a disk call), `commit-trace` (its disk calls are written down), `commit-raises` (an
-error before or `behind` its durable point), `abort-raises`, `task` (the Python worker of a task dies at a row, with
-`jvm` its executor too), `twice` (two attempts write all of a task, the commit hears of one), `zombie` (a task fails,
-its process lives on and writes when it is told to).
+Points: `commit-before`, `commit-after` (the commit's process is killed before or after its durable point, with `jvm`
+also the driver's JVM), `commit-call` (killed before a disk call), `commit-trace` (its disk calls are traced),
+`commit-raises` (an error before its durable point, or `after` it), `abort-raises`, `task` (the Python worker of a task
+is killed at a row, with `jvm` also its executor), `twice` (two attempts write all of a task, the commit gets one),
+`zombie` (a task fails, its process stays alive and writes when `release` allows it).
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from tests.reliability.disk_calls import CALLS, KillPoint
 from tests.reliability.faults import Faults
 
 INLINE_BYTES = 3000
-"""Parts above this are files here, so that small batches have both kinds."""
+"""Parts larger than this are files in these tests, so that small batches have inline parts and files."""
 
 
 def staged_files(staging: Path) -> list[str]:
-    """All parts, whole or half written, that lie in the staging directory."""
+    """Return all complete and partial parts in the staging directory."""
     found = (one.relative_to(staging) for one in staging.rglob("*") if one.is_file())
     return sorted(str(one) for one in found if one.parts[1] not in ("runs", "last"))
 
 
 def jvm_pid() -> int:
-    """The JVM above this process."""
+    """Return the process id of the JVM that started this process."""
     pid = os.getpid()
     while pid > 1:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -54,7 +54,7 @@ def jvm_pid() -> int:
 
 
 def die(fault: dict[str, Any]) -> None:
-    """End this process as a kill does, and the JVM above it first (driver or executor) where the fault says so."""
+    """Kill this process, and before it the JVM that started it (driver or executor) if the fault has `jvm`."""
     if fault.get("jvm"):
         os.kill(jvm_pid(), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -77,7 +77,7 @@ def traced(arguments: list[str]) -> Iterator[None]:
 
 
 class FaultyPort(DirectAppendPort):
-    """Commits, and dies at the point asked for."""
+    """Commits, with the planned faults."""
 
     def commit(self, batch: SinkBatch) -> CommitResult:
         faults, staging = Faults.of_this_process(), StorePaths(Path(self.options.path)).staging
@@ -85,7 +85,7 @@ class FaultyPort(DirectAppendPort):
         if (fault := faults.claim("commit-before", batch.batch_id)) is not None:
             die(fault)
         raises = faults.claim("commit-raises", batch.batch_id)
-        if raises and not raises["behind"]:
+        if raises and not raises["after"]:
             raise OSError(errno.EIO, "the disk went away before the commit")
         release = faults.claim("release", batch.batch_id)
         if release and release["when"] == "before":
@@ -94,8 +94,8 @@ class FaultyPort(DirectAppendPort):
             result = super().commit(batch)
         if (fault := faults.claim("commit-after", batch.batch_id)) is not None:
             die(fault)
-        if raises and raises["behind"]:
-            raise OSError(errno.EIO, "the disk went away behind the commit")
+        if raises and raises["after"]:
+            raise OSError(errno.EIO, "the disk went away after the commit")
         if release and release["when"] == "after":
             _let_zombie_write(release)
         faults.note(
@@ -113,13 +113,13 @@ class FaultyPort(DirectAppendPort):
 
 
 def _let_zombie_write(release: dict[str, Any]) -> None:
-    """Open the first gate, and wait at the second till the zombie is through with it."""
+    """Open the first gate, and wait at the second one until the zombie has written."""
     Path(release["go"]).write_text("go")
     Path(release["done"]).read_text()
 
 
 class FaultyWriter(sink.StreamWriter):
-    """Stages, and dies in the middle of a task."""
+    """Stages the rows of a task, with the planned faults."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Any:
         context = TaskContext.get()
@@ -131,18 +131,18 @@ class FaultyWriter(sink.StreamWriter):
             sink.stage = functools.partial(stage, inline_bytes=0)  # type: ignore[attr-defined]
             return super().write(_killed_at(iterator, fault))
         if fault := faults.claim("twice", batch_id):
-            return self._written_twice(list(iterator), fault["heard"])
+            return self._written_twice(list(iterator), fault["committed"])
         if fault := faults.claim("zombie", batch_id):
             self._fail_and_live_on(list(iterator), fault, faults)
         return super().write(iterator)
 
-    def _written_twice(self, rows: list[pa.RecordBatch], heard: int) -> Any:
-        """As a speculative attempt does beside the first one; each has a number of its own."""
+    def _written_twice(self, rows: list[pa.RecordBatch], committed: int) -> Any:
+        """Write the rows in two attempts with numbers of their own, as with speculation; return the result of one."""
         written = []
         for attempt in range(2):
             sink.stage = functools.partial(_stage_as, f"x{attempt}")  # type: ignore[attr-defined]
             written.append(super().write(iter(rows)))
-        return written[heard]
+        return written[committed]
 
     def abort(self, messages: Any, batchId: int) -> None:  # the name is Spark's
         if Faults.of_this_process().claim("abort-raises", batchId):
@@ -151,17 +151,17 @@ class FaultyWriter(sink.StreamWriter):
         Faults.of_this_process().note("abort", batch=batchId)
 
     def _fail_and_live_on(self, rows: list[pa.RecordBatch], fault: dict[str, Any], faults: Faults) -> None:
-        """The task fails; a copy of its process, of which Spark knows nothing, goes on when it is let."""
+        """Fail the task; a fork of its process that Spark does not know writes when `release` allows it."""
         sink.stage = functools.partial(stage, inline_bytes=0)  # type: ignore[attr-defined]
-        ready, tell = os.pipe()
+        ready, notify = os.pipe()
         if os.fork() == 0:
             try:
-                os.dup2(tell, 3)
+                os.dup2(notify, 3)
                 os.closerange(4, 4096)  # Spark must see the task's connection end
                 self._write_late(rows, fault, faults)
             finally:
                 os._exit(0)
-        os.close(tell)
+        os.close(notify)
         select.select([ready], [], [])
         os.read(ready, 1)
         os.close(ready)

@@ -1,4 +1,4 @@
-"""A process that fills its disk: puts numbered messages until they are refused, makes room, and puts again.
+"""A process that fills its disk: puts numbered messages until they are refused, frees space, and puts more.
 
 python filling.py STORE sync|async delete FILE|limit BYTES
 """
@@ -18,11 +18,11 @@ from tests.support.workload import body
 
 SIZES = {"mapped_file_size_commit_log": 1 << 18, "mapped_file_size_consume_queue": 20_000, "max_hash_slot_num": 1000}
 WITHIN_S = 15.0
-"""How long it may take until puts are taken again."""
+"""Seconds within which puts must be accepted again."""
 
 
 def put(store: MessageStore, number: int) -> bool:
-    """Whether the message was stored; says so."""
+    """Put a message, print the result, and return whether it was stored."""
     result = store.put_message(Message("t", body(number) + b"", keys=[f"k{number}"], tags="w"))
     if result.status is PutMessageStatus.PUT_OK:
         os.write(1, b"%d %d %d\n" % (number, result.queue_id, result.queue_offset))
@@ -34,7 +34,7 @@ def put(store: MessageStore, number: int) -> bool:
 
 
 def read_all(store: MessageStore) -> int:
-    """Messages that can be read now."""
+    """Return the number of readable messages."""
     return sum(
         batch.num_rows
         for queue in store.queues("t")
@@ -43,7 +43,7 @@ def read_all(store: MessageStore) -> int:
 
 
 def fill(store: MessageStore, first: int, make_room: Callable[[], None]) -> None:
-    """Put until three in a row are refused, read, make room, put again."""
+    """Put until three puts in a row are refused; read, free space, and put more."""
     number, refused = first, 0
     while refused < 3:
         refused = 0 if put(store, number) else refused + 1

@@ -1,7 +1,7 @@
-"""Small stores whose files are to be damaged, and what has to be said of them afterwards.
+"""Small stores whose files are damaged, and the checks that follow.
 
-A trial takes a copy (`Images.take`), hurts it, and asks: is a wrong body served, is anything missing that the damage
-did not touch, does `verify` name the place, is the evidence still there?
+A trial takes a copy (`Images.take`), damages it, and checks: is a wrong body served, is a message missing that the
+damage did not touch, does `verify` name the place, are the damaged bytes still there?
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ ENDS = {(topic, queue): COUNT // 4 for topic in TOPICS for queue in (0, 1)}
 
 @dataclass
 class Images:
-    """A store that was closed, and one that was killed behind its last ack (SYNC_FLUSH); `older` is the log before."""
+    """A store that was closed, and one that was killed after its last ack (SYNC_FLUSH); `older` is an earlier log."""
 
     room: Path
     whole: dict[str, Planted] = field(default_factory=dict)
     older: dict[str, bytes] = field(default_factory=dict)
 
     def take(self, stop: str) -> Planted:
-        """A fresh copy, in the place of the one before."""
+        """Return a new copy of the store; it replaces the last one."""
         image = self.room / "image"
         shutil.rmtree(image, ignore_errors=True)
         shutil.copytree(self.whole[stop].path, image)
@@ -45,7 +45,7 @@ class Images:
 
 
 def make_images(room: Path) -> Images:
-    """140 messages in two topics of two queues: closed after 80, flushed after 110."""
+    """Write 140 messages to two topics of two queues: closed after 80, flushed after 110."""
     images = Images(room)
     places: dict[Place, tuple[int, int]] = {}
     bodies: dict[Place, bytes] = {}
@@ -80,7 +80,7 @@ def make_images(room: Path) -> Images:
 
 
 def served_of(planted: Planted, context: str) -> set[Place]:
-    """Which messages a reader gets; every one is the one that was put there, also as its bytes in the log say."""
+    """Return the messages that a reader gets; check that each is the one that was put, also in the bytes of the log."""
     served = planted.served()
     for place, body in served.items():
         assert planted.bodies.get(place) == body, f"{context}: wrong body at {place}"
@@ -92,7 +92,7 @@ def served_of(planted: Planted, context: str) -> set[Place]:
 
 
 def found_places(planted: Planted, context: str) -> set[Place]:
-    """Messages that their keys lead to; a key leads to no other message."""
+    """Return the messages that are found by their keys; check that a key finds no other message."""
     from rocketflow_store import StoreReader
 
     found = set()
@@ -105,14 +105,14 @@ def found_places(planted: Planted, context: str) -> set[Place]:
 
 
 def judged(planted: Planted, touched: set[Place], context: str) -> Verdict:
-    """Nothing but what was touched is lost."""
+    """Report all lost messages that the damage did not touch."""
     served = served_of(planted, context)
     lost = planted.places.keys() - served - touched
     return Verdict(lost=sorted(planted.places[one][0] for one in lost))
 
 
 def used(planted: Planted, context: str) -> None:
-    """Open for writing, and put a message into each queue: no offset that was given is given again."""
+    """Open for writing, and put a message into each queue; check that no queue offset is assigned twice."""
     with MessageStore.open(planted.path, IMAGE_CONFIG) as store:
         for (topic, queue), end in ENDS.items():
             result = store.put_message(Message(topic, b"after", queue_id=queue))
@@ -122,24 +122,24 @@ def used(planted: Planted, context: str) -> None:
 
 
 def fresh(planted: Planted) -> Planted:
-    """A copy of what is known, for trials that put more."""
+    """Return a copy of the known messages, for trials that put more."""
     return replace(planted, places=dict(planted.places), bodies=dict(planted.bodies))
 
 
 def touching(planted: Planted, start: int, stop: int) -> set[Place]:
-    """Messages with a byte in [start, stop) of the log."""
+    """Return the messages with a byte in [start, stop) of the log."""
     return {place for place, (at, size) in planted.places.items() if at < stop and at + size > start}
 
 
 def names(findings: list[Finding], path: Path, start: int, stop: int) -> bool:
-    """Whether a finding is of `path` and has one of the bytes [start, stop)."""
+    """Return whether a finding is of `path` and has one of the bytes [start, stop)."""
     return any(
         one.file == str(path) and one.offset < stop and one.offset + max(one.length, 1) > start for one in findings
     )
 
 
 def hurt(path: Path, kind: str, rng: random.Random) -> None:
-    """Do one kind of harm to a file."""
+    """Damage a file in one way."""
     raw = path.read_bytes()
     start = rng.randrange(len(raw)) if raw else 0
     size = min(len(raw) - start, rng.choice([20, 512, 4096]))
@@ -163,13 +163,13 @@ def hurt(path: Path, kind: str, rng: random.Random) -> None:
             path.write_bytes(other.read_bytes())
         case "swapped":
             other = rng.choice(sorted(path.parent.iterdir()))
-            theirs = other.read_bytes()
+            swapped = other.read_bytes()
             other.write_bytes(raw)
-            path.write_bytes(theirs)
+            path.write_bytes(swapped)
 
 
 def repaired(planted: Planted, touched: set[Place], context: str) -> Verdict:
-    """Repair, judge, and repair again: nothing is left to do."""
+    """Repair and judge the store, and check that a second repair has nothing to do."""
     repair_store(planted.path)
     verdict = judged(planted, touched, context)
     again = repair_store(planted.path)
@@ -196,5 +196,5 @@ def _is_lost_message_of(finding: Finding, planted: Planted, touched: set[Place])
 
 
 def findings_of(planted: Planted) -> list[Finding]:
-    """What `verify` says."""
+    """Return the findings of `verify`."""
     return verify_store(planted.path).findings

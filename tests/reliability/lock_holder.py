@@ -1,4 +1,4 @@
-"""A process that holds a store and leaves a child of its own behind, for the rows about two writers.
+"""A process that holds a store and leaves a running child, for the row about two writers.
 
 python -m tests.reliability.lock_holder STORE NUMBER
 """

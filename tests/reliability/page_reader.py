@@ -1,6 +1,6 @@
-"""A child that reads a store some pages of which cannot be read: `python -m tests.reliability.page_reader WHAT STORE`.
+"""A child that reads a store with unreadable pages: `python -m tests.reliability.page_reader WHAT STORE`.
 
-It tells as JSON what each way of reading gave out, and which typed errors came; the system ends it where one of them
+It prints as JSON the messages that each way of reading returned, and the typed errors; the system kills it if a reader
 touches such a page.
 """
 
@@ -27,7 +27,7 @@ Store = MessageStore | StoreReader
 
 
 def each(get: Callable[[Place], Iterator[Place]]) -> list[Place]:
-    """What `get` gives out of each place; a typed error gives nothing."""
+    """Return the messages that `get` returns for each place; a typed error returns none."""
     found: list[Place] = []
     for (topic, queue), end in ENDS.items():
         for offset in range(end):
@@ -37,7 +37,7 @@ def each(get: Callable[[Place], Iterator[Place]]) -> list[Place]:
 
 
 def everything(store: Store, places: dict[Place, int]) -> dict[str, Any]:
-    """All ways of reading."""
+    """Return the results of all ways of reading."""
 
     def alone(place: Place) -> Iterator[Place]:
         for batch in store.read(*place, place[2] + 1, ["queueOffset", "body", "tags"]):
@@ -101,7 +101,7 @@ def main(what: str, path: Path, places: dict[Place, int], cut: tuple[str, int]) 
             cut_now()
             return everything(store, places)
         case "cut in the middle of a read":
-            told = []
+            errors = []
             with StoreReader(path) as reader:
                 (topic, queue), end = next(iter(ENDS.items()))
                 results = [reader.get_message(topic, queue, offset, 1) for offset in range(end)]
@@ -112,13 +112,13 @@ def main(what: str, path: Path, places: dict[Place, int], cut: tuple[str, int]) 
                     try:
                         work()
                     except StoreError as error:
-                        told.append([type(error).__name__, str(error)])
-            return {"error": told}
+                        errors.append([type(error).__name__, str(error)])
+            return {"error": errors}
     raise AssertionError(what)
 
 
 def no_populate(mapped: object, start: int, length: int) -> None:
-    """As Linux before 5.14."""
+    """Fail, as Linux before 5.14 does."""
     raise OSError(errno.EINVAL, "no such advice")
 
 

@@ -1,4 +1,4 @@
-"""A store on a simulated disk, frozen at random instants: what each power loss there may take, and what it must not."""
+"""A store on a simulated disk, frozen at random instants, and the check of what a power loss at each one may lose."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.simulated_disk import SimulatedDisk, State
 from tests.support.workload import SMALL, body
 
 NEVER_MS = 3_600_000
-"""An interval at which no flushing thread comes by: the seed alone decides when something is flushed."""
+"""An interval so long that no flushing thread runs: the seed alone decides when data is flushed."""
 POOL = {
     "transient_store_pool_enable": True,
     "transient_store_pool_size": 3,
@@ -36,14 +36,14 @@ POOL = {
     "commit_commit_log_least_pages": 1 << 20,
     "commit_commit_log_thorough_interval": 0,
 }
-"""Settings of a store with a TransientStorePool that is committed when the seed says so."""
+"""Settings of a store with a TransientStorePool whose commits the seed decides."""
 _EQUAL_FROM, _EQUAL_STEP = 40_000_000, 40
 """Numbers whose bodies have the same size."""
 
 
 @dataclass(frozen=True)
 class Ack:
-    """An acknowledged message: its number, and where its acknowledgement said that it is."""
+    """An acknowledged message: its number, and its position according to the acknowledgement."""
 
     number: int
     place: Place
@@ -54,19 +54,19 @@ class Ack:
 
 @dataclass(frozen=True)
 class Instant:
-    """What was known at a moment of a run."""
+    """The state of a run at one moment."""
 
     state: State
     acks: tuple[Ack, ...]
     attempted: int
-    """So many messages were put, or are being put."""
+    """Number of messages that were put or are being put."""
     confirm_offset: int
     flushed: int
-    """So many of the acks were there when the last completed flush began."""
+    """Number of acks when the last completed flush began."""
     call: Call
 
     def durable(self, file_size: int) -> list[Ack]:
-        """The acks whose bytes are on the disk."""
+        """Return the acks whose records are durable on the disk."""
         found = []
         for ack in self.acks:
             start = ack.phy_offset - ack.phy_offset % file_size
@@ -86,9 +86,9 @@ def config(flush: str, **more: Any) -> StoreConfig:
 
 @dataclass
 class Run:
-    """Random puts, batches and flushes on a store; `freeze` is asked before each disk call, and kept where it is true.
+    """Random puts, batches and flushes on a store; the disk is frozen before each disk call for which `freeze` is true.
 
-    `equal` makes records of one size, so that what lies behind a hole begins where a new record would end.
+    `equal` makes records of one size, so that the records after a hole begin where a new record would end.
     """
 
     disk: SimulatedDisk
@@ -96,24 +96,24 @@ class Run:
     rng: random.Random
     freeze: Callable[[Call], bool]
     settings: dict[str, Any] = field(default_factory=dict)
-    """Of the store, beside those of `config`."""
+    """Settings of the store in addition to those of `config`."""
     acks: list[Ack] = field(default_factory=list)
     instants: list[Instant] = field(default_factory=list)
     attempted: int = 0
     equal: bool = False
     tolerant: bool = False
-    """Go on where the store refuses or fails, as long as it does so with a StoreError."""
+    """Go on if the store refuses or fails with a StoreError."""
     may_lose: bool = False
-    """Messages may be gone since the last process."""
+    """Messages of an earlier process may be missing."""
     queues: int = 2
     before_close: Callable[[MessageStore], None] = lambda _: None
     store: MessageStore | None = None
     refused: set[int] = field(default_factory=set)
-    """Messages that the store said it does not have."""
+    """Messages that the store refused."""
     _flushed: int = 0
 
     def after_kill(self, disk: SimulatedDisk, instant: Instant) -> Run:
-        """The run of the next process, on what a kill at that instant leaves."""
+        """Return the run of the next process, on the disk that a kill at this instant leaves."""
         return Run(
             disk,
             self.flush,
@@ -127,14 +127,14 @@ class Run:
         )
 
     def go(self, steps: int) -> None:
-        """Open, do so many things, close."""
+        """Open the store, run `steps` random steps, close it."""
         self.disk.on_call = self._look
         tolerated = (StoreError,) if self.tolerant else ()
         with suppress(*tolerated), MessageStore.open(self.disk.root, self.config()) as self.store:
             there = [ack for ack in self.acks if ack.end_offset <= self.store.max_phy_offset]
             assert self.may_lose or there == self.acks, f"a restart lost {self.acks[len(there) :]}"
             self.acks = there
-            self._flushed = len(there)  # an open makes durable what it finds
+            self._flushed = len(there)  # an open makes all records that it finds durable
             with suppress(*tolerated):
                 self.store.create_topic("t", self.queues)
             for _ in range(steps):
@@ -144,29 +144,29 @@ class Run:
         self.disk.on_call = lambda _: None
 
     def config(self) -> StoreConfig:
-        """What the store is opened with."""
+        """Return the settings of the store."""
         return config(self.flush, **self.settings)
 
     def _number(self, index: int) -> int:
         return _EQUAL_FROM + _EQUAL_STEP * index if self.equal else index
 
     def numbers(self, count: int) -> set[int]:
-        """The numbers of the first `count` messages."""
+        """Return the numbers of the first `count` messages."""
         return {self._number(index) for index in range(count)}
 
     def step(self) -> None:
-        """One random thing."""
+        """Run one random step."""
         assert self.store is not None
         self._step(self.store)
 
     def put_some(self, count: int) -> None:
-        """Put so many messages one by one."""
+        """Put `count` messages one by one."""
         assert self.store is not None
         for _ in range(count):
             self._put(self.store, 1)
 
     def verdict(self) -> Verdict:
-        """What the checker says of the closed store."""
+        """Return the checker's verdict on the closed store."""
         acked = {ack.number: ack.place for ack in self.acks}
         return check(self.disk.root, acked, self.numbers(self.attempted), refused=self.refused)
 
@@ -196,7 +196,7 @@ class Run:
                 self.refused.add(number)
 
     def now(self) -> Instant:
-        """The instant that it is."""
+        """Return the current instant."""
         return self._instant(Call("now", None, ()))
 
     def _look(self, call: Call) -> None:
@@ -209,7 +209,7 @@ class Run:
 
 
 def _end(store: MessageStore, results: Sequence[PutMessageResult]) -> int:
-    """Where the record of the first of these, the last ones that were put, ends."""
+    """Return the end of the record of the first result; `results` are of the last messages that were put."""
     message = store.look_message_by_offset(results[0].physical_offset)
     if message is not None:
         return results[0].physical_offset + message.store_size
@@ -219,9 +219,9 @@ def _end(store: MessageStore, results: Sequence[PutMessageResult]) -> int:
 def after_power_loss(
     image: Path, instant: Instant, run: Run, context: str, *, recovered: bool = False, keys: bool = True
 ) -> tuple[list[int], int]:
-    """Recover the image; (acknowledged messages that are missing, how many were promised to be there).
+    """Recover the image; return the missing acknowledged messages, and how many messages had to be there.
 
-    `recovered` says that somebody did, and was told of what is missing. `keys` asks for every message by its key.
+    `recovered`: an earlier recovery has reported the loss. `keys`: query every message by its key.
     """
     sync = run.flush == "sync"
     promised = instant.acks if sync else instant.durable(run.config().mapped_file_size_commit_log)
@@ -231,21 +231,21 @@ def after_power_loss(
     missing = [ack for ack in instant.acks if ack.end_offset > end]
     assert not {*promised} & {*missing}, f"{context}: lost although it was on the disk"
     assert not {*instant.acks[: instant.flushed]} & {*missing}, f"{context}: lost although a flush was completed"
-    assert recovery.abort_found or recovered or not missing, f"{context}: lost, and nothing says so"
+    assert recovery.abort_found or recovered or not missing, f"{context}: lost, and not reported"
     verdict = check(
         image,
         {ack.number: ack.place for ack in instant.acks if ack.end_offset <= end},
         run.numbers(instant.attempted),
         refused=run.refused,
     )
-    assert verdict.clean, f"{context}: {verdict}"  # with what is missing behind the end: only a suffix is
+    assert verdict.clean, f"{context}: {verdict}"  # so the missing messages are a suffix
     if keys:
-        assert not (gone := keys_missing(image)), f"{context}: keys {gone} lead nowhere"
+        assert not (unknown := keys_missing(image)), f"{context}: keys {unknown} find no message"
     return [ack.number for ack in missing], len(promised)
 
 
 def keys_missing(image: Path) -> list[int]:
-    """Numbers of messages that are there and that their key does not lead to."""
+    """Return the numbers of stored messages that their keys do not find."""
     there = set(numbers_in_topic(image, "t").values())
     with StoreReader(image) as reader:
         return [number for number in sorted(there) if len(reader.query_message("t", f"k{number}")) != 1]

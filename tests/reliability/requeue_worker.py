@@ -1,4 +1,4 @@
-"""The process to be killed while it requeues: `python -m tests.reliability.requeue_worker STORE RUN BATCH_ROWS`.
+"""The process that is killed while it requeues: `python -m tests.reliability.requeue_worker STORE RUN BATCH_ROWS`.
 
 It runs the job's own run loop; every third dead letter is chosen, which needs no Spark.
 """
@@ -45,7 +45,7 @@ class EveryThird:
 
 
 class Here:
-    """Tasks one behind another, in this process."""
+    """Runs tasks one after another, in this process."""
 
     parallel = 2
 

@@ -1,4 +1,4 @@
-"""What each row does to a store, in a few words; the order is that of the tables."""
+"""A short description of each row, in the order of the tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROWS: Final = {
     "S04": "last record torn at each byte",
     "S05": "last batch, last sink commit torn at each byte",
     "S06": "power loss, unsynced sectors and names old or new",
-    "S07": "old valid records behind a hole",
+    "S07": "old valid records after a hole",
     "S08": "every stop in the middle of a roll",
     "S09": "bits of the log flipped",
     "S10": "blocks of the log zeroed, stale, misplaced",
@@ -35,23 +35,23 @@ ROWS: Final = {
     "S28": "forged records in bodies, the record around them damaged",
     "S29": "a bit of topic, queueId or queueOffset flipped, at every place of a queue",
     "S30": "damaged stores read in every way: no answer is short in silence",
-    "P01": "driver killed behind the durable commit",
+    "P01": "driver killed after the durable commit",
     "P02": "commit killed before each disk call",
     "P03": "Python worker killed in a task",
     "P04": "executor killed in a task",
-    "P05": "two attempts write a task, one is heard of",
-    "P06": "a given-up attempt writes on",
+    "P05": "two attempts write a task, the commit gets one",
+    "P06": "an attempt that Spark gave up goes on writing",
     "P07": "replay with other partitions",
     "P08": "two drivers start on one checkpoint at once",
-    "P09": "a driver wakes up behind another one's commits",
+    "P09": "a driver resumes after another one's commits",
     "P10": "commit or abort raises",
-    "P11": "a stream with a bug, restarted until it is through",
+    "P11": "a stream with a bug, restarted until it is complete",
     "P12": "source: data, queues, topics, restarts, retention, limits in any order",
-    "P13": "the log shrank behind the checkpoint",
+    "P13": "the log was cut below the checkpoint",
     "P14": "a damaged record in the range",
     "P15": "bulk rebuild killed, two at once, beside an appender",
     "P16": "requeue killed at each disk call, twice at once, clocks jump",
-    "P17": "a replay that gives other rows",
+    "P17": "a replay with other rows",
 }
 
 KILLS: Final = ("S01", "S02", "S03", "S21", "S23", "S26", "P01", "P02", "P03", "P04", "P15", "P16")
@@ -59,7 +59,7 @@ KILLS: Final = ("S01", "S02", "S03", "S21", "S23", "S26", "P01", "P02", "P03", "
 POWER_LOSSES: Final = ("S06", "S07", "S17", "S18")
 DAMAGE: Final = ("S09", "S10", "S11", "S12", "S13", "S14", "S28", "S29", "S30")
 IMAGES: Final = (*POWER_LOSSES, *DAMAGE, "S04", "S05", "S08", "S19", "S20")
-"""Rows whose trials are images of a store: what a power loss, a stop or damage leaves."""
+"""Rows whose trials are images of a store after a power loss, a stop or damage."""
 SINK: Final = (
     *("P01", "P02", "P03", "P04", "P05", "P06", "P07", "P08", "P09"),
     *("P10", "P11", "P12", "P13", "P14", "P17"),

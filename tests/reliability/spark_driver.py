@@ -1,7 +1,7 @@
-"""A Spark driver that runs one query after the other, to be told by JSON lines on standard input.
+"""A Spark driver that runs one query after another, as requested by JSON lines on standard input.
 
 Request: {"source": options, "where": condition, "select": expressions, "partitions": n, "sink": options}. Answer: a
-line "RF {"ok": ..., "error": ...}"; none where the JVM was killed, the process ends then.
+line "RF {"ok": ..., "error": ...}"; none if the JVM was killed: then the process ends.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 def run(spark: SparkSession, request: dict[str, Any]) -> None:
-    """One query, until it has copied what is there."""
+    """Run one query until it has copied all rows."""
     rows = spark.readStream.format("rocketflow").options(**request["source"]).load()
     rows = rows.where(request["where"]).selectExpr(*request["select"]).repartition(request["partitions"])
     query = rows.writeStream.format("rocketflow_faulty").options(**request["sink"]).trigger(availableNow=True).start()
     query.awaitTermination()
 
 
-def _where(error: PySparkException | Py4JJavaError) -> str:
-    """Where in Spark an assertion failed that says no more than that."""
+def _assertion_frames(error: PySparkException | Py4JJavaError) -> str:
+    """Return the stack frames of a failed assertion of Spark, which has no message of its own."""
     thrown, frames = getattr(error, "_origin", None), []
     while thrown is not None:
         if thrown.getClass().getName() == "java.lang.AssertionError":
@@ -54,7 +54,10 @@ def main() -> None:
             if not isinstance(error, (PySparkException, Py4JJavaError)):  # the connection broke, not the query
                 jvm.wait(60)
                 os._exit(9)
-            answer = {"ok": False, "error": str(error).partition("=== Streaming Query ===")[0] + _where(error)}
+            answer = {
+                "ok": False,
+                "error": str(error).partition("=== Streaming Query ===")[0] + _assertion_frames(error),
+            }
         print("RF " + json.dumps(answer), flush=True)
     spark.stop()
 

@@ -1,4 +1,4 @@
-"""What a trace says of SYNC_FLUSH: is each acknowledgement behind a sync that began behind its record's write (A1)?"""
+"""A check of a trace: does each SYNC_FLUSH ack follow a sync that began after the write of its record (A1)?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ACK = re.compile(r'\(1<[^>]*>, "acked (\d+)\\n"')
 
 @dataclass(frozen=True)
 class Traced:
-    """One system call: when it began and ended, counted in lines of the trace."""
+    """One system call; `began` and `ended` are line numbers of the trace."""
 
     name: str
     arguments: str
@@ -28,7 +28,7 @@ class Traced:
 
 
 def calls_of(trace: Path) -> Iterator[Traced]:
-    """The calls of a trace (strace -f -y), in the order in which they ended."""
+    """Yield the calls of a trace (strace -f -y), in the order in which they ended."""
     under_way: dict[str, tuple[str, str, int]] = {}
     for number, line in enumerate(trace.read_text("ascii", "replace").splitlines()):
         resumed, started = _RESUMED.match(line), _STARTED.match(line)
@@ -55,7 +55,7 @@ class Acks:
 
 
 def judge(trace: Path) -> Acks:
-    """Look for each ack for a sync of its log file that worked, began behind the write and ended before the ack."""
+    """Find for each ack a successful sync of its log file that began after the write and ended before the ack."""
     written: dict[int, int] = {}  # where a record begins: when its write ended
     files: dict[int, int] = {}  # ... and its file
     syncs: dict[int, list[Traced]] = {}

@@ -1,4 +1,4 @@
-"""A process to be traced: threads put with SYNC_FLUSH and say where each record is, once it was acknowledged.
+"""A process that is traced: threads put with SYNC_FLUSH, and print the position of each record after its ack.
 
 python sync_writers.py STORE WRITERS MESSAGES
 """

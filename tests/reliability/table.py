@@ -1,6 +1,6 @@
 """The tables of this folder's README from `tests/reliability.json`: python -m tests.reliability.table
 
-Of each row, and of each figure, the line with the highest counts is taken (full, fast, sample). 3/N is the 95 % bound
+Each row and each figure shows the results of its highest level (full, fast, sample). 3/N is the 95 % bound
 of the rate of failures when none was seen in N trials.
 """
 
@@ -17,7 +17,7 @@ COUNTS = ("trials", "hits", "lost", "phantom", "doubled", "wrong")
 
 
 def rows() -> list[dict[str, Any]]:
-    """One line a row: its variants added up, of the best level that there is."""
+    """Return one line per row: the sums over its variants, at its highest level."""
     known = load()
     levels = [known.get(level, {}) for level in LEVELS]
     found = []
@@ -33,31 +33,31 @@ def rows() -> list[dict[str, Any]]:
 
 
 def bound(trials: int) -> str:
-    """3/N as a percentage, where that says anything."""
+    """Return 3/N as a percentage; empty for three trials or fewer."""
     return f"{300 / trials:.2g} %" if trials > 3 else ""
 
 
 def share(values: Sequence[float], part: float) -> float:
-    """The value that so large a part of all does not exceed."""
+    """Return the percentile `part` (0 to 1) of the values."""
     ordered = sorted(values)
     return ordered[min(int(part * len(ordered)), len(ordered) - 1)]
 
 
 def spread(values: Sequence[float], parts: Iterable[float], form: str) -> str:
-    """Some percentiles and the highest."""
+    """Return percentiles and the maximum, as text."""
     return " / ".join(format(one, form) for one in [*(share(values, part) for part in parts), max(values)])
 
 
 def _window(one: dict[str, Any]) -> str:
-    told = f"{spread(one['ms'], (0.5, 0.99), '.0f')} ms; {spread(one['messages'], (0.5, 0.99), ',')} messages"
-    return f"{told} ({len(one['ms'])} power losses)"
+    lost = f"{spread(one['ms'], (0.5, 0.99), '.0f')} ms; {spread(one['messages'], (0.5, 0.99), ',')} messages"
+    return f"{lost} ({len(one['ms'])} power losses)"
 
 
 def _starts(one: dict[str, Any]) -> str:
     dirty, log = spread(one["dirtyMiB"], (), ".0f"), spread(one["logGiB"], (), ".2f")
-    told = "; ".join(f"{name} {spread(one[key], (0.5, 0.95), '.2f')} s" for name, key in _STARTS)
+    times = "; ".join(f"{name} {spread(one[key], (0.5, 0.95), '.2f')} s" for name, key in _STARTS)
     messages = one["messages"]
-    return f"{told}; {max(messages):,} messages, {log} GiB, {dirty} MiB of it to look at ({len(messages)} starts)"
+    return f"{times}; {max(messages):,} messages, {log} GiB, {dirty} MiB of it to check ({len(messages)} starts)"
 
 
 _STARTS = (("ack", "firstAckS"), ("read", "firstReadS"))
@@ -66,8 +66,8 @@ _STARTS = (("ack", "firstAckS"), ("read", "firstReadS"))
 def _syncs(one: dict[str, Any]) -> str:
     alone, many = one["alone"], one["together"]
     without = alone["uncovered"] + many["uncovered"]
-    told = [f"{each['syncs'] / each['acks']:.2f} with {each['writers']} writing" for each in (alone, many)]
-    return f"{', '.join(told)}; {without} of {alone['acks'] + many['acks']:,} acks without"
+    rates = [f"{each['syncs'] / each['acks']:.2f} with {each['writers']} writing" for each in (alone, many)]
+    return f"{', '.join(rates)}; {without} of {alone['acks'] + many['acks']:,} acks without"
 
 
 def _memory(one: dict[str, Any]) -> str:
@@ -76,12 +76,12 @@ def _memory(one: dict[str, Any]) -> str:
 
 
 def _fuzz(one: dict[str, Any]) -> str:
-    told = (
+    text = (
         f"{one['executions']:,}; {one['perSecond']:,} a second; {one['findings']} findings in {one['targets']} targets"
     )
     if "linesPercent" in one:
-        told += f"; {one['linesPercent']} % of the decoders' lines; slowest input {one['slowestMs']} ms"
-    return told
+        text += f"; {one['linesPercent']} % of the decoders' lines; slowest input {one['slowestMs']} ms"
+    return text
 
 
 def _planted(one: dict[str, Any]) -> str:
@@ -89,24 +89,24 @@ def _planted(one: dict[str, Any]) -> str:
 
 
 MEASURED = {
-    "asyncWindow": ("ASYNC_FLUSH: acks that a power loss takes, p50 / p99 / max", _window, "max 1,000 ms"),
-    "start": ("from exec to the first ack, first read behind a kill, p50 / p95 / max", _starts, "10 s"),
+    "asyncWindow": ("ASYNC_FLUSH: acks lost in a power loss, p50 / p99 / max", _window, "max 1,000 ms"),
+    "start": ("from exec to the first ack, first read after a kill, p50 / p95 / max", _starts, "10 s"),
     "syncs": ("SYNC_FLUSH: syncs an ack; acks without a sync that covers them", _syncs, "0 without"),
     "memory": ("RssAnon of a writer, highest; left when it is closed", _memory, "300 MiB; 0, 0"),
     "fuzz": ("fuzzing, executions", _fuzz, "2,000,000; 95 %; 5 ms"),
     "planted": ("planted bugs caught", _planted, "all"),
 }
-"""What a figure is called, how its values are told, and its bar."""
+"""Name -> (title, function that formats the values, bar)."""
 
 
 def figures() -> list[tuple[str, str, str, str]]:
-    """(figure, where it is from, measured, bar) of what was measured, and of the rows together."""
+    """Return (title, levels, measured, bar) of each measured figure and of the sums over rows."""
     known = load().get(FIGURES, {})
     found = []
-    for name, (title, told, bar) in MEASURED.items():
+    for name, (title, text_of, bar) in MEASURED.items():
         for level in LEVELS:
             if name in known.get(level, {}):
-                found.append((title, level, told(known[level][name]), bar))
+                found.append((title, level, text_of(known[level][name]), bar))
                 break
     counted = {one["row"]: one for one in rows()}
     for title, some, bar in (
@@ -129,15 +129,17 @@ def main() -> None:
     found = rows()
     if not found:
         sys.exit(f"{PATH} holds nothing: run make test, make test-faults or make test-full first")
-    print("| row | what happens | counts | trials | fault hit | lost | phantom | doubled | wrong body | rate below |")
+    print(
+        "| row | what happens | level | trials | fault triggered | lost | phantom | doubled | wrong body | rate below |"
+    )
     print("|---|---|---|---:|---:|---:|---:|---:|---:|---:|")
     for one in found:
-        told = [one["row"], ROWS.get(one["row"], ""), one["level"] + ("" if one["passed"] else ", FAILED")]
-        print("| " + " | ".join([*told, *(f"{one[name]:,}" for name in COUNTS), bound(one["trials"])]) + " |")
+        labels = [one["row"], ROWS.get(one["row"], ""), one["level"] + ("" if one["passed"] else ", FAILED")]
+        print("| " + " | ".join([*labels, *(f"{one[name]:,}" for name in COUNTS), bound(one["trials"])]) + " |")
     total = {name: sum(one[name] for one in found) for name in COUNTS}
     cells = [f"**{total[name]:,}**" for name in COUNTS]
     print("| | **all** | | " + " | ".join([*cells, bound(total["trials"])]) + " |")
-    print("\n| figure | counts | measured | bar |\n|---|---|---|---|")
+    print("\n| figure | level | measured | bar |\n|---|---|---|---|")
     for line in figures():
         print("| " + " | ".join(line) + " |")
 

@@ -1,4 +1,4 @@
-"""Row S08: a writer killed at the calls by which files are made ahead and take their place in the log."""
+"""Row S08: a writer killed at the calls that preallocate files of the log and give them their names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ ALLOCATING = ("fallocate", "rename", "fsync", "unlink")
 
 @needs_strace
 @pytest.mark.parametrize("flush", ["sync", "async"])
-def test_killed_while_a_file_is_made_or_named(tmp_path: Path, flush: str, tally: Callable[..., Tally]) -> None:
+def test_kill_while_a_log_file_is_preallocated_or_renamed(
+    tmp_path: Path, flush: str, tally: Callable[..., Tally]
+) -> None:
     counts = tally("S08", f"allocation, {flush}")
     points = [point for point in points_of(tmp_path, flush, COUNT) if point.call in ALLOCATING]
     assert {point.call for point in points} >= {"fallocate", "rename"}
@@ -47,4 +49,4 @@ def test_killed_while_a_file_is_made_or_named(tmp_path: Path, flush: str, tally:
         store.mkdir(exist_ok=True)
         counts.trial(verdict, context, hit="closed" not in done.stdout)
     counts.assert_happened(share=0.5)
-    assert left_overs or not FULL, "no kill left a file that was being made"
+    assert left_overs or not FULL, "no kill left a preallocated file"

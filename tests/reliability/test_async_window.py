@@ -1,4 +1,4 @@
-"""The window of ASYNC_FLUSH (1.A): what a power loss takes of a store with the flush settings that it has by itself."""
+"""The window of ASYNC_FLUSH (1.A): the messages that a power loss loses with the default flush settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 LOSSES = 10
 """Power losses in one run, a fifth of a second apart on average."""
 APART_S = 0.2
-AS_BY_DEFAULT = {
+DEFAULT_FLUSHES = {
     **{
         name: getattr(StoreConfig(), name)
         for name in ("flush_interval_commit_log", "flush_commit_log_least_pages", "flush_interval_consume_queue")
@@ -35,16 +35,16 @@ AS_BY_DEFAULT = {
 
 
 def losses_of(directory: Path, seed: int) -> tuple[Run, list[tuple[Instant, float]]]:
-    """A writer that puts as fast as it can, and the disk at instants of the real clock; only the store flushes."""
+    """Put as fast as possible; return the run, and the disk at random times, with no flushes but the store's own."""
     directory.mkdir(parents=True)
     rng, found, done = random.Random(seed), [], threading.Event()
     with SimulatedDisk(directory) as disk:
-        run = Run(disk, "async", random.Random(seed), lambda _: False, AS_BY_DEFAULT)
+        run = Run(disk, "async", random.Random(seed), lambda _: False, DEFAULT_FLUSHES)
 
         def look() -> None:
             try:
                 for _ in range(LOSSES):
-                    time.sleep(rng.uniform(0, 2 * APART_S))  # an instant by chance is the fault here
+                    time.sleep(rng.uniform(0, 2 * APART_S))  # the random instant is the fault here
                     with disk.held():
                         found.append((run.now(), time.monotonic()))
             finally:
@@ -63,8 +63,8 @@ def losses_of(directory: Path, seed: int) -> tuple[Run, list[tuple[Instant, floa
     return run, found
 
 
-def test_what_a_power_loss_takes(tmp_path: Path, tally: Callable[..., Tally]) -> None:
-    """Nothing that was written since the last sync is there (p = 0): the most that a power loss can take."""
+def test_power_loss_loses_the_messages_since_the_last_flush(tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    """Lose all that was written since the last sync (p = 0), the most that a power loss can lose."""
     counts = tally("S06", "async, its own flushes")
     times: list[float] = []
     messages: list[int] = []
@@ -74,8 +74,8 @@ def test_what_a_power_loss_takes(tmp_path: Path, tally: Callable[..., Tally]) ->
             context = f"seed {seed}, power loss {number}"
             instant.state.crash(tmp_path / "image", seed, 0.0)
             missing, _ = after_power_loss(tmp_path / "image", instant, run, context, keys=False)
-            gone = {*missing}
-            oldest = min((ack.at for ack in instant.acks if ack.number in gone), default=now)
+            lost = {*missing}
+            oldest = min((ack.at for ack in instant.acks if ack.number in lost), default=now)
             times.append(round(1000 * (now - oldest), 1))
             messages.append(len(missing))
             counts.trial(None, context, hit=bool(missing))

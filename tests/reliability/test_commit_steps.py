@@ -1,4 +1,4 @@
-"""Row P02: the commit killed before each of its disk calls, Spark's abort behind it, then the query again."""
+"""Row P02: the commit killed before each of its disk calls, then Spark's abort, then the query again."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.support.trials import FULL, LEVEL, SEED, some
 pytestmark = [pytest.mark.spark, pytest.mark.slow, needs_strace]
 
 TRIES = 3
-"""Points of a stretch: how often a thread makes a call depends on what else it does, and some come too late."""
+"""Points tried per part: the number of a thread's calls varies, so that some points are never reached."""
 
 
 def prepared(driver: Driver, directory: Path, batch_id: int) -> tuple[Copying, Path]:
-    """A query whose next batch is `batch_id`, and a copy of its store and checkpoint to begin again from."""
+    """Return a query whose next batch is `batch_id`, and a copy of its store and checkpoint for restarts."""
     copying = Copying(driver, directory)
     if batch_id:
         copying.put(range(BATCH_ROWS * batch_id))
@@ -76,5 +76,5 @@ def test_a_commit_killed_at_a_disk_call(
             if not first.ok:
                 break
     counts.assert_happened(len(chosen))
-    assert ("committed", True) in seen, "no abort behind a commit that was not durable"
-    assert ("replayed", True) in seen, "no abort behind a commit that was durable"
+    assert ("committed", True) in seen, "no abort after a commit that was not durable"
+    assert ("replayed", True) in seen, "no abort after a commit that was durable"

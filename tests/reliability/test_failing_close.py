@@ -1,4 +1,4 @@
-"""An orderly stop in which a disk call fails: the directory is let go, and nothing is lost."""
+"""An orderly stop in which a disk call fails: the directory is unlocked, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BODIES = [f"m{number}".encode() for number in range(30)]
 
 
 @pytest.mark.parametrize("error", [errno.EIO, MemoryError("none left")], ids=["EIO", "MemoryError"])
-def test_a_stop_that_fails_lets_the_directory_go(tmp_path: Path, error: int | BaseException) -> None:
+def test_failed_close_unlocks_the_directory(tmp_path: Path, error: int | BaseException) -> None:
     nth, hit = 0, True
     while hit:
         nth += 1

@@ -1,4 +1,4 @@
-"""Rows S17 and S18: a sync fails, once or for ever; the store is fenced, and no later sync is believed (A2, R6)."""
+"""Rows S17 and S18: a sync fails, once or from then on; the store is fenced, and later syncs do not count (A2, R6)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEPS = 30
 
 
 class FailingSync:
-    """Lets the `nth` sync fail, or (`on`) every one from there on."""
+    """Makes the `nth` sync fail, or (`on`) every one from there on."""
 
     def __init__(self, nth: int, flavour: Flavour, *, on: bool) -> None:
         self._nth, self.flavour, self._on = nth, flavour, on
@@ -38,16 +38,16 @@ class FailingSync:
 
     @property
     def harmless(self) -> bool:
-        """Whether only files failed that nobody uses yet: they are made again, from nothing, or not at all."""
-        return all(_is_made_again(str(call.path)) for call in self.failed)
+        """Return whether only syncs of unused files failed: those files are recreated, or never needed."""
+        return all(_is_recreated(str(call.path)) for call in self.failed)
 
 
-def _is_made_again(path: str) -> bool:
+def _is_recreated(path: str) -> bool:
     return "/rocketflow/tmp/" in path or "/config/" in path or path.endswith(("/config", ".tmp"))
 
 
 def run_on(disk: SimulatedDisk, flush: str, failing: FailingSync, context: str) -> Run:
-    """The run, in which that sync fails; at its end the store must be fenced."""
+    """Run with this failing sync; at the end the store must be fenced."""
     disk.fail_sync = failing
     run = Run(disk, flush, random.Random(SEED), lambda _: False, tolerant=True)
     run.before_close = lambda store: check_fence(store, failing, run, context)
@@ -56,7 +56,7 @@ def run_on(disk: SimulatedDisk, flush: str, failing: FailingSync, context: str) 
 
 
 def check_fence(store: MessageStore, failing: FailingSync, run: Run, context: str) -> None:
-    """No more acknowledgements, reads go on."""
+    """Check that the fenced store acknowledges no put and still serves reads."""
     if not failing.failed or failing.harmless:
         return
     assert store.statistics()["fenced"], f"{context}: not fenced after {failing.failed[0]}"
@@ -70,7 +70,7 @@ def check_fence(store: MessageStore, failing: FailingSync, run: Run, context: st
 @pytest.mark.parametrize("flush", ["sync", "async"])
 @pytest.mark.parametrize("row", ["S17", "S18"])
 def test_a_sync_fails(tmp_path: Path, row: str, flush: str, tally: Callable[..., Tally]) -> None:
-    """Each sync of a run. Behind it: a restart on the same disk, which goes on, and then the power goes."""
+    """Make each sync of a run fail; then restart on the same disk, go on, and lose power."""
     counts = tally(row, flush)
     probe = FailingSync(0, Flavour.DIRTY, on=False)
     (tmp_path / "probe").mkdir()

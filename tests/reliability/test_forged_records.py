@@ -21,13 +21,13 @@ from tests.support.results import Tally
 from tests.support.trials import FULL, LEVEL, SEED, seeds
 
 LENGTHS = {"size": (0, 4), "magic": (4, 4), "body CRC": (8, 4), "place": (28, 8), "body length": (84, 4)}
-"""Fields of the outer record that decide how far it reaches, or whether it is sound: (offset, bytes)."""
+"""Fields of the outer record that define its length or its validity: (offset, bytes)."""
 AFTERWARDS = ("repair", "rebuild", "open")
 WHERE = ("middle", "file end", "last")
 
 
 def next_record(path: Path, phy_offset: int) -> int:
-    """Where the record at a physical offset ends."""
+    """Return the end of the record at a physical offset."""
     with StoreReader(path, CONFIG) as reader:
         message = reader.look_message_by_offset(phy_offset)
     assert message is not None
@@ -42,7 +42,7 @@ def served(path: Path) -> dict[tuple[str, int, int], bytes]:
 
 
 def go_on(path: Path, afterwards: str) -> int:
-    """Do what makes messages out of the log; the exit code."""
+    """Build the missing queues and index from the log; return the exit code."""
     if afterwards == "repair":
         shutil.rmtree(path / "consumequeue" / "t" / "0")
         return repair_store(path, CONFIG).exit_code
@@ -68,7 +68,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, bool], t
 def test_a_flipped_bit_of_the_record_around_forged_ones(
     stores: dict, tmp_path: Path, tally: Callable[..., Tally]
 ) -> None:
-    """Whatever field is hit: no forged record is served, and all that is served was put; other records stay."""
+    """Serve no forged record, only messages that were put, and all other records, whichever field is damaged."""
     counts = {crc: tally("S28", "with record CRC" if crc else "without") for crc in (True, False)}
     for seed in seeds(400, 4000):
         rng, path = random.Random(seed), tmp_path / f"{seed}"
@@ -88,9 +88,7 @@ def test_a_flipped_bit_of_the_record_around_forged_ones(
         others = {place: body for place, body in wanted.items() if place != ("t", 1, 0)}
         known = {place: body for place, body in found.items() if place != ("t", 1, 0)}
         assert known.items() <= others.items(), context
-        if (
-            known != others
-        ):  # two lengths explain the damage, and the log's end follows either: nothing proves what comes
+        if known != others:  # two lengths fit the damage, and the log ends after either: nothing proves what follows
             assert (crc, code, where) == (False, 3, "file end"), context
             assert afterwards != "repair", context  # the queues prove it
             assert name in ("size", "topic length", "properties length"), context
@@ -104,7 +102,7 @@ def test_a_flipped_bit_of_the_record_around_forged_ones(
 def test_each_bit_of_the_lengths_of_the_record_around_forged_ones(
     tmp_path: Path, stores: dict, tally: Callable[..., Tally]
 ) -> None:
-    """Forged records wait wherever a flipped bit of the size leads; the records around the outer one may be hit too."""
+    """Put forged records wherever a flipped bit of the size leads; damage also the records around the outer one."""
     counts = tally("S28", "each bit of the lengths")
     _, begin, size, wanted = stores["middle", False]
     whole = next_record(stores["middle", False][0], begin) - begin
@@ -138,7 +136,7 @@ def test_each_bit_of_the_lengths_of_the_record_around_forged_ones(
 def test_zeros_over_the_head_of_the_record_around_forged_ones(
     stores: dict, tmp_path: Path, tally: Callable[..., Tally]
 ) -> None:
-    """Nothing of its fields is left: what nothing else proves is quarantined, and no forged record is served."""
+    """Quarantine what no other data proves, and serve no forged record, when the outer record's fields are zeros."""
     counts = tally("S28", "head zeroed")
     for seed in seeds(60, 400):
         rng, path = random.Random(seed), tmp_path / f"{seed}"

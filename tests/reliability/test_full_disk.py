@@ -1,4 +1,4 @@
-"""Rows S15 and S16: no space, limited file sizes, short writes: refused, reads go on, it ends without a restart."""
+"""Rows S15 and S16: no space, limited file sizes, short writes: puts are refused, reads work, no restart is needed."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ STEPS = 30
 
 
 def grows(call: Call) -> bool:
-    """Whether a call may need room; opening a file that is there does not."""
+    """Return whether a call may need disk space; opening an existing file does not."""
     return call.kind != "open_file" or call.creates()
 
 
 def trial(directory: Path, flush: str, failing: Failing, counts: Tally, context: str) -> None:
-    """A run in which a call fails; then the cause goes, and the same store takes messages again."""
+    """Run with a failing call; then remove the cause, and check that the same store accepts messages again."""
     (directory / "live").mkdir(parents=True)
     with SimulatedDisk(directory / "live") as disk, failing:
         run = Run(disk, flush, random.Random(SEED), lambda _: False, tolerant=True)
@@ -44,7 +44,7 @@ def trial(directory: Path, flush: str, failing: Failing, counts: Tally, context:
             failing.lift()
             before = len(run.acks)
             run.put_some(3)
-            assert len(run.acks) == before + 3, f"{context}: does not take messages again: {store.statistics()}"
+            assert len(run.acks) == before + 3, f"{context}: does not accept messages again: {store.statistics()}"
 
         run.before_close = afterwards
         run.go(STEPS)
@@ -73,7 +73,7 @@ def test_each_call_finds_the_disk_full(tmp_path: Path, how: str, flush: str, tal
 @needs_strace
 @pytest.mark.parametrize("flush", ["sync", "async"])
 def test_a_process_finds_the_disk_full(tmp_path: Path, flush: str, tally: Callable[..., Tally]) -> None:
-    """S15 with a real process and real calls: it says so and lives, and nothing it acknowledged is missing."""
+    """S15 with a real process and real calls: it reports the error, lives on, and loses no acknowledged message."""
     counts = tally("S15", f"{flush}, strace")
     count = 40
     points = [one for one in points_of(tmp_path, flush, count) if one.call in ("fallocate", "pwrite64", "rename")]
@@ -93,7 +93,7 @@ def test_a_process_finds_the_disk_full(tmp_path: Path, flush: str, tally: Callab
 
 
 def run_filling(store: Path, *arguments: str) -> tuple[dict[int, tuple[int, int]], set[int], str]:
-    """What `filling.py` says: acknowledged, refused, and the rest of its words."""
+    """Run `filling.py`; return the acknowledged messages, the refused ones, and the whole output."""
     done = subprocess.run(
         [sys.executable, "-B", "-m", "tests.reliability.filling", str(store), *arguments],
         capture_output=True,
@@ -109,7 +109,7 @@ def run_filling(store: Path, *arguments: str) -> tuple[dict[int, tuple[int, int]
 
 @pytest.mark.parametrize("flush", ["sync", "async"])
 def test_a_small_file_system(tmp_path: Path, flush: str, tally: Callable[..., Tally]) -> None:
-    """S15: a file system of 8 MiB is filled to its last block, and then something else on it is deleted."""
+    """S15: a file system of 8 MiB is filled to its last block, and then another file on it is deleted."""
     counts = tally("S15", f"{flush}, tmpfs")
     mounted = tmp_path / "small"
     mounted.mkdir()
@@ -131,7 +131,7 @@ def test_a_small_file_system(tmp_path: Path, flush: str, tally: Callable[..., Ta
 
 @pytest.mark.parametrize("flush", ["sync", "async"])
 def test_a_limit_on_the_size_of_files(tmp_path: Path, flush: str, tally: Callable[..., Tally]) -> None:
-    """S16: RLIMIT_FSIZE below the size of the next file; the limit is raised, and it goes on."""
+    """S16: RLIMIT_FSIZE below the size of the next file; the limit is raised, and puts go on."""
     counts = tally("S16", f"{flush}, RLIMIT_FSIZE")
     for limit in (1 << 15, 1 << 17, (1 << 18) - 1) if FULL else (1 << 17,):
         store = tmp_path / f"s{limit}"

@@ -1,4 +1,4 @@
-"""Row S07: valid records behind a hole; what recovery cut never comes back, however often the store crashes (B5)."""
+"""Row S07: valid records after a hole; records that were cut never come back, however often the store crashes (B5)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 
 def store_with_a_hole(directory: Path, seed: int, rng: random.Random) -> tuple[Path, str, list[Record], int]:
-    """(image, flush mode, its records, which of them is the hole): unsynced records of one size, one of them gone."""
+    """Return (image, flush mode, its records, index of the hole): unsynced records of one size, one of them lost."""
     flush = ("sync", "async")[seed % 2]
     (directory / "live").mkdir(parents=True)
     with SimulatedDisk(directory / "live") as disk:
@@ -54,7 +54,7 @@ def on_disk(state: State, record: Record) -> bool:
 
 
 def dig(image: Path, record: Record, rng: random.Random) -> None:
-    """The record did not reach the disk, or its first bytes alone did not; those behind it did."""
+    """Remove the record, or only its first bytes, as if they never reached the disk; later records stay."""
     size = 1 << 14
     start = record.phy_offset - record.phy_offset % size
     with (image / "commitlog" / f"{start:020d}").open("r+b") as file:
@@ -62,7 +62,7 @@ def dig(image: Path, record: Record, rng: random.Random) -> None:
         file.write(bytes(rng.choice((record.size, 8, 4, rng.randrange(4, record.size)))))
 
 
-def test_what_was_cut_never_comes_back(tmp_path: Path, tally: Callable[..., Tally]) -> None:
+def test_cut_records_never_come_back(tmp_path: Path, tally: Callable[..., Tally]) -> None:
     counts = tally("S07")
     for seed in seeds(30, 300):
         rng = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Rows S12 and S13: damage to queues and index loses no message, shows no wrong one, and is made good."""
+"""Rows S12 and S13: damage to queues and index loses no message, returns no wrong one, and is repaired."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from tests.support.trials import FULL, seeds
 pytestmark = pytest.mark.slow
 
 KINDS = ["flip", "zero", "noise", "cut", "longer", "missing", "empty", "twice", "swapped"]
-QUEUE_KINDS = [*KINDS, "directory gone", "a file in its place", "another queue's"]
-INDEX_KINDS = [*KINDS, "directory gone", "cycle", "far chain", "all slots"]
+QUEUE_KINDS = [*KINDS, "directory missing", "a file in its place", "another queue's"]
+INDEX_KINDS = [*KINDS, "directory missing", "cycle", "far chain", "all slots"]
 
 
 @pytest.fixture(scope="module")
@@ -43,22 +43,22 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Images:
 
 def hurt_queue(directory: Path, kind: str, rng: random.Random) -> None:
     """Damage a queue's directory or one of its files."""
-    if kind == "directory gone":
-        directory.rename(directory.parents[2] / "gone")
+    if kind == "directory missing":
+        directory.rename(directory.parents[2] / "removed")
     elif kind == "a file in its place":
-        directory.rename(directory.parents[2] / "gone")
+        directory.rename(directory.parents[2] / "removed")
         directory.write_bytes(b"not a directory")
     elif kind == "another queue's":
         other = directory.with_name("1" if directory.name == "0" else "0")
-        theirs, mine = sorted(other.iterdir()), sorted(directory.iterdir())
-        for one, another in zip(mine, theirs, strict=True):
+        sources, targets = sorted(other.iterdir()), sorted(directory.iterdir())
+        for one, another in zip(targets, sources, strict=True):
             one.write_bytes(another.read_bytes())
     else:
         hurt(rng.choice(sorted(directory.iterdir())), kind, rng)
 
 
 def test_a_damaged_queue(images: Images, tally: Callable[..., Tally]) -> None:
-    """S12: no wrong body before it is healed; an orderly stop knows what there was, so that the open heals it."""
+    """S12: no wrong body before the repair; after an orderly stop the open knows the earlier state and repairs it."""
     counts = {stop: tally("S12", stop) for stop in STOPS}
     for seed in seeds(200, 2000):
         rng = random.Random(seed)
@@ -88,15 +88,17 @@ HEALS = {
 @pytest.mark.parametrize("stop", STOPS)
 @pytest.mark.parametrize("name", HEALS)
 def test_healing_is_killed(images: Images, name: str, stop: str, tally: Callable[..., Tally]) -> None:
-    """E2: whatever call is the last of an open that makes queues and index again, the next one ends the same."""
+    """E2: an open that rebuilds queues and index is killed at any call; the next open has the same result."""
     counts = tally("S12", f"{stop}, killed")
     room = images.room / "healing"
     shutil.rmtree(room, ignore_errors=True)
     planted = images.take(stop)
     for one in HEALS[name]:
         path = planted.path / one
-        path.rename(images.room / "gone")
-        shutil.rmtree(images.room / "gone") if (images.room / "gone").is_dir() else (images.room / "gone").unlink()
+        path.rename(images.room / "removed")
+        shutil.rmtree(images.room / "removed") if (images.room / "removed").is_dir() else (
+            images.room / "removed"
+        ).unlink()
     calls = calls_of_recovery(planted.path, room / "undisturbed", "sync")
     assert calls > 20
     wanted = contents(room / "undisturbed")
@@ -112,7 +114,7 @@ def test_healing_is_killed(images: Images, name: str, stop: str, tally: Callable
 
 
 def chained(file: Path, kind: str, rng: random.Random) -> None:
-    """Entries that follow each other in a ring, or point far away; slots that all point to one entry."""
+    """Write entries that form a ring or point far away, or slots that all point to one entry."""
     raw = bytearray(file.read_bytes())
     slots, entries = 40, 40 + 4 * IMAGE_CONFIG.max_hash_slot_num
     (count,) = struct.unpack_from(">i", raw, 36)
@@ -129,7 +131,7 @@ def chained(file: Path, kind: str, rng: random.Random) -> None:
 
 
 def test_a_damaged_index(images: Images, tally: Callable[..., Tally]) -> None:
-    """S13: a look-up ends, with the right message or none; then every key leads to its message again."""
+    """S13: a lookup ends with the right message or none; after the repair every key finds its message."""
     counts = {stop: tally("S13", stop) for stop in STOPS}
     for seed in seeds(200, 2000):
         rng = random.Random(seed)
@@ -138,8 +140,8 @@ def test_a_damaged_index(images: Images, tally: Callable[..., Tally]) -> None:
         index = planted.path / "index"
         file = rng.choice(sorted(index.iterdir()))
         context = f"seed {seed}, {stop}, {kind} of {file}"
-        if kind == "directory gone":
-            index.rename(planted.path / "gone")
+        if kind == "directory missing":
+            index.rename(planted.path / "removed")
         elif kind in ("cycle", "far chain", "all slots"):
             chained(file, kind, rng)
         else:

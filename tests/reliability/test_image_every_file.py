@@ -1,4 +1,4 @@
-"""Bad input: every file of a store gone, empty, cut, noise, a directory, unreadable, of another store; and row S14.
+"""Bad input: every file of a store missing, empty, cut, noise, a directory, unreadable, another store's; and row S14.
 
 `EXPECTED` is the promise, and the table in this folder's README: HEAL opens and serves everything, REFUSE changes
 nothing and names the file. In no case does an open delete a data file, and no command shows a traceback.
@@ -74,7 +74,7 @@ EXPECTED = {  # in the order of DAMAGE
     "abort": [HEAL, HEAL, HEAL, HEAL, REFUSE, HEAL, HEAL],
 }
 DATA = ("commitlog", "consumequeue")
-"""Not the index: recovery drops the files that begin behind its start, and makes them again."""
+"""Not the index: recovery drops the files that begin after its start, and rebuilds them."""
 
 
 CASES = [(name, damage) for name in FILES for damage in DAMAGE]
@@ -86,12 +86,14 @@ def images() -> Iterator[Images]:
         made, other = make_images(room), room / "other"
         make(other)
         for command in (["append", "--topic", "orders", "--input", os.devnull], ["verify"]):
-            run(["store", command[0], str(other), *command[1:]])  # loads what somebody else may not read
+            run(
+                ["store", command[0], str(other), *command[1:]]
+            )  # imports modules that the unprivileged user cannot read
         yield made
 
 
 def hurt(path: Path, damage: str, other: Path, rng: random.Random) -> None:
-    """Do the damage; a file takes a directory's place where it is one."""
+    """Damage a file; a directory is replaced by a file first."""
     raw = path.read_bytes() if path.is_file() else b""
     if damage == "unreadable":
         path.chmod(0)
@@ -117,8 +119,8 @@ def hurt(path: Path, damage: str, other: Path, rng: random.Random) -> None:
             path.write_bytes(other.read_bytes() if other.is_file() else b"?")
 
 
-def everybodys(root: Path) -> None:
-    """Give a store to nobody."""
+def give_to_unprivileged_user(root: Path) -> None:
+    """Make the unprivileged user the owner of a store."""
     for one in [root, *root.rglob("*")]:
         os.chown(one, 65_534, 65_534)
 
@@ -133,9 +135,9 @@ def test_every_file(
     if name == "index":
         path = min((planted.path / "index").iterdir())
     other = images.room / "other"
-    theirs = other / where if name != "index" else min((other / "index").iterdir())
-    hurt(path, damage, theirs, random.Random(SEED))
-    everybodys(planted.path)
+    others_file = other / where if name != "index" else min((other / "index").iterdir())
+    hurt(path, damage, others_file, random.Random(SEED))
+    give_to_unprivileged_user(planted.path)
     before = {one: one.read_bytes() for one in planted.path.rglob("*") if one.is_file()}
     lines = planted.path.parent / "in.jsonl"
     lines.write_text(json.dumps({"body": "after"}) + "\n")
@@ -144,19 +146,19 @@ def test_every_file(
         code = run(["store", "append", str(planted.path), "--topic", "orders", "--queue", "0", "--input", str(lines)])
         out, err = capsys.readouterr()
         verified = run(["store", "verify", str(planted.path)])
-        told = capsys.readouterr()
+        printed = capsys.readouterr()
     for one in (path, *planted.path.rglob("*")):
         if one.exists():
             one.chmod(0o755)
-    assert "Traceback" not in out + err + told.out + told.err
-    assert "Error:" not in err + told.err  # a type's name is no message
+    assert "Traceback" not in out + err + printed.out + printed.err
+    assert "Error:" not in err + printed.err  # a message, not the name of an error type
     wanted = EXPECTED[name][DAMAGE.index(damage)]
     assert (code == 0) == (wanted != REFUSE), err
     if wanted == REFUSE:
         assert err.startswith("error: "), err
         assert str(path if path.parent.name != "orders" else planted.path) in err
     assert verified in ({3} if wanted == QUAR else {0, 1, 2, 3})
-    nothing_is_gone(planted, before, same=wanted == REFUSE)
+    data_files_are_kept(planted, before, same=wanted == REFUSE)
     touched = touching(planted, int(path.name), int(path.name) + LOG_FILE) if path.parent.name == "commitlog" else set()
     if code == 0:
         end = ENDS["orders", 0]
@@ -182,13 +184,13 @@ def numbers(path: Path, fields: str, values: dict[int, int]) -> None:
 
 
 def json_of(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    told = json.loads(path.read_bytes())
-    change(told)
-    path.write_text(json.dumps(told))
+    values = json.loads(path.read_bytes())
+    change(values)
+    path.write_text(json.dumps(values))
 
 
 def older(planted: Planted, name: str) -> None:
-    """The generation before, in its place."""
+    """Replace a config file by its last generation."""
     path = planted.path / "config" / name
     path.write_bytes(path.with_name(name + ".bak").read_bytes())
 
@@ -204,9 +206,9 @@ ABSURD: dict[str, tuple[str, str, Callable[[Planted], object]]] = {
         HEAL,
         lambda one: numbers(one.path / "checkpoint", ">q", {0: -5, 8: -1, 32: -9}),
     ),
-    "checkpoint: behind the log": ("closed", HEAL, lambda one: numbers(one.path / "checkpoint", ">q", {32: FAR})),
+    "checkpoint: after the log": ("closed", HEAL, lambda one: numbers(one.path / "checkpoint", ">q", {32: FAR})),
     "checkpoint: zeros": ("killed", HEAL, lambda one: (one.path / "checkpoint").write_bytes(bytes(4096))),
-    "confirm: behind the log": (
+    "confirm: after the log": (
         *("killed", HEAL),
         lambda one: numbers(one.path / "rocketflow" / "confirm", "<q", {8: FAR, 16: FAR}),
     ),
@@ -220,18 +222,18 @@ ABSURD: dict[str, tuple[str, str, Callable[[Planted], object]]] = {
         lambda one: numbers(one.path / "rocketflow" / "confirm", "<q", {16: 100}),
     ),
     "abort in a store that was closed": ("closed", HEAL, lambda one: (one.path / "abort").write_text("1")),
-    "consumerOffset.json: behind the queues": (
+    "consumerOffset.json: after the queues": (
         *("closed", HEAL),
         lambda one: json_of(
             one.path / "config" / "consumerOffset.json",
-            lambda told: told["offsetTable"]["orders@readers"].update({"0": FAR}),
+            lambda values: values["offsetTable"]["orders@readers"].update({"0": FAR}),
         ),
     ),
     "consumerOffset.json: negative": (
         *("closed", HEAL),
         lambda one: json_of(
             one.path / "config" / "consumerOffset.json",
-            lambda told: told["offsetTable"]["orders@readers"].update({"0": -1}),
+            lambda values: values["offsetTable"]["orders@readers"].update({"0": -1}),
         ),
     ),
     "consumerOffset.json: older": ("closed", HEAL, lambda one: older(one, "consumerOffset.json")),
@@ -239,19 +241,21 @@ ABSURD: dict[str, tuple[str, str, Callable[[Planted], object]]] = {
     "store.meta: another size of log files": (
         *("closed", REFUSE),
         lambda one: json_of(
-            one.path / "rocketflow" / "store.meta", lambda told: told.update({"mappedFileSizeCommitLog": 1 << 20})
+            one.path / "rocketflow" / "store.meta", lambda values: values.update({"mappedFileSizeCommitLog": 1 << 20})
         ),
     ),
     "store.meta: a later version": (
         *("closed", REFUSE),
-        lambda one: json_of(one.path / "rocketflow" / "store.meta", lambda told: told.update({"formatVersion": 99})),
+        lambda one: json_of(
+            one.path / "rocketflow" / "store.meta", lambda values: values.update({"formatVersion": 99})
+        ),
     ),
 }
 
 
 @pytest.mark.parametrize("name", ABSURD)
 def test_valid_and_absurd(images: Images, name: str, tally: Callable[..., Tally]) -> None:
-    """S14: what can be read and cannot be true, or is of the day before."""
+    """S14: values that are readable and impossible, or outdated."""
     stop, wanted, change = ABSURD[name]
     planted = fresh(images.take(stop))
     change(planted)
@@ -270,8 +274,8 @@ def test_valid_and_absurd(images: Images, name: str, tally: Callable[..., Tally]
         assert all(0 <= offset <= ends[topic, queue] for queue, offset in offsets.items()), name
 
 
-def nothing_is_gone(planted: Planted, before: dict[Path, bytes], *, same: bool) -> None:
-    """Every data file is there, or its bytes are in quarantine; where the open was refused nothing was touched."""
+def data_files_are_kept(planted: Planted, before: dict[Path, bytes], *, same: bool) -> None:
+    """Check that every data file exists, or its bytes are in quarantine; with `same`, that no data file has changed."""
     kept = {one.read_bytes() for one in (planted.path / "quarantine").rglob("*") if one.is_file()}
     for path, raw in before.items():
         if path.relative_to(planted.path).parts[0] not in DATA:
@@ -282,14 +286,14 @@ def nothing_is_gone(planted: Planted, before: dict[Path, bytes], *, same: bool) 
 
 
 def place_of(planted: Planted, offset: int) -> tuple[int, int]:
-    """Where the unit of an offset of orders/0 points."""
+    """Return the position and size in the unit of an offset of orders/0."""
     with StoreReader(planted.path) as reader:
         unit = reader.read_units("orders", 0, offset, offset + 1)
     return int(unit["phy_offset"][0]), int(unit["msg_size"][0])
 
 
 def positions(planted: Planted, wanted: str, context: str) -> None:
-    """No consumer begins anew without being told: what it read is there, in an older state at most, or an error."""
+    """Check the consumer's offsets: present, in an older state at most, or an error; never silently back at 0."""
     offsets = ConfigFiles(planted.path / "config").consumer_offsets
     try:
         there = offsets.offsets("readers", "orders")
@@ -300,7 +304,7 @@ def positions(planted: Planted, wanted: str, context: str) -> None:
 
 
 def rendered() -> list[str]:
-    """The table of the README."""
+    """Return the lines of the README's table."""
     lines = ["| file | " + " | ".join(DAMAGE) + " |", "|---" * (len(DAMAGE) + 1) + "|"]
     return lines + [f"| {name} | " + " | ".join(cells) + " |" for name, cells in EXPECTED.items()]
 

@@ -1,4 +1,4 @@
-"""Rows S09, S10, S11: damage in the log costs the records that it touched, and no other."""
+"""Rows S09, S10, S11: damage in the log loses the records that it touched, and no other."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.slow
 HEADER = 88
 BLOCK = 4096
 FOUND_BLOCKS = (7_000_141, 9_100_161)
-"""Trials that once went wrong: an end mark copied into the middle of a file; the last messages of two queues lost."""
+"""Trials that once failed: an end mark copied into the middle of a file; the last messages of two queues lost."""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Images:
 
 
 def test_a_flipped_bit(images: Images, tally: Callable[..., Tally]) -> None:
-    """S09: the record is lost and no other; `verify` names it; its bytes stay, or are kept."""
+    """S09: the record is lost and no other; `verify` names it; its bytes stay in the log or are in quarantine."""
     counts = {stop: tally("S09", stop) for stop in STOPS}
     for seed in seeds(300, 3000):
         rng = random.Random(seed)
@@ -60,8 +60,8 @@ def test_a_flipped_bit(images: Images, tally: Callable[..., Tally]) -> None:
         damaged = file.read_bytes()[position : position + size]
         assert not judged(planted, {place}, f"{context}, before recovery").lost, context
         assert place not in planted.served(), context
-        told = findings_of(planted)
-        assert names(told, file, position + byte, position + byte + 1), f"{context}: {told}"
+        found = findings_of(planted)
+        assert names(found, file, position + byte, position + byte + 1), f"{context}: {found}"
         used(planted, context)
         verdict = judged(planted, {place}, context)
         kept = [one for one in (planted.path / "quarantine").rglob("*") if one.is_file()]
@@ -73,7 +73,7 @@ def test_a_flipped_bit(images: Images, tally: Callable[..., Tally]) -> None:
 
 
 def paths_to(store: StoreReader | MessageStore, planted: Planted, place: Place, context: str) -> list[str]:
-    """The ways of reading that give out a message; all of them have to give out the others of its queue."""
+    """Return the ways of reading that return a message; check that each returns all others of its queue."""
     topic, queue, offset = place
     (phy_offset, _), found = planted.places[place], []
     others = set(range(ENDS[topic, queue])) - {offset}
@@ -100,7 +100,7 @@ def paths_to(store: StoreReader | MessageStore, planted: Planted, place: Place, 
 
 @pytest.mark.parametrize("stop", STOPS)
 def test_every_bit_of_a_record(images: Images, stop: str, tally: Callable[..., Tally]) -> None:
-    """S09: none of them can change without every way of reading noticing, and no other record goes with it."""
+    """S09: every way of reading detects a change of any of them, and no other record is lost."""
     counts = tally("S09", f"{stop}, every bit")
     planted = fresh(images.take(stop))
     place = random.Random(SEED).choice([one for one, (_, size) in sorted(planted.places.items()) if size < 400])
@@ -116,19 +116,19 @@ def test_every_bit_of_a_record(images: Images, stop: str, tally: Callable[..., T
             assert not found, f"{context}: {found}"
             flip(file, position + byte, 1 << bit)
             counts.trial(None, context)
-        name = range(size - 20, size - 11)  # with that gone nothing in the record says that it had a CRC
+        name = range(size - 20, size - 11)  # without it nothing in the record shows that it had a CRC
         for byte in name:
             flip(file, position + byte)
-        found = paths_to(reader, planted, place, "the CRC's name is gone")
-        assert not found, f"{place}, the CRC's name is gone: {found}"
+        found = paths_to(reader, planted, place, "the CRC's name damaged")
+        assert not found, f"{place}, the CRC's name damaged: {found}"
         for byte in name:
             flip(file, position + byte)
-        counts.trial(None, "the CRC's name is gone")
+        counts.trial(None, "the CRC's name damaged")
     with MessageStore.open(planted.path, IMAGE_CONFIG) as store:
         ends = range(size)
         for byte in (*ends[:: 8 if LEVEL == "sample" else 1], ends[-1]):
             flip(file, position + byte)
-            found = paths_to(store, planted, place, f"written to, byte {byte} of {size}")
+            found = paths_to(store, planted, place, f"store open, byte {byte} of {size}")
             assert not found, f"{place}, byte {byte} of {size}: {found}"
             flip(file, position + byte)
             counts.trial(None, context)
@@ -136,7 +136,7 @@ def test_every_bit_of_a_record(images: Images, stop: str, tally: Callable[..., T
 
 
 def block_of(rng: random.Random, images: Images, planted: Planted) -> tuple[Path, int, bytes, str]:
-    """A block of the log, and what it is to hold instead."""
+    """Replace a block of the log; return its file, its offset, its old bytes, and the kind of the new ones."""
     end = max(at + size for at, size in planted.places.values())
     start = rng.randrange(0, end - BLOCK) // BLOCK * BLOCK
     file, position = planted.log_file(start)
@@ -155,7 +155,7 @@ def block_of(rng: random.Random, images: Images, planted: Planted) -> tuple[Path
 
 
 def test_a_block_of_other_bytes(images: Images, tally: Callable[..., Tally]) -> None:
-    """S10: zeros, a block of another place, the block as it was once."""
+    """S10: zeros, noise, a block of another position, an older state of the block."""
     counts = {stop: tally("S10", stop) for stop in STOPS}
     for seed in (*FOUND_BLOCKS, *seeds(60, 600)):
         rng = random.Random(seed)
@@ -168,11 +168,11 @@ def test_a_block_of_other_bytes(images: Images, tally: Callable[..., Tally]) -> 
         changed = [at for at in range(BLOCK) if before[at] != now[at]]
         touched = {one for at in changed for one in touching(planted, start + at, start + at + 1)}
         assert not judged(planted, touched, f"{context}, before recovery").lost, context
-        told = findings_of(planted)
+        found = findings_of(planted)
         for one in touched:
             at, size = planted.places[one]
             first = max(at % LOG_FILE, position)
-            assert names(told, file, first, min(at % LOG_FILE + size, position + BLOCK)), f"{context}: {one}, {told}"
+            assert names(found, file, first, min(at % LOG_FILE + size, position + BLOCK)), f"{context}: {one}, {found}"
         used(planted, context)
         counts[stop].trial(judged(planted, touched, context), context, hit=bool(touched))
         counts[stop].trial(repaired(planted, touched, context), f"{context}, repaired", hit=bool(touched))
@@ -184,10 +184,8 @@ CASES = ["deleted", "renamed", "far", "emptied", "cut", "swapped", "copied", "fo
 @pytest.mark.parametrize("stop", STOPS)
 @pytest.mark.parametrize("which", ["first", "middle", "last"])
 @pytest.mark.parametrize("case", CASES)
-def test_a_log_file_that_is_not_there(
-    images: Images, case: str, which: str, stop: str, tally: Callable[..., Tally]
-) -> None:
-    """S11: what cannot be written to is refused with the file's name; what can be read is read, and nothing goes."""
+def test_bad_log_file(images: Images, case: str, which: str, stop: str, tally: Callable[..., Tally]) -> None:
+    """S11: an open either works or fails and names the file; readable records stay readable, and no file is deleted."""
     counts = tally("S11", case)
     planted = fresh(images.take(stop))
     log = planted.path / "commitlog"
@@ -212,14 +210,14 @@ def test_a_log_file_that_is_not_there(
         case "longer":
             file.write_bytes(raw + b"x" * 100)
         case "swapped":
-            theirs = other.read_bytes()
+            content = other.read_bytes()
             other.write_bytes(raw)
-            file.write_bytes(theirs)
+            file.write_bytes(content)
             touched |= touching(planted, int(other.name), int(other.name) + LOG_FILE)
         case "copied":
             file.write_bytes(other.read_bytes())
         case "foreign":
-            file.write_bytes(foreign_log(images))
+            file.write_bytes(log_of_another_store(images))
         case "directory":
             file.unlink()
             file.mkdir()
@@ -235,7 +233,7 @@ def test_a_log_file_that_is_not_there(
     if refused:
         assert str(log) in refused, context
         assert {one: one.read_bytes() for one in log.iterdir() if one.is_file()} == before, context
-    assert opened == written_to(case, which, stop), context
+    assert opened == can_be_opened(case, which, stop), context
     counts.trial(judged(planted, touched, context), context)
     if opened:
         used(planted, context)
@@ -244,15 +242,15 @@ def test_a_log_file_that_is_not_there(
     counts.trial(judged(planted, set() if case == "longer" else touched, context), f"{context}, repaired")
 
 
-def written_to(case: str, which: str, stop: str) -> bool:
-    """Whether a store is opened: the first files may be gone, as by retention, and so may the end (with a report)."""
+def can_be_opened(case: str, which: str, stop: str) -> bool:
+    """Return whether the open succeeds: first files may be missing, as after retention, or the end (with a report)."""
     if case in ("deleted", "emptied"):
         return which != "middle"
     return (which, stop) == ("last", "killed") and case in ("cut", "longer")
 
 
-def foreign_log(images: Images) -> bytes:
-    """The first log file of another store."""
+def log_of_another_store(images: Images) -> bytes:
+    """Return the first log file of another store."""
     room = images.room / "other"
     if not room.exists():
         from tests.support.damage import make

@@ -1,4 +1,4 @@
-"""Row S12, for queues of BatchCQ topics and light queues: as for other queues, damage to them costs no message."""
+"""Row S12, for queues of BatchCQ topics and LMQ: as for other queues, damage to them loses no message."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PLACES = [
 
 @dataclass
 class SideImages:
-    """A store that was closed, and one that was killed behind its last ack."""
+    """A store that was closed, and one that was killed after its last ack."""
 
     room: Path
     made: SideStore
@@ -62,10 +62,10 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> SideImages:
 def hurt_side_queue(path: Path, place: str, kind: str, rng: random.Random) -> None:
     """Damage a queue's directory or one of its files."""
     directory = path / place
-    if kind == "directory gone":
-        directory.rename(path / "gone")
+    if kind == "directory missing":
+        directory.rename(path / "removed")
     elif kind == "a file in its place":
-        directory.rename(path / "gone")
+        directory.rename(path / "removed")
         directory.write_bytes(b"not a directory")
     elif kind == "another queue's":
         room = "batches/1" if place.endswith("batches/0") else "batches/0"
@@ -77,7 +77,7 @@ def hurt_side_queue(path: Path, place: str, kind: str, rng: random.Random) -> No
 
 
 def judged(store: MessageStore | StoreReader, made: SideStore, context: str) -> Verdict:
-    """What is served is what was put there; what is not served is lost."""
+    """Check that each served message was put at its place; report the others as lost."""
     there = served(store, anyhow=True)
     assert {place: made.bodies.get(place) for place in there} == there, f"{context}: a wrong body"
     return Verdict(
@@ -86,7 +86,7 @@ def judged(store: MessageStore | StoreReader, made: SideStore, context: str) -> 
 
 
 def test_a_damaged_side_queue(images: SideImages, tally: Callable[..., Tally]) -> None:
-    """No wrong body before it is healed; an orderly stop knows what there was; a repair makes the rest again."""
+    """No wrong body before the repair; after an orderly stop the open restores the queue, else a repair."""
     counts = {stop: tally("S12", f"{stop}, batch and light") for stop in STOPS}
     for seed in seeds(60, 600):
         rng = random.Random(seed)

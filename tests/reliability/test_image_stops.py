@@ -36,8 +36,8 @@ import os, time
 _time, _time_ns = time.time, time.time_ns
 def _offset():
     try:
-        with open(os.environ["RF_CLOCK"]) as told:
-            return float(told.read() or 0)
+        with open(os.environ["RF_CLOCK"]) as offset:
+            return float(offset.read() or 0)
     except OSError:
         return 0.0
 time.time = lambda: _time() + _offset()
@@ -46,7 +46,7 @@ time.time_ns = lambda: _time_ns() + int(_offset() * 1e9)
 
 
 def store_timestamps(store: Path) -> list[int]:
-    """Of every record, in the order of the log."""
+    """Return the store times of all records, in the order of the log."""
     found = []
     with StoreReader(store) as reader:
         for record in log_records(store):
@@ -57,7 +57,7 @@ def store_timestamps(store: Path) -> list[int]:
 
 
 def test_a_clock_that_jumps(tmp_path: Path, tally: Callable[..., Tally]) -> None:
-    """S21, through the Clock seam: within a run and between runs, orderly stops and none."""
+    """S21, through the Clock seam: within a run and between runs."""
     counts = tally("S21", "seam")
     for seed in seeds(8, 40):
         rng = random.Random(seed)
@@ -92,8 +92,8 @@ def test_a_machine_whose_clock_jumps(tmp_path: Path, tally: Callable[..., Tally]
     site = tmp_path / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(SITE)
-    told = tmp_path / "clock"
-    told.write_text("0")
+    offset = tmp_path / "clock"
+    offset.write_text("0")
     for seed in seeds(2, 20):
         rng = random.Random(seed)
         store = tmp_path / str(seed)
@@ -101,7 +101,7 @@ def test_a_machine_whose_clock_jumps(tmp_path: Path, tally: Callable[..., Tally]
         attempted: set[int] = set()
         first = 0
         for _ in range(3):
-            env = environment(RF_CLOCK=str(told))
+            env = environment(RF_CLOCK=str(offset))
             env["PYTHONPATH"] = os.pathsep.join([str(site), env["PYTHONPATH"]])
             with subprocess.Popen(
                 command(store, "sync", first, 300), stdout=subprocess.PIPE, text=True, env=env
@@ -110,7 +110,7 @@ def test_a_machine_whose_clock_jumps(tmp_path: Path, tally: Callable[..., Tally]
                 output = ""
                 for _ in range(rng.randrange(20, 60)):
                     output += child.stdout.readline()
-                told.write_text(str(rng.choice([-3600, 86_400, 0])))
+                offset.write_text(str(rng.choice([-3600, 86_400, 0])))
                 for _ in range(rng.randrange(20, 60)):
                     output += child.stdout.readline()
                 child.kill()
@@ -134,7 +134,7 @@ STOPS = {
 
 
 def fed(child: subprocess.Popen[bytes], lines: int) -> threading.Thread:
-    """Lines go in until the process is gone."""
+    """Write lines to the process's standard input, in a thread, until it ends."""
 
     def feed() -> None:
         assert child.stdin is not None
@@ -156,7 +156,7 @@ def fed(child: subprocess.Popen[bytes], lines: int) -> threading.Thread:
 @pytest.mark.parametrize("loading", [False, True], ids=["writing", "loading"])
 @pytest.mark.parametrize("name", STOPS)
 def test_a_command_that_is_asked_to_stop(tmp_path: Path, name: str, loading: bool, tally: Callable[..., Tally]) -> None:
-    """S27: `store append` stops in order; the mark of an orderly stop is there only where it was one."""
+    """S27: `store append` stops in order; the file `abort` stays exactly if the stop was not orderly."""
     counts = tally("S27", name)
     for seed in seeds(2, 10):
         rng = random.Random(seed)
@@ -185,9 +185,9 @@ def test_a_command_that_is_asked_to_stop(tmp_path: Path, name: str, loading: boo
             )
             feeding = fed(child, 100_000)
             if loading:
-                time.sleep(rng.uniform(0.2, 0.6))  # a time by chance is the fault here
+                time.sleep(rng.uniform(0.2, 0.6))  # the random time is the fault here
             else:
-                while outcome.stat().st_size < 2000:  # it writes
+                while outcome.stat().st_size < 2000:  # until it writes
                     assert child.poll() is None
                     time.sleep(0.005)
             for one in STOPS[name]:
@@ -200,7 +200,7 @@ def test_a_command_that_is_asked_to_stop(tmp_path: Path, name: str, loading: boo
         assert "Traceback" not in error
         acked = sum(1 for line in outcome.read_bytes().splitlines() if line.strip())
         context = f"seed {seed}, {name}, exit {code}, {acked} lines"
-        # two signals may reach two threads: either may be the one that is heard first
+        # two signals may reach two threads: either may be handled first
         assert code in (0, *(one for number in STOPS[name] for one in (128 + number, -number))), context
         clean = not (store / "abort").exists()
         if not loading:
@@ -218,8 +218,8 @@ def test_a_command_that_is_asked_to_stop(tmp_path: Path, name: str, loading: boo
 
 
 @pytest.mark.parametrize("flush", ["sync", "async"])
-def test_a_signal_behind_each_disk_call(tmp_path: Path, flush: str, tally: Callable[..., Tally]) -> None:
-    """S27: a put over several files ends in the middle, the store is closed in order, and opens again."""
+def test_signal_after_each_disk_call(tmp_path: Path, flush: str, tally: Callable[..., Tally]) -> None:
+    """S27: a put over several files is interrupted, the store is closed in order, and opens again."""
     counts = tally("S27", f"behind a disk call, {flush}")
     step = 4 if LEVEL == "sample" else 1
     nth = 1 + SEED % step
@@ -239,6 +239,6 @@ def test_a_signal_behind_each_disk_call(tmp_path: Path, flush: str, tally: Calla
 
 
 def put(store: MessageStore, numbers: range) -> dict[int, Place]:
-    """Where the messages of one batch are."""
+    """Put the messages as one batch; return their places."""
     results = store.put_messages([Message("t", body(one), keys=[f"k{one}"], queue_id=one % 2) for one in numbers])
     return {number: (one.queue_id, one.queue_offset) for number, one in zip(numbers, results, strict=True)}

@@ -1,4 +1,4 @@
-"""Row P15: a rebuild is killed, meets another one, or an appender; the store is as it was, or as it was to be."""
+"""Row P15: a rebuild is killed, or runs beside another one or an appender; all of it is done, or nothing."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tests.support.trials import COMMAND_LINE, environment, seeds
 pytestmark = pytest.mark.slow
 
 SIZES = StoreConfig(mapped_file_size_commit_log=1 << 23, max_hash_slot_num=5000, max_index_num=40_000)
-ROOMS = ("consumequeue", "index")
+DERIVED = ("consumequeue", "index")
 _DEADLINE_S = 20
 
 
 def made(path: Path) -> dict[str, bytes]:
-    """A store of 60,000 messages; its queues and index."""
+    """Write a store of 60,000 messages; return its queues and index."""
     with MessageStore.open(path, SIZES) as store:
         for _ in range(3):
             store.append_batch(rows(20_000, 300), topic="t")
@@ -39,15 +39,15 @@ def made(path: Path) -> dict[str, bytes]:
 
 
 def derived(path: Path) -> dict[str, bytes]:
-    """Queues by name, index files by their order."""
-    found = {str(one.relative_to(path)): one.read_bytes() for one in (path / ROOMS[0]).rglob("*") if one.is_file()}
+    """Return the contents of the queue files by name, and of the index files by their order."""
+    found = {str(one.relative_to(path)): one.read_bytes() for one in (path / DERIVED[0]).rglob("*") if one.is_file()}
     index = sorted((path / "index").iterdir()) if (path / "index").is_dir() else []
     return found | {f"index {number}": one.read_bytes() for number, one in enumerate(index)}
 
 
 def harm(path: Path, rng: random.Random) -> None:
-    """Some queues and index files go, some are wrong."""
-    for one in sorted((path / ROOMS[0] / "t").iterdir()):
+    """Delete some queues and index files, and damage others."""
+    for one in sorted((path / DERIVED[0] / "t").iterdir()):
         if rng.random() < 0.4:
             shutil.rmtree(one)
     for one in sorted((path / "index").iterdir()):
@@ -55,7 +55,7 @@ def harm(path: Path, rng: random.Random) -> None:
             data = bytearray(one.read_bytes())
             data[rng.randrange(len(data))] ^= 1
             one.write_bytes(data)
-    shutil.rmtree(path / ROOMS[0] / "t" / "0", ignore_errors=True)
+    shutil.rmtree(path / DERIVED[0] / "t" / "0", ignore_errors=True)
 
 
 def rebuilding(path: Path, *more: str) -> subprocess.Popen[bytes]:
@@ -64,7 +64,7 @@ def rebuilding(path: Path, *more: str) -> subprocess.Popen[bytes]:
 
 
 def ended(process: subprocess.Popen[bytes]) -> int:
-    """The exit code, once it is there."""
+    """Wait for the process to end; return its exit code."""
     process.communicate(timeout=120)
     return process.returncode
 
@@ -76,7 +76,7 @@ def children(pid: int) -> list[int]:
         return []
 
 
-def are_gone(pids: list[int]) -> bool:
+def have_ended(pids: list[int]) -> bool:
     deadline = time.monotonic() + _DEADLINE_S
     while time.monotonic() < deadline:
         if not [one for one in pids if Path(f"/proc/{one}").exists() and "(zombie)" not in _status(one)]:
@@ -111,13 +111,13 @@ def test_killed_at_random_times(tmp_path: Path, tally: Callable[..., Tally]) -> 
         workers = children(process.pid)
         hit = process.poll() is None
         how = rng.choice(("all", "worker", "asked")) if hit and workers else "all"
-        if how == "worker":  # the job fails, and changes nothing
+        if how == "worker":  # the job fails and changes nothing
             os.kill(rng.choice(workers), signal.SIGKILL)
         else:
             process.send_signal(signal.SIGTERM if how == "asked" else signal.SIGKILL)
         process.wait(120)
         context = f"seed {seed}, killed {'in time' if hit else 'too late'}: {how}"
-        assert are_gone(workers), context
+        assert have_ended(workers), context
         if how == "asked":
             assert process.returncode in (0, 128 + signal.SIGTERM), context
             assert not (path / "rocketflow" / "rebuild").exists(), context
@@ -137,11 +137,11 @@ def test_killed_at_random_times(tmp_path: Path, tally: Callable[..., Tally]) -> 
 
 
 def test_two_rebuilds_and_an_appender(tmp_path: Path, tally: Callable[..., Tally]) -> None:
-    """One has the lock; the others are refused by name, or wait. Nothing appended is missing in the queues."""
+    """One holds the lock; the others wait, or fail and name it. All appended messages are in the queues."""
     counts = tally("P15", "two at once")
     path = tmp_path / "s"
     made(path)
-    shutil.rmtree(path / ROOMS[0])
+    shutil.rmtree(path / DERIVED[0])
     both = [rebuilding(path, "--wait"), rebuilding(path, "--wait"), rebuilding(path)]
     said = [one.communicate(timeout=120) for one in both]
     codes = [one.returncode for one in both]

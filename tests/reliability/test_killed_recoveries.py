@@ -1,4 +1,4 @@
-"""Rows S03 and S20: recovery is killed, again and again, or meets an error; it ends as if it had not been (E2)."""
+"""Rows S03 and S20: recovery is killed several times, or gets an error; the result is the same as without that (E2)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 
 def contents(store: Path) -> dict[str, bytes]:
-    """Log and queues by name, index files by their order (a recovery may name one anew)."""
+    """Return log and queues by name, index files by their order (a recovery may rename one)."""
     found = {}
     for folder in ("commitlog", "consumequeue"):
         for path in sorted((store / folder).rglob("*")):
@@ -35,7 +35,7 @@ def contents(store: Path) -> dict[str, bytes]:
 
 
 def image_of(directory: Path, seed: int) -> tuple[Path, Instant, Run]:
-    """A crash image: of a kill, or of a power loss."""
+    """Return a crash image: of a kill, or of a power loss."""
     run = run_of(directory / "run", seed, ("sync", "async")[seed % 2])
     instant = run.instants[run.rng.randrange(len(run.instants))]
     image = directory / "image"
@@ -51,7 +51,7 @@ def recover(store: Path, flush: str) -> None:
 
 
 def calls_of_recovery(image: Path, copy: Path, flush: str) -> int:
-    """Disk calls of a recovery that change something."""
+    """Return the number of disk calls of a recovery that change something."""
     shutil.copytree(image, copy)
     with Recording() as seen:
         recover(copy, flush)
@@ -59,7 +59,7 @@ def calls_of_recovery(image: Path, copy: Path, flush: str) -> int:
 
 
 def killed_at(image: Path, target: Path, flush: str, nth: int) -> None:
-    """What is there when a recovery is killed before its `nth` changing call."""
+    """Write the image that a recovery leaves which is killed before its `nth` changing call."""
     left: list[State] = []
     with SimulatedDisk(image) as disk:
         calls = iter(range(1, 1 << 30))
@@ -114,8 +114,8 @@ def test_a_recovering_process_is_killed_at_its_calls(tmp_path: Path, tally: Call
         log = directory / "strace.log"
         probe = directory / "probe"
         shutil.copytree(image, probe)
-        told = [*process[:2], process[2].replace(str(image), str(probe))]
-        under_strace(["-o", str(log), "-s", "512", "-e", f"trace={','.join(sorted(calls()))}"], python(told))
+        traced = [*process[:2], process[2].replace(str(image), str(probe))]
+        under_strace(["-o", str(log), "-s", "512", "-e", f"trace={','.join(sorted(calls()))}"], python(traced))
         points: list[KillPoint] = kill_points(log, probe)
         for point in run.rng.sample(points, min(3, len(points))):
             under_strace(["-o", "/dev/null", *point.arguments()], python(process))
@@ -140,7 +140,7 @@ def below(directory: Path) -> Callable[[Call], bool]:
 
 
 def error_of(store: Path, flush: str) -> StoreError | None:
-    """The typed error that a recovery ends with; None where it goes well, and nothing else may come."""
+    """Return the typed error of a recovery, or None; no other error may come."""
     try:
         recover(store, flush)
     except StoreError as error:
@@ -149,7 +149,7 @@ def error_of(store: Path, flush: str) -> StoreError | None:
 
 
 def test_recovery_meets_an_error(tmp_path: Path, tally: Callable[..., Tally]) -> None:
-    """S20: a disk call of the recovery fails; it says so, and the next recovery is as if it had not been."""
+    """S20: a disk call of the recovery fails; it reports that, and the next recovery has the same result as without."""
     counts = tally("S20")
     for seed in seeds(40, 400):
         directory = tmp_path / "trial"

@@ -24,7 +24,7 @@ from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.rebuild import log_ranges
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.recovery.derived_swap import finish_swap
-from tests.reliability.test_killed_rebuilds import are_gone, children, derived, harm, made
+from tests.reliability.test_killed_rebuilds import children, derived, harm, have_ended, made
 from tests.support.results import Tally, until_one_happened
 from tests.support.spark_cluster import standalone_cluster
 from tests.support.trials import FULL, environment, seeds
@@ -51,7 +51,7 @@ sys.exit(run_job(lambda: rebuild_job.main(["--store", sys.argv[2]])))
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
-    """A store, and its queues and index."""
+    """Return a store, and its queues and index."""
     path = tmp_path_factory.mktemp("whole") / "s"
     return path, made(path)
 
@@ -63,7 +63,7 @@ def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """Processes below `pid`; a JVM's threads each have children of their own."""
+    """Yield all processes below `pid`; each thread of a JVM has children of its own."""
     for thread in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):
             for child in map(int, thread.read_text().split()):
@@ -79,13 +79,13 @@ def command_line(pid: int) -> str:
 
 
 def workers_of(pid: int) -> list[int]:
-    """Python workers of a driver or a cluster below `pid`: the children of Spark's daemons."""
+    """Return the Python workers of a driver or a cluster below `pid`: the children of Spark's daemons."""
     daemons = [one for one in descendants(pid) if quiet_daemon.__name__ in command_line(one)]
     return [one for daemon in daemons for one in children(daemon)]
 
 
 def made_beside(path: Path, count: int, over: Callable[[], bool]) -> bool:
-    """Wait until the side directory has so many files; False where all was over before."""
+    """Wait until the rebuild has written `count` files; return False if it ended before."""
     deadline = time.monotonic() + _DEADLINE_S
     while time.monotonic() < deadline:
         if sum(len(files) for _, _, files in os.walk(path / "rocketflow" / "rebuild")) >= count:
@@ -96,8 +96,8 @@ def made_beside(path: Path, count: int, over: Callable[[], bool]) -> bool:
     raise AssertionError(f"no {count} files after {_DEADLINE_S} s")
 
 
-def as_it_was(path: Path, before: dict[str, bytes], wanted: dict[str, bytes], context: str) -> None:
-    """Nothing changed, or all of it; then a rebuild sweeps and ends it."""
+def all_or_nothing(path: Path, before: dict[str, bytes], wanted: dict[str, bytes], context: str) -> None:
+    """Check that the rebuild changed all or nothing, and that the next one completes and cleans up."""
     if (path / "rocketflow" / "rebuild" / "swap").exists():
         finish_swap(StorePaths.of(path))
         assert derived(path) == wanted, context
@@ -110,7 +110,7 @@ def as_it_was(path: Path, before: dict[str, bytes], wanted: dict[str, bytes], co
 
 
 def strike(path: Path, number: int, rng: random.Random, over: threading.Event, killed: list[int]) -> None:
-    """Kill the Python workers once there are so many files: the idle ones of earlier jobs, and those at work."""
+    """Kill all Python workers, idle or busy, after `number` files."""
     if made_beside(path, number, over.is_set):
         workers = workers_of(os.getpid())
         rng.shuffle(workers)
@@ -123,7 +123,7 @@ def strike(path: Path, number: int, rng: random.Random, over: threading.Event, k
 def test_a_worker_is_killed(
     spark: SparkSession, whole: tuple[Path, dict[str, bytes]], tmp_path: Path, tally: Callable[..., Tally]
 ) -> None:
-    """Without a second attempt (as local masters are) the job fails, and sweeps; the session goes on."""
+    """Without a second attempt, as in local mode, the job fails and cleans up; the session stays usable."""
     counts = tally("P15", "a Python worker on Spark")
     engine = SparkEngine(spark)
     for seed in until_one_happened(counts, 6, 20):
@@ -141,10 +141,10 @@ def test_a_worker_is_killed(
             failed = str(error)
         over.set()
         striker.join()
-        context = f"seed {seed}, worker {killed} killed behind {number} files: {failed[:200]!r}"
+        context = f"seed {seed}, worker {killed} killed after {number} files: {failed[:200]!r}"
         assert not (path / "rocketflow" / "rebuild").exists(), context
         assert derived(path) == (before if failed else whole[1]), context
-        as_it_was(path, before, whole[1], context)
+        all_or_nothing(path, before, whole[1], context)
         counts.trial(None, context, hit=bool(killed and failed))
         shutil.rmtree(path)
     counts.assert_happened(share=0)
@@ -158,7 +158,7 @@ def start(path: Path, master: str = "") -> subprocess.Popen[bytes]:
 def test_the_driver_is_killed(
     whole: tuple[Path, dict[str, bytes]], tmp_path: Path, tally: Callable[..., Tally]
 ) -> None:
-    """Its JVM, or the process that began it: in either case nobody goes on, and the next run sweeps."""
+    """Kill its JVM, or the process that started it: in either case all processes end, and the next run cleans up."""
     counts = tally("P15", "the JVM of the driver")
     for seed in until_one_happened(counts, 3, 12):
         rng, path = random.Random(seed), tmp_path / "s"
@@ -173,12 +173,12 @@ def test_the_driver_is_killed(
         if hit:
             os.kill(jvms[0] if how == "JVM" else process.pid, signal.SIGKILL)
         code = process.wait(_DEADLINE_S)
-        context = f"seed {seed}, {how} killed behind {number} files, exit code {code}"
-        assert are_gone(family), context
+        context = f"seed {seed}, {how} killed after {number} files, exit code {code}"
+        assert have_ended(family), context
         if hit and how == "JVM" and code:
             assert not (path / "rocketflow" / "rebuild").exists(), context
             assert derived(path) == before, context
-        as_it_was(path, before, whole[1], context)
+        all_or_nothing(path, before, whole[1], context)
         counts.trial(None, context, hit=hit and code != 0)
         shutil.rmtree(path)
     counts.assert_happened(share=0)
@@ -188,7 +188,7 @@ def test_the_driver_is_killed(
 def test_an_executor_is_killed(
     whole: tuple[Path, dict[str, bytes]], tmp_path: Path, tally: Callable[..., Tally]
 ) -> None:
-    """On a cluster its tasks are tried again elsewhere: the rebuild ends, and nothing is missing or left over."""
+    """A cluster runs its tasks again elsewhere: the rebuild succeeds, and no file is missing or left over."""
     counts = tally("P15", "an executor of a cluster")
     (tmp_path / "cluster").mkdir()
     with standalone_cluster(tmp_path / "cluster") as url:
@@ -204,11 +204,11 @@ def test_an_executor_is_killed(
             if hit:
                 os.kill(rng.choice(executors), signal.SIGKILL)
             code = process.wait(_DEADLINE_S)
-            context = f"seed {seed}, an executor of {len(executors)} killed behind {number} files, exit code {code}"
+            context = f"seed {seed}, an executor of {len(executors)} killed after {number} files, exit code {code}"
             assert code == 0, context
             assert derived(path) == whole[1], context
             assert not (path / "rocketflow" / "rebuild").exists(), context
-            as_it_was(path, before, whole[1], context)
+            all_or_nothing(path, before, whole[1], context)
             counts.trial(None, context, hit=hit)
             shutil.rmtree(path)
     counts.assert_happened(share=0)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 KILLS_A_STORE = 10
 ROLLED = 150
-"""So many messages are more than one file of the log."""
+"""Number of messages that need more than one file of the log."""
 
 
 def command(store: Path, flush: str, first: int, count: int) -> list[str]:
@@ -88,9 +88,9 @@ def test_killed_at_a_disk_call(tmp_path: Path, flush: str, tally: Callable[..., 
 
 
 def killed(rng: random.Random, workload: list[str], *, timed: float = 0.5, acks: int = 1) -> str:
-    """The output of a writer killed at a random time since its start, or behind a random acknowledgement.
+    """Run a writer and kill it at a random time after its start, or after a random ack; return its output.
 
-    On a busy machine the time is up before the writer has begun: where it must have, give no chance to `timed`.
+    On a busy machine the time may be over before the writer has begun: if it must have, `timed` must be 0.
     """
     with subprocess.Popen(workload, stdout=subprocess.PIPE, text=True, env=environment()) as child:
         assert child.stdout is not None
@@ -105,7 +105,7 @@ def killed(rng: random.Random, workload: list[str], *, timed: float = 0.5, acks:
 
 
 def test_killed_at_a_random_time_again_and_again(tmp_path: Path, tally: Callable[..., Tally]) -> None:
-    """S02: stores killed and recovered many times; files roll all the while (S08)."""
+    """S02: stores are killed and recovered many times while files roll (S08)."""
     counts = {flush: tally("S02", flush) for flush in ("sync", "async")}
     acks, stores = 0, seeds(6, 50, least=2)
     for seed in stores:

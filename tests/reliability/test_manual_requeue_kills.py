@@ -1,4 +1,4 @@
-"""Row P16, requeue by hand: killed at its disk calls and at random times, repeated, doubled; each chosen row once."""
+"""Row P16, requeue by hand: killed at disk calls and at random times, repeated, run twice at once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DEAD = 60
 
 
 def dead_letters(path: Path, count: int, first: int = 0) -> None:
-    """What group billing gave up, by the store's own send-back."""
+    """Put messages that group billing gives up, by the store's own send-back."""
     with MessageStore.open(path, SIZES) as store:
         store.create_topic(TARGET, 3)
         put = store.put_messages(Message("orders", b"%d" % number) for number in range(first, first + count))
@@ -52,7 +52,7 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def verdict(path: Path, dead: int) -> Verdict:
-    """Every third dead letter must be in its topic once more, and nothing else: numbers are offsets of dead letters."""
+    """Check that every third dead letter is in its topic once more, and nothing else; numbers are their offsets."""
     found: Counter[int] = Counter()
     wrong = []
     with StoreReader(path) as reader:
@@ -103,7 +103,7 @@ def test_killed_at_a_disk_call(tmp_path: Path, tally: Callable[..., Tally]) -> N
 
 
 def test_killed_at_random_times_and_run_twice_at_once(tmp_path: Path, tally: Callable[..., Tally]) -> None:
-    """Until one run is done: some are killed, some meet another one; the dead letters grow all the while."""
+    """Until one run is done: some are killed, some run beside another one; dead letters are added all the while."""
     counts = tally("P16", "requeue by hand, random")
     kills = 0
     for seed in seeds(3, 50):
@@ -134,7 +134,7 @@ def test_killed_at_random_times_and_run_twice_at_once(tmp_path: Path, tally: Cal
 
 @pytest.mark.spark
 def test_the_job_killed_with_its_jvm(tmp_path: Path, tally: Callable[..., Tally]) -> None:
-    """As a whole, `python jobs/requeue.py`: full counts only, each start of Spark takes its seconds."""
+    """The same for the job, `python jobs/requeue.py`: full counts only, since each start of Spark takes seconds."""
     if not FULL:
         pytest.skip("RF_FULL=1 starts Spark for each trial")
     counts = tally("P16", "requeue by hand, the job")
@@ -159,7 +159,7 @@ def test_the_job_killed_with_its_jvm(tmp_path: Path, tally: Callable[..., Tally]
 
 
 def _wait_for_a_commit(path: Path, process: subprocess.Popen[str], rng: random.Random) -> None:
-    """Until the process opened the store, and a little longer, or until it ended."""
+    """Wait until the process opened the store, and a little longer, or until it ended."""
     before = _mark(path)
     while process.poll() is None and _mark(path) == before:
         time.sleep(0.002)

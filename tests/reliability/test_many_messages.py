@@ -1,4 +1,4 @@
-"""Row S26: a million messages, a kill, a start. Times and memory are reported with the figures, not demanded."""
+"""Row S26: a million messages, a kill, a start. Times and memory are reported with the figures, without a limit."""
 
 from __future__ import annotations
 
@@ -72,31 +72,31 @@ def test_many_messages_and_a_kill(tmp_path: Path, tally: Callable[..., Tally]) -
             first_ack = time.monotonic() - began
             assert starter.stdout.readline() == "read\n"
             first_read = time.monotonic() - began
-            told = json.loads(starter.stdout.read())
-        assert told["abortFound"]
-        assert (told["threads"], told["descriptors"]) == (0, 0), "left when the store was closed"
-        assert sum(told["ends"]) == MESSAGES + 1
-        assert everything_in(store, told["ends"]) == set(range(MESSAGES))
+            result = json.loads(starter.stdout.read())
+        assert result["abortFound"]
+        assert (result["threads"], result["descriptors"]) == (0, 0), "left when the store was closed"
+        assert sum(result["ends"]) == MESSAGES + 1
+        assert everything_in(store, result["ends"]) == set(range(MESSAGES))
         assert findings(store) == []
         measured(
             "start",
             messages=[MESSAGES],
             firstAckS=[round(first_ack, 3)],
             firstReadS=[round(first_read, 3)],
-            dirtyMiB=[round(told["looked"] / (1 << 20), 1)],
-            logGiB=[round(told["log"] / (1 << 30), 3)],
+            dirtyMiB=[round(result["looked"] / (1 << 20), 1)],
+            logGiB=[round(result["log"] / (1 << 30), 3)],
         )
         measured(
             "memory",
-            rssAnonMiB=[round(max(writer_peak, told["peak"]), 1)],
-            descriptorsLeft=[told["descriptors"]],
-            threadsLeft=[told["threads"]],
+            rssAnonMiB=[round(max(writer_peak, result["peak"]), 1)],
+            descriptorsLeft=[result["descriptors"]],
+            threadsLeft=[result["threads"]],
         )
         counts.trial(None, f"seed {seed}")
 
 
 def write_and_kill(store: Path) -> float:
-    """A writer that is killed behind its last message; the most memory that it had for itself, in MiB."""
+    """Run a writer and kill it after its last message; return its highest RssAnon in MiB."""
     with subprocess.Popen(
         [sys.executable, "-c", WRITER, str(store), str(MESSAGES)],
         stdin=subprocess.PIPE,
@@ -110,7 +110,7 @@ def write_and_kill(store: Path) -> float:
 
 
 def everything_in(store: Path, ends: list[int]) -> set[int]:
-    """The numbers of all messages that were put before the kill, each of them once."""
+    """Return the numbers of all messages that were put before the kill; check that each is there once."""
     seen: list[int] = []
     with StoreReader(store) as reader:
         for queue in range(QUEUES):

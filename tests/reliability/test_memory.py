@@ -1,4 +1,4 @@
-"""Row S22: no memory at a large allocation: typed, nothing half done, and the next append works."""
+"""Row S22: no memory at a large allocation: a typed error, nothing half done, and the next append works."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ ALLOCATING = {
     "add_many",
     "bodies",
 }
-"""Functions of the product that allocate as much as their data is long."""
+"""Functions of the product that allocate memory in proportion to their data."""
 
 
 class NoMemory:
-    """The `nth` call (from 1) of an allocating function in this thread finds no memory."""
+    """Raises MemoryError in the `nth` call (from 1) of an allocating function in this thread."""
 
     def __init__(self, nth: int) -> None:
         self._nth = nth
@@ -66,7 +66,7 @@ class NoMemory:
 
     @contextmanager
     def anywhere(self) -> Iterator[NoMemory]:
-        """While this runs."""
+        """Install this in the thread while the block runs."""
         sys.setprofile(self)
         try:
             yield self
@@ -75,7 +75,7 @@ class NoMemory:
 
 
 def steps_of(run: Run, memory: NoMemory) -> None:
-    """A few puts, batches, flushes and reads, each of which may end with a typed error."""
+    """Run some puts, batches, flushes and reads, each of which may end with a typed error."""
     assert run.store is not None
     for _ in range(12):
         try:
@@ -99,7 +99,7 @@ def test_appending_and_reading(tmp_path: Path, flush: str, tally: Callable[..., 
                 steps_of(run, memory)
                 before = len(run.acks)
                 run.put_some(2)
-                assert len(run.acks) == before + 2, f"allocation {nth}: does not go on"
+                assert len(run.acks) == before + 2, f"allocation {nth}: does not accept messages again"
         counts.trial(run.verdict(), f"seed {SEED}, allocation {nth}, {flush}", hit=bool(memory.hits))
         shutil.rmtree(tmp_path / "live")
     assert counts.hits

@@ -1,4 +1,4 @@
-"""Row S02 with a TransientStorePool: a kill takes what was not committed, nothing before it and nothing but an end."""
+"""Row S02 with a TransientStorePool: a kill loses only uncommitted messages, and only a suffix."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.support.trials import seeds
 pytestmark = pytest.mark.slow
 
 KILLS_A_STORE, MOST_KILLS = 6, 40
-"""More than those only until one met a message that was not committed: how many do is the machine's doing."""
+"""The second number is for kills until one has lost an uncommitted message: how many do depends on the machine."""
 
 
 def committed(output: str) -> int:
-    """The last number of which the writer said that it and all before it are committed; -1 without."""
+    """Return the last number for which the writer reported that it and all before it are committed; -1 without."""
     words = [line.split() for line in output.splitlines()]
     return max(
         (int(one[1]) for one in words if len(one) == 2 and one[0] == "committed" and one[1].isdigit()), default=-1
@@ -53,7 +53,7 @@ def test_killed_with_a_store_pool(tmp_path: Path, tally: Callable[..., Tally]) -
                     pass
                 verdict = check(store, promised, attempted)
                 there = {number for number in numbers_in_topic(store, "t").values() if number >= first}
-                assert there == set(range(first, first + len(there))), f"{context}: a gap before what is there"
+                assert there == set(range(first, first + len(there))), f"{context}: a gap before a stored message"
                 promised |= {number: place for number, place in now.items() if number in there}
                 held_back += len(set(now) - there)
                 kept += len(there)
@@ -61,4 +61,4 @@ def test_killed_with_a_store_pool(tmp_path: Path, tally: Callable[..., Tally]) -
             first = highest + 1
         shutil.rmtree(store)
     assert kept > 0
-    assert held_back > 0, "no kill met a message that was not committed"
+    assert held_back > 0, "no kill lost an uncommitted message"

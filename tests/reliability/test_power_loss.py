@@ -1,4 +1,4 @@
-"""Row S06: power loss at random instants of a run; what was synced is there, and only a suffix is missing."""
+"""Row S06: power loss at random instants of a run; synced messages are there, and only a suffix is missing."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ STEPS = 160
 IMAGES = 15
 """Power losses in one run."""
 MANY_QUEUES = 30
-"""So many are synced several at a time."""
+"""Number of queues at which several are synced in parallel."""
 COMMITS = at_call("pwrite", "commitlog")
 SHARES = (0.1, 0.5, 0.9)
 
 
 def run_of(directory: Path, seed: int, flush: str, queues: int = 2, **settings: Any) -> Run:
-    """A run with about `IMAGES` instants kept; with a store pool, half of them before something is committed."""
+    """Run with about `IMAGES` frozen instants; with a store pool, half of them before a commit of its buffers."""
     rng = random.Random(seed)
     (directory / "live").mkdir(parents=True)
     with SimulatedDisk(directory / "live") as disk:
@@ -45,7 +45,7 @@ def run_of(directory: Path, seed: int, flush: str, queues: int = 2, **settings: 
 
 @pytest.mark.parametrize("flush", ["sync", "async"])
 def test_power_loss_after_a_kill(tmp_path: Path, flush: str, tally: Callable[..., Tally]) -> None:
-    """The process is killed, another one opens the store and goes on, and then the power goes: two faults, one disk."""
+    """The process is killed, another one opens the store and goes on, and loses power: two faults on one disk."""
     counts = tally("S06", f"{flush}, killed before")
     for seed in seeds(6, 60):
         first = run_of(tmp_path / "run", seed, flush)
@@ -92,7 +92,7 @@ def test_power_loss(
 
 
 def test_power_loss_with_a_store_pool(tmp_path: Path, tally: Callable[..., Tally]) -> None:
-    """Appends wait in the pool's buffers: readers see what is committed, a power loss leaves a beginning of that."""
+    """Appends wait in the pool's buffers: readers see the committed ones, a power loss leaves a prefix of those."""
     counts = tally("S06", "pool")
     taken = waiting = 0
     for seed in seeds(4, 40):
@@ -101,7 +101,7 @@ def test_power_loss_with_a_store_pool(tmp_path: Path, tally: Callable[..., Tally
         for number, instant in enumerate(run.instants):
             context = f"seed {seed}, image {number} (before {instant.call.kind} {instant.call.path})"
             image = tmp_path / "image"
-            waiting += only_committed_bytes_are_seen(image, instant, context)
+            waiting += check_only_committed_messages_are_read(image, instant, context)
             shutil.rmtree(image)
             instant.state.crash(image, seed, SHARES[number % len(SHARES)])
             missing, _ = after_power_loss(image, instant, run, context)
@@ -112,8 +112,8 @@ def test_power_loss_with_a_store_pool(tmp_path: Path, tally: Callable[..., Tally
     assert taken >= waiting > 0
 
 
-def only_committed_bytes_are_seen(image: Path, instant: Instant, context: str) -> int:
-    """What a reader beside the writer sees is in the files; how many acknowledged messages are not."""
+def check_only_committed_messages_are_read(image: Path, instant: Instant, context: str) -> int:
+    """Check that a reader sees only messages in the log files; return how many acked messages are not in them."""
     instant.state.kill(image)
     if not (image / "commitlog").is_dir():
         return 0

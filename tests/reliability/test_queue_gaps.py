@@ -1,4 +1,4 @@
-"""Row S29: one flipped bit of a topic, queueId or queueOffset, at every place of a queue of every length."""
+"""Row S29: one flipped bit of a topic, queueId or queueOffset, at every position in a queue of every length."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AFTERWARDS = ("rebuild", "rebuild without queues", "repair", "open")
 
 
 def served(path: Path, keys: tuple[tuple[str, int], ...] = QUEUES) -> tuple[dict[Place, bytes], dict]:
-    """What a reader gets, and the bounds of the queues."""
+    """Return the messages that a reader gets, and the bounds of the queues."""
     found: dict[Place, bytes] = {}
     with StoreReader(path, CONFIG) as reader:
         bounds = {key: reader.bounds(*key) for key in keys}
@@ -34,7 +34,7 @@ def served(path: Path, keys: tuple[tuple[str, int], ...] = QUEUES) -> tuple[dict
 
 
 def go_on(path: Path, afterwards: str) -> int:
-    """Do what makes queues out of the log; the exit code."""
+    """Build the queues from the log; return the exit code."""
     if afterwards != "rebuild":
         shutil.rmtree(path / "consumequeue")
     if afterwards == "repair":
@@ -49,7 +49,7 @@ def go_on(path: Path, afterwards: str) -> int:
 
 
 def check(path: Path, written: Written, place: Place, claimed: Place, context: str) -> None:
-    """All other messages are served where they were put, whatever its place; bounds are those of the log."""
+    """Check that all other messages are served at their positions, and that bounds are those of the log."""
     found, bounds = served(path)
     for one, body in written.bodies.items():
         if one == place:
@@ -136,7 +136,7 @@ def test_queue_whose_only_message_claims_another_place_keeps_its_end(tmp_path: P
 
 @pytest.mark.slow
 def test_a_queue_grows_after_a_gap(tmp_path: Path, tally: Callable[..., Tally]) -> None:
-    """Bounds are the same however long the queue is, and messages before and after the gap stay readable."""
+    """Bounds are the same at every length of the queue, and messages before and after the gap stay readable."""
     counts = tally("S29", "growth")
     for seed in seeds(4, 40):
         rng, path = random.Random(seed), tmp_path / f"{seed}"

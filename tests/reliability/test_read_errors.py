@@ -1,4 +1,4 @@
-"""Row S19: the disk cannot read (EIO): a typed error while it lasts, no wrong body, and all is there afterwards."""
+"""Row S19: the disk cannot read (EIO): a typed error while it lasts, no wrong body, and no message is lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def killed_run(tmp_path: Path) -> tuple[Path, Run]:
-    """The image of a killed writer, and its run."""
+    """Return the image of a killed writer, and its run."""
     (tmp_path / "live").mkdir()
     with SimulatedDisk(tmp_path / "live") as disk:
         run = Run(disk, "sync", random.Random(SEED), lambda _: False)
@@ -39,7 +39,7 @@ def below(directory: Path) -> Callable[[Call], bool]:
 
 
 def points(directory: Path, do: Callable[[], object], fast: int) -> list[int]:
-    """Which read call is to fail: each one, or a sample."""
+    """Return the numbers of the read calls that are to fail: each one, or a sample."""
     with Failing(READS, 0, where=below(directory)) as probe:
         do()
     assert probe.seen > 5
@@ -48,7 +48,7 @@ def points(directory: Path, do: Callable[[], object], fast: int) -> list[int]:
 
 
 def read_everything(store: Path) -> tuple[set[int], list[StoreError]]:
-    """Numbers that can be read, queue by queue, and the errors of those that cannot."""
+    """Return the numbers of all readable messages, queue by queue, and the errors of the others."""
     numbers: set[int] = set()
     errors: list[StoreError] = []
     try:
@@ -76,7 +76,9 @@ def test_reading(killed_run: tuple[Path, Run], lasting: bool, tally: Callable[..
             numbers, errors = read_everything(image)
             context = f"seed {SEED}, read {nth}: {failing.hits[:1]}"
             assert numbers <= acked, context
-            assert numbers == acked or errors, f"{context}: {len(acked - numbers)} messages were left out in silence"
+            assert numbers == acked or errors, (
+                f"{context}: {len(acked - numbers)} messages are missing without an error"
+            )
             failing.lift()
             assert read_everything(image) == (acked, []), context
         counts.trial(None, context, hit=bool(failing.hits))
@@ -110,7 +112,7 @@ def test_getting_from_the_writing_store(killed_run: tuple[Path, Run], tally: Cal
 def test_recovery_and_scrub(
     tmp_path: Path, killed_run: tuple[Path, Run], what: str, tally: Callable[..., Tally]
 ) -> None:
-    """It fails with a typed error, or tells; the next time, without the fault, everything is as it should be."""
+    """It fails with a typed error, or reports findings; the next time, without the fault, everything is correct."""
     image, run = killed_run
     counts = tally("S19", what)
     acked = {ack.number for ack in run.acks}
@@ -128,7 +130,7 @@ def test_recovery_and_scrub(
         with Failing(READS, nth, on=what == "scrub", where=below(copy)) as failing:
             outcome = outcome_of(do)
         context = f"seed {SEED}, read {nth}: {failing.hits[:1]}, {outcome!r}"
-        assert what != "scrub" or not failing.hits or outcome, f"{context}: nothing is said of it"
+        assert what != "scrub" or not failing.hits or outcome, f"{context}: the fault is not reported"
         MessageStore.open(copy, config("sync")).close()
         assert read_everything(copy) == (acked, []), context
         assert not verify_store(copy).findings, context
@@ -137,7 +139,7 @@ def test_recovery_and_scrub(
 
 
 def outcome_of(do: Callable[[], object]) -> object:
-    """What it returns, or the typed error that it ends with."""
+    """Return the result, or the typed error that was raised."""
     try:
         return do()
     except StoreError as error:

@@ -21,7 +21,7 @@ MOST = 30_000
 QUEUES = 2
 
 Read = Callable[[int, int], list[tuple[int, bytes]]]
-"""(queue, offset) -> what is there from that offset on: (queue offset, body) of each message."""
+"""(queue, offset) -> (queue offset, body) of each message from that offset on."""
 
 
 def bulk(reader: StoreReader) -> Read:
@@ -58,7 +58,7 @@ def by_message(source: StoreReader | MessageStore) -> Read:
 
 
 class Watcher(threading.Thread):
-    """Follows the queues, again and again from the start or a random place, until told to stop and then to the end."""
+    """Follows the queues, repeatedly from the start or a random offset, until it is stopped, and then to the end."""
 
     def __init__(self, read: Read, stop: threading.Event, put: list[int], seed: int) -> None:
         super().__init__()

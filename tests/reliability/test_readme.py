@@ -1,4 +1,4 @@
-"""The example of the README is run; and the tools that it names do what it says."""
+"""The example of the README is run; and its tools work as it describes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_phase_lock_holds_a_roll_while_readers_pass(tmp_path: Path) -> None:
             rolling.result(60)
 
 
-def test_the_audit_hook_sees_what_must_not_be(tmp_path: Path) -> None:
+def test_audit_hook_reports_forbidden_operations(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     with audited(tmp_path / "in") as seen:
         (tmp_path / "in" / "file").write_bytes(b"x")

@@ -1,4 +1,4 @@
-"""Rows P13 and P17: a log that shrank behind the checkpoint, and a replay that gives other rows."""
+"""Rows P13 and P17: a log that was cut below the checkpoint, and a replay with other rows."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def ends(store: Path) -> dict[int, int]:
         return {queue: reader.max_offset("in", queue) for queue in reader.queues("in")}
 
 
-def test_the_log_shrank_behind_the_checkpoint(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
-    """P13: the last 100 messages gone and others put: an error that names the place, or, if wished, going on."""
+def test_log_that_was_cut_below_the_checkpoint(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    """P13: the last 100 messages are lost and others put: an error that names the position, or the query goes on."""
     counts = tally("P13")
     for seed in seeds(5, 5):
         rng = random.Random(seed)
@@ -56,7 +56,7 @@ def test_the_log_shrank_behind_the_checkpoint(driver: Driver, tmp_path: Path, ta
         copying.put(range(2000, 2000 + BATCH_ROWS))
         going_on = copying.run(2, source={**source, "failOnDataLoss": "false"}, sink=sink)
         going_on.must_be_ok(context)
-        # A queue goes on where it was read to; one that ends before that by now, at its end.
+        # A queue goes on at the offset it was read to; a shorter one, at its end.
         grown = ends(copying.store)
         resumed = {queue: min(offset, grown[queue]) for queue, offset in read_to.items()}
         there = numbers_in_topic(copying.store, "in")
@@ -72,8 +72,8 @@ def forget_newest_commit(checkpoint: Path) -> None:
         (checkpoint / "commits" / name).unlink(missing_ok=True)
 
 
-def test_a_replay_that_gives_other_rows(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
-    """P17: refused with both digests; `replayMismatch=skip` goes on where at least the number of rows agrees."""
+def test_replay_with_other_rows(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    """P17: refused with both digests; `replayMismatch=skip` goes on if at least the number of rows is the same."""
     counts = tally("P17")
     for seed in seeds(3, 3):
         rng = random.Random(seed)

@@ -1,5 +1,5 @@
 """Row P16: deliveries of delayed messages killed at any disk call, run twice at once, repeated, while clocks jump and
-delayOffset.json is lost, old or absurd. Each message is delivered once, none early, each level in order."""
+delayOffset.json is lost, old or impossible. Each message is delivered once, none early, each level in order."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def command(store: Path, now_ms: int, how: str = "once", count: int = 0) -> list
 
 
 def run(store: Path, now_ms: int, how: str = "once", count: int = 0) -> int:
-    """Messages that an undisturbed delivery delivers."""
+    """Run an undisturbed delivery; return the number of delivered messages."""
     done = subprocess.run(
         command(store, now_ms, how, count), capture_output=True, text=True, env=environment(), timeout=120, check=False
     )
@@ -51,7 +51,7 @@ def run(store: Path, now_ms: int, how: str = "once", count: int = 0) -> int:
 
 
 def waiting_store(path: Path, *, rows: int = COUNT) -> None:
-    """A store in which as many messages wait, of three levels in turn, for two queues of topic `t`."""
+    """Write a store with delayed messages of three levels in turn, for two queues of topic `t`."""
     with MessageStore.open(path, StoreConfig(clock=ManualClock(NOW), **SETTINGS)) as store:
         store.create_topic("t", 2)
         for number in range(rows):
@@ -65,7 +65,7 @@ def due(level: int) -> int:
 
 
 def verdict(store: Path, numbers: set[int]) -> Verdict:
-    """Once each, nothing else, in the order of its level, not early; what is not due yet still waits."""
+    """Check for once each, nothing else, in the order of its level, not early; later messages must still wait."""
     found = check_copy(store, numbers, "t")
     found.disorder += disorder(store, "t")
     with StoreReader(store) as reader:
@@ -78,7 +78,7 @@ def verdict(store: Path, numbers: set[int]) -> Verdict:
                     if row["storeTimestamp"].timestamp() * 1000 < due(level):
                         found.disorder.append(f"{number} was early")
                     if number < last.get((level, queue), -1):
-                        found.disorder.append(f"{number} of level {level} came behind {last[level, queue]}")
+                        found.disorder.append(f"{number} of level {level} came after {last[level, queue]}")
                     last[level, queue] = number
         for level in LEVELS:
             if reader.max_offset(SCHEDULE_TOPIC, level - 1) != COUNT // 3:
@@ -87,12 +87,12 @@ def verdict(store: Path, numbers: set[int]) -> Verdict:
 
 
 def spoil_file(store: Path, rng: random.Random) -> str:
-    """Lose delayOffset.json, or have it say something old or absurd; what was done."""
-    how = rng.choice(["kept", "kept", "lost", "old", "future", "absurd"])
+    """Lose delayOffset.json, or write old or impossible offsets to it; return what was done."""
+    how = rng.choice(["kept", "kept", "lost", "old", "future", "impossible"])
     if how != "kept":
         for one in (store / "config").glob("delayOffset.json*"):
             one.unlink()
-    offsets = {"old": rng.randrange(3), "future": rng.randrange(5, 16), "absurd": 1 << 50}
+    offsets = {"old": rng.randrange(3), "future": rng.randrange(5, 16), "impossible": 1 << 50}
     if how in offsets:
         DelayOffsetsFile(store / "config").commit(dict.fromkeys(LEVELS, offsets[how]))
     return how
@@ -167,7 +167,7 @@ def test_run_again_and_again_twice_at_once_while_the_clock_jumps(tmp_path: Path,
 
 
 def test_threads_of_one_process_deliver_at_once(tmp_path: Path, tally: Callable[..., Tally]) -> None:
-    """A service and jobs beside it, which all plan from the same commits: who is second plans again."""
+    """A service and jobs beside it plan from the same commits: the second one has to plan again."""
     import threading
 
     from rocketflow_store.delivery.delay.service import ScheduleMessageService
@@ -203,7 +203,7 @@ def test_threads_of_one_process_deliver_at_once(tmp_path: Path, tally: Callable[
 
 
 def test_the_verdict_sees_what_is_wrong(tmp_path: Path) -> None:
-    """The judge of this row can say no: twice, early, missing."""
+    """The check of this row finds messages that are doubled, early or missing."""
     store = tmp_path / "s"
     waiting_store(store)
     clock = ManualClock(due(2))

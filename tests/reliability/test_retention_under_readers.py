@@ -1,4 +1,4 @@
-"""Row S24: retention deletes under readers. They get the message, or are told that it is gone; never other bytes."""
+"""Row S24: retention deletes under readers. They get the message, or that it was removed; never other bytes."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from tests.support.workload import SMALL, body
 NOW_MS = 1_760_000_000_000
 OLD_S = NOW_MS / 1000 - 400 * 3600
 FIRST = 240
-"""Messages before the readers begin: a dozen files."""
-GONE = (GetMessageStatus.OFFSET_TOO_SMALL, GetMessageStatus.MESSAGE_WAS_REMOVING)
+"""Messages before the readers start: a dozen files."""
+REMOVED = (GetMessageStatus.OFFSET_TOO_SMALL, GetMessageStatus.MESSAGE_WAS_REMOVING)
 Subject = MessageStore | StoreReader
 
 
 class Trial:
-    """A store, what was put into it, and what readers saw that was not that."""
+    """A store, the messages put into it, and the wrong results of its readers."""
 
     def __init__(self, path: Path, seed: int, *, forcibly: bool) -> None:
         self.path, self.random = path, random.Random(seed)
@@ -60,7 +60,7 @@ class Trial:
             self.places.append(result.physical_offset)
 
     def retention(self, keep: int = 2) -> None:
-        """Delete all log files but the newest `keep`, and what follows them."""
+        """Delete all log files but the newest `keep`, and the queue and index entries that point to them."""
         self.store.flush()
         for mapped in Probe(self.store).log_files[:-keep]:
             os.utime(mapped.path, (OLD_S, OLD_S))
@@ -71,14 +71,14 @@ class Trial:
         if not fine:
             self.wrong.append(what)
 
-    # -- what readers do
+    # -- readers
 
     def use(self, subject: Subject) -> None:
-        """One of them."""
+        """Read in one of the ways."""
         self.random.choice([self.read, self.get, self.look])(subject)
 
     def read(self, subject: Subject) -> None:
-        """A queue from its begin to its end."""
+        """Read a queue from its begin to its end."""
         queue = self.random.randrange(2)
         low, high = subject.bounds("t", queue)
         offset = low
@@ -89,24 +89,26 @@ class Trial:
                     offset += 1
             self.expect(offset == high, f"read {queue} to {offset}, not {high}")
         except OffsetOutOfRangeError:
-            self.expect(subject.bounds("t", queue)[0] > low, f"read {queue}/{offset}: told to be gone, and is there")
+            self.expect(subject.bounds("t", queue)[0] > low, f"read {queue}/{offset}: reported as removed, and exists")
 
     def get(self, subject: Subject) -> GetMessageResult:
-        """Some messages from anywhere in a queue."""
+        """Get some messages from a random offset of a queue."""
         queue = self.random.randrange(2)
         low, high = subject.bounds("t", queue)
-        asked = self.random.randrange(high)
-        got = subject.get_message("t", queue, asked, self.random.randrange(1, 16))
+        wanted = self.random.randrange(high)
+        got = subject.get_message("t", queue, wanted, self.random.randrange(1, 16))
         if got.message_count == 0:
-            self.expect(got.status in GONE, f"get {queue}/{asked}: {got.status}")
-            self.expect(subject.bounds("t", queue)[0] > asked, f"get {queue}/{asked}: told to be gone, and is there")
+            self.expect(got.status in REMOVED, f"get {queue}/{wanted}: {got.status}")
+            self.expect(
+                subject.bounds("t", queue)[0] > wanted, f"get {queue}/{wanted}: reported as removed, and exists"
+            )
         else:
-            self.expect(asked >= low or got.message_mapped_list[0].frame.queue_offset >= low, f"get {queue}/{asked}")
+            self.expect(wanted >= low or got.message_mapped_list[0].frame.queue_offset >= low, f"get {queue}/{wanted}")
         self.judge(got, queue)
         return got
 
     def judge(self, got: GetMessageResult, queue: int) -> None:
-        """The slices, and what a socket would be given, are the messages."""
+        """Check that the slices, and the file ranges for a socket, are the messages."""
         sent = b"".join(os.pread(fd, length, position) for fd, position, length in got.segments())
         self.expect(sent == b"".join(got.buffers()), "the descriptors give other bytes than the maps")
         for one in got.message_mapped_list:
@@ -115,18 +117,18 @@ class Trial:
             self.expect(one.start_offset == self.places[number], f"get {queue}/{one.frame.queue_offset}: another place")
 
     def look(self, subject: Subject) -> None:
-        """A message by its place, and by its key."""
+        """Look up a message by its physical offset, and by its key."""
         number = self.random.randrange(len(self.places))
         message = subject.look_message_by_offset(self.places[number])
         if message is None:
-            self.expect(subject.min_phy_offset > self.places[number], f"look {number}: told to be gone, and is there")
+            self.expect(subject.min_phy_offset > self.places[number], f"look {number}: reported as removed, and exists")
         else:
             self.expect(message.body == number_body(number), f"look {number}: {message.body!r}")
         for found in subject.query_message("t", f"k{number}"):
             self.expect(found.body == number_body(number), f"query {number}: {found.body!r}")
 
     def close(self) -> Verdict:
-        """What stayed is all there, where it was put, and nothing else is."""
+        """Check that all kept messages are there, where they were put, and nothing else."""
         floor = self.store.min_phy_offset
         self.store.close()
         kept = {number for number, place in enumerate(self.places) if place >= floor}
@@ -149,7 +151,7 @@ def number_body(number: int) -> bytes:
 
 @contextmanager
 def working(actor: Callable[[], None], wrong: list[str]) -> Iterator[None]:
-    """A thread that does its work again and again until the block ends."""
+    """Run a thread that repeats its work until the block ends."""
     stop = threading.Event()
 
     def run() -> None:
@@ -169,25 +171,25 @@ def working(actor: Callable[[], None], wrong: list[str]) -> Iterator[None]:
 
 
 class Holder:
-    """Keeps the slices of some gets, and looks at them again when others were taken since."""
+    """Keeps the slices of some gets, and checks them again after others were taken."""
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
         self._held: list[tuple[GetMessageResult, int, list[bytes]]] = []
 
     def take(self) -> None:
-        """Another one, from where retention deletes next."""
+        """Get and keep some more messages, from where retention deletes next."""
         trial, queue = self._trial, self._trial.random.randrange(2)
         got = trial.store.get_message("t", queue, trial.store.min_offset("t", queue), 8)
         self._held.append((got, queue, [bytes(one) for one in got.buffers()]))
         if len(self._held) > 3:
-            self._let_go(*self._held.pop(0))
+            self._release(*self._held.pop(0))
 
     def end(self) -> None:
         while self._held:
-            self._let_go(*self._held.pop())
+            self._release(*self._held.pop())
 
-    def _let_go(self, got: GetMessageResult, queue: int, before: list[bytes]) -> None:
+    def _release(self, got: GetMessageResult, queue: int, before: list[bytes]) -> None:
         self._trial.judge(got, queue)
         self._trial.expect([bytes(one) for one in got.buffers()] == before, "slices changed while they were held")
         got.release()
@@ -229,10 +231,10 @@ READ_POINTS = [
 
 @pytest.mark.parametrize("beside", [False, True], ids=["writer", "reader"])
 @pytest.mark.parametrize(("owner", "name", "leaving", "work"), READ_POINTS)
-def test_a_reader_stands_while_retention_deletes(
+def test_retention_deletes_while_a_reader_waits(
     tmp_path: Path, tally: Callable[..., Tally], owner: type, name: str, leaving: bool, work: str, beside: bool
 ) -> None:
-    """All that a reader could have looked at is deleted before its next step, and it looks once more behind that."""
+    """All that the reader could have read is deleted before its next step; afterwards it reads once more."""
     counter = tally("S24", "reader held")
     for seed in seeds(2, 15):
         trial = Trial(tmp_path / str(seed), seed, forcibly=True)
@@ -261,8 +263,8 @@ class FromTheBegin(random.Random):
 
 
 @pytest.mark.parametrize("nth", [1, 2, 4])
-def test_retention_stands_while_readers_run(tmp_path: Path, tally: Callable[..., Tally], nth: int) -> None:
-    """A file is retired, and still there: nobody new gets at it, and what is told of it is what holds afterwards."""
+def test_readers_run_while_retention_waits(tmp_path: Path, tally: Callable[..., Tally], nth: int) -> None:
+    """A file is retired, and still exists: no new reader opens it, and answers are the same as after its deletion."""
     counter = tally("S24", "retention held")
     for seed in seeds(3, 30):
         trial = Trial(tmp_path / str(seed), seed, forcibly=seed % 2 == 0)
@@ -279,8 +281,10 @@ def test_retention_stands_while_readers_run(tmp_path: Path, tally: Callable[...,
 
 
 @pytest.mark.parametrize("nth", [1, 5, 6, 7])
-def test_a_queues_begin_is_looked_for_while_its_files_go(tmp_path: Path, tally: Callable[..., Tally], nth: int) -> None:
-    """The log's files went, those of the queue follow between two looks into them: the answer is what holds behind."""
+def test_queue_begin_is_searched_while_its_files_are_deleted(
+    tmp_path: Path, tally: Callable[..., Tally], nth: int
+) -> None:
+    """Log files are deleted, queue files follow between two reads of the search: the answer is the one afterwards."""
     counter = tally("S24", "begin looked for")
     for seed in seeds(2, 15):
         trial = Trial(tmp_path / str(seed), seed, forcibly=True)
@@ -294,7 +298,7 @@ def test_a_queues_begin_is_looked_for_while_its_files_go(tmp_path: Path, tally: 
                 phase.go()
                 deleting.result(60)
                 gate.go()
-                told = looking.result(60)
+                answer = looking.result(60)
         now = trial.store.bounds("t", 0)
-        trial.expect(told == now, f"begins at {told[0]}, told while files went; then at {now[0]}")
+        trial.expect(answer == now, f"begin {answer[0]} during the deletion, {now[0]} afterwards")
         counter.trial(trial.close(), f"seed {seed}", hit=now[0] > before[0])

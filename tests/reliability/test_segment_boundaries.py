@@ -1,4 +1,4 @@
-"""Row S08: what a stop between the steps of a roll leaves as the next file of the log; nothing is lost by it."""
+"""Row S08: a stop between the steps of a roll, with each possible state of the next log file; nothing is lost."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ NEXT_FILES = [
     pytest.param(SIZE, id="zeros"),
     pytest.param(SIZE + 4096, id="too-long"),
 ]
-"""Lengths of the file behind the last record."""
+"""Lengths of the file after the last record."""
 
 
 def filled(path: Path) -> int:
-    """A store whose first log file has no room for the next message; how many messages it holds."""
+    """Fill a store until its first log file has no room for the next message; return the number of its messages."""
     with MessageStore.open(path, StoreConfig(**SMALL)) as store:  # type: ignore[arg-type]
         number = 0
         while store.max_phy_offset <= SIZE:
@@ -37,7 +37,7 @@ def filled(path: Path) -> int:
 
 @pytest.mark.parametrize("blank", [True, False], ids=["end-blank", "no-end-blank"])
 @pytest.mark.parametrize("length", NEXT_FILES)
-def test_the_next_file_is_not_there_yet_or_not_whole(
+def test_next_log_file_is_missing_or_incomplete(
     tmp_path: Path, length: int | None, blank: bool, tally: Callable[..., Tally]
 ) -> None:
     whole, image = tmp_path / "whole", tmp_path / "image"
@@ -52,7 +52,7 @@ def test_the_next_file_is_not_there_yet_or_not_whole(
             last = store.get_message("t", 0, count - 1).messages[0]
         first.write_bytes(first.read_bytes()[: last.phy_offset + last.store_size].ljust(SIZE, b"\0"))
     (image / "abort").write_text("1")
-    (image / "rocketflow" / "stop").unlink()  # there was no orderly stop behind the last message
+    (image / "rocketflow" / "stop").unlink()  # there was no orderly stop after the last message
     acked: dict[int, Place] = {number: (0, number) for number in range(count)}
     with MessageStore.open(image) as store:
         for number in range(count, count + 100):

@@ -1,4 +1,4 @@
-"""Row S30: whichever way a damaged store is read, an answer is complete, or says that it is not.
+"""Row S30: in every way of reading a damaged store, an answer is complete, or reports that it is not.
 
 A table of reading paths (`PATHS`) and damages (`DAMAGES`) of queue units, queue files, the index and state files, of a
 store that was stopped in order, of one whose writer was killed, and beside a live writer.
@@ -47,7 +47,7 @@ UNIT = struct.Struct(">qiq")
 
 @dataclass(frozen=True)
 class Answer:
-    """What a reading path found, as (topic, queue id, queue offset) or other names, and whether it reported a loss."""
+    """The messages that a reading path found, as (topic, queue id, queue offset), and whether it reported a loss."""
 
     found: frozenset = frozenset()
     reported: bool = False
@@ -55,7 +55,7 @@ class Answer:
 
 @dataclass
 class Gathering:
-    """An answer in the making."""
+    """An answer that is being collected."""
 
     found: set = field(default_factory=set)
     reported: bool = False
@@ -168,10 +168,10 @@ def _snapshot(root: Path, gathered: Gathering) -> None:
 
 
 def _command(root: Path, gathered: Gathering, *words: str) -> list[dict]:
-    told: list[str] = []
-    with output(told):
+    printed: list[str] = []
+    with output(printed):
         gathered.reported |= app.run(["store", words[0], str(root), *words[1:], "--json"]) != 0
-    return [json.loads(line) for line in "".join(told).splitlines() if line.startswith("{")]
+    return [json.loads(line) for line in "".join(printed).splitlines() if line.startswith("{")]
 
 
 def _cat(root: Path, gathered: Gathering) -> None:
@@ -182,8 +182,8 @@ def _cat(root: Path, gathered: Gathering) -> None:
 
 def _spark_batch(root: Path, gathered: Gathering, *filters: Filter, **options: str) -> None:
     """Plan and read as Spark's driver and its tasks do."""
-    told = {"path": str(root), "subscribe": "orders,bills", **options}
-    reader = RocketFlowBatchReader(SourceOptions.parse(told, streaming=False), Projection.of(source_schema(False)))
+    source = {"path": str(root), "subscribe": "orders,bills", **options}
+    reader = RocketFlowBatchReader(SourceOptions.parse(source, streaming=False), Projection.of(source_schema(False)))
     if filters:
         list(reader.pushFilters(list(filters)))
     for partition in reader.partitions():
@@ -195,7 +195,7 @@ def _spark_batch(root: Path, gathered: Gathering, *filters: Filter, **options: s
 
 
 def _spark_by_key(root: Path, gathered: Gathering) -> None:
-    """The index names the few rows that are read."""
+    """Read the few rows that the index finds."""
     for place in BY_KEY:
         _spark_batch(root, gathered, EqualTo(("keys",), key_of(place)))
 
@@ -209,7 +209,7 @@ def _spark_stream(root: Path, gathered: Gathering) -> None:
 
 
 def _writer(root: Path, gathered: Gathering) -> None:
-    """Open for writing, which mends what it can, and read."""
+    """Open for writing, which repairs what it can, and read."""
     with MessageStore.open(root, CONFIG) as store:
         gathered.reported |= bool(store.recovery.quarantined)
     _read(root, gathered, skip=True)
@@ -241,7 +241,7 @@ PATHS: dict[str, Callable[[Path], Answer]] = {
     "rebuild": errors_reported(_rebuild),
 }
 WRITES = ("open", "rebuild")
-"""Paths that are not tried beside a live writer."""
+"""Paths that are not tested beside a live writer."""
 PLACES: tuple[Place, ...] = tuple((topic, queue_id, offset) for offset in range(COUNT) for topic, queue_id in QUEUES)
 RED = frozenset(place for place in PLACES if tag_of(place[2]) == "red")
 BY_KEY = PLACES[::11]
@@ -250,11 +250,11 @@ WANTED["Spark batch by key"] = frozenset(BY_KEY)
 
 
 @contextmanager
-def output(told: list[str]) -> Iterator[None]:
+def output(printed: list[str]) -> Iterator[None]:
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
         yield
-    told.append(out.getvalue())
+    printed.append(out.getvalue())
 
 
 # -- damages
@@ -368,8 +368,8 @@ def entry(at: int, size: int, value: Callable[[random.Random], bytes | None]) ->
 def meta_value(name: str, value: int) -> Damage:
     def damage(root: Path, _: random.Random) -> None:
         for file in (root / "rocketflow").glob("store.meta*"):
-            told = json.loads(file.read_text())
-            file.write_text(json.dumps({**told, name: value}))
+            values = json.loads(file.read_text())
+            file.write_text(json.dumps({**values, name: value}))
 
     return damage
 
@@ -383,7 +383,7 @@ LIMITS = {
     ("entry's link 0", "query by tags"),
     ("entry's link 0", "Spark batch by key"),
 }
-"""What only `verify` finds: a unit with the right code of another tag, a chain that ends early."""
+"""Damage that only `verify` finds: a unit with the valid code of another tag, a chain that ends early."""
 DAMAGES: dict[str, Damage] = {
     # queue units
     "unit zeroed": unit_damage(lambda root, offset, unit, rng: (0, 0, 0)),
@@ -433,26 +433,26 @@ DAMAGES: dict[str, Damage] = {
         write(one, 0, bytes(one.stat().st_size)) for one in [index_file(root, rng)]
     ).__next__(),
     # state files
-    "store.meta gone": removed("rocketflow/store.meta*"),
+    "store.meta missing": removed("rocketflow/store.meta*"),
     "store.meta flipped": bit_flipped("rocketflow/store.meta"),
     "store.meta's log size": meta_value("mappedFileSizeCommitLog", 1 << 15),
     "store.meta's queue size": meta_value("mappedFileSizeConsumeQueue", 800),
     "store.meta's entries": meta_value("maxIndexNum", 400),
     "store.meta's slots": meta_value("maxHashSlotNum", 100),
-    "stop record gone": removed("rocketflow/stop"),
+    "stop record missing": removed("rocketflow/stop"),
     "stop record flipped": bit_flipped("rocketflow/stop"),
-    "ends gone": removed("rocketflow/ends"),
+    "ends missing": removed("rocketflow/ends"),
     "ends flipped": bit_flipped("rocketflow/ends"),
-    "rocketflow's files gone": removed("rocketflow"),
-    "checkpoint gone": removed("checkpoint"),
+    "rocketflow's files missing": removed("rocketflow"),
+    "checkpoint missing": removed("checkpoint"),
     "checkpoint zeroed": overwritten("checkpoint", with_zeros=True),
     "checkpoint random": overwritten("checkpoint"),
     "checkpoint flipped": bit_flipped("checkpoint"),
-    "topics.json gone": removed("config/topics.json*"),
+    "topics.json missing": removed("config/topics.json*"),
     "topics.json random": overwritten("config/topics.json"),
     "abort's content": overwritten("abort"),
     "abort flipped": bit_flipped("abort"),
-    "abort gone": removed("abort"),
+    "abort missing": removed("abort"),
     "a stale abort": lambda root, rng: (root / "abort").touch(),
 }
 STATES = ("clean", "killed", "live")
@@ -472,7 +472,7 @@ def made(path: Path) -> MessageStore:
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A store that was stopped in order, and what one is whose writer was killed."""
+    """Return a store that was stopped in order, and one whose writer was killed."""
     room = tmp_path_factory.mktemp("answers")
     with made(room / "clean"):
         shutil.copytree(room / "clean", room / "killed")
@@ -481,7 +481,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @contextmanager
 def opened(state: str, stores: dict[str, Path], path: Path) -> Iterator[None]:
-    """Have a store in this state at `path`."""
+    """Put a store in this state at `path` while the block runs."""
     if state == "live":
         store = made(path)
         try:
@@ -508,7 +508,7 @@ def trials() -> Iterator[tuple[int, str, str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("state", STATES)
-def test_every_answer_is_complete_or_says_that_it_is_not(
+def test_every_answer_is_complete_or_reports_that_it_is_not(
     stores: dict[str, Path], tmp_path: Path, state: str, tally: Callable[..., Tally]
 ) -> None:
     counts, silent = tally("S30", state), list[str]()

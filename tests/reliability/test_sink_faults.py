@@ -1,4 +1,4 @@
-"""Rows P04, P05, P10 and P11: an executor dies, attempts come twice, commit or abort raise, a stream has a bug."""
+"""Rows P04, P05, P10 and P11: a killed executor, two attempts of a task, commit or abort raise, a stream has a bug."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_RESTARTS = 400
 
 @pytest.mark.skipif(LEVEL == "sample", reason="RF_FAULTS=1 or RF_FULL=1: two executors of their own")
 def test_an_executor_killed_in_the_middle_of_a_task(tmp_path: Path, tally: Callable[..., Tally]) -> None:
-    """P04: the task runs again on another one, and what the dead one staged is gone behind the batch."""
+    """P04: the task runs again on another one, and the parts of the killed one are deleted after the batch."""
     counts = tally("P04")
     with Driver(tmp_path / "d", CLUSTER) as driver:
         for seed in seeds(2, 15):
@@ -40,14 +40,14 @@ def test_an_executor_killed_in_the_middle_of_a_task(tmp_path: Path, tally: Calla
 
 
 def test_two_attempts_write_all_of_a_task(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
-    """P05: the commit is told of one of them, as where Spark speculates."""
+    """P05: the commit gets one of them, as with speculation."""
     counts = tally("P05")
     for seed in seeds(5, 20):
         rng = random.Random(seed)
         copying = Copying(driver, tmp_path / "c")
         copying.put(range(2 * BATCH_ROWS))
         batch_id = rng.randrange(2)
-        driver.faults.plan("twice", batch_id, heard=rng.randrange(2))
+        driver.faults.plan("twice", batch_id, committed=rng.randrange(2))
         outcome = copying.run(rng.randint(1, 4))
         outcome.must_be_ok(seed)
         commit = next(one for one in driver.faults.notes("commit") if one["batch"] == batch_id)
@@ -60,16 +60,16 @@ def test_two_attempts_write_all_of_a_task(driver: Driver, tmp_path: Path, tally:
 
 
 def test_a_commit_that_raises(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
-    """P10: before or behind its durable point, and the abort that follows raises as well, or does not."""
+    """P10: before or after its durable point; the abort that follows raises too, or not."""
     counts = tally("P10")
     for seed in seeds(12, 40, least=4):
         rng = random.Random(seed)
-        behind, abort = seed % 2 == 1, seed // 2 % 2 == 1
-        context = f"seed {seed}, behind={behind}, abort raises={abort}"
+        after, abort = seed % 2 == 1, seed // 2 % 2 == 1
+        context = f"seed {seed}, after={after}, abort raises={abort}"
         copying = Copying(driver, tmp_path / "c")
         copying.put(range(rng.randint(BATCH_ROWS + 1, 3 * BATCH_ROWS)))
         batch_id = rng.randrange(2)
-        driver.faults.plan("commit-raises", batch_id, behind=behind)
+        driver.faults.plan("commit-raises", batch_id, after=after)
         if abort:
             driver.faults.plan("abort-raises", batch_id)
         failed = copying.run(rng.randint(1, 4))
@@ -77,7 +77,7 @@ def test_a_commit_that_raises(driver: Driver, tmp_path: Path, tally: Callable[..
         again = copying.run(rng.randint(1, 4))
         again.must_be_ok(context)
         replayed = [one["batch"] for one in driver.faults.notes("commit") if one["status"] == "replayed"]
-        assert replayed == ([batch_id] if behind else []), context
+        assert replayed == ([batch_id] if after else []), context
         hit = not failed.ok and driver.faults.happened("abort-raises", batch_id) == abort
         counts.trial(copying.check(), context, hit=hit)
         assert copying.leftovers() == [], context
@@ -86,7 +86,7 @@ def test_a_commit_that_raises(driver: Driver, tmp_path: Path, tally: Callable[..
 
 
 def test_a_stream_with_a_bug(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
-    """P11: it fails at random rows and is started again, while others write, until it is through."""
+    """P11: it fails at random rows and is restarted, while others write, until it is complete."""
     counts = tally("P11")
     wanted = 10_000 if FULL else 2_000 if LEVEL == "fast" else 200
     for seed in seeds(1, 2):

@@ -1,4 +1,4 @@
-"""Rows P12 and P14: anything that happens to a store while it is read as a stream, and damaged records in it."""
+"""Rows P12 and P14: all that can happen to a store while it is read as a stream, and damaged records."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.support.workload import SMALL, number_of
 
 ACTIONS = ("append", "append", "queue", "topic", "step", "step", "step", "restart", "replay", "retention")
 BODY_AT = 88
-"""Where the body of a record with addresses of four bytes begins."""
+"""Offset of the body in a record with addresses of four bytes."""
 
 
 def test_random_actions(tmp_path: Path, tally: Callable[..., Tally]) -> None:
-    """P12: data, queues, topics, restarts, replays, limits and retention of what was read, in any order."""
+    """P12: data, queues, topics, restarts, replays, limits and retention of read messages, in any order."""
     counts = tally("P12")
     for seed in seeds(12, 60):
         rng = random.Random(seed)
@@ -72,7 +72,7 @@ def test_random_actions(tmp_path: Path, tally: Callable[..., Tally]) -> None:
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_damaged_record_in_the_range(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
-    """P14: the query fails and names the place; where loss is accepted, that message alone is left out."""
+    """P14: the query fails and names the position; if loss is accepted, only that message is skipped."""
     counts = tally("P14")
     for seed in seeds(8, 20, least=2):
         rng = random.Random(seed)
@@ -98,7 +98,7 @@ def test_a_damaged_record_in_the_range(driver: Driver, tmp_path: Path, tally: Ca
 
 
 def damage(store: Path, rng: random.Random) -> tuple[int, int, int]:
-    """A byte of a record's magic, CRC or body becomes another one; the message's (queue, offset, number)."""
+    """Change a byte of a record's magic, CRC or body; return the message's (queue, offset, number)."""
     with StoreReader(store) as reader:
         queue = rng.choice(reader.queues("in"))
         low, high = reader.bounds("in", queue)

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def started(driver: Driver, directory: Path, rng: random.Random) -> tuple[Copying, int]:
-    """A query with rows for up to three batches, and one of these batches."""
+    """Return a query with rows for up to three batches, and the id of one of them."""
     copying = Copying(driver, directory)
     rows = rng.randint(BATCH_ROWS + 1, 3 * BATCH_ROWS)
     copying.put(range(rows))
@@ -26,7 +26,7 @@ def started(driver: Driver, directory: Path, rng: random.Random) -> tuple[Copyin
 
 
 def test_a_batch_that_spark_forgot(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
-    """P01 a: the state of a driver that died between our commit and Spark's."""
+    """P01 a: the state after a driver was killed between the sink's commit and Spark's."""
     counts = tally("P01", "a")
     for seed in seeds(8, 40):
         rng = random.Random(seed)
@@ -48,7 +48,7 @@ def test_a_batch_that_spark_forgot(driver: Driver, tmp_path: Path, tally: Callab
 
 
 def drivers_to_kill(directory: Path, trials: range) -> Iterator[tuple[int, Driver]]:
-    """A driver for each seed, the next one starting while the one before is used."""
+    """Yield a driver for each seed; the next one starts while the last one is used."""
     with contextlib.ExitStack() as after:
         made = [after.enter_context(Driver(directory / f"d{trials[0]}"))]
         for seed in trials:
@@ -58,9 +58,7 @@ def drivers_to_kill(directory: Path, trials: range) -> Iterator[tuple[int, Drive
                 yield seed, driver
 
 
-def test_the_driver_killed_behind_the_durable_point(
-    driver: Driver, tmp_path: Path, tally: Callable[..., Tally]
-) -> None:
+def test_driver_killed_after_the_durable_point(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
     """P01 b: the commit kills the JVM that called it; another driver goes on."""
     counts = tally("P01", "b")
     for seed, killed in drivers_to_kill(tmp_path, seeds(2, 10)):
@@ -78,9 +76,9 @@ def test_the_driver_killed_behind_the_durable_point(
 
 
 def test_a_worker_killed_in_the_middle_of_a_task(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
-    """P03: Spark tries the task again; what the dead attempt staged is gone behind the batch."""
+    """P03: Spark runs the task again; the parts of the killed attempt are deleted after the batch."""
     counts = tally("P03")
-    left_by_the_dead = 0
+    partial_parts = 0
     for seed in seeds(8, 50):
         rng = random.Random(seed)
         copying, batch_id = started(driver, tmp_path / "c", rng)
@@ -89,15 +87,15 @@ def test_a_worker_killed_in_the_middle_of_a_task(driver: Driver, tmp_path: Path,
         outcome.must_be_ok(seed)
         counts.trial(copying.check(), f"seed {seed}", hit=driver.faults.happened("task", batch_id))
         at_commit = next(one["before"] for one in driver.faults.notes("commit") if one["batch"] == batch_id)
-        left_by_the_dead += any(name.endswith(".tmp") for name in at_commit)
+        partial_parts += any(name.endswith(".tmp") for name in at_commit)
         assert copying.leftovers() == [], seed
         copying.remove()
     assert counts.hits == counts.trials
-    assert left_by_the_dead, "no dead attempt left anything: the row shows nothing"
+    assert partial_parts, "no killed attempt left a partial part: the row tests nothing"
 
 
 def test_a_batch_replayed_with_other_partitions(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
-    """P07: the commit killed before it began, the batch planned anew with another number of partitions."""
+    """P07: the commit is killed before it begins, and the batch planned again with another number of partitions."""
     counts = tally("P07")
     for seed in seeds(5, 20):
         rng = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Row S27 for the main job: the demo is asked to stop in each of its phases; no process stays, the store is whole."""
+"""Row S27 for the main job: the demo gets a stop signal in each phase; no process stays, the store is intact."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STOPS = {
 
 
 class Demo:
-    """A demo that runs, and what of it lives: all of its processes have a mark in their environment."""
+    """A running demo and all of its processes, which have a mark in their environment."""
 
     def __init__(self, home: Path, temporary: Path) -> None:
         self.home, self._temporary = home, temporary
@@ -42,26 +42,26 @@ class Demo:
         env = environment(
             RF_DEMO=str(home), TMPDIR=str(temporary), JAVA_TOOL_OPTIONS=f"-Djava.io.tmpdir={temporary} -XX:-UsePerfData"
         )
-        self._said = temporary.parent / "said"
-        with self._said.open("w") as said:
+        self._output = temporary.parent / "output"
+        with self._output.open("w") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", COMMAND_LINE, "demo", "--dir", str(home)],
-                stdout=said,
+                stdout=output,
                 stderr=subprocess.PIPE,
                 text=True,
                 env=env,
             )
 
-    def has_begun_anew(self) -> bool:
-        """Whether it is done with what an earlier one left."""
-        return "flights read" in self._said.read_text()
+    def has_cleaned_up(self) -> bool:
+        """Return whether the demo has removed the files of an earlier one."""
+        return "flights read" in self._output.read_text()
 
     def processes(self) -> list[str]:
-        """Command lines of what lives of it."""
+        """Return the command lines of its running processes."""
         return processes_marked(self._mark)
 
     def temporary_directories(self) -> list[str]:
-        """What Spark made for itself and did not remove."""
+        """Return the temporary directories that Spark has not removed."""
         return [one.name for one in self._temporary.iterdir() if one.is_dir()]
 
 
@@ -104,19 +104,19 @@ PHASES: dict[str, Callable[[Demo], bool]] = {
 }
 
 
-def test_the_demo_is_asked_to_stop(tmp_path: Path, tally: Callable[..., Tally]) -> None:
-    """Each trial begins where the one before was stopped: a demo begins anew, whatever an earlier one left."""
+def test_demo_stops_on_a_signal_in_each_phase(tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    """Each trial starts with the files of the stopped one before, which the demo removes."""
     counts = tally("S27", "demo")
     home = tmp_path / "demo"
     for trial, seed in enumerate(seeds(4, 20)):
         phase, reached = [*PHASES.items()][trial % len(PHASES)]
         name, signals = [*STOPS.items()][(seed + trial // len(PHASES)) % len(STOPS)]
         demo = Demo(home, tmp_path / "tmp")
-        while not (reached(demo) and (phase == "loads" or demo.has_begun_anew())):
+        while not (reached(demo) and (phase == "loads" or demo.has_cleaned_up())):
             assert demo.process.poll() is None, demo.process.communicate()[1]
             time.sleep(0.01)
         if phase in ("loads", "streams"):
-            time.sleep(random.Random(seed).uniform(0, 1))  # a time by chance is the fault here
+            time.sleep(random.Random(seed).uniform(0, 1))  # the random time is the fault here
         for one in signals:
             demo.process.send_signal(one)
         _, error = demo.process.communicate(timeout=120)
@@ -131,12 +131,12 @@ def test_the_demo_is_asked_to_stop(tmp_path: Path, tally: Callable[..., Tally]) 
             assert code == 128 + signals[0], context
             assert f"stopped by {signals[0].name}" in error, context
         if (home / "store" / "commitlog").exists():
-            the_store_is_whole(home / "store", context)
+            check_store(home / "store", context)
         counts.trial(None, context)
 
 
-def the_store_is_whole(store: Path, context: str) -> None:
-    """All flights or those of a stopped append, and the rows of the one batch: all or none."""
+def check_store(store: Path, context: str) -> None:
+    """Check that all flights or those of a stopped append are there, and all rows of the one batch or none."""
     clean = not (store / "abort").exists()
     with MessageStore.open(store) as opened:
         assert opened.recovery.abort_found != clean, context

@@ -1,4 +1,4 @@
-"""Row S01 by a trace: every SYNC_FLUSH acknowledgement left behind a sync that covers its record (A1)."""
+"""Row S01 by a trace: every SYNC_FLUSH ack was written after a sync that covers its record (A1)."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def command(world: World, now_ms: int, how: str = "once", count: int = 1) -> lis
 
 
 def waiting_store(path: Path) -> World:
-    """30 messages in three ticks, some recalled; one that is rolled twice on its way, with what recalls another."""
+    """Write 30 messages of three ticks, some recalled, and one that is rolled twice, with the recall of another one."""
     world = World(path, roll_window=3_600)
     with world.open() as store:
         for number in range(30):
@@ -44,7 +44,7 @@ def waiting_store(path: Path) -> World:
 
 
 def verdict(world: World, at: int) -> Verdict:
-    """Once each of those that were due, nothing else."""
+    """Check for once each of the due messages, and nothing else."""
     found, due = world.delivered(), world.due_by_now(at)
     judged = Verdict()
     judged.lost = sorted(due - set(found))
@@ -121,7 +121,7 @@ def test_run_again_and_again_twice_at_once_while_the_clock_jumps(tmp_path: Path,
 
 
 def test_the_verdict_sees_what_is_wrong(tmp_path: Path) -> None:
-    """The judge of this row can say no."""
+    """The check of this row finds missing and early messages."""
     world = waiting_store(tmp_path / "s")
     world.now = SOON
     world.run()

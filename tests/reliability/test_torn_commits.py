@@ -1,4 +1,4 @@
-"""Row S05: the last sink commit torn at a byte is there wholly or not at all; the last batch, up to some record."""
+"""Row S05: torn at any byte, the last sink commit is complete or absent; the last batch ends at a record."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ def log_bytes(store: Path) -> bytes:
     return b"".join(one.read_bytes() for one in sorted((store / "commitlog").iterdir()))
 
 
-def tear(old: Path, image: Path, log: bytes, *, foreign: bool) -> None:
-    """The old store with this log, after an unclean stop of another writer or with what ours leaves."""
+def tear(old: Path, image: Path, log: bytes, *, other_writer: bool) -> None:
+    """Write the old store with this log, after an unclean stop of another writer or an orderly one of RocketFlow's."""
     shutil.rmtree(image, ignore_errors=True)
     shutil.copytree(old, image)
     size = CONFIG.mapped_file_size_commit_log
     for base in range(0, len(log), size):
         (image / "commitlog" / f"{base:020d}").write_bytes(log[base : base + size])
-    if foreign:
+    if other_writer:
         (image / "abort").write_text("1")
 
 
 def commit(path: Path, batch_id: int, rows: int) -> int:
-    """Commit a batch of numbered rows; where its envelope begins."""
+    """Commit a batch of numbered rows; return the begin of its envelope."""
     with MessageStore.open(path, CONFIG) as store:
         config = StoreConfig(enabled_append_prop_crc=gives_record_crc(store.paths))
         encoder = BatchEncoder(config, lambda _: 3, default_topic="out", row_hashes=True)
@@ -52,11 +52,9 @@ def commit(path: Path, batch_id: int, rows: int) -> int:
         return commit_batch(store, SinkBatch("q", "q", batch_id, "run", 1, [part])).begin_offset
 
 
-@pytest.mark.parametrize("foreign", [False, True])
-def test_a_torn_commit_is_there_wholly_or_not_at_all(
-    tmp_path: Path, foreign: bool, tally: Callable[..., Tally]
-) -> None:
-    counts = tally("S05", f"commit, {'foreign' if foreign else 'own'} writer")
+@pytest.mark.parametrize("other_writer", [False, True])
+def test_torn_commit_is_complete_or_absent(tmp_path: Path, other_writer: bool, tally: Callable[..., Tally]) -> None:
+    counts = tally("S05", f"commit, {'foreign' if other_writer else 'own'} writer")
     old, new, image = tmp_path / "old", tmp_path / "new", tmp_path / "image"
     commit(old, 0, 20)
     shutil.copytree(old, new)
@@ -69,7 +67,7 @@ def test_a_torn_commit_is_there_wholly_or_not_at_all(
     sample = range(begin, end) if FULL else rng.sample(range(begin, end), 40)
     outcomes = set()
     for cut in sorted({begin, begin + 1, *range(end - 24, end + 1), *sample}):
-        tear(old, image, after[:cut] + before[cut:], foreign=foreign)
+        tear(old, image, after[:cut] + before[cut:], other_writer=other_writer)
         with MessageStore.open(image) as store:
             rows = sum(store.max_offset("out", queue) for queue in store.queues("out"))
             last = last_commit(store, "q")
@@ -82,8 +80,8 @@ def test_a_torn_commit_is_there_wholly_or_not_at_all(
     assert outcomes == {0, 1}
 
 
-def test_a_torn_batch_is_there_up_to_some_record(tmp_path: Path, tally: Callable[..., Tally]) -> None:
-    """A batch that was not acknowledged: a prefix of it, never a hole; all before it stays."""
+def test_torn_batch_ends_at_a_record(tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    """A batch that was not acknowledged: a prefix of it stays, without holes, and all earlier messages."""
     counts = tally("S05", "batch")
     old, new, image = tmp_path / "old", tmp_path / "new", tmp_path / "image"
     with MessageStore.open(old, CONFIG) as store:
@@ -100,7 +98,7 @@ def test_a_torn_batch_is_there_up_to_some_record(tmp_path: Path, tally: Callable
     rng = random.Random(SEED)
     lengths = set()
     for cut in range(begin, end) if FULL else sorted({begin, end, *rng.sample(range(begin, end), 80)}):
-        tear(old, image, after[:cut] + before[cut:], foreign=True)
+        tear(old, image, after[:cut] + before[cut:], other_writer=True)
         with MessageStore.open(image) as store:
             length = store.max_offset("t", 0)
             lengths.add(length)

@@ -1,4 +1,4 @@
-"""Row S04: the log torn at each byte of its last record; exactly that record is cut, and it never comes back."""
+"""Row S04: the log torn at each byte of its last record; only that record is cut, and it never comes back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EVERY = 3 if LEVEL == "sample" else 1
 
 @dataclass
 class Tail:
-    """A store whose last record, at `begin` to `end` of the log, is to be torn, and the image that this gives."""
+    """A store whose last record, at `begin` to `end` of the log, is torn, and the image of that."""
 
     store: Path
     image: Path
@@ -37,7 +37,7 @@ class Tail:
     earlier: bytes
 
     def torn_at(self, cut: int, kind: str, rng: random.Random) -> bool:
-        """Make the image with other bytes from `cut` on, as after a stop; False where they are the same by chance."""
+        """Write the image with other bytes from `cut` on, as after a stop; return False if they are the same."""
         size = self.end - cut
         wrong = {
             "zero": bytes(size),
@@ -52,7 +52,7 @@ class Tail:
         return True
 
     def cut_and_used(self, context: str) -> Verdict:
-        """Recover; the torn record is cut, and the next one takes its place."""
+        """Recover, and check that the torn record is cut and the next message gets its queue offset."""
         with MessageStore.open(self.image, self.config) as store:
             assert store.max_phy_offset == self.begin, context
             assert store.put_message(Message("t", body(RECORDS), queue_id=0)).queue_offset == LAST, context
@@ -61,7 +61,7 @@ class Tail:
 
 
 def tail_of(directory: Path, *, property_crc: bool = False) -> Tail:
-    """The image of a killed writer: of ours where it gives every record a CRC, else of one that tells nothing."""
+    """Write the image of a killed writer: of RocketFlow's with record CRCs, else of one without confirm offset."""
     config = replace(StoreConfig(**SMALL), enabled_append_prop_crc=property_crc)  # type: ignore[arg-type]
     with MessageStore.open(directory / "live", config) as store:
         results = store.put_messages(
@@ -86,7 +86,7 @@ def tail_of(directory: Path, *, property_crc: bool = False) -> Tail:
 
 
 def cuts(begin: int, end: int) -> range:
-    """The bytes that it is torn at."""
+    """Return the bytes at which the record is torn."""
     return range(begin + SEED % EVERY, end, EVERY)
 
 
@@ -104,7 +104,7 @@ def test_the_last_record_torn_before_its_properties(tmp_path: Path, kind: str, t
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_last_record_torn_in_its_properties(tmp_path: Path, kind: str, tally: Callable[..., Tally]) -> None:
-    """Nothing in such a record tells that it is torn: its body is right, and it is there or not, but never wrong."""
+    """Such a record does not show that it is torn: its body is right, and it is there or not, but never wrong."""
     counts = tally("S04", f"{kind} properties")
     rng = random.Random(SEED)
     tail = tail_of(tmp_path)
@@ -119,7 +119,7 @@ def test_the_last_record_torn_in_its_properties(tmp_path: Path, kind: str, tally
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_last_record_torn_in_properties_with_a_crc(tmp_path: Path, kind: str, tally: Callable[..., Tally]) -> None:
-    """The writer says that every record has its CRC, so that one torn within the CRC's name is no record without."""
+    """The store's settings say that every record has a CRC, so that a record torn within the CRC's name is invalid."""
     counts = tally("S04", f"{kind} properties with a CRC")
     rng = random.Random(SEED)
     tail = tail_of(tmp_path, property_crc=True)

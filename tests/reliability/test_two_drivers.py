@@ -1,4 +1,4 @@
-"""Rows P08 and P09: two drivers run one query on one checkpoint, at once, or one wakes up behind the other."""
+"""Rows P08 and P09: two drivers run one query on one checkpoint, at once, or one resumes after the other."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ CLEAR = re.compile(
     r"|CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are concurrently"
     r"|assertion failed[^\n]*\n+(?:  at .*\n)*  at .*MicroBatchExecution\.initializeExecution"
 )
-"""What a driver says that is not alone: ours, or Spark's of its own log.
+"""Errors of a driver that is not alone: the sink's, or Spark's about its own log.
 
-Spark's start reads one log behind the other, and asserts that both agree: a batch of the other driver between them ends
+Spark's start reads one log after the other, and asserts that both agree: a batch of the other driver between them ends
 the start, before there is a source or a sink.
 """
 
@@ -43,12 +43,12 @@ class Running:
     def _run(self, copying: Copying, partitions: int, driver: Driver) -> None:
         self.outcome = copying.run(partitions, driver=driver)
 
-    def await_word(self, gate: str) -> None:
+    def await_gate(self, gate: str) -> None:
         """Wait until the query's process writes to a named pipe; it goes on meanwhile."""
         fd = os.open(gate, os.O_RDONLY | os.O_NONBLOCK)
         try:
             while True:
-                with suppress(BlockingIOError):  # it is opened, and not yet written to
+                with suppress(BlockingIOError):  # opened, and not yet written to
                     if os.read(fd, 100):
                         return
                 assert self.outcome is None, self.outcome
@@ -83,10 +83,10 @@ def test_two_drivers_start_at_once(driver: Driver, second: Driver, tmp_path: Pat
         copying.remove()
 
 
-def test_a_driver_wakes_up_behind_another(
+def test_driver_resumes_after_the_commits_of_another(
     driver: Driver, second: Driver, tmp_path: Path, tally: Callable[..., Tally]
 ) -> None:
-    """F4: it sleeps at the door of its commit; the other one commits this batch and the next meanwhile."""
+    """F4: it waits before its commit; the other one commits this batch and the next meanwhile."""
     counts = tally("P09")
     for seed in seeds(2, 10):
         rng = random.Random(seed)
@@ -98,13 +98,13 @@ def test_a_driver_wakes_up_behind_another(
         for gate in gates.values():
             os.mkfifo(gate)
         second.faults.plan("release", batch_id, when="before", **gates)
-        asleep = Running(copying, rng.randint(1, 4), second)
-        asleep.await_word(gates["go"])
+        waiting = Running(copying, rng.randint(1, 4), second)
+        waiting.await_gate(gates["go"])
         copying.put(range(2 * BATCH_ROWS, 3 * BATCH_ROWS))
         copying.run(rng.randint(1, 4)).must_be_ok(seed)
         before = copying.check()
         Path(gates["done"]).write_text("done")
-        outcome = asleep.ended()
+        outcome = waiting.ended()
         assert not outcome.ok, seed
         assert CLEAR.search(outcome.error), f"seed {seed}: {outcome.error}"
         assert "superseded" in outcome.error, f"seed {seed}: {outcome.error}"

@@ -1,4 +1,4 @@
-"""Row S23: a second writer is refused and named the holder; a dead holder, a stale lock, a reused pid block nobody."""
+"""Row S23: a second writer is refused and the holder named; dead holders, stale locks and reused pids block none."""
 
 from __future__ import annotations
 

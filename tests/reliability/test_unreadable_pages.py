@@ -1,7 +1,7 @@
-"""Row S19 with real pages that cannot be read: the system ends (SIGBUS) whoever looks at one through a map.
+"""Row S19 with real pages that cannot be read: the system kills (SIGBUS) a process that accesses one through a map.
 
 A file that was cut while it was open has such pages, and so has a file system whose disk answers EIO. Every way of
-reading sets those records aside, gives out the others, and lives.
+reading skips or quarantines those records, returns the others, and survives.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 FILE = f"{LOG_FILE:020d}"
 FIRST, LAST = 8192, 12288
-"""The page of the second log file that cannot be read; or where it is cut."""
+"""The page of the second log file that cannot be read; or the position where it is cut."""
 needs_fuse = pytest.mark.skipif(
     os.geteuid() != 0 or not Path("/dev/fuse").exists(), reason="mounting a file system that fails needs root and FUSE"
 )
@@ -39,36 +39,36 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Images:
 
 @pytest.fixture
 def bad(images: Images) -> Iterator[tuple[Planted, Path]]:
-    """A store whose log is on a file system that fails, and the list of what it fails to read."""
+    """Yield a store whose log is on a file system that fails, and the list of its unreadable pages."""
     planted = fresh(images.take("closed"))
     with mounted(planted.path / "commitlog") as pages:
         yield planted, pages
 
 
-def told_by(what: str, planted: Planted, *, old: bool = False) -> dict[str, Any]:
-    """What the child says; it has to live to say it."""
+def run_child(what: str, planted: Planted, *, old: bool = False) -> dict[str, Any]:
+    """Run the child, which has to survive; return its results."""
     given = {"old": old, "cut": [FILE, FIRST], "places": [[*place, at] for place, (at, _) in planted.places.items()]}
     done = subprocess.run(
         [sys.executable, "-m", "tests.reliability.page_reader", what, str(planted.path)],
         input=json.dumps(given), capture_output=True, text=True, cwd=ROOT, env=environment(), check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"{what}: ended with {done.returncode}\n{done.stderr[-3000:]}"
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    results: dict[str, Any] = json.loads(done.stdout)
+    return results
 
 
-def demand(told: dict[str, Any], planted: Planted, start: int, stop: int) -> None:
-    """All but what has a byte in [start, stop) is given out, whatever the way; errors are typed and name the file."""
+def check_results(results: dict[str, Any], planted: Planted, start: int, stop: int) -> None:
+    """Check that each way returns all records outside [start, stop), and that errors are typed and name the file."""
     touched = touching(planted, start, stop)
     assert len(touched) > 1
     for way in ("alone", "get", "look", "query"):
-        assert {(topic, queue, offset) for topic, queue, offset in told[way]} == planted.places.keys() - touched, way
+        assert {(topic, queue, offset) for topic, queue, offset in results[way]} == planted.places.keys() - touched, way
     for (topic, queue), end in ENDS.items():
         wanted = [offset for offset in range(end) if (topic, queue, offset) not in touched]
-        for rows in told[f"skip {topic} {queue}"]:
+        for rows in results[f"skip {topic} {queue}"]:
             assert [row[2] for row in rows] == wanted, (topic, queue)
-    assert len(told["error"]) == len({place[:2] for place in touched})
-    for kind, text in told["error"]:
+    assert len(results["error"]) == len({place[:2] for place in touched})
+    for kind, text in results["error"]:
         assert kind == "UnreadableError", text
         assert FILE in text
 
@@ -78,7 +78,7 @@ def demand(told: dict[str, Any], planted: Planted, start: int, stop: int) -> Non
 def test_a_page_that_the_disk_cannot_read(bad: tuple[Planted, Path], what: str, tally: Callable[..., Tally]) -> None:
     planted, pages = bad
     pages.write_text(f"{FILE} {FIRST} {LAST}\n")
-    demand(told_by(what, planted), planted, LOG_FILE + FIRST, LOG_FILE + LAST)
+    check_results(run_child(what, planted), planted, LOG_FILE + FIRST, LOG_FILE + LAST)
     tally("S19", f"EIO under a map, {what}").trial(None, what)
 
 
@@ -88,27 +88,27 @@ def test_verify_names_a_page_that_the_disk_cannot_read(bad: tuple[Planted, Path]
     pages.write_text(f"{FILE} {FIRST} {LAST}\n")
     touched = [planted.places[place] for place in touching(planted, LOG_FILE + FIRST, LOG_FILE + LAST)]
     start, stop = min(touched)[0], max(at + size for at, size in touched)
-    found = [tuple(one) for one in told_by("verify", planted)["findings"] if one[0] == "record"]
+    found = [tuple(one) for one in run_child("verify", planted)["findings"] if one[0] == "record"]
     assert found == [("record", str(planted.path / "commitlog" / FILE), start - LOG_FILE, stop - start)]
     pages.write_text("")
-    assert not told_by("verify", planted)["findings"]
+    assert not run_child("verify", planted)["findings"]
     tally("S19", "EIO under a map, verify").trial(None, "verify")
 
 
 @needs_fuse
-def test_a_rebuild_leaves_out_what_the_disk_cannot_read(bad: tuple[Planted, Path], tally: Callable[..., Tally]) -> None:
-    """Counted as damage; once the page can be read again, the next one makes its units."""
+def test_rebuild_skips_unreadable_records(bad: tuple[Planted, Path], tally: Callable[..., Tally]) -> None:
+    """They count as damage; once the page is readable again, the next rebuild makes their units."""
     planted, pages = bad
     pages.write_text(f"{FILE} {FIRST} {LAST}\n")
     touched = [planted.places[place] for place in touching(planted, LOG_FILE + FIRST, LOG_FILE + LAST)]
     start, stop = min(touched)[0], max(at + size for at, size in touched)
-    told = told_by("rebuild", planted)
-    assert [(one["physicalOffset"], one["length"]) for one in told["damaged"]] == [(start, stop - start)]
+    first = run_child("rebuild", planted)
+    assert [(one["physicalOffset"], one["length"]) for one in first["damaged"]] == [(start, stop - start)]
     pages.write_text("")
-    again = told_by("rebuild", planted)
+    again = run_child("rebuild", planted)
     assert (again["damaged"], again["swapped"]) == ([], True)
-    assert again["records"] == told["records"] + len(touched)
-    assert not told_by("verify", planted)["findings"]
+    assert again["records"] == first["records"] + len(touched)
+    assert not run_child("verify", planted)["findings"]
     tally("S19", "EIO under a map, rebuild").trial(None, "rebuild")
 
 
@@ -116,7 +116,7 @@ def test_a_rebuild_leaves_out_what_the_disk_cannot_read(bad: tuple[Planted, Path
 def test_recovery_changes_nothing_for_a_page_that_the_disk_cannot_read(
     images: Images, tally: Callable[..., Tally]
 ) -> None:
-    """What cannot be read now is no torn tail: it may be read tomorrow."""
+    """Data that cannot be read now is no torn tail: it may be readable later."""
     planted = fresh(images.take("killed"))
     end = max(at + size for at, size in planted.places.values())
     with mounted(planted.path / "commitlog") as pages:
@@ -126,11 +126,11 @@ def test_recovery_changes_nothing_for_a_page_that_the_disk_cannot_read(
     planted = fresh(images.take("killed"))
     with mounted(planted.path / "commitlog") as pages:
         pages.write_text(f"{last:020d} {first} {first + 4096}\n")
-        ((kind, text),) = told_by("recover", planted)["error"]
+        ((kind, text),) = run_child("recover", planted)["error"]
         assert (kind, f"{last:020d}" in text) == ("UnreadableError", True)
         pages.write_text("")
         assert {one: one.read_bytes() for one in (planted.path / "commitlog").iterdir()} == before
-        assert not told_by("recover", planted)["error"]
+        assert not run_child("recover", planted)["error"]
         counts = tally("S19", "EIO under a map, recovery")
         counts.trial(judged(planted, set(), "read again"), "read again")
 
@@ -138,10 +138,10 @@ def test_recovery_changes_nothing_for_a_page_that_the_disk_cannot_read(
 @pytest.mark.parametrize("old", [False, True], ids=["", "Linux before 5.14"])
 def test_a_file_that_is_cut_while_it_is_open(images: Images, old: bool, tally: Callable[..., Tally]) -> None:
     planted = fresh(images.take("closed"))
-    demand(told_by("cut under a writer", planted, old=old), planted, LOG_FILE + FIRST, 2 * LOG_FILE)
+    check_results(run_child("cut under a writer", planted, old=old), planted, LOG_FILE + FIRST, 2 * LOG_FILE)
     planted = fresh(images.take("closed"))
-    told = told_by("cut in the middle of a read", planted, old=old)["error"]
+    errors = run_child("cut in the middle of a read", planted, old=old)["error"]
     lost = [place for place in touching(planted, LOG_FILE + FIRST, 2 * LOG_FILE) if place[:2] == next(iter(ENDS))]
-    assert len(told) == 1 + len(lost)
-    assert {kind for kind, _ in told} <= {"UnreadableError", "StoreReplacedError"}, told
+    assert len(errors) == 1 + len(lost)
+    assert {kind for kind, _ in errors} <= {"UnreadableError", "StoreReplacedError"}, errors
     tally("S19", "cut under a map").trial(None, "cut")

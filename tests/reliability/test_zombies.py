@@ -1,4 +1,4 @@
-"""Row P06: a task attempt that Spark gave up goes on writing, up to behind the commit of its batch."""
+"""Row P06: a task attempt that Spark gave up goes on writing, until after the commit of its batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.trials import seeds
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 KINDS = [("after", False), ("after", True), ("before", False), ("after", False), ("before", True)]
-"""(when it may write: behind or before the commit, whether it has written half by then)"""
+"""(when it may write: after or before the commit, whether it has written half by then)"""
 
 
 def test_a_zombie_attempt_writes_late(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
@@ -29,7 +29,7 @@ def test_a_zombie_attempt_writes_late(driver: Driver, tmp_path: Path, tally: Cal
         context = f"seed {seed}: {when} the commit, half={half}, killed={killed}"
         copying = Copying(driver, tmp_path / "c")
         copying.put(range(3 * BATCH_ROWS))
-        batch_id = rng.randrange(2)  # a batch must follow, for its commit is to sweep
+        batch_id = rng.randrange(2)  # another batch must follow: its commit cleans up
         gates = {name: str(tmp_path / f"{name}{seed}") for name in ("go", "done")}
         for gate in gates.values():
             os.mkfifo(gate)
@@ -40,11 +40,11 @@ def test_a_zombie_attempt_writes_late(driver: Driver, tmp_path: Path, tally: Cal
         (zombie,) = driver.faults.notes("zombie")
         commits = {one["batch"]: one for one in driver.faults.notes("commit")}
         counts.trial(copying.check(), context, hit=driver.faults.happened("release", batch_id))
-        if when == "after" and half:  # its directory was swept away under it
+        if when == "after" and half:  # its directory was deleted meanwhile
             assert "FileNotFoundError" in zombie["error"], context
-        elif when == "after":  # it came when all was done, so the next commit sweeps
+        elif when == "after":  # it wrote after the cleanup, so the next commit deletes it
             assert any(zombie["wrote"].endswith(name) for name in commits[batch_id]["after"]), context
-        else:  # whole, but not what the commit was told of
+        else:  # complete, but not the part that the commit got
             assert Path(zombie["wrote"]).name.startswith("p"), context
             assert commits[batch_id]["after"] == [], context
         assert commits[batch_id + 1]["after"] == [], context
