@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from rocketflow_store.model.errors import UnknownTopicError as UnknownTopicError
     from rocketflow_store.model.errors import UnreadableError as UnreadableError
     from rocketflow_store.model.errors import UnsupportedRecordError as UnsupportedRecordError
+    from rocketflow_store.model.errors import WouldBlockError as WouldBlockError
     from rocketflow_store.model.message import Message as Message
     from rocketflow_store.model.message import MessageExt as MessageExt
     from rocketflow_store.model.results import AppendBatchResult as AppendBatchResult
@@ -96,6 +97,7 @@ _ERRORS = (
     "UnknownTopicError",
     "UnreadableError",
     "UnsupportedRecordError",
+    "WouldBlockError",
 )
 _HOMES = {
     "AppendBatchResult": "model.results",
@@ -164,6 +166,7 @@ __all__ = [
     "UnknownTopicError",
     "UnreadableError",
     "UnsupportedRecordError",
+    "WouldBlockError",
 ]
 
 

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parents[2]
 SPI: Final = ROOT / "store" / "rocketflow_store" / "spi"
 CALLERS: Final = ("rocketflow", "jobs", "airflow_dags")
-COMING: Final = frozenset({"AppendedRun", "Arrival", "PutState", "RawMessage", "WritingStore", "open_store"})
+COMING: Final = frozenset(
+    {
+        *("AppendedRun", "Arrival", "Match", "PutState", "QueryResult", "RawMessage", "ReadResult", "WritingStore"),
+        "open_store",
+    }
+)
 """Names that are exported for packages that do not exist yet."""
 MOST_NAMES: Final = 25
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,9 @@ from typing import TYPE_CHECKING
 from rocketflow_store.engine.message_store import MessageStore
 from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.model.message_id import encode_host
+from rocketflow_store.reading.checked_read import ANY_MESSAGE, CheckedReader
+from rocketflow_store.reading.queue_figures import stored_at
+from rocketflow_store.reading.raw_records import query_records, read_record
 from rocketflow_store.telemetry import events
 from rocketflow_store.views.dispatch.arrivals import arrivals_of
 
@@ -17,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from rocketflow_store.model.broker_requests import AppendedRun, Arrival, PutState, RawMessage
+    from rocketflow_store.reading.checked_read import Match, ReadResult
+    from rocketflow_store.reading.raw_records import QueryResult
     from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.views.dispatch.confirmed_dispatch import Dispatched
 
@@ -28,6 +34,11 @@ class WritingStore(MessageStore):
 
     All methods may be called from any thread. Calls that may wait for the disk or for another thread say so.
     """
+
+    def __init__(self, path: Path, config: StoreConfig) -> None:
+        super().__init__(path, config)
+        reads, log_end = self._reads, lambda: self.max_phy_offset
+        self._checked = CheckedReader(reads.log, reads.queues, reads.config, reads.tag_codes, log_end)
 
     def notify_arrivals(self, on_arrival: OnArrival | None) -> None:
         """Call `on_arrival` with the queues of each dispatched run, whichever writer put it; None ends the calls.
@@ -100,6 +111,76 @@ class WritingStore(MessageStore):
     def put_state(self) -> PutState:
         """Return whether a put would be refused now, and why; does not block."""
         return self._writing.raw.state()
+
+    # -- reading
+
+    def read_messages(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_count: int,
+        max_bytes: int,
+        *,
+        match: Match | None = None,
+        nowait: bool = False,
+    ) -> ReadResult:
+        """Read up to `max_count` messages and `max_bytes` of a queue from `offset`, as a private copy of their records.
+
+        RocketMQ's statuses and transfer limits apply; the first message is returned whatever its size. Each record is
+        checked in the copy (its lengths, that it is the message of its unit, its CRC); one that is damaged is skipped,
+        named in the result, and reported as an event. `match` selects by tags code and by the property string.
+        Waits for the disk, unless `nowait` is set.
+
+        Raises:
+            WouldBlockError: With `nowait`, the first record is not in the page cache.
+        """
+        self._check_open()
+        began_ns = time.perf_counter_ns()
+        wanted = ANY_MESSAGE if match is None else match
+        result = self._checked.read(topic, queue_id, offset, max_count, max_bytes, wanted, nowait=nowait)
+        self._statistics.got(result.count, time.perf_counter_ns() - began_ns)
+        return result
+
+    def read_record(self, phy_offset: int, *, nowait: bool = False) -> bytes | None:
+        """Return the record that begins at `phy_offset`, checked, or None if no record of the log does.
+
+        Bytes in the body of another record are no record, whatever they look like: a unit or the log before them has to
+        prove where they begin, which may wait for the disk even with `nowait`.
+
+        Raises:
+            WouldBlockError: With `nowait`, the record is not in the page cache.
+        """
+        self._check_open()
+        return read_record(self._reads, phy_offset, nowait=nowait)
+
+    def query_records(
+        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, max_bytes: int
+    ) -> QueryResult:
+        """Return records of `topic` with `key` among KEYS or as UNIQ_KEY, stored within [begin_ms, end_ms].
+
+        At most `max_count` and `max_bytes`, the first whatever its size. Waits for the disk.
+        """
+        self._check_open()
+        return query_records(self._reads, topic, key, max_count, (begin_ms, end_ms), max_bytes)
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return the (min, max) queue offsets that readers see; (0, 0) for a queue that does not exist."""
+        self._check_open()
+        return self._reads.queues.bounds(topic, queue_id)
+
+    def appended_end(self, topic: str, queue_id: int) -> int:
+        """Return the offset that the queue's next message gets; appended messages count before they are visible."""
+        self._check_open()
+        return self._parts.offsets.next(topic, queue_id)
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> int:
+        """Return a queue offset by store time, as `get_offset_in_queue_by_time`. Waits for the disk."""
+        return self.get_offset_in_queue_by_time(topic, queue_id, timestamp_ms, boundary)
+
+    def store_time_at(self, topic: str, queue_id: int, offset: int) -> int | None:
+        """Return the store time (ms) of a message, or None if it cannot be read. Waits for the disk."""
+        return stored_at(self, topic, queue_id, offset)
 
 
 def open_store(

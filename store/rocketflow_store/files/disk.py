@@ -19,6 +19,7 @@ fstat = os.fstat
 statvfs = os.statvfs
 lseek = os.lseek
 pread = os.pread
+preadv = os.preadv
 posix_fadvise = os.posix_fadvise
 write = os.write
 pwrite = os.pwrite

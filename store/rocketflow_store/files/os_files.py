@@ -206,6 +206,40 @@ def read_at(fd: int, position: int, size: int, path: object) -> bytes:
         raise access_error(path, error) from error
 
 
+_NOWAIT_TRIES: Final = 3
+"""The kernel also answers EAGAIN for a page that is in memory while it is locked for a moment, to be written back."""
+
+
+def read_into(fd: int, position: int, buffer: bytearray, path: object, *, nowait: bool = False) -> int:
+    """Fill `buffer` from `position`; return the number of bytes, fewer where the file ends.
+
+    With `nowait` they also end before the first page that is not in the page cache, if the file system can say so
+    (RWF_NOWAIT, ext4, XFS and btrfs among them; others wait for the disk). StoreAccessError if the disk cannot read.
+    """
+    try:
+        if nowait:
+            for _ in range(_NOWAIT_TRIES):
+                try:
+                    return disk.preadv(fd, [buffer], position, os.RWF_NOWAIT)
+                except BlockingIOError:
+                    continue
+                except OSError as error:
+                    if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                        raise
+                    break
+            else:
+                return 0
+        done = disk.preadv(fd, [buffer], position)
+        while 0 < done < len(buffer):
+            more = disk.preadv(fd, [memoryview(buffer)[done:]], position + done)
+            if more == 0:
+                break
+            done += more
+        return done
+    except OSError as error:
+        raise access_error(path, error) from error
+
+
 def _taken(written: int) -> int:
     """Return how many bytes a call wrote; raise OSError for none, so that no writer loops for ever."""
     if written <= 0:

@@ -119,6 +119,27 @@ class CommitLogView:
         self._check_content(held.view, frame, phy_offset, held.path)
         return frame
 
+    def check_copy(self, view: memoryview, position: int, phy_offset: int) -> RecordFrame:
+        """Return the parts of the record at `position` of a copy, which was read from `phy_offset`.
+
+        CorruptRecordError or TruncatedRecordError if it is not a complete record, or its CRC or its body's differs.
+        """
+        path = self._files.directory
+        frame = frame_record(view, position, path)
+        if frame.phy_offset != phy_offset:
+            raise CorruptRecordError(path, phy_offset, f"the record says it is at {frame.phy_offset}")
+        if self._with_crc is not None:
+            self._with_crc.refresh()
+        self._check_content(view, frame, phy_offset, path)
+        return frame
+
+    def requires_record_crc(self, phy_offset: int) -> bool:
+        """Return True if the writer of this part of the log gives every record a CRC of itself."""
+        if self._with_crc is None:
+            return False
+        self._with_crc.refresh()
+        return self._with_crc.covers(phy_offset)
+
     def _check_content(self, view: memoryview, frame: RecordFrame, phy_offset: int, path: Path) -> None:
         fault = content_fault(view, frame)
         if fault is None and self._with_crc is not None and not has_record_crc(view, frame):

@@ -102,6 +102,16 @@ class UnreadableError(StoreAccessError):
         self.start, self.stop = start, stop
 
 
+class WouldBlockError(StoreError):
+    """A read would have to wait for the disk, and its caller asked not to wait."""
+
+    retriable = True
+
+    def __init__(self, path: object) -> None:
+        super().__init__(f"{path}: what is to be read is not in memory; read it in a thread that may wait")
+        self.path = str(path)
+
+
 class StoreLockedError(StoreError):
     """Another process has locked the directory for writing."""
 

@@ -93,7 +93,7 @@ class MessageGetter:
         low, high = self._queues.bounds(topic, queue_id)
         if queue is None:  # RocketMQ's look-up creates the queue, and answers as for an empty one
             return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
-        refused = _refusal(offset, low, high)
+        refused = refusal(offset, low, high)
         if refused is not None:
             return GetMessageResult(*refused, low, high)
         identity, tag_filter = queue_identity(self._config, topic, queue_id), TagFilter.parse(tags)
@@ -268,7 +268,7 @@ class _Selection:
         )
 
 
-def _refusal(offset: int, low: int, high: int) -> tuple[GetMessageStatus, int] | None:
+def refusal(offset: int, low: int, high: int) -> tuple[GetMessageStatus, int] | None:
     """Return the status and the next offset of a get outside of the queue's messages; None inside."""
     if high == 0:
         return GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from rocketflow_store.engine.writing_store import WritingStore, open_store
 from rocketflow_store.model.broker_requests import AppendedRun, Arrival, PutState, RawMessage
+from rocketflow_store.reading.checked_read import Match, ReadResult
+from rocketflow_store.reading.raw_records import QueryResult
 
 __all__ = [
     "AppendedRun",
     "Arrival",
+    "Match",
     "PutState",
+    "QueryResult",
     "RawMessage",
+    "ReadResult",
     "WritingStore",
     "open_store",
 ]

@@ -144,6 +144,13 @@ class MappedFile:
         descriptor = self._descriptor
         return b"" if descriptor is None else os_files.read_at(descriptor.fd, position, size, self.path)
 
+    def read_into(self, position: int, buffer: bytearray, *, nowait: bool = False) -> int:
+        """Fill `buffer` from `position`; return the number of bytes: see `os_files.read_into`."""
+        descriptor = self._descriptor
+        if descriptor is None:
+            return 0
+        return os_files.read_into(descriptor.fd, position, buffer, self.path, nowait=nowait)
+
     def is_replaced(self, entry_inode: int | None = None) -> bool:
         """Return True if the name belongs to another file or to none, or if the file was truncated.
 

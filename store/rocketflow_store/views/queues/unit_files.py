@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 
 from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
+from rocketflow_store.model.errors import WouldBlockError
 
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
     import numpy.typing as npt
+
+    from rocketflow_store.files.mapped.mapped_file import MappedFile
 
     Units = npt.NDArray[np.void]
 
@@ -80,8 +83,11 @@ class UnitFiles:
         last = self._queue.last
         return last is not None and last.is_replaced()
 
-    def units(self, start: int, end: int) -> Units:
-        """Return the units `[start, end)`, up to the first one without a file."""
+    def units(self, start: int, end: int, *, nowait: bool = False) -> Units:
+        """Return the units `[start, end)`, up to the first one without a file.
+
+        WouldBlockError with `nowait` if one is not in the page cache.
+        """
         parts: list[bytes] = []
         position, stop = start * self.UNIT_SIZE, end * self.UNIT_SIZE
         while position < stop:
@@ -89,7 +95,10 @@ class UnitFiles:
             if mapped is None:
                 break
             size = min(stop, mapped.end_offset) - position
-            data = mapped.read(position - mapped.file_from_offset, size)
+            if nowait:
+                data = self._read_cached(mapped, position - mapped.file_from_offset, size)
+            else:
+                data = mapped.read(position - mapped.file_from_offset, size)
             parts.append(data)
             if len(data) < size:
                 break
@@ -98,6 +107,14 @@ class UnitFiles:
             return np.zeros(0, self.UNIT_DTYPE)
         raw = parts[0] if len(parts) == 1 else b"".join(parts)
         return np.frombuffer(raw, self.UNIT_DTYPE, len(raw) // self.UNIT_SIZE)
+
+    @staticmethod
+    def _read_cached(mapped: MappedFile, position: int, size: int) -> bytes:
+        """Read bytes that are in the page cache; WouldBlockError if one is not, or if the file ends before."""
+        buffer = bytearray(size)
+        if mapped.read_into(position, buffer, nowait=True) < size:
+            raise WouldBlockError(mapped.path)
+        return bytes(buffer)
 
     def units_or_zeros(self, start: int, end: int) -> Units:
         """Return the units `[start, end)`; zeros where the file is missing or truncated."""
