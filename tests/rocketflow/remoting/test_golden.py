@@ -21,7 +21,7 @@ CLASSES: dict[str, type[Header]] = {
     "SendMessageRequestHeaderV2": SendMessageRequestHeaderV2,
 }
 INHERITED = {"ns", "nsd", "bname", "oway", "lo"}
-"""Fields that some classes of RocketMQ inherit and ours of another version have not."""
+"""Fields that some classes of RocketMQ inherit, and that RocketFlow's classes, of another version, do not have."""
 
 BODIES: dict[str, type[bodies.Body]] = {
     **{one.__name__: one for one in vars(bodies).values() if isinstance(one, type) and issubclass(one, bodies.Body)},
@@ -72,14 +72,14 @@ def test_no_field_of_rocketmq_is_forgotten(version: str) -> None:
 
 
 def test_every_request_code_of_rocketmq_is_named() -> None:
-    theirs = golden.codes("5.3.3")
+    rocketmq = golden.codes("5.3.3")
     own = {one.name: one.value for one in codes.RequestCode}
-    for name, number in theirs["RequestCode"].items():
+    for name, number in rocketmq["RequestCode"].items():
         assert own.get(name, number) == number
-    assert {name: number for name, number in theirs["ResponseCode"].items() if number in (17, 26, 1500)} == {
+    assert {name: number for name, number in rocketmq["ResponseCode"].items() if number in (17, 26, 1500)} == {
         one.name: one.value for one in codes.ResponseCode if one.value in (17, 26, 1500)
     }
-    assert {name: number for number, name in enumerate(LANGUAGES)} == theirs["LanguageCode"]
+    assert {name: number for number, name in enumerate(LANGUAGES)} == rocketmq["LanguageCode"]
 
 
 def body_samples() -> list[Any]:
