@@ -197,9 +197,9 @@ BUGS: Final = (
         "off-by-one-at-segment-end",
         "a record may leave less room than the blank record needs",
         [
-            Change("if size + BLANK_SIZE > left:", "if size + BLANK_SIZE - 1 > left:"),
-            Change("offset + left - BLANK_SIZE\n", "offset + left - BLANK_SIZE + 1\n"),
-            Change("before + left - BLANK_SIZE, side=", "before + left - BLANK_SIZE + 1, side="),
+            Change("if size + BLANK_SIZE > room:", "if size + BLANK_SIZE - 1 > room:"),
+            Change("offset + room - BLANK_SIZE\n", "offset + room - BLANK_SIZE + 1\n"),
+            Change("before + room - BLANK_SIZE, side=", "before + room - BLANK_SIZE + 1, side="),
         ],
         [f"{STORE}/append/test_segment_end.py"],
     ),
@@ -208,8 +208,8 @@ BUGS: Final = (
         "an open is refused if the first record names an offset that begins no file",
         [
             Change(
-                "    if told < 0 or told % mapped.file_size:\n        return None",
-                "    if told < 0:\n        return int(told)",
+                "    if named < 0 or named % mapped.file_size:\n        return None",
+                "    if named < 0:\n        return int(named)",
             )
         ],
         [f"{STORE}/recovery/test_recovery_damage.py"],

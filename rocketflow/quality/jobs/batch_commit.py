@@ -91,7 +91,7 @@ class QualityCommits:
             )
             commit_progress(store, batch)
             self._last = last_commit(store, self.sink_id)
-        self._staging.keep_spares(parts)
+        self._staging.keep_files(parts)
         self._staging.sweep(batch_id)
 
     def discard(self, batch_id: int, parts: Sequence[StagedPart]) -> None:

@@ -8,7 +8,7 @@ from rocketflow_store.append.aligned_write import AlignedChunkWriter
 from rocketflow_store.append.chunk_append import ChunkPlacer, ChunkWriter, ParallelWriter, PlacedChunk
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.format.record import RecordFields, place_record, record_size
-from rocketflow_store.log.group_flush import WHATEVER_IT_TAKES_S
+from rocketflow_store.log.group_flush import NO_TIMEOUT_S
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.model.results import AppendBatchResult
@@ -112,7 +112,7 @@ class BulkAppend:
                 rows: list[tuple[int, Dispatched]] = [(placer.end, head), *((placer.end, one.rows) for one in placed)]
             self._log_append.publish(placer, rows)
             if self._sync_flush:
-                self._acknowledgement.make_durable(placer.end, WHATEVER_IT_TAKES_S)
+                self._acknowledgement.make_durable(placer.end, NO_TIMEOUT_S)
             else:
                 self._commit_log.commit()  # an acknowledged batch must outlive this process
             self._acknowledgement.make_visible()

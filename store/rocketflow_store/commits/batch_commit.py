@@ -1,7 +1,7 @@
 """Exactly-once commits: one envelope and its rows in the log, keyed by (sink id, batch id).
 
 The log alone decides. The last envelope of a sink is found by walking the commit topic's ConsumeQueue backwards over
-tag hashes; the run registry in `rocketflow/staging/SINK/runs` only tells which run of a query is the newest.
+tag hashes; the run registry in `rocketflow/staging/SINK/runs` only names the newest run of a query.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _STALE_AFTER_S: Final = 24 * 3600.0
 
 
 class SinkCommitError(StoreError):
-    """A batch may not be committed."""
+    """A batch must not be committed."""
 
 
 class ReplayMismatchError(SinkCommitError):
-    """A batch id that is committed already came again with other rows."""
+    """A committed batch id came again with other rows."""
 
 
 class CheckpointWentBackError(SinkCommitError):
@@ -57,20 +57,23 @@ class CheckpointWentBackError(SinkCommitError):
 
 
 class SupersededRunError(SinkCommitError):
-    """A newer run of the same query has started; this one may not commit any more."""
+    """A newer run of the same query has started; this one must not commit any more."""
 
 
 class CommitStatus(enum.Enum):
-    """What a commit did."""
+    """Outcome of a commit."""
 
     COMMITTED = "committed"
     REPLAYED = "replayed"
-    """The batch was in the log already; nothing was written."""
+    """The batch was already in the log; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkBatch:
-    """One batch to commit. `query_id` tells whose batch ids these are; it is `sink_id` unless the user chose one."""
+    """One batch to commit.
+
+    `query_id` names the query that numbers the batches; it is `sink_id` unless the user chose one.
+    """
 
     sink_id: str
     query_id: str
@@ -79,7 +82,7 @@ class SinkBatch:
     run_seq: int
     parts: Sequence[StagedPart]
     more_follow: bool = False
-    """Whether it is one of a stream: its staged files are kept for later batches to write over."""
+    """True for a batch of a stream: its staged files are kept for later batches to overwrite."""
 
     @property
     def rows(self) -> int:
@@ -87,7 +90,7 @@ class SinkBatch:
 
     @property
     def digest(self) -> str:
-        """Sum of all row hashes: the same however the rows were partitioned."""
+        """Sum of all row hashes, which does not depend on the partitioning."""
         digests = [part.digest for part in self.parts if part.digest is not None]
         assert len(digests) == len(self.parts), "a sink's rows are staged with their hashes"
         return f"{sum(digests) & 0xFFFFFFFFFFFFFFFF:016x}"
@@ -95,7 +98,7 @@ class SinkBatch:
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """Outcome of a commit: rows now (or already) in the log under this batch id, and where they end."""
+    """Outcome of a commit: the rows of this batch id in the log, and their begin and end."""
 
     status: CommitStatus
     rows: int
@@ -104,14 +107,14 @@ class CommitResult:
 
 
 def check_sink_id(sink_id: str) -> str:
-    """Refuse an id that cannot be a tag and a key."""
+    """Return the id; raise StoreConfigError if it cannot be a tag and a key."""
     if not _SINK_ID.match(sink_id):
         raise StoreConfigError("sinkId", sink_id, "must be 1 to 120 of letters, digits and _.:@-")
     return sink_id
 
 
 def last_commit(store: CommitLogReads, sink_id: str) -> CommitEnvelope | None:
-    """The newest envelope of a sink, in the log or taken from there by retention; None where it never committed."""
+    """Return the newest envelope of a sink, in the log or remembered by retention; None if it never committed."""
     envelopes = (commit_at(store, place, sink_id) for place in commit_places(store, sink_id))
     newest = next((one for one in envelopes if one is not None), None)
     return newest if newest is not None else remembered_commit(store.paths, sink_id)
@@ -139,7 +142,7 @@ def last_commits(store: CommitLogReads, prefix: str) -> dict[str, CommitEnvelope
 
 
 def commit_places(store: CommitLogReads, sink_id: str) -> Iterator[int]:
-    """Physical offsets of what by its tag may be an envelope of a sink, newest first; `commit_at` tells which are."""
+    """Yield physical offsets of possible envelopes of a sink (by the tag), newest first; `commit_at` checks them."""
     low, high = store.bounds(COMMIT_TOPIC, COMMIT_QUEUE_ID)
     code = string_hash(sink_id)
     while high > low:
@@ -150,7 +153,10 @@ def commit_places(store: CommitLogReads, sink_id: str) -> Iterator[int]:
 
 
 def commit_at(store: CommitLogReads, phy_offset: int, sink_id: str) -> CommitEnvelope | None:
-    """The envelope at one of the `commit_places`; None for another sink's, and for a damaged one without a copy."""
+    """Return the envelope at one of the `commit_places`.
+
+    Returns None for another sink's, and for a damaged one without a copy.
+    """
     message = store.look_message_by_offset(phy_offset)
     envelope = envelope_of(message) if message is not None else copy_of(store.paths, sink_id, phy_offset)
     return envelope if envelope is not None and envelope.sink_id == sink_id else None
@@ -159,10 +165,10 @@ def commit_at(store: CommitLogReads, phy_offset: int, sink_id: str) -> CommitEnv
 def commit_batch(
     store: CommitTarget, batch: SinkBatch, *, queues: int | None = None, replay_mismatch: str = "error"
 ) -> CommitResult:
-    """Bring a batch into the log once: all rows or none, in the order of its parts, visible at one instant.
+    """Commit a batch to the log once: all rows or none, in the order of its parts, visible at one instant.
 
     The same batch again changes nothing; other rows under a committed batch id raise ReplayMismatchError (with
-    replay_mismatch="skip" they are left out where the number of rows agrees). New topics get `queues` queues.
+    replay_mismatch="skip" they are skipped if the number of rows agrees). New topics get `queues` queues.
     """
     check_sink_id(batch.sink_id)
     with store.commit_lock:
@@ -174,16 +180,16 @@ def _commit_batch(store: CommitTarget, batch: SinkBatch, queues: int | None, rep
     last = last_commit(store, batch.sink_id)
     newest = newest_run(store.paths.staging, batch.sink_id)
     if last is not None:
-        with _telling(store.path):
+        with _refusals_reported(store.path):
             _check_fence(batch, max(newest, last.run_seq) if last.run_id != batch.run_id else newest)
             replayed = _replayed(batch, last, replay_mismatch)
         if replayed is not None:
-            why = f"sink {batch.sink_id}: batch {batch.batch_id} is in the log already"
+            why = f"sink {batch.sink_id}: batch {batch.batch_id} is already in the log"
             events.report(events.REPLAYED, store.path, COMMIT_TOPIC, why, offset=last.begin_offset, count=batch.rows)
             sweep(store.paths.staging, batch.sink_id, batch.batch_id)
             return replayed
     else:
-        with _telling(store.path):
+        with _refusals_reported(store.path):
             _check_fence(batch, newest)
     if batch.rows == 0:
         return CommitResult(CommitStatus.COMMITTED, 0, store.max_phy_offset, store.max_phy_offset)
@@ -214,7 +220,7 @@ def append_with_envelope(
     *,
     check: Callable[[], None] | None = None,
 ) -> AppendBatchResult:
-    """Append `envelope`, told where it and its rows lie, and the rows; `check` is as in `append_commit`."""
+    """Append `envelope`, with the offsets of its rows, and the rows; `check` is as in `append_commit`."""
     from rocketflow_store.append.bulk_append import commit_record_fields
 
     names = {"KEYS": envelope.sink_id, "TAGS": envelope.sink_id, "UNIQ_KEY": UNIQ_KEYS.next()}
@@ -233,9 +239,9 @@ def append_with_envelope(
 def commit_nothing(
     reads: CommitLogReads, sink_id: str, query_id: str | None, batch_id: int, replay_mismatch: str = "error"
 ) -> None:
-    """A batch without any part: nothing to write, but a committed batch that comes again empty is refused all the same.
+    """Check a batch without any part: nothing is written, but an empty replay of a committed batch is refused.
 
-    `query_id` is None where it is not known.
+    `query_id` is None if it is unknown.
     """
     last = last_commit(reads, sink_id)
     if last is not None:
@@ -244,8 +250,8 @@ def commit_nothing(
 
 
 @contextlib.contextmanager
-def _telling(store: Path) -> Iterator[None]:
-    """Tell of a batch that is refused."""
+def _refusals_reported(store: Path) -> Iterator[None]:
+    """Report a batch that is refused."""
     try:
         yield
     except SinkCommitError as error:
@@ -292,12 +298,12 @@ def _runs_directory(staging: Path, sink_id: str) -> Path:
 
 
 def registered_run(staging: Path, sink_id: str, run_id: str) -> int | None:
-    """Sequence number of a run, None where it is not registered."""
+    """Return the sequence number of a run, None if it is not registered."""
     return _runs(_runs_directory(staging, sink_id)).get(quote(run_id, safe=""))
 
 
 def newest_run(staging: Path, sink_id: str) -> int:
-    """Sequence number of the newest registered run, 0 where none is."""
+    """Return the sequence number of the newest registered run, 0 if there is none."""
     return max(_runs(_runs_directory(staging, sink_id)).values(), default=0)
 
 
@@ -307,12 +313,12 @@ def _runs(directory: Path) -> dict[str, int]:
         for name in os.listdir(directory):
             number, _, run_id = name.partition("-")
             if number.isdigit() and run_id:
-                found[run_id] = max(found.get(run_id, 0), int(number))  # several may be given up
+                found[run_id] = max(found.get(run_id, 0), int(number))  # several may be abandoned
     return found
 
 
 def register_run(staging: Path, sink_id: str, run_id: str, at_least: int) -> int:
-    """The sequence number of a run, registered now if it was not: greater than all before and than `at_least`.
+    """Return the sequence number of a run; register it if it is new, with a number above all others and `at_least`.
 
     Any number of tasks of one run may call this at once; they get the same number.
     """
@@ -336,7 +342,7 @@ def register_run(staging: Path, sink_id: str, run_id: str, at_least: int) -> int
 
 
 def _give_way(claim: Path, directory: Path, number: int) -> None:
-    """Another task claimed this number: let it finish, and take over a claim whose task died."""
+    """Wait until the other task that claimed this number finishes; take over the claim if that task died."""
     deadline = time.monotonic() + 2.0
     while time.monotonic() < deadline:
         if number in _runs(directory).values():
@@ -366,9 +372,9 @@ def sweep(staging: Path, sink_id: str, batch_id: int) -> None:
 
 
 def abort_batch(staging: Path, sink_id: str, batch_id: int, parts: Sequence[StagedPart]) -> None:
-    """Drop the parts of a batch that will not be committed by this attempt; never touches the log.
+    """Drop the parts of a batch that this attempt will not commit; the log is not touched.
 
-    A commit that became durable has its rows in the log: it does not need them either.
+    A commit that became durable has its rows in the log: it does not need the parts either.
     """
     for part in parts:
         part.discard()

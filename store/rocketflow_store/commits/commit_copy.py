@@ -1,7 +1,7 @@
-"""A second copy of the newest envelope of each sink, `rocketflow/staging/SINK/last`.
+"""A copy of the newest envelope of each sink, `rocketflow/staging/SINK/last`.
 
-The log decides what is committed. Where damage took the envelope there, this tells what it was: a batch does not come
-a second time for one flipped bit. It is not synced: what a power loss leaves of it says so by its CRC.
+The log decides what is committed. If the envelope there is damaged, this copy replaces it: one flipped bit must not let
+a batch be committed twice. The copy is not synced: after a power loss its CRC shows whether it is complete.
 
     8 digits CRC-32 (hex) of the body, space, 8 digits length of the body, newline, the envelope's body
 """
@@ -24,7 +24,7 @@ _HEAD_SIZE: Final = 18
 
 
 def leave_copy(paths: StorePaths, envelope: CommitEnvelope) -> None:
-    """Keep what was just committed; where that fails nothing is lost."""
+    """Write the copy of a new envelope; a failure loses nothing."""
     path, body = sink_directory(paths.staging, envelope.sink_id) / "last", envelope.encode()
     with suppress(StoreError, OSError):
         os_files.make_directory(path.parent)
@@ -36,7 +36,7 @@ def leave_copy(paths: StorePaths, envelope: CommitEnvelope) -> None:
 
 
 def copy_of(paths: StorePaths, sink_id: str, phy_offset: int) -> CommitEnvelope | None:
-    """The envelope of a sink that was written at a physical offset, None where another one, or none, is kept."""
+    """Return the copied envelope of a sink, None if it is missing or was written at another physical offset."""
     try:
         raw = os_files.read_file(sink_directory(paths.staging, sink_id) / "last")
         body = raw[_HEAD_SIZE : _HEAD_SIZE + int(raw[9:17])]

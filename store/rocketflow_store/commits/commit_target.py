@@ -1,4 +1,4 @@
-"""What a commit needs of the store that it goes to."""
+"""The part of a store that commits use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class CommitLogReads(Protocol):
-    """What the look-up needs of a store or a reader."""
+    """The part of a store or a reader that lookups use."""
 
     @property
     def paths(self) -> StorePaths: ...

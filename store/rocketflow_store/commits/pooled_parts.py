@@ -1,7 +1,7 @@
-"""Staged files that a commit has read, kept for the tasks of later batches to write over.
+"""Staged files that a commit has read, kept for the tasks of later batches to overwrite.
 
-Writing over pages that are in memory costs a small part of what new pages cost. Only files that a commit named are
-kept: whoever wrote one closed it before the commit began. `MAX_BYTES` of them are kept at most, the newest.
+Overwriting pages that are in memory costs a fraction of allocating new ones. Only files that a commit named are kept:
+their writer closed them before the commit began. At most `MAX_BYTES` of them are kept, the newest.
 """
 
 from __future__ import annotations
@@ -18,60 +18,60 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = 512 << 20
 
 
-def spare_directory(staging: Path) -> Path:
-    """Where the spare files of a store are whose parts are staged under `staging`: on the same file system."""
+def pool_directory(staging: Path) -> Path:
+    """Return the directory of the pooled files for parts staged under `staging`: on the same file system."""
     return staging.with_name("spare")
 
 
 def take(staging: Path, target: Path) -> bool:
-    """Give a spare file the name `target`; False where none is left. What the file held is still in it.
+    """Rename a pooled file to `target`, with its old content; return False if there is none.
 
-    Any number of tasks may ask at once.
+    Any number of tasks may call this at once.
     """
-    for _, _, path in _newest_first(spare_directory(staging)):
+    for _, _, path in _newest_first(pool_directory(staging)):
         try:
             os_files.rename(path, target)
-        except OSError:  # another task was quicker
+        except OSError:  # another task was faster
             continue
         return True
     return False
 
 
 def keep(staging: Path, files: Iterable[Path]) -> None:
-    """Make the files of a committed batch spare ones; those that are too many go."""
-    spare = spare_directory(staging)
+    """Move the files of a committed batch to the pool, and delete those above its limit."""
+    pool = pool_directory(staging)
     for path in files:
         try:
-            os_files.make_directory(spare)
-            os_files.rename(path, spare / path.name)
-        except OSError:  # then it goes with its batch
+            os_files.make_directory(pool)
+            os_files.rename(path, pool / path.name)
+        except OSError:  # then it is deleted with its batch
             continue
-    _drop(spare, MAX_BYTES, 0.0)
+    _drop(pool, MAX_BYTES, 0.0)
 
 
 def drop_stale(staging: Path, before_s: float) -> None:
-    """Delete the files that nobody wrote to since `before_s` (seconds since 1970)."""
-    _drop(spare_directory(staging), MAX_BYTES, before_s)
+    """Delete the files that were not written since `before_s` (seconds since 1970)."""
+    _drop(pool_directory(staging), MAX_BYTES, before_s)
 
 
-def _drop(spare: Path, room: int, before_s: float) -> None:
-    for modified_s, size, path in _newest_first(spare):
+def _drop(pool: Path, room: int, before_s: float) -> None:
+    for modified_s, size, path in _newest_first(pool):
         room -= size
         if room < 0 or modified_s < before_s:
             os_files.remove_file(path)
 
 
-def _newest_first(spare: Path) -> list[tuple[float, int, Path]]:
-    """(time of the last write, size, path) of every spare file."""
+def _newest_first(pool: Path) -> list[tuple[float, int, Path]]:
+    """Return (time of the last write, size, path) of every pooled file."""
     found = []
     try:
-        with os.scandir(spare) as entries:
+        with os.scandir(pool) as entries:
             for entry in entries:
                 try:
                     status = entry.stat()
                 except OSError:  # taken meanwhile
                     continue
-                found.append((status.st_mtime, status.st_size, spare / entry.name))
+                found.append((status.st_mtime, status.st_size, pool / entry.name))
     except OSError:
         return []
     return sorted(found, reverse=True)

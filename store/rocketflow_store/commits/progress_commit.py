@@ -1,8 +1,8 @@
-"""Commits of messages together with how far their maker came: delivery of what is due, bridges, replays.
+"""Commits of messages together with the progress of their source: delivery of due messages, bridges, replays.
 
-Whoever makes messages out of others (a delay queue, a Kafka partition) keeps its positions in the envelope of the
-commit that holds them (`CommitEnvelope.progress`): after a kill both are there or neither is. A commit is made from
-what the last one said; where somebody else committed meanwhile it is refused, and planned anew from what is there now.
+A job that derives messages from others (of a delay queue, of a Kafka partition) keeps its positions in the envelope of
+the commit that holds these messages (`CommitEnvelope.progress`): after a kill both exist or neither. A commit is
+planned from the last one; if another commit came between, it is refused and must be planned again.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from rocketflow_store.records.encoding.encode import EncodedChunk
 
 _NO_DIGEST: Final = ""
-"""Whether the same batch came again is told by its progress, not by its rows."""
+"""A replayed batch is recognised by its progress, not by its rows."""
 
 
 class ProgressMovedError(SinkCommitError):
-    """Somebody else committed under this id since the plan was made: look at the last commit and plan again."""
+    """Another commit under this id came after the plan was made: read the last commit and plan again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressBatch:
-    """Messages to append, and how far their maker is once they are there.
+    """Messages to append, and the progress of their source once they are stored.
 
-    `after` is the last commit of `sink_id` that the plan was made from (`last_commit`), None where there was none;
-    `progress` is the whole new state, a JSON object; `rows` records are in `chunks`, none where only progress is made.
+    `after` is the last commit of `sink_id` that the plan was made from (`last_commit`), None if there was none;
+    `progress` is the complete new state, a JSON object; `rows` records are in `chunks`, none if there is only progress.
     """
 
     sink_id: str
@@ -52,9 +52,9 @@ class ProgressBatch:
 
 
 def commit_progress(store: CommitTarget, batch: ProgressBatch, *, queues: int | None = None) -> CommitResult:
-    """Append the envelope and all rows as one commit: durable on return, seen at one instant, all or nothing.
+    """Append the envelope and all rows as one commit: durable on return, visible at one instant, all or nothing.
 
-    New topics get `queues` queues. ProgressMovedError, with nothing written, where `after` is not the last commit.
+    New topics get `queues` queues. Raises ProgressMovedError, with nothing written, if `after` is not the last commit.
     """
     check_sink_id(batch.sink_id)
     store.dispatch_pending()
@@ -87,5 +87,5 @@ def _check_unmoved(store: CommitTarget, batch: ProgressBatch) -> None:
 
 
 def _named(commit: CommitEnvelope | None) -> str:
-    """Which commit it is: batch ids never come again, whoever commits."""
+    """Name a commit: batch ids are never reused."""
     return "none" if commit is None else f"batch {commit.batch_id} of run {commit.run_id}"

@@ -1,7 +1,7 @@
-"""The last commits of sinks whose envelopes retention took from the log: `rocketflow/sinks.json`.
+"""The last commits of sinks whose envelopes retention removed from the log: `rocketflow/sinks.json`.
 
-A sink that was silent for longer than `fileReservedTime` must still know its last batch when it comes back, or a replay
-of that batch would be stored a second time. The envelope is copied before the log file that holds it goes.
+A sink without commits for longer than `fileReservedTime` must still know its last batch, or a replay of that batch
+would be stored a second time. The envelope is copied before the log file that holds it is deleted.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _LAST_OF_A_TAG: Final = 64
 
 
 def remembered_commit(paths: StorePaths, sink_id: str) -> CommitEnvelope | None:
-    """The last commit of a sink of which the log tells nothing any more."""
+    """Return the last commit of a sink whose envelopes are no longer in the log."""
     return read_envelopes(paths.sinks).get(sink_id)
 
 
 def remembered_sinks(paths: StorePaths) -> set[str]:
-    """Return the ids of sinks whose last commit retention took from the log."""
+    """Return the ids of sinks whose last commit retention removed from the log."""
     return set(read_envelopes(paths.sinks))
 
 
@@ -43,14 +43,14 @@ def remember_commits(
     look: Callable[[int], MessageExt | None],
     min_phy_offset: int,
 ) -> None:
-    """Keep the newest envelope of every sink among those below `min_phy_offset`, which are about to go.
+    """Keep the newest envelope of every sink among those before `min_phy_offset`, which are about to be deleted.
 
     `units` are those of the commit topic's queue; `look` returns the message at a physical offset.
     """
-    going = units[units["phy_offset"] < min_phy_offset]
+    deleted = units[units["phy_offset"] < min_phy_offset]
     newest: dict[str, CommitEnvelope] = {}
-    for tags_code in np.unique(going["tags_code"]).tolist():
-        of_tag = going["phy_offset"][going["tags_code"] == tags_code][-_LAST_OF_A_TAG:]
+    for tags_code in np.unique(deleted["tags_code"]).tolist():
+        of_tag = deleted["phy_offset"][deleted["tags_code"] == tags_code][-_LAST_OF_A_TAG:]
         for phy_offset in of_tag[::-1].tolist():
             message = look(phy_offset)
             envelope = envelope_of(message) if message is not None else None

@@ -1,10 +1,9 @@
-"""What one task of a sink batch leaves for the commit: encoded records without a place, as an Arrow IPC stream.
+"""The rows of one task of a sink batch, staged for the commit: encoded records without offsets, as an Arrow IPC stream.
 
 A part of less than `INLINE_BYTES` travels in the commit message itself; a larger one is a file under
-`rocketflow/staging/SINK/BATCH/`, named for its attempt, complete once it has its name; it may be a file of an earlier
-batch, written over, and then be longer than the part (`pooled_parts`). Its CRC-32 and row digest travel
-in the message and are checked by the commit: a part that is not what was written fails the batch, it never reaches the
-log.
+`rocketflow/staging/SINK/BATCH/`, named for its attempt, complete once it has its name. It may overwrite a file of an
+earlier batch, and then be longer than the part (`pooled_parts`). Its CRC-32 and row digest travel in the message and
+are checked by the commit: a part that differs from what was written fails the batch and never reaches the log.
 """
 
 from __future__ import annotations
@@ -50,14 +49,14 @@ _SCHEMA: Final = pa.schema(
 
 
 LMQ_SCHEMA: Final = pa.schema([*_SCHEMA, ("lightQueues", pa.list_(pa.string())), ("lightAt", pa.list_(pa.int64()))])
-"""Of a store with light queues."""
+"""Of a store with LMQs (light message queues)."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedPart:
     """A part by reference (`path`) or by value (`inline`).
 
-    `digest` is the sum of row hashes modulo 2 ** 64, None of chunks without them.
+    `digest` is the sum of row hashes modulo 2 ** 64, None for chunks without them.
     """
 
     rows: int
@@ -70,23 +69,23 @@ class StagedPart:
     property_crc: bool = False
 
     def discard(self) -> None:
-        """Delete the file, if there is one and it is still there."""
+        """Delete the file, if there is one."""
         if self.path is not None:
             os_files.remove_file(Path(self.path))
 
 
 def sink_directory(staging: Path, sink_id: str) -> Path:
-    """What is kept for one sink besides the log; a name of at most as many characters as the id has."""
+    """Return the directory of one sink's files besides the log; its name is at most as long as the id."""
     return staging / quote(sink_id, safe=":@")
 
 
 def batch_directory(staging: Path, sink_id: str, batch_id: int) -> Path:
-    """Where the parts of one batch are staged."""
+    """Return the directory in which the parts of one batch are staged."""
     return sink_directory(staging, sink_id) / f"{batch_id:012d}"
 
 
 class _Spill(io.RawIOBase):
-    """Collects bytes in memory, and goes on in a file once there are too many."""
+    """Collects bytes in memory, and continues in a file once there are too many."""
 
     def __init__(self, directory: Path, name: str, limit: int) -> None:
         super().__init__()
@@ -131,7 +130,7 @@ class _Spill(io.RawIOBase):
         return self._directory / f".{self._name}.tmp"
 
     def finish(self) -> tuple[str | None, bytes | None]:
-        """(path, None) of the finished file, or (None, bytes)."""
+        """Return (path, None) of the finished file, or (None, bytes)."""
         if self._fd < 0:
             return None, b"".join(self._memory)
         os_files.close_file(self._fd)
@@ -141,7 +140,7 @@ class _Spill(io.RawIOBase):
         return str(path), None
 
     def drop(self) -> None:
-        """Leave nothing behind."""
+        """Delete the unfinished file."""
         if self._fd >= 0:
             os_files.close_file(self._fd)
             self._fd = -1
@@ -149,7 +148,7 @@ class _Spill(io.RawIOBase):
 
 
 def stage(chunks: Iterable[EncodedChunk], directory: Path, name: str, inline_bytes: int = INLINE_BYTES) -> StagedPart:
-    """Write a task's chunks as one part; `name` should tell partition and attempt (it is made unique here)."""
+    """Write a task's chunks as one part; `name` should contain partition and attempt (it is made unique here)."""
     spill = _Spill(directory, f"{name}-{uuid.uuid4().hex[:12]}", inline_bytes)
     rows, property_crc = 0, False
     digest: int | None = 0
@@ -180,7 +179,7 @@ def _with_rows(digest: int | None, chunk: EncodedChunk) -> int | None:
 
 
 def stage_alike(chunks: Iterable[EncodedChunk], directory: Path, name: str) -> list[StagedPart]:
-    """As `stage`, in parts of records that all have a CRC of themselves, or none: a part tells that of all of them."""
+    """Stage parts (see `stage`) of records that all have a CRC of themselves, or none: a part records one for all."""
     runs = groupby(chunks, lambda chunk: chunk.property_crc)
     return [stage(alike, directory, f"{name}-{number}") for number, (_, alike) in enumerate(runs)]
 
@@ -204,7 +203,7 @@ def _to_batch(chunk: EncodedChunk, topic_codes: Any) -> pa.RecordBatch:
 
 
 def load(part: StagedPart, delay_levels_ms: Sequence[int]) -> Iterator[EncodedChunk]:
-    """The part's chunks, once its CRC was found right; CorruptRecordError where it is not what was staged."""
+    """Yield the part's chunks after its CRC was checked; raise CorruptRecordError if it was changed."""
     if part.inline is not None:
         source = pa.py_buffer(part.inline)
     else:
@@ -215,9 +214,9 @@ def load(part: StagedPart, delay_levels_ms: Sequence[int]) -> Iterator[EncodedCh
             raise StoreAccessError(
                 part.path, f"staged part cannot be read ({error}); the commit must see the tasks' directory"
             ) from error
-    source = source.slice(0, part.size)  # a file that was used before may be longer
+    source = source.slice(0, part.size)  # a reused file may be longer
     if source.size != part.size or int(crc32(source)) != part.crc:
-        raise CorruptRecordError(part.path or "inline part", 0, "the staged part is not what the task wrote")
+        raise CorruptRecordError(part.path or "inline part", 0, "the staged part differs from what the task wrote")
     topics = list(part.topics)
     for batch in _batches(source, part):
         records = batch.column(0)
@@ -244,13 +243,13 @@ def load(part: StagedPart, delay_levels_ms: Sequence[int]) -> Iterator[EncodedCh
 
 
 def load_all(parts: Iterable[StagedPart], delay_levels_ms: Sequence[int]) -> Iterator[EncodedChunk]:
-    """The chunks of parts, in their order."""
+    """Yield the chunks of parts, in their order."""
     for part in parts:
         yield from load(part, delay_levels_ms)
 
 
 def _batches(source: pa.Buffer, part: StagedPart) -> Iterator[pa.RecordBatch]:
-    """The batches of a stream, checked: a task of another version, or one with a bug, has a right CRC as well."""
+    """Yield the checked batches of a stream: a task of another version, or with a bug, has a right CRC as well."""
     name = part.path or "inline part"
     try:
         stream = pa.ipc.open_stream(source)

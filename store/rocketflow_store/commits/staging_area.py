@@ -1,4 +1,4 @@
-"""Staged parts of one sink's batches: where tasks leave them, and what becomes of them around the commit."""
+"""Staged parts of one sink's batches: their directories, and their cleanup around the commit."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 
 class StagingArea:
-    """The staging area of one sink in the store at a path; no lock is needed, nothing is made before it is used."""
+    """The staging area of one sink in the store at a path; needs no lock, and is created when it is first used."""
 
     def __init__(self, store: str | os.PathLike[str], sink_id: str) -> None:
         self._store, self._sink_id = Path(store), sink_id
         self._staging = RootPaths(self._store).staging
 
     def directory(self, batch_id: int) -> Path:
-        """Return where the parts of a batch are staged."""
+        """Return the directory in which the parts of a batch are staged."""
         return batch_directory(self._staging, self._sink_id, batch_id)
 
     def run_number(self, run_id: str, config: StoreConfig) -> int:
-        """Return the sequence number of a run; the first task that asks registers it after all runs of the log."""
+        """Return the sequence number of a run; the first task registers it after all runs of the log."""
         known = registered_run(self._staging, self._sink_id, run_id)
         if known is not None:
             return known
@@ -53,9 +53,9 @@ class StagingArea:
         os_files.remove_tree(self.directory(batch_id))
 
     def sweep(self, batch_id: int) -> None:
-        """Drop what attempts at this batch and earlier ones left, and old leftovers of other sinks."""
+        """Delete what attempts at this batch and earlier ones left, and old leftovers of other sinks."""
         sweep(self._staging, self._sink_id, batch_id)
 
-    def keep_spares(self, parts: Iterable[StagedPart]) -> None:
-        """Keep the files of committed parts, for later batches to write over."""
+    def keep_files(self, parts: Iterable[StagedPart]) -> None:
+        """Keep the files of committed parts for later batches to overwrite."""
         pooled_parts.keep(self._staging, [Path(part.path) for part in parts if part.path is not None])

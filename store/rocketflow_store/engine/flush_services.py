@@ -14,7 +14,7 @@ from rocketflow_store.engine.service_thread import ServiceThread
 from rocketflow_store.files import os_files
 from rocketflow_store.files.mapped.mapped_file import PAGE_BYTES
 from rocketflow_store.format.checkpoint_layout import logics_physical_offset
-from rocketflow_store.log.group_flush import WHATEVER_IT_TAKES_S, ThoroughSchedule, flush_due
+from rocketflow_store.log.group_flush import NO_TIMEOUT_S, ThoroughSchedule, flush_due
 from rocketflow_store.metadata.native.durable_ends import DurableEnds
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class FlushServices:
         """Make everything durable at the end: threads are stopped, no caller puts."""
         parts, checkpoint = self._parts, self._checkpoint
         parts.writer.commit_log.commit()
-        parts.writer.flush.make_durable(parts.writer.commit_log.committed_offset, WHATEVER_IT_TAKES_S)
+        parts.writer.flush.make_durable(parts.writer.commit_log.committed_offset, NO_TIMEOUT_S)
         self._dispatch.follow()
         parts.sync_everything()
         parts.views.queues.sync_directories()

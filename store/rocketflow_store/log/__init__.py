@@ -1,1 +1,1 @@
-"""The CommitLog: its files one behind another, what is written to it and read from it by physical offset."""
+"""The CommitLog: its consecutive files, written at the end and read by physical offset."""

@@ -1,10 +1,10 @@
-"""The one append-only log: where the next records go, and how they get there.
+"""The append-only log: placing and writing the next records.
 
-One writer. A record never crosses a file: when it would leave less than 8 bytes, a blank record ends the file and the
-record begins the next one. The published position moves only after the last byte was written.
+There is one writer. A record never crosses a file: if it would leave less than 8 bytes, a blank record ends the file
+and the record begins the next one. The published offset moves only after the last byte was written.
 
-With a TransientStorePool "written" is to a buffer: the committed position tells what is in the files, and only that is
-flushed, dispatched and read.
+With a TransientStorePool records are written to a buffer first: the committed offset is the end of what is in the
+files, and only that is flushed, dispatched and read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Rows [start, stop) of a batch that lie together in one file: bytes [phy_offset, end_offset) of the log."""
+    """Rows [start, stop) of a batch that are stored together in one file: bytes [phy_offset, end_offset) of the log."""
 
     phy_offset: int
     end_offset: int
@@ -40,7 +40,7 @@ class Run:
 
 
 class CommitLog:
-    """Appends to the files of `files`, starting at `wrote_offset`; through the buffers of `buffered`, if given."""
+    """Appends to `files` from `wrote_offset` on; through the buffers of `buffered`, if given."""
 
     def __init__(self, files: MappedFileQueue, wrote_offset: int, buffered: BufferedFiles | None = None) -> None:
         self._files, self._buffered = files, buffered
@@ -48,12 +48,12 @@ class CommitLog:
         self._committed_offset = wrote_offset
         self._commit_lock, self._position_lock = threading.Lock(), threading.Lock()
         self.commit_error: StoreError | None = None
-        """Why the last commit failed; the next may succeed, nothing is appended until one does."""
+        """The error of the last commit; the next may succeed, nothing is appended until one does."""
         self.flushed_offset = wrote_offset
         self._look_ahead_at = wrote_offset
 
     def place(self, sizes: npt.NDArray[np.int64], offset: int | None = None) -> tuple[npt.NDArray[np.int64], list[Run]]:
-        """Physical offsets for records of these sizes appended at `offset` (by default the end), and their runs."""
+        """Return physical offsets for records of these sizes at `offset` (by default the end), and their runs."""
         offset = self.wrote_offset if offset is None else offset
         file_size = self._files.file_size
         offsets = np.empty(len(sizes), np.int64)
@@ -61,8 +61,8 @@ class CommitLog:
         runs: list[Run] = []
         row, before = 0, 0
         while row < len(sizes):
-            left = file_size - offset % file_size
-            stop = int(np.searchsorted(ends, before + left - BLANK_SIZE, side="right"))
+            room = file_size - offset % file_size
+            stop = int(np.searchsorted(ends, before + room - BLANK_SIZE, side="right"))
             if stop > row:
                 offsets[row:stop] = offset + ends[row:stop] - sizes[row:stop] - before
                 end_offset = offset + int(ends[stop - 1]) - before
@@ -70,13 +70,16 @@ class CommitLog:
                 offset = end_offset
                 row, before = stop, int(ends[stop - 1])
             if row < len(sizes):
-                if stop == row and left == file_size:
+                if stop == row and room == file_size:
                     check_fits_a_file(int(sizes[row]), file_size)
                 offset += file_size - offset % file_size
         return offsets, runs
 
     def make_room(self, offset: int, runs: list[Run]) -> int:
-        """Make the files that runs behind `offset` need, ended ones with a blank record; the offset behind them."""
+        """Create the files that runs after `offset` need, and return the end of the runs.
+
+        Full files are ended with a blank record.
+        """
         for run in runs:
             if run.phy_offset != offset:
                 self._end_file(offset)
@@ -95,10 +98,10 @@ class CommitLog:
         *,
         direct: bool = False,
     ) -> None:
-        """Write the runs' bytes (`data` holds the rows one behind another) into the room made for them.
+        """Write the runs' bytes (`data` holds the rows one after the other) into the reserved files.
 
-        With `direct` around the page cache, where that can be. Nothing is published: `publish` does that, and `undo`
-        takes back what a failed write left.
+        With `direct` the write bypasses the page cache, if possible. Nothing is published: `publish` does that, and
+        `undo` removes what a failed write left.
         """
         for run in runs:
             mapped = self._file_for(run.phy_offset)
@@ -109,12 +112,11 @@ class CommitLog:
                 self._write(mapped, run.phy_offset - mapped.file_from_offset, part)
 
     def append(self, data: bytes | memoryview, stretches: Sequence[tuple[int, int]]) -> None:
-        """Write encoded records behind the end. Nothing is published; `undo` takes back what a failed write left.
+        """Write encoded records after the end. Nothing is published; `undo` removes what a failed write left.
 
-        Raises StorePoolDeficientError before anything is written if a file is needed and no buffer is left for it.
-
-        A stretch (physical offset, position in `data`) holds records that lie together in one file; `place_one` gave
-        the places.
+        A stretch (physical offset, position in `data`) holds records that are stored together in one file; `place_one`
+        returned the offsets. Raises StorePoolDeficientError, before anything is written, if a file is needed and all
+        buffers are in use.
         """
         at, buffered = self.wrote_offset, self._buffered
         if buffered is not None and buffered.refuses and any(self._files.find(one) is None for one, _ in stretches):
@@ -127,18 +129,18 @@ class CommitLog:
             at = phy_offset + len(part)
 
     def place_one(self, size: int, offset: int | None = None) -> tuple[int, int]:
-        """Return where a record of `size` bytes goes that is appended at `offset` (by default the end).
+        """Return the offset of a record of `size` bytes that is appended at `offset` (by default the end).
 
-        The second number is up to where records may follow it in the same file.
+        The second number is the offset up to which records may follow it in the same file.
         """
         offset = self.wrote_offset if offset is None else offset
         file_size = self._files.file_size
         if size + BLANK_SIZE > file_size:
             check_fits_a_file(size, file_size)
-        left = file_size - offset % file_size
-        if size + BLANK_SIZE > left:
-            offset, left = offset + left, file_size
-        return offset, offset + left - BLANK_SIZE
+        room = file_size - offset % file_size
+        if size + BLANK_SIZE > room:
+            offset, room = offset + room, file_size
+        return offset, offset + room - BLANK_SIZE
 
     def _end_file(self, offset: int) -> None:
         mapped = self._file_for(offset)
@@ -161,7 +163,7 @@ class CommitLog:
             self._buffered.write(mapped, position, data)
 
     def undo(self, offset: int) -> None:
-        """Take back what was written behind the published position; StoreFencedError where that fails."""
+        """Remove what was written after the published offset; raise StoreFencedError if that fails."""
         if self._buffered is not None:
             self._buffered.undo(offset)
         start = offset if offset % self._files.file_size == 0 else offset - offset % self._files.file_size + 1
@@ -171,21 +173,21 @@ class CommitLog:
             if last is not None:
                 last.zero_from(offset - last.file_from_offset)
         except (StoreError, OSError) as error:
-            why = f"what a failed write left cannot be taken back: {error}"
+            why = f"a failed write cannot be undone: {error}"
             raise StoreFencedError(self._files.directory, why) from error
 
     def publish(self, offset: int) -> None:
-        """The log ends at `offset` now."""
+        """Set the end of the log to `offset`."""
         assert offset >= self.wrote_offset
         self.wrote_offset = offset
-        if self._buffered is not None and not self._buffered:  # it is in the files
+        if self._buffered is not None and not self._buffered:  # already in the files
             self._committed_to(offset)
         if offset >= self._look_ahead_at:
             self._look_ahead(offset)
 
     @property
     def committed_offset(self) -> int:
-        """Everything published below is in the files."""
+        """The offset before which everything published is in the files."""
         return self.wrote_offset if self._buffered is None else self._committed_offset
 
     def _committed_to(self, offset: int) -> None:
@@ -193,9 +195,9 @@ class CommitLog:
             self._committed_offset = max(self._committed_offset, offset)
 
     def commit(self, least_pages: int = 0) -> bool:
-        """Write what waits in buffers to the files, where at least `least_pages` pages do; whether anything was.
+        """Write buffered bytes to the files, if they are at least `least_pages`; return True if there were any.
 
-        A failure raises StoreAccessError or StoreFullError; everything stays in the buffers, to be tried again.
+        A failure raises StoreAccessError or StoreFullError; everything stays in the buffers for the next attempt.
         """
         if self._buffered is None:
             return False
@@ -213,7 +215,7 @@ class CommitLog:
             return True
 
     def _look_ahead(self, offset: int) -> None:
-        """Have the next file made once this one is half full, and the one after it once this one is nearly full."""
+        """Preallocate the next file once this one is half full, and the one after it at three quarters."""
         size = self._files.file_size
         begin = offset - offset % size
         next_at, after_next_at = begin + size // 2, begin + size // 4 * 3
@@ -227,14 +229,14 @@ class CommitLog:
             self._look_ahead_at = next_at
 
     def sync_unpublished(self, begin: int) -> None:
-        """Make what was written from `begin` on durable, published or not; a failure raises StoreFencedError."""
+        """Make the bytes written from `begin` on durable, published or not; a failure raises StoreFencedError."""
         self._files.sync_names()
         for mapped in self._files.files:
             if mapped.end_offset > begin:
                 mapped.sync()
 
     def sync(self) -> int:
-        """Make everything committed durable; up to where that is. A failure raises StoreFencedError."""
+        """Make everything committed durable, and return its end. A failure raises StoreFencedError."""
         target = self.committed_offset
         self._files.sync_names()
         offset = self.flushed_offset
@@ -248,7 +250,7 @@ class CommitLog:
 
 
 def _parts(data: bytes | memoryview, stretches: Sequence[tuple[int, int]]) -> Iterable[tuple[int, bytes | memoryview]]:
-    """(physical offset, bytes) of each stretch."""
+    """Return (physical offset, bytes) of each stretch."""
     if len(stretches) == 1:
         return ((stretches[0][0], data),)
     view = memoryview(data)

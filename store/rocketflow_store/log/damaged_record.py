@@ -1,9 +1,9 @@
-"""How far a damaged CommitLog record reaches, as far as its own fields still prove it.
+"""Determine the end of a damaged CommitLog record, as far as its own fields still prove it.
 
-A body holds whatever its sender wanted, complete records at their true physical offsets among them. So bytes of a body
-must never decide where a record ends. The store wrote the lengths, the body CRC, the magic code and the physical
-offset. A record of which one of these fields is wrong, and no other, proves its own size: the fields that agree with
-each other outvote the one that does not.
+A body holds arbitrary bytes of its sender, possibly complete records with their true physical offsets. So bytes of a
+body must never decide where a record ends. The store wrote the lengths, the body CRC, the magic code and the physical
+offset. A record with a single wrong field among these proves its own size: the fields that agree with each other
+outvote the one that does not.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rocketflow_store.files.mapped.mapped_file import MappedFile
 
 _HEAD: Final = 88
-"""Bytes before the body where both hosts are IPv4."""
+"""Bytes before the body if both hosts are IPv4."""
 _V6_EXTRA: Final = 12
 _MAX_PROPERTIES: Final = (1 << 15) - 1
 _HOST_FLAGS: Final = (BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG, BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG)
@@ -39,7 +39,7 @@ _BYTE_CHANGES: Final = np.array([value << shift for shift in (0, 8, 16, 24) for 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """Positions of the parts that the lengths of a record claim."""
+    """Positions of the parts of a record according to its lengths."""
 
     body_start: int
     body_end: int
@@ -49,7 +49,7 @@ class _Parts:
 
 @dataclass(frozen=True, slots=True)
 class _Explanation:
-    """One field with another value would make the record sound: it would end at `end`, its body at `body_end`."""
+    """A field whose change would make the record sound: it would end at `end`, its body at `body_end`."""
 
     end: int
     body_end: int
@@ -60,7 +60,7 @@ class _Explanation:
 class DamagedRecord:
     """The record at position `start` of `mapped`, which is known to begin there and is damaged.
 
-    No record reaches beyond `limit`. Raises UnreadableError where bytes that have to be looked at cannot be read.
+    No record reaches beyond `limit`. Raises UnreadableError if bytes that must be checked cannot be read.
     """
 
     def __init__(self, mapped: MappedFile, start: int, limit: int) -> None:
@@ -77,19 +77,19 @@ class DamagedRecord:
     def proven_end(self, follows: Callable[[int], bool], begins: Callable[[int], bool]) -> int | None:
         """Return the position where the record ends, or None if its fields do not prove one.
 
-        `follows(position)` tells whether a record, an end mark or nothing at all stands there; `begins` is the same
-        without the last: a place of which nothing was written says little.
+        `follows(position)` returns True if a record, an end mark or unwritten space is there; `begins` excludes
+        unwritten space, which proves little.
         """
         if not self._is_long_enough:
             return None
         claimed = self._start + self._size if MIN_RECORD_SIZE <= self._size <= self._limit - self._start else None
         if claimed is not None and (self._has_magic or self._has_place) and self._adds_up(claimed):
-            return claimed  # what is damaged is no length
+            return claimed  # the damaged field is no length
         if not (self._has_magic and self._has_place):
             return None
         found = list(self._explanations(claimed))
         if not found:
-            # more than the lengths is damaged, to one side of the size: it stands if a record begins where it says
+            # the size disagrees with several fields: it is accepted if a record begins at its end
             return claimed if claimed is not None and begins(claimed) else None
         if len({one.end for one in found}) == 1:
             return found[0].end
@@ -97,7 +97,7 @@ class DamagedRecord:
         if len(confirmed) == 1:
             return confirmed.pop()
         if len({one.body_end for one in found}) > 1:
-            return None  # a sender may have made one of them up
+            return None  # a sender may have forged one of them
         ends = [end for end in {one.end for one in found} if follows(end)]
         return ends[0] if len(ends) == 1 else None
 
@@ -124,7 +124,7 @@ class DamagedRecord:
                 yield _Explanation(claimed, parts.body_end, 36, (flags ^ change).to_bytes(4, "big", signed=True))
 
     def _other_tail(self, claimed: int) -> Iterator[_Explanation]:
-        """Yield what other lengths of the topic or of the properties explain."""
+        """Yield the corrections of the lengths of the topic and of the properties."""
         start, body_end = self._body()
         width = self._topic_width(self._magic)
         if body_end is None or body_end + width + 2 > claimed or not self._is_body(start, body_end):
@@ -140,12 +140,12 @@ class DamagedRecord:
         for other in sizes:
             end = body_end + width + other
             if other != topic_size and other >= 0 and end + 2 <= claimed:
-                said = self._int(topic_at + width + other, 2)
-                if said >= 0 and end + 2 + said == claimed:
+                size = self._int(topic_at + width + other, 2)
+                if size >= 0 and end + 2 + size == claimed:
                     yield _Explanation(claimed, body_end, topic_at, other.to_bytes(width, "big"))
 
     def _other_body_length(self, claimed: int) -> Iterator[_Explanation]:
-        """Yield what another length of the body, different in one byte, explains."""
+        """Yield the corrections of the length of the body in one byte."""
         start, _ = self._body()
         width = self._topic_width(self._magic)
         at = start - 4 - self._start
@@ -162,13 +162,13 @@ class DamagedRecord:
         tails = topics + width + sizes
         fits = (tails + 2 <= claimed) & (sizes < 1 << 8 * width - 1)
         lengths, tails = lengths[fits], tails[fits]
-        said = octets[tails].astype(np.int64) << 8 | octets[tails + 1]
-        for length in lengths[tails + 2 + said == claimed].tolist():
+        sizes = octets[tails].astype(np.int64) << 8 | octets[tails + 1]
+        for length in lengths[tails + 2 + sizes == claimed].tolist():
             if self._is_body(start, start + length):
                 yield _Explanation(claimed, start + length, at, length.to_bytes(4, "big"))
 
     def _body(self) -> tuple[int, int | None]:
-        """Where the body begins, and its end where its length can be."""
+        """Return the begin of the body, and its end if its length is possible."""
         flags = self._int(36, 4)
         hosts = _V6_EXTRA * (bool(flags & BORN_HOST_V6_FLAG) + bool(flags & STORE_HOST_V6_FLAG))
         start = self._start + _HEAD + hosts
@@ -178,7 +178,7 @@ class DamagedRecord:
         return start, start + length if 0 <= length <= self._limit - start else None
 
     def _parts(self, magic: int, flags: int | None = None) -> _Parts | None:
-        """Where the parts are by their lengths; None if they cannot be."""
+        """Return the positions of the parts by their lengths; None if they are impossible."""
         flags = self._int(36, 4) if flags is None else flags
         hosts = _V6_EXTRA * (bool(flags & BORN_HOST_V6_FLAG) + bool(flags & STORE_HOST_V6_FLAG))
         start = self._start + _HEAD + hosts
@@ -199,12 +199,12 @@ class DamagedRecord:
         return _Parts(start, body_end, topic_end, end) if size >= 0 and end <= self._limit else None
 
     def _is_body(self, start: int, end: int) -> bool:
-        """Whether [start, end) has the CRC that the record gives its body."""
+        """Return True if [start, end) has the record's body CRC."""
         self._mapped.populate(start, end)
         return crc32(self._view[start:end]) == self._int(8, 4)
 
     def _is_confirmed(self, explanation: _Explanation) -> bool:
-        """Whether the record, corrected, has the CRC of itself that it ends with."""
+        """Return True if the corrected record matches the CRC of itself that it ends with."""
         end = explanation.end
         self._mapped.populate(self._start, end)
         tail = bytes(self._view[end - PROPERTY_CRC_SIZE : end])

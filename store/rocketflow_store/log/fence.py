@@ -1,4 +1,4 @@
-"""The fence of a store: after a failed sync nothing is acknowledged any more until the store is opened again."""
+"""The fence of a store: after a failed sync nothing is acknowledged until the store is reopened."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class Fence:
-    """Owns whether the store at `path` is fenced, and why: the first reason stays."""
+    """The fenced state of the store at `path`, with the first reason."""
 
     def __init__(self, path: Path, commit_log: CommitLog) -> None:
         self._path, self._commit_log = path, commit_log
         self.error: StoreFencedError | None = None
-        """Why the store is fenced, or None if it is not; for others to read."""
+        """The reason why the store is fenced, or None if it is not; read by other classes."""
 
     def check(self) -> None:
         """Raise StoreFencedError if the store is fenced."""
@@ -38,9 +38,9 @@ class Fence:
         self.close(StoreFencedError(self._path, why))
 
     def guard(self, sync: Callable[[], object], *, any_error: bool = True) -> None:
-        """Run `sync`; if it raises StoreFencedError, or (with `any_error`) a StoreError, the store is fenced.
+        """Run `sync`; if it raises StoreFencedError, or (with `any_error`) a StoreError, fence the store.
 
-        What it raises then is a StoreFencedError.
+        The error is then raised as StoreFencedError.
         """
         try:
             sync()

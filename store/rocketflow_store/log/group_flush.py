@@ -1,6 +1,6 @@
-"""Making the log durable: one sync for everyone who waits (SYNC_FLUSH), or every so often (ASYNC_FLUSH).
+"""Make the log durable: one sync for all waiters (SYNC_FLUSH), or periodically (ASYNC_FLUSH).
 
-A failed sync fences the store: no later sync is believed.
+A failed sync fences the store: the success of a later sync would prove nothing.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from rocketflow_store.log.commit_log import CommitLog
     from rocketflow_store.log.fence import Fence
 
-WHATEVER_IT_TAKES_S: Final = 24 * 3600.0
-"""For who has nothing to fall back on where a sync is slow."""
+NO_TIMEOUT_S: Final = 24 * 3600.0
+"""For callers that have no alternative if a sync is slow."""
 
 
 class ThoroughSchedule:
-    """When a periodic flush takes everything, as RocketMQ's flush services decide it.
+    """Decides when a periodic flush includes everything, as RocketMQ's flush services do.
 
     Usually at least `least_pages` pages must wait for it; the first time, and whenever `interval_ms` passed since the
     last such time, any number is enough.
@@ -35,7 +35,7 @@ class ThoroughSchedule:
         self._last_ms = 0
 
     def least_pages(self, now_ms: int) -> int:
-        """How many pages must wait for a flush at `now_ms`."""
+        """Return how many pages must wait for a flush at `now_ms`."""
         if now_ms < self._last_ms:  # the clock was set back
             self._last_ms = 0
         if now_ms < self._last_ms + self._interval_ms:
@@ -45,7 +45,7 @@ class ThoroughSchedule:
 
 
 def flush_due(wrote_offset: int, flushed_offset: int, least_pages: int, file_size: int) -> bool:
-    """Whether so much waits that it is flushed: enough pages, or a file that is full."""
+    """Return True if a flush is due: enough pages wait, or a file is full."""
     if wrote_offset <= flushed_offset:
         return False
     if wrote_offset // file_size > flushed_offset // file_size:
@@ -54,7 +54,7 @@ def flush_due(wrote_offset: int, flushed_offset: int, least_pages: int, file_siz
 
 
 class _Waiter:
-    """One who waits for a sync: until the log is durable up to `offset`, or until it `syncs` itself."""
+    """A thread that waits until the log is durable up to `offset`, or until it is to run the next sync (`syncs`)."""
 
     __slots__ = ("offset", "syncs", "woken")
 
@@ -65,9 +65,9 @@ class _Waiter:
 
 
 class GroupFlush:
-    """Waiters hand in the offset they need; one of them syncs for all.
+    """Waiters register the offset they need; one of them syncs for all.
 
-    When its sync is over it has the next one begin, by the first whom it came too early for, and wakes the others.
+    After its sync the first waiter with a later offset runs the next one, and the others are woken.
     """
 
     def __init__(self, commit_log: CommitLog, fence: Fence, path: object) -> None:
@@ -76,10 +76,10 @@ class GroupFlush:
         self._syncing = False
         self._waiters: deque[_Waiter] = deque()
         self.synced: Callable[[], None] | None = None
-        """Called after a sync by the thread that made it, before those wake who waited for it."""
+        """Called after a sync by the thread that ran it, before its waiters are woken."""
 
     def flush_to(self, offset: int, timeout_s: float) -> bool:
-        """Wait until the log is durable up to `offset`; False where that took longer than `timeout_s`."""
+        """Wait until the log is durable up to `offset`; return False after `timeout_s`."""
         waiter = None
         with self._lock:
             if self._commit_log.flushed_offset >= offset:
@@ -102,12 +102,12 @@ class GroupFlush:
         return True
 
     def make_durable(self, offset: int, timeout_s: float) -> None:
-        """As `flush_to`, for who is to promise it: FlushDiskTimeoutError where another's sync takes too long."""
+        """Wait as `flush_to`; raise FlushDiskTimeoutError after `timeout_s`."""
         if not self.flush_to(offset, timeout_s):
             raise FlushDiskTimeoutError(self._path, timeout_s)
 
     def _wait(self, waiter: _Waiter, timeout_s: float) -> bool:
-        """Sleep until there is something to do, or nothing left to wait for; False where time is up."""
+        """Sleep until the waiter is woken; return False after the timeout."""
         try:
             in_time = waiter.woken.acquire(timeout=timeout_s)
         except BaseException:
@@ -117,14 +117,14 @@ class GroupFlush:
         return in_time or not self._leave(waiter)
 
     def _leave(self, waiter: _Waiter) -> bool:
-        """Wait no more; False where the waiter was just woken."""
+        """Stop waiting; return False if the waiter was just woken."""
         with self._lock, suppress(ValueError):
             self._waiters.remove(waiter)
             return True
         return False
 
     def _wake_synced(self) -> None:
-        """A sync is over: let the next begin, and wake those whom this one was for (all, where it failed)."""
+        """Let the next sync begin, and wake the waiters of the one that ended (all of them if it failed)."""
         with self._lock:
             end = self._commit_log.flushed_offset
             waiters = list(self._waiters)
@@ -145,5 +145,5 @@ class GroupFlush:
                 one.woken.release()
 
     def flush_early(self, begin: int) -> None:
-        """Let the disk work on what was written from `begin` on before it is published; nobody waits for it."""
+        """Write out the bytes from `begin` on before they are published; no thread waits for it."""
         self._fence.guard(lambda: self._commit_log.sync_unpublished(begin))

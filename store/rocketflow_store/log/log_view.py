@@ -1,4 +1,4 @@
-"""Reading the CommitLog by physical offset: for the store that writes it and for readers beside a writer."""
+"""Read the CommitLog by physical offset: for the store that writes it and for readers beside a writer."""
 
 from __future__ import annotations
 
@@ -41,11 +41,14 @@ if TYPE_CHECKING:
 
 _RUN_RECORDS: Final = 1024
 _NEAR: Final = 1 << 16
-"""Records this close to each other are populated together, with what is between them."""
+"""Records this close to each other are populated together, with the bytes between them."""
 
 
 class CommitLogView:
-    """Records of a CommitLog by place. Where `with_crc` says that each has a CRC of itself, one without is refused."""
+    """Records of a CommitLog by physical offset.
+
+    In the range `with_crc`, in which every record has a CRC of itself, a record without one is refused.
+    """
 
     def __init__(self, files: MappedFileQueue, with_crc: RecordCrcRange | None = None) -> None:
         self._files, self._with_crc = files, with_crc
@@ -57,7 +60,7 @@ class CommitLogView:
         return first.file_from_offset if first else 0
 
     def message_at(self, phy_offset: int, size: int | None = None, check_crc: bool = True) -> MessageExt:
-        """The message whose record begins at `phy_offset`; CorruptRecordError where none does."""
+        """Return the message whose record begins at `phy_offset`; raise CorruptRecordError if none does."""
         mapped = self._files.find(phy_offset)
         if mapped is None:
             raise CorruptRecordError(self._files.directory, phy_offset, "no CommitLog file holds this offset")
@@ -75,9 +78,10 @@ class CommitLogView:
         return decode_frame(view, frame, mapped.path)
 
     def store_timestamp_at(self, phy_offset: int) -> int | None:
-        """Store time (ms) of the record at `phy_offset`, None where none can be read.
+        """Return the store time (ms) of the record at `phy_offset`, None if none can be read.
 
-        StoreAccessError where another file that tells what a record has to be cannot be read: that may be over soon.
+        Raises StoreAccessError if another file that is needed to judge the record cannot be read: that may be
+        temporary.
         """
         try:
             return self.message_at(phy_offset).store_timestamp
@@ -94,20 +98,20 @@ class CommitLogView:
         return self._files.file_size
 
     def file_at(self, phy_offset: int) -> MappedFile | None:
-        """Return the file that holds `phy_offset`, None where there is none."""
+        """Return the file that holds `phy_offset`, None if there is none."""
         return self._files.find(phy_offset)
 
     def hold(self, phy_offset: int) -> FileHold | None:
-        """Keep the file that holds `phy_offset`; None where there is none any more."""
+        """Hold the file of `phy_offset`; return None if it no longer exists."""
         mapped = self._files.find(phy_offset)
         if self._with_crc is not None:
             self._with_crc.refresh()
         return None if mapped is None else mapped.hold()
 
     def frame_in(self, held: FileHold, phy_offset: int, size: int) -> RecordFrame:
-        """Where the parts of the record at `phy_offset` are in `held.view`; its CRC, or its body's, is checked.
+        """Locate the parts of the record at `phy_offset` in `held.view`, and check its CRC or its body's.
 
-        CorruptRecordError, or TruncatedRecordError, where what stands there is not a whole record of `size` bytes.
+        Raises CorruptRecordError, or TruncatedRecordError, if there is no valid record of `size` bytes.
         """
         position = phy_offset - held.file_from_offset
         held.populate(position, position + max(size, BLANK_SIZE))
@@ -148,7 +152,7 @@ class CommitLogView:
             raise CorruptRecordError(path, phy_offset, fault)
 
     def faults(self, records: RecordColumns, mapped: MappedFile, *, bodies: bool) -> dict[int, str]:
-        """What is wrong with records of `mapped`, their contents included, by row; `bodies`: they are wanted."""
+        """Return the faults of records of `mapped` and of their contents, by row; with `bodies` also of bodies."""
         faults, judged, rows = records.faults, records, np.arange(records.count)
         if faults:
             rows = np.setdiff1d(rows, list(faults))
@@ -163,7 +167,7 @@ class CommitLogView:
         return faults | {int(rows[at]): why for at, why in found.items()} if found else faults
 
     def holds(self, phy_offset: int, size: int, place: tuple[str, int, int]) -> bool:
-        """Whether a record of `size` bytes at `phy_offset` says that it is (topic, queue id, queue offset); no CRC."""
+        """Return True if the record of `size` bytes at `phy_offset` is (topic, queue id, queue offset); no CRC."""
         mapped = self._files.find(phy_offset)
         if mapped is None:
             return False
@@ -182,7 +186,7 @@ class CommitLogView:
         return (topic, frame.queue_id, frame.queue_offset) == place
 
     def record_size_at(self, phy_offset: int) -> int | None:
-        """Size of the record at `phy_offset`, None where none begins there."""
+        """Return the size of the record at `phy_offset`, None if none begins there."""
         mapped = self._files.find(phy_offset)
         position = 0 if mapped is None else phy_offset - mapped.file_from_offset
         if mapped is None or position + MIN_RECORD_SIZE > mapped.file_size:
@@ -193,7 +197,7 @@ class CommitLogView:
     def store_timestamps(
         self, units: Units, queue_offsets: npt.NDArray[np.int64] | None = None, identity: QueueIdentity | None = None
     ) -> npt.NDArray[np.int64]:
-        """Store times (ms) of the records that units point at; -1 where no record is, or one that cannot be read.
+        """Return the store times (ms) of the records of units; -1 if there is none, or it cannot be read.
 
         With `queue_offsets` and `identity` a record that is not the message of its unit counts as none.
         """
@@ -214,9 +218,9 @@ class CommitLogView:
     def matches(
         self, units: Units, first_queue_offset: int, identity: QueueIdentity, *, unreadable: bool = False
     ) -> npt.NDArray[np.bool_]:
-        """Which units point at a record that says it is that message (no CRC is computed).
+        """Return a mask of the units whose record is that message (no CRC is calculated).
 
-        UnreadableError where one cannot be read; with `unreadable` those are among the units that do not.
+        Raises UnreadableError if a record cannot be read; with `unreadable` such units are False.
         """
         good = np.zeros(len(units), bool)
         for run, mapped in self.by_file(units["phy_offset"].astype(np.int64)):
@@ -232,14 +236,14 @@ class CommitLogView:
         return good
 
     def columns(self, mapped: MappedFile, units: Units) -> RecordColumns:
-        """Field views of the records of `units` in `mapped`; UnreadableError where one of them cannot be read."""
+        """Return field views of the records of `units` in `mapped`; raise UnreadableError if one cannot be read."""
         positions = units["phy_offset"].astype(np.int64) - mapped.file_from_offset
         sizes = units["msg_size"].astype(np.int64)
         _populate_runs(mapped, positions, positions + sizes)
         return RecordColumns(mapped.buffer, positions, sizes)
 
     def readable_columns(self, mapped: MappedFile, units: Units) -> tuple[RecordColumns, npt.NDArray[np.intp], str]:
-        """Return the records of `units` in `mapped` that can be read, their rows, and why others cannot be."""
+        """Return the readable records of `units` in `mapped`, their rows, and the error of the others."""
         try:
             return self.columns(mapped, units), np.arange(len(units)), ""
         except UnreadableError as error:
@@ -247,7 +251,7 @@ class CommitLogView:
             return self.columns(mapped, units[rows]), rows, error.why
 
     def readable(self, mapped: MappedFile, units: Units) -> npt.NDArray[np.intp]:
-        """Which of `units`, all of which lie in `mapped`, point at bytes that can be read."""
+        """Return the rows of `units`, all in `mapped`, whose bytes can be read."""
         return np.array([row for row in range(len(units)) if self._can_read(mapped, units[row])], np.intp)
 
     def _can_read(self, mapped: MappedFile, unit: np.void) -> bool:
@@ -259,7 +263,7 @@ class CommitLogView:
         return True
 
     def by_file(self, phy_offsets: npt.NDArray[np.int64]) -> list[tuple[slice, MappedFile]]:
-        """Runs of consecutive rows that lie in one file; rows for which there is no file are left out."""
+        """Return runs of consecutive rows that are in one file; rows without a file are skipped."""
         if len(phy_offsets) == 0:
             return []
         numbers = phy_offsets // self._files.file_size
@@ -272,7 +276,7 @@ class CommitLogView:
         return runs
 
     def end_from(self, phy_offset: int) -> int:
-        """End of the log, followed record by record from `phy_offset` (a record boundary)."""
+        """Return the end of the log, found record by record from `phy_offset` (a record boundary)."""
         offset = phy_offset
         while True:
             mapped = self._files.find(offset)
@@ -294,9 +298,9 @@ class CommitLogView:
     def first_where(
         self, start: int, stop: int, wanted: Callable[[RecordColumns], npt.NDArray[np.bool_]]
     ) -> int | None:
-        """Physical offset of the first record of [start, stop) for which `wanted` holds; `start` is a record boundary.
+        """Return the physical offset of the first record of [start, stop) that is `wanted`.
 
-        Where a record should be and cannot be read, that place is the answer: nothing is known of what was there.
+        `start` is a record boundary. If a record cannot be read, its offset is returned: it may be a wanted one.
         """
         offset = start
         while offset < stop:
@@ -319,7 +323,7 @@ class CommitLogView:
 
 
 def _populate_record(mapped: MappedFile, position: int) -> None:
-    """What claims to be a record at `position` can be looked at."""
+    """Make the record at `position` readable, by its claimed size."""
     if not 0 <= position <= mapped.file_size - MIN_RECORD_SIZE:
         return
     size = SIZE_AND_MAGIC.unpack_from(mapped.populate(position, position + MIN_RECORD_SIZE), position)[0]
@@ -328,11 +332,11 @@ def _populate_record(mapped: MappedFile, position: int) -> None:
 
 
 def _populate_runs(mapped: MappedFile, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
-    """Have ranges of a file in memory."""
+    """Make ranges of a file readable."""
     if len(starts) == 0:
         return
     if ((starts < 0) | (ends > mapped.file_size) | (ends < starts)).any():
-        mapped.populate(0, MIN_RECORD_SIZE)  # records that cannot be are looked for there
+        mapped.populate(0, MIN_RECORD_SIZE)  # impossible records are read from there
         starts, ends = (np.clip(one, 0, mapped.file_size) for one in (starts, ends))
     if (starts[1:] < starts[:-1]).any():
         order = np.argsort(starts, kind="stable")
@@ -341,6 +345,6 @@ def _populate_runs(mapped: MappedFile, starts: npt.NDArray[np.int64], ends: npt.
     try:
         for first, stop in pairwise(cuts):
             mapped.populate(int(starts[first]), int(ends[stop - 1]))
-    except UnreadableError:  # it may be between the records
+    except UnreadableError:  # the unreadable page may be between the records
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
             mapped.populate(start, end)

@@ -1,4 +1,4 @@
-"""Going through the sound records of a CommitLog, around damage that is known."""
+"""Iterate over the sound records of a CommitLog, around known damage."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def sound_records(
     start: int = 0,
     scans: MutableMapping[int, Scan] | None = None,
 ) -> Iterator[tuple[MappedFile, RecordColumns]]:
-    """Runs of records of physical offsets [start, end); `damage` (ranges of them, ascending) is stepped over.
+    """Yield runs of records of physical offsets [start, end) outside of `damage` (ascending ranges).
 
-    Nothing is checked: the damage has to be all there is. `scans` holds what an earlier pass found, by where it began;
-    what is used is taken out.
+    Nothing is checked: `damage` must be complete. `scans` holds the results of an earlier pass, by their begin; those
+    that are used are removed.
     """
     begins = [one for one, _ in damage]
     for mapped in files:
@@ -51,24 +51,24 @@ def sound_records(
                 yield mapped, RecordColumns(mapped.buffer, scan.positions[fine], scan.sizes[fine])
             if following == position:
                 if at == len(damage) or damage[at][0] >= base + limit:
-                    break  # the file's end mark, or nothing
+                    break  # the file's end mark, or unwritten space
                 following = damage[at][0] - base
             position = following
 
 
 def _rows_outside(scan: Scan, damage: Sequence[tuple[int, int]], limit: int) -> tuple[npt.NDArray[np.intp], int]:
-    """Rows of a scan that are neither in `damage` (positions, ascending, within it) nor at or behind `limit`.
+    """Return the rows of a scan outside of `damage` (ascending positions, within it) and before `limit`, and their end.
 
-    And how far that goes: a scan is believed past damage that begins and ends with one of its records.
+    Results of the scan after damage are used only if the damage begins and ends with one of its records.
     """
     count = int(scan.positions.searchsorted(limit))
     ends = np.append(scan.positions, scan.end)
     outside = np.ones(count, bool)
     for start, stop in damage:
-        first, behind = int(ends.searchsorted(start)), int(ends.searchsorted(stop))
+        first, after = int(ends.searchsorted(start)), int(ends.searchsorted(stop))
         if first >= count:
             break
-        if ends[first] != start or behind > count or ends[behind] != stop:
+        if ends[first] != start or after > count or ends[after] != stop:
             return np.flatnonzero(outside[:first]), start
-        outside[first:behind] = False
+        outside[first:after] = False
     return np.flatnonzero(outside), int(ends[count])

@@ -1,4 +1,4 @@
-"""The records of a part of a CommitLog file, past what is damaged or cannot be read."""
+"""Find the records of a part of a CommitLog file, around damaged or unreadable bytes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def readable_runs(mapped: MappedFile, position: int, limit: int, boundaries: Boundaries) -> Iterator[tuple[Ints, Ints]]:
     """Yield (positions, sizes) of the records in [position, limit), run by run; CRCs are not compared.
 
-    `position` is a record boundary. After damage, and after bytes that cannot be read, it goes on at the next proven
-    boundary. Ends with the file's blank record, or with `limit`.
+    `position` is a record boundary. After damage, and after unreadable bytes, it continues at the next proven boundary.
+    It ends with the file's blank record, or with `limit`.
     """
     while position < limit:
         scan = _scan(mapped, position, limit)
@@ -54,7 +54,7 @@ def _scan(mapped: MappedFile, position: int, limit: int) -> Scan | None:
 
 
 def _in_place(mapped: MappedFile, scan: Scan) -> int:
-    """How many records of a scan come before the first that is not where it says, or whose lengths do not add up."""
+    """Return how many records of a scan come before the first with a wrong offset or inconsistent lengths."""
     if not len(scan.positions):
         return 0
     records = RecordColumns(mapped.buffer, scan.positions, scan.sizes)

@@ -1,4 +1,4 @@
-"""In which part of a CommitLog every record ends with a CRC of itself, for those who read beside a writer."""
+"""The part of a CommitLog in which every record ends with a CRC of itself, for readers beside a writer."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ FAR: Final = 1 << 62
 class RecordCrcRange:
     """Physical offsets in which a record without that CRC is damaged.
 
-    `look` tells them ([from, to)), `mark` is another number for every start and stop of a writer: `refresh` goes by
-    it. What was looked up may be less than what is true by now. Before a record is condemned it is looked up again,
-    since a writer may have begun to append records without.
+    `look` returns them as [from, to), `mark` returns a number that changes with every start and stop of a writer, for
+    `refresh`. The cached range may be outdated. Before a record is refused the range is looked up again, since a writer
+    may have begun to append records without CRC.
     """
 
     def __init__(self, look: Callable[[], tuple[int, int]], mark: Callable[[], int]) -> None:
@@ -35,13 +35,13 @@ class RecordCrcRange:
         self._range, self._marked = (0, 0), -1
 
     def refresh(self) -> None:
-        """Look it up where a writer started or stopped since."""
+        """Look up the range again if a writer started or stopped since."""
         marked = self._mark()
         if marked != self._marked:
             self._range, self._marked = self._look(), marked
 
     def covers(self, phy_offset: int) -> bool:
-        """Whether an offset is in it."""
+        """Return True if an offset is in the range."""
         start, stop = self._range
         if not start <= phy_offset < stop:
             return False
@@ -49,7 +49,7 @@ class RecordCrcRange:
         return start <= phy_offset < stop
 
     def covering(self, phy_offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
-        """Which of the offsets (their numbers) are in it."""
+        """Return the indices of the offsets that are in the range."""
         inside = self._inside(phy_offsets)
         if len(inside):
             self._range = self._look()
@@ -62,12 +62,12 @@ class RecordCrcRange:
 
 
 def writer_crc_from(confirmed: Confirmed | None) -> int:
-    """Return from where on each record of the last writer has that CRC: running, or killed; FAR where none has."""
+    """Return the offset from which on the last writer's records have that CRC (also if it was killed); FAR if none."""
     return confirmed.record_crc_from if confirmed is not None and confirmed.record_crc_from >= 0 else FAR
 
 
 def crc_from_at_stop(paths: StorePaths, log_end: int, began: int | None, *, record_crc: bool) -> int:
-    """Return from where on each record up to `log_end` has that CRC at an orderly stop; -1 where none has.
+    """Return the offset from which on each record before `log_end` has that CRC at an orderly stop; -1 for none.
 
     The stopping writer wrote from `began` on (None: it wrote nothing), with `record_crc` in every record.
     """
@@ -75,7 +75,7 @@ def crc_from_at_stop(paths: StorePaths, log_end: int, began: int | None, *, reco
     found = before.record_crc_from if before is not None else -1
     if began is None:
         if before is not None and log_end > before.end_phy_offset:
-            # by a writer of ours that was killed; the records of another one have no such CRC
+            # a killed RocketFlow writer appended them; records of other writers have no such CRC
             return record_crc_range(paths)[0] if writer_crc_from(read_confirm(paths)) < FAR else -1
         return found
     if not record_crc:
@@ -84,7 +84,7 @@ def crc_from_at_stop(paths: StorePaths, log_end: int, began: int | None, *, reco
 
 
 def record_crc_range(paths: StorePaths) -> tuple[int, int]:
-    """Physical offsets [from, to) in which every record ends with a CRC of itself, as far as that is known."""
+    """Return the known physical offsets [from, to) in which every record ends with a CRC of itself."""
     confirmed, record = read_confirm(paths), StopRecord.load(paths)
     start = writer_crc_from(confirmed)
     if confirmed is not None and start < FAR:
@@ -94,12 +94,12 @@ def record_crc_range(paths: StorePaths) -> tuple[int, int]:
     if record is None or record.record_crc_from < 0:
         return 0, 0
     if paths.abort.exists() or record.checkpoint != checkpoint_crc(paths):
-        return 0, 0  # another writer came since: its records begin where our last blank one stood, or even before
+        return 0, 0  # another writer ran since: its records begin at RocketFlow's last blank record, or even before
     return record.record_crc_from, record.end_phy_offset
 
 
 def readable_range(paths: StorePaths) -> RecordCrcRange:
-    """As `record_crc_range`; what a writer, running or killed, did not sync yet counts too."""
+    """Return the range of `record_crc_range`, extended by what the last writer did not sync."""
 
     def look() -> tuple[int, int]:
         is_protected = writer_crc_from(read_confirm(paths)) < FAR

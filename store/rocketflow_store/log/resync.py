@@ -1,18 +1,18 @@
-"""Finding the next record after damage in a CommitLog file.
+"""Find the next record after damage in a CommitLog file.
 
-A message's body may hold complete records that name their true physical offsets. So a record is not believed because
-it is sound: something that no client writes has to prove that a record begins there. `next_proven` goes by, in turn,
+A message's body may hold complete records that name their true physical offsets. So a sound record is no proof:
+a record boundary must be proven by something that no client can write. `next_proven` tries, in this order,
 
 1. the damaged record's own fields (`damaged_record`),
-2. what is known beside the log of where records begin: ConsumeQueue units (`Boundaries`),
+2. boundaries that are recorded outside of the log: ConsumeQueue units (`Boundaries`),
 3. records with a CRC of themselves that follow each other, further than any body reaches: the last one that a sender
-   can make ends before the damaged record does, whose topic and properties follow the body.
+   can forge ends before the damaged record does, whose topic and properties follow the body.
 
-Where none of them proves a boundary, nothing up to `limit` is accepted: it stays where it is, and the caller reports
-it.
+If none of them proves a boundary, no record before `limit` is accepted: the bytes are not changed, and the caller
+reports them.
 
-`next_sound` finds whatever looks like a record. It tells whether bytes are worth keeping, and where a range of the log
-may begin until the range before it confirms that; no message is ever served because of it.
+`next_sound` finds anything that looks like a record. It decides whether bytes are worth keeping, and where a range of
+the log may begin until the range before it confirms that; it is never a reason to serve a message.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from rocketflow_store.files.mapped.mapped_file import MappedFile
 
 _MAX_BODY: Final = 4 << 20
-"""What a message may hold (RocketMQ's `maxMessageSize`), and so how far a record whose lengths are lost may reach."""
+"""The largest body (RocketMQ's `maxMessageSize`), and so the largest extent of a record whose lengths are lost."""
 _CHAINED: Final = 64
 _FIRST_WINDOW: Final = 1 << 14
 _WINDOW: Final = 1 << 20
@@ -54,7 +54,7 @@ _OWN_OFFSET_AT: Final = 28
 
 
 class Boundaries(Protocol):
-    """What the store knows, besides the log, of where records begin, and how large a message may be."""
+    """Record boundaries that are known from outside of the log, and the largest size of a message."""
 
     max_message_size: int
 
@@ -72,10 +72,10 @@ def next_proven(
 ) -> int | None:
     """Return the first position in (start, limit] where a record is proven to begin or the log to end, or None.
 
-    `start` is a record boundary with damage. What stands at the result may be damaged too. If nothing is proven, no
+    `start` is a record boundary with damage. The record at the result may be damaged too. If nothing is proven, no
     record before `limit` may be served.
 
-    Raises UnreadableError if bytes that decide cannot be read; with `unreadable` they prove nothing.
+    Raises UnreadableError if deciding bytes cannot be read; with `unreadable` they prove nothing.
     """
 
     def begins(position: int) -> bool:
@@ -104,7 +104,7 @@ def next_proven(
 
 
 def _chain_with_crcs(mapped: MappedFile, start: int, limit: int, most: int, *, unreadable: bool) -> int | None:
-    """Return where the first chain of records with record CRCs begins that no body of a record at `start` can hold.
+    """Return the begin of the first chain of records with record CRCs that no body of a record at `start` can hold.
 
     A body has up to `most` bytes.
     """
@@ -122,7 +122,7 @@ def _chain_with_crcs(mapped: MappedFile, start: int, limit: int, most: int, *, u
 
 
 def _reaches(mapped: MappedFile, start: int, far: int, limit: int, seen: set[int], *, unreadable: bool) -> bool:
-    """Whether sound records with CRCs of themselves follow each other from `start` to `far`, or to the file's end."""
+    """Return True if sound records with record CRCs follow each other from `start` to `far`, or to the file's end."""
     at = start
     while at < far:
         if at in seen:
@@ -146,7 +146,7 @@ def _reaches(mapped: MappedFile, start: int, far: int, limit: int, seen: set[int
 
 
 def _begins(mapped: MappedFile, position: int, limit: int, *, unreadable: bool) -> bool:
-    """Whether a sound record stands at `position`, or a blank record that ends what was written to the file."""
+    """Return True if `position` has a sound record, or a blank record that ends the written part of the file."""
     try:
         return is_complete(mapped, position, limit) or _is_last_blank(mapped, position)
     except UnreadableError:
@@ -156,14 +156,17 @@ def _begins(mapped: MappedFile, position: int, limit: int, *, unreadable: bool) 
 
 
 def _is_last_blank(mapped: MappedFile, position: int) -> bool:
-    """Whether a blank record stands at `position` and only zeros follow: topic and properties follow one in a body."""
+    """Return True if there is a blank record at `position` and only zeros follow.
+
+    In a body, topic and properties follow.
+    """
     if not is_end_blank(mapped, position):
         return False
     return _is_zeros(mapped, position + BLANK_SIZE, mapped.file_size)
 
 
 def _is_zeros(mapped: MappedFile, start: int, limit: int) -> bool:
-    """Whether nothing was written to [start, limit)."""
+    """Return True if [start, limit) is unwritten."""
     for at in range(start, limit, _WINDOW):
         if np.frombuffer(mapped.bytes_of(at, min(at + _WINDOW, limit)), np.uint8).any():
             return False
@@ -171,7 +174,7 @@ def _is_zeros(mapped: MappedFile, start: int, limit: int) -> bool:
 
 
 def _is_unwritten(mapped: MappedFile, position: int, limit: int, *, unreadable: bool) -> bool:
-    """Whether [position, limit) begins with as many zeros as the head of a record has bytes."""
+    """Return True if [position, limit) begins with as many zeros as the head of a record has bytes."""
     try:
         head = mapped.bytes_of(position, min(position + MIN_RECORD_SIZE, limit))
     except UnreadableError:
@@ -188,7 +191,7 @@ def next_sound(mapped: MappedFile, start: int, limit: int, *, unreadable: bool =
     those are skipped.
     """
     octets = np.frombuffer(mapped.buffer, np.uint8)
-    at, step = start + 1, _FIRST_WINDOW  # most often it is near
+    at, step = start + 1, _FIRST_WINDOW  # usually it is near
     while at + BLANK_SIZE <= limit:
         stop = min(at - at % step + step, limit - BLANK_SIZE + 1)
         try:
@@ -209,8 +212,8 @@ def next_sound(mapped: MappedFile, start: int, limit: int, *, unreadable: bool =
     return None
 
 
-def next_whole_offset(mapped: MappedFile, start: int) -> int | None:
-    """Physical offset of the next whole record of a file behind position `start`, None where there is none."""
+def next_complete_offset(mapped: MappedFile, start: int) -> int | None:
+    """Return the physical offset of the next valid record of a file after position `start`, None if there is none."""
     found = next_sound(mapped, start, mapped.file_size)
     if found is None or is_end_blank(mapped, found):
         return None
@@ -218,7 +221,7 @@ def next_whole_offset(mapped: MappedFile, start: int) -> int | None:
 
 
 def is_end_blank(mapped: MappedFile, position: int) -> bool:
-    """Whether a blank record stands at `position` that reaches to the file's end, as it must."""
+    """Return True if there is a blank record at `position` that reaches to the file's end, as it must."""
     if position + BLANK_SIZE > mapped.file_size:
         return False
     size, magic = SIZE_AND_MAGIC.unpack_from(mapped.populate(position, position + BLANK_SIZE), position)
@@ -226,7 +229,7 @@ def is_end_blank(mapped: MappedFile, position: int) -> bool:
 
 
 def is_complete(mapped: MappedFile, position: int, limit: int) -> bool:
-    """Whether all that a record has to be is right at `position`: bounds, magic, lengths, place and CRC."""
+    """Return True if the record at `position` is valid: bounds, magic, lengths, offset and CRC."""
     if position < 0 or position + MIN_RECORD_SIZE > limit:
         return False
     size, magic = SIZE_AND_MAGIC.unpack_from(mapped.populate(position, position + BLANK_SIZE), position)
@@ -240,43 +243,43 @@ def is_complete(mapped: MappedFile, position: int, limit: int) -> bool:
 
 
 def next_own_offset(mapped: MappedFile) -> int | None:
-    """The physical offset that a file's first record names, where that record is whole but for its place."""
+    """Return the physical offset of a file's first record, if that record is valid except for its place."""
     if mapped.file_size < MIN_RECORD_SIZE:
         return None
     size, magic = SIZE_AND_MAGIC.unpack_from(mapped.populate(0, MIN_RECORD_SIZE), 0)
     if magic not in (MAGIC_V1, MAGIC_V2) or not MIN_RECORD_SIZE <= size <= mapped.file_size:
         return None
-    (told,) = _OFFSET.unpack_from(mapped.buffer, _OWN_OFFSET_AT)
-    if told < 0 or told % mapped.file_size:
+    (named,) = _OFFSET.unpack_from(mapped.buffer, _OWN_OFFSET_AT)
+    if named < 0 or named % mapped.file_size:
         return None  # no file begins there: the record is torn or damaged
-    if told == mapped.file_from_offset:
-        return int(told)
-    if next_whole_offset(mapped, 0) is not None:
-        return None  # what follows is in its place: only the begin is damaged
+    if named == mapped.file_from_offset:
+        return int(named)
+    if next_complete_offset(mapped, 0) is not None:
+        return None  # the next record is in its place: only the begin is damaged
     following_end = min(size + _OWN_OFFSET_AT + _OFFSET.size, mapped.file_size)
     record = RecordColumns(mapped.populate(0, following_end), np.array([0], np.int64), np.array([size], np.int64))
     if record.faults or content_faults(record):
         return None
     if with_record_crc(record)[0]:
-        return int(told)
-    # without a CRC over it, one record may be damaged: its neighbour has to name the place behind it
+        return int(named)
+    # without a CRC over it, one record may be damaged: its neighbour must name the offset after it
     if size + _OWN_OFFSET_AT + _OFFSET.size > mapped.file_size:
         return None
     (following,) = _OFFSET.unpack_from(mapped.buffer, size + _OWN_OFFSET_AT)
-    return int(told) if following == told + size else None
+    return int(named) if following == named + size else None
 
 
 def unknown_record_size(mapped: MappedFile, position: int) -> int:
-    """Size of a record at `position` of a kind that this version does not know; 0 where there is none.
+    """Return the size of a record at `position` of a kind that this version does not know; 0 if there is none.
 
-    It tells its own place and is whole: by the CRC of the whole record, or, under an unknown magic code, by all that a
-    record of a known one has to be.
+    Such a record names its own offset and is valid: by the CRC of the whole record, or, under an unknown magic code, by
+    all checks of a record of a known one.
     """
     if position + MIN_RECORD_SIZE > mapped.file_size:
         return 0
     size, magic = SIZE_AND_MAGIC.unpack_from(mapped.populate(position, position + MIN_RECORD_SIZE), position)
-    (told,) = _OFFSET.unpack_from(mapped.buffer, position + _OWN_OFFSET_AT)
-    if told != mapped.file_from_offset + position or not MIN_RECORD_SIZE <= size <= mapped.file_size - position:
+    (named,) = _OFFSET.unpack_from(mapped.buffer, position + _OWN_OFFSET_AT)
+    if named != mapped.file_from_offset + position or not MIN_RECORD_SIZE <= size <= mapped.file_size - position:
         return 0
     raw = mapped.bytes_of(position, position + size).to_pybytes()
     if whole_by_record_crc(raw):

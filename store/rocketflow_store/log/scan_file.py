@@ -1,4 +1,4 @@
-"""Following the records of a log file whose pages may be unreadable."""
+"""Follow the records of a log file whose pages may be unreadable."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
 
 _WINDOW: Final = 8 << 20
 _OF_EACH: Final = 4096
-"""Bytes that are had in memory for each record asked for."""
+"""Bytes that are populated for each requested record."""
 _MOST_RECORDS: Final = 1 << 13
-_BEHIND_A_FAULT: Final = 1 << 5
+_AFTER_A_FAULT: Final = 1 << 5
 
 
 class RunLength:
-    """How many records to judge at once: few behind a fault, where what follows it in its run is judged again."""
+    """The number of records to judge at once: few after a fault, since the rest of its run is judged again."""
 
     def __init__(self) -> None:
         self.records = _MOST_RECORDS
 
     def judged(self, *, sound: bool) -> None:
-        """A run was judged; `sound` where none of it was bad."""
-        self.records = min(2 * self.records, _MOST_RECORDS) if sound else _BEHIND_A_FAULT
+        """Adapt to a run that was judged; `sound` if it had no fault."""
+        self.records = min(2 * self.records, _MOST_RECORDS) if sound else _AFTER_A_FAULT
 
 
 def scan_file(mapped: MappedFile, position: int, limit: int, max_records: int = _MOST_RECORDS) -> Scan:
-    """As `scan_records`, a bounded part of the file at a time: what is found is in memory and can be looked at.
+    """Scan as `scan_records`, a bounded part of the file at a time; the found records are readable.
 
-    UnreadableError where the record that should begin at `position` cannot be read; one further on ends the scan.
+    Raises UnreadableError if the record that should begin at `position` cannot be read; a later one ends the scan.
     """
     stop = min(position + min(max_records * _OF_EACH, _WINDOW), limit)
     try:
@@ -54,8 +54,8 @@ def scan_file(mapped: MappedFile, position: int, limit: int, max_records: int = 
 
 
 def _readable_end(mapped: MappedFile, start: int, stop: int) -> int:
-    """Return how far [start, stop), of which some cannot be read, can be."""
-    mapped.populate(start, min(start + 1, stop))  # raises where it begins with what cannot be read
+    """Return the end of the readable part of [start, stop), which is not completely readable."""
+    mapped.populate(start, min(start + 1, stop))  # raises if it begins with an unreadable page
     low, high = start // PAGE_BYTES + 1, -(-stop // PAGE_BYTES)
     while high - low > 1:  # all pages below `low` can be read, not all below `high`
         middle = (low + high) // 2

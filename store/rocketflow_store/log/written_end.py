@@ -1,4 +1,4 @@
-"""How far a log is written: what lies behind was preallocated."""
+"""The end of the written part of a log: the rest was preallocated."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def written_end(files: Sequence[MappedFile], offset: int = 0, *, keep_cached: bool = False) -> int:
-    """Physical offset behind the last byte at or behind `offset` that is not zero; `offset` where there is none.
+    """Return the physical offset after the last byte that is not zero, at or after `offset`; `offset` if there is none.
 
-    `files` are in the order of the log. With `keep_cached` what was read of them stays in the page cache.
+    `files` are in the order of the log. With `keep_cached` their pages stay in the page cache.
     """
     for mapped in reversed(files):
         if mapped.end_offset <= offset:

@@ -1,4 +1,4 @@
-"""Envelopes that are none: nobody may make the store forget rows or think a batch committed."""
+"""Forged envelopes: no sender can make the store drop rows or take a batch for committed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_user_cannot_write_the_stores_own_topics(tmp_path: Path, topic: str) -
 
 
 def test_a_copied_envelope_neither_commits_nor_cuts(tmp_path: Path) -> None:
-    """As a broker that takes anything would store it: the record is whole, but it is not where it says."""
+    """A broker that accepts any topic would store it: the record is valid, but not at the offset that it names."""
     path = tmp_path / "s"
     store = MessageStore.open(path)
     store.put_message(Message("t", b"before"))

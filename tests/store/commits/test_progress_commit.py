@@ -1,4 +1,4 @@
-"""Messages and how far their maker came, in one commit."""
+"""Messages and the progress of their source, in one commit."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_plan_from_an_older_commit_is_refused_and_writes_nothing(tmp_path: Pat
     assert bodies(path) == ["a", "b"]
 
 
-def test_of_threads_that_planned_the_same_one_commits(tmp_path: Path) -> None:
+def test_one_of_several_threads_with_the_same_plan_commits(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, StoreConfig(**SMALL)) as store:
         store.create_topic("t", 1)
@@ -99,7 +99,7 @@ def test_of_threads_that_planned_the_same_one_commits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", [0, 3])
-def test_a_cut_commit_takes_its_progress_with_it(tmp_path: Path, rows: int) -> None:
+def test_a_truncated_commit_loses_its_progress_too(tmp_path: Path, rows: int) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, StoreConfig(**SMALL)) as store:
         commit(store, None, ["a"], {"at": 1})

@@ -1,4 +1,4 @@
-"""Commits of staged parts: written by several threads, synced early, and still all of it or none."""
+"""Commits of staged parts: written by several threads, synced early, and still all or nothing."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def keys(path: Path) -> Counter[str]:
 
 @pytest.mark.parametrize("store_crc", [False, True])
 @pytest.mark.parametrize("part_crc", [False, True])
-def test_parts_and_stores_with_and_without_property_crc(
+def test_parts_with_and_without_crc_are_committed_to_both_kinds_of_stores(
     tmp_path: Path, store_crc: bool, part_crc: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunk_append, "SYNC_EVERY_BYTES", 1)
@@ -91,7 +91,7 @@ def test_parts_and_stores_with_and_without_property_crc(
     assert verify_store(path).findings == []
 
 
-def test_a_damaged_part_takes_everything_back(tmp_path: Path) -> None:
+def test_a_damaged_part_undoes_the_commit(tmp_path: Path) -> None:
     path = tmp_path / "s"
     parts = [part(tmp_path / "staging", first, 3000, StoreConfig()) for first in (0, 3000)]
     assert parts[1].path is not None
@@ -99,8 +99,9 @@ def test_a_damaged_part_takes_everything_back(tmp_path: Path) -> None:
     raw[len(raw) // 2] ^= 1
     Path(parts[1].path).write_bytes(raw)
     with MessageStore.open(path, StoreConfig(**SMALL)) as store:
-        with pytest.raises(CorruptRecordError, match="not what the task wrote"):
+        with pytest.raises(CorruptRecordError) as refused:
             commit_batch(store, batch(parts))
+        assert refused.value.file == parts[1].path
         assert store.max_phy_offset == 0
         again = [part(tmp_path / "staging", first, 3000, StoreConfig()) for first in (0, 3000)]
         commit_batch(store, batch(again))
@@ -109,7 +110,7 @@ def test_a_damaged_part_takes_everything_back(tmp_path: Path) -> None:
 
 
 def test_a_failed_early_sync_fences_and_shows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that failed once may say yes the next time: what it was asked for is not believed any more."""
+    """A disk that failed once may report success the next time, which proves nothing."""
     monkeypatch.setattr(chunk_append, "SYNC_EVERY_BYTES", 1)
     path = tmp_path / "s"
     parts = [part(tmp_path / "staging", 0, 3000, StoreConfig())]
@@ -138,12 +139,12 @@ def test_a_failed_early_sync_fences_and_shows_nothing(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("direct_io", [False, True])
-def test_later_batches_of_a_stream_write_over_the_files_of_earlier_ones(
+def test_later_batches_of_a_stream_overwrite_the_files_of_earlier_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direct_io: bool
 ) -> None:
     path = tmp_path / "s"
     config = StoreConfig(**SMALL, direct_io=direct_io)
-    spare = path / "rocketflow" / "spare"
+    pool = path / "rocketflow" / "spare"
     with MessageStore.open(path, config) as store:
 
         def commit(sink_id: str, number: int, counts: list[int]) -> list[StagedPart]:
@@ -154,15 +155,15 @@ def test_later_batches_of_a_stream_write_over_the_files_of_earlier_ones(
             return parts
 
         first = commit("one", 0, [300, 200])
-        assert {one.name for one in spare.iterdir()} == {Path(one.path or "").name for one in first}
-        inodes = {one.stat().st_ino for one in spare.iterdir()}
+        assert {one.name for one in pool.iterdir()} == {Path(one.path or "").name for one in first}
+        inodes = {one.stat().st_ino for one in pool.iterdir()}
         # shorter parts of another sink in longer files, and a third part that finds no file
         commit("two", 1, [30, 20, 10])
-        assert inodes < {one.stat().st_ino for one in spare.iterdir()}
-        # too many go, the oldest first
+        assert inodes < {one.stat().st_ino for one in pool.iterdir()}
+        # the oldest are deleted above the limit
         monkeypatch.setattr(pooled_parts, "MAX_BYTES", 200_000)
         commit("one", 2, [400])
-        assert [one.name.split("-")[0] for one in spare.iterdir()] == ["p20000"]
+        assert [one.name.split("-")[0] for one in pool.iterdir()] == ["p20000"]
         assert list((path / "rocketflow" / "staging").glob("*/0*")) == []
     numbers = [*range(300), *range(1000, 1200), *range(10_000, 10_030), *range(11_000, 11_020), *range(12_000, 12_010)]
     assert keys(path) == Counter(f"m{one}" for one in [*numbers, *range(20_000, 20_400)])
@@ -178,10 +179,10 @@ def test_a_single_batch_keeps_no_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("refused", ["open", "write", "cut"])
-def test_direct_io_that_the_file_system_refuses_is_done_the_usual_way(
+def test_direct_io_that_the_file_system_refuses_falls_back_to_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
 ) -> None:
-    """As on a file system without it (open), on a disk with larger blocks (write), and where a write is cut short."""
+    """A file system without it (open), a disk with larger blocks (write), and a short write."""
     direct: set[int] = set()
     real_open, real_pwrite = disk.open_file, disk.pwrite
     sizes: list[int] = []
@@ -216,23 +217,23 @@ def test_direct_io_that_the_file_system_refuses_is_done_the_usual_way(
     assert verify_store(path).exit_code == 0
 
 
-def test_whether_rows_get_a_crc_is_the_stores_choice(tmp_path: Path) -> None:
-    """A store that is made here gives one, unless it was made otherwise; another writer's does not."""
+def test_the_store_decides_whether_rows_get_a_crc(tmp_path: Path) -> None:
+    """A store that RocketFlow created appends one, unless its settings said otherwise; another writer's does not."""
     assert gives_record_crc(StorePaths(tmp_path / "new"))
-    MessageStore.open(tmp_path / "ours").close()
-    assert gives_record_crc(StorePaths(tmp_path / "ours"))
+    MessageStore.open(tmp_path / "native").close()
+    assert gives_record_crc(StorePaths(tmp_path / "native"))
     MessageStore.open(tmp_path / "off", StoreConfig(enabled_append_prop_crc=False)).close()
     assert not gives_record_crc(StorePaths(tmp_path / "off"))
-    (tmp_path / "theirs" / "commitlog").mkdir(parents=True)
-    (tmp_path / "theirs" / "commitlog" / "00000000000000000000").write_bytes(bytes(4096))
-    assert not gives_record_crc(StorePaths(tmp_path / "theirs"))
+    (tmp_path / "rocketmq" / "commitlog").mkdir(parents=True)
+    (tmp_path / "rocketmq" / "commitlog" / "00000000000000000000").write_bytes(bytes(4096))
+    assert not gives_record_crc(StorePaths(tmp_path / "rocketmq"))
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-def test_a_run_is_registered_though_others_gave_up_twice(
+def test_a_run_is_registered_after_two_abandoned_claims(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backwards: bool
 ) -> None:
-    """Two tasks claimed a number each and were killed; whichever name the directory lists last."""
+    """Two tasks claimed a number each and were killed; either name may be listed last."""
     first = register_run(tmp_path, "sink", "run-a", 0)
     for number in (first + 1, first + 2):
         (tmp_path / "sink" / "runs" / f"claim-{number:012d}").touch()
@@ -243,7 +244,7 @@ def test_a_run_is_registered_though_others_gave_up_twice(
     assert newest_run(tmp_path, "sink") == first + 3
 
 
-def test_a_run_that_was_superseded_commits_nothing(tmp_path: Path) -> None:
+def test_a_superseded_run_commits_nothing(tmp_path: Path) -> None:
     """F4: a driver that slept while another one took over its query."""
     config = StoreConfig(**SMALL)
     path = tmp_path / "s"
@@ -294,8 +295,8 @@ def test_two_threads_with_one_batch_commit_it_once(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("rows", ["append_batch", "commit_batch"])
-def test_a_publication_that_was_interrupted_fences(tmp_path: Path, rows: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Log and offsets disagree then: an offset would be given twice, a batch be committed again."""
+def test_an_interrupted_publication_fences(tmp_path: Path, rows: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Log and offsets disagree then: an offset would be reused, a batch be committed again."""
     path = tmp_path / "s"
 
     def append(store: MessageStore) -> None:
@@ -332,7 +333,7 @@ def test_every_sink_id_has_a_directory(tmp_path: Path, sink_id: str) -> None:
     assert registered_run(staging, sink_id, "run") == 1
 
 
-def test_a_damaged_envelope_does_not_let_its_batch_come_again(tmp_path: Path) -> None:
+def test_a_damaged_envelope_does_not_let_its_batch_be_committed_again(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, StoreConfig(**SMALL)) as store:
         for number in range(2):
