@@ -180,7 +180,7 @@ def test_store_of_another_version_is_refused(tmp_path: Path) -> None:
     shutil.rmtree(path / "consumequeue")
     before = digests(path)
     for change in (MessageStore.open, repair_store, preview_recovery, rebuild_store):
-        with pytest.raises(StoreVersionError, match=r"of format version 99.* write with the version that made it"):
+        with pytest.raises(StoreVersionError, match=r"of format version 99.* write with the version that created it"):
             change(path)
     assert digests(path) == before
     with StoreReader(path) as reader:
