@@ -7,7 +7,7 @@ STAMP := $(VENV)/.rocketflow-setup
 # a test may take its time then; a look at where it is, after five minutes, can end the process that it looks at
 LONG := --timeout 3600 -o faulthandler_timeout=0
 
-.PHONY: help setup run test test-full test-faults test-planted fuzz bench reference docs release airflow check clean
+.PHONY: help setup run run-network test test-full test-faults test-planted fuzz bench reference docs release airflow check clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -30,6 +30,9 @@ $(STAMP): requirements.lock pyproject.toml
 
 run: $(STAMP) ## append real flights, stream them through SQL, prove the result
 	@$(BIN)/rocketflow demo
+
+run-network: $(STAMP) ## the same through a running NameServer and broker, which is killed on the way
+	@$(BIN)/rocketflow demo --network
 
 test: $(STAMP) ## run the test suite (on two cores with a third process: they often wait for brokers and JVMs)
 	@$(BIN)/python -m pytest -n 3

@@ -155,12 +155,15 @@ def demo(
             "files of an earlier demo in it are deleted.",
         ),
     ] = None,
+    network: Annotated[
+        bool, typer.Option("--network", help="Send the flights to a NameServer and broker that run meanwhile.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object at the end.")] = False,
 ) -> None:
     """Append 336,776 real flights, stream them through SQL, prove the result. Example: rocketflow demo"""
     from rocketflow.demo.demo import run_demo
 
-    raise typer.Exit(run_demo(store=store, directory=directory, as_json=as_json))
+    raise typer.Exit(run_demo(store=store, directory=directory, as_json=as_json, network=network))
 
 
 @app.command()

@@ -8,55 +8,34 @@ import shutil
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.errors import RocketFlowError, UsageError
+from rocketflow.demo.steps import (
+    DELAYS_SQL,
+    DELAYS_TOPIC,
+    FLIGHTS_TOPIC,
+    DemoFailedError,
+    DemoReport,
+    delays_of,
+    expect,
+    verify,
+)
+from rocketflow.errors import UsageError
 from rocketflow.process.child_process import run_child
 from rocketflow.process.stop_signals import stop_waits
 from rocketflow_store.spi.json_text import parse_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
+    from rocketflow.demo.steps import StreamJob
     from rocketflow_store import StoreReader
 
-    StreamJob = Callable[[Sequence[str]], dict[str, Any]]
-
-FLIGHTS_TOPIC: Final = "flights"
-DELAYS_TOPIC: Final = "flight-delays"
 _MARK: Final = ".rocketflow-demo"
 EVENT_TIME: Final = """\
 event time: bornTimestamp is a flight's departure, and the csv is not sorted by it (January, October to December,
   February to September): a stream of several batches with a watermark drops the months after December as late"""
-DELAYS_SQL: Final = """
-SELECT to_json(named_struct('origin', f.origin, 'carrier', f.carrier, 'dest', f.dest,
-                            'tailnum', f.tailnum, 'delay', f.dep_delay)) AS body,
-       tags, concat(f.origin, '-', f.carrier) AS keys, f.origin AS shardingKey, bornTimestamp
-FROM (SELECT from_json(cast(body AS string),
-                       'origin string, carrier string, dest string, tailnum string, dep_delay int') AS f,
-             tags, bornTimestamp FROM messages)
-WHERE f.dep_delay > 0
-"""
-
-
-class DemoFailedError(RocketFlowError):
-    """A result of the demo differs from the expected one."""
-
-
-@dataclass(slots=True)
-class DemoReport:
-    """The steps and results of a demo run."""
-
-    store: str
-    steps: list[tuple[str, str]] = field(default_factory=list)
-    facts: dict[str, Any] = field(default_factory=dict)
-
-    def add(self, step: str, what: str, **facts: Any) -> None:
-        self.steps.append((step, what))
-        self.facts |= facts
-        print(f"{step:<28} {what}", flush=True)
 
 
 def submit_stream(arguments: Sequence[str]) -> dict[str, Any]:
@@ -72,11 +51,25 @@ def submit_stream(arguments: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def run_demo(*, store: str | None, directory: str | None, as_json: bool, stream: StreamJob = submit_stream) -> int:
+def run_demo(
+    *,
+    store: str | None,
+    directory: str | None,
+    as_json: bool,
+    network: bool = False,
+    stream: StreamJob = submit_stream,
+) -> int:
     """Run the demo, with `stream` for its jobs; return 0 if every check passes."""
+    if store and network:
+        raise UsageError("--store and --network exclude each other")
     began = time.monotonic()
     home = _fresh_home(Path(directory) if directory else Path(tempfile.gettempdir()) / f"rocketflow-demo-{os.getuid()}")
-    report = _copy_of_store(Path(store), home, stream) if store else _flights(home, stream)
+    if network:
+        from rocketflow.demo.network import network_demo
+
+        report = network_demo(home, stream)
+    else:
+        report = _copy_of_store(Path(store), home, stream) if store else _flights(home, stream)
     seconds = time.monotonic() - began
     print(f"done in {seconds:.1f} s; the store is {report.store}")
     _next_steps(report)
@@ -135,17 +128,17 @@ def _flights(home: Path, stream: StreamJob) -> DemoReport:
         streamed=first["rows"],
         streamPerSecond=first["rowsPerSecond"],
     )
-    found = _delays(path)
-    _expect("delay events in the store", found[0], expected.events)
-    _expect("minutes of delay in the store", found[1], expected.minutes)
+    found = delays_of(path)
+    expect("delay events in the store", found[0], expected.events)
+    expect("minutes of delay in the store", found[1], expected.minutes)
     report.add(
         "proved against the csv", f"{found[0]:,} events, {found[1]:,} minutes: equal", events=found[0], minutes=found[1]
     )
     second = stream(arguments)
-    _expect("rows of a second run", second["rows"], 0)
-    _expect("delay events after a second run", _delays(path)[0], expected.events)
+    expect("rows of a second run", second["rows"], 0)
+    expect("delay events after a second run", delays_of(path)[0], expected.events)
     report.add("run again", "0 rows, nothing added: exactly once")
-    _verify(path, report)
+    verify(path, report)
     _table(path)
     return report
 
@@ -174,11 +167,11 @@ def _copy_of_store(source: Path, home: Path, stream: StreamJob) -> DemoReport:
     )
     with StoreReader(target) as reader:
         for topic, count in counts.items():
-            _expect(f"messages of topic {topic}", _count(reader, topic), count)
+            expect(f"messages of topic {topic}", _count(reader, topic), count)
     report.add("proved", "every topic has as many messages as the source", topics=len(counts))
-    _expect("rows of a second run", stream(arguments)["rows"], 0)
+    expect("rows of a second run", stream(arguments)["rows"], 0)
     report.add("run again", "0 rows, nothing added: exactly once")
-    _verify(target, report)
+    verify(target, report)
     return report
 
 
@@ -188,41 +181,6 @@ def _internal(topic: str, is_system_topic: Any) -> bool:
 
 def _count(reader: StoreReader, topic: str) -> int:
     return sum(high - low for low, high in (reader.bounds(topic, queue) for queue in reader.queues(topic)))
-
-
-def _delays(path: Path) -> tuple[int, int]:
-    """Return (events, minutes) of the topic flight-delays, read from the store."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from rocketflow_store import StoreReader
-
-    events, minutes = 0, 0
-    with StoreReader(path) as reader:
-        for queue in reader.queues(DELAYS_TOPIC):
-            for batch in reader.read(DELAYS_TOPIC, queue, *reader.bounds(DELAYS_TOPIC, queue), columns=["body"]):
-                found = pc.extract_regex(batch["body"].cast(pa.string()), r'"delay":(?P<delay>-?\d+)')
-                events += batch.num_rows
-                minutes += pc.sum(pc.struct_field(found, 0).cast(pa.int64())).as_py() or 0
-    return events, minutes
-
-
-def _expect(what: str, found: int, wanted: int) -> None:
-    if found != wanted:
-        raise DemoFailedError(f"{what}: {found}, expected {wanted}")
-
-
-def _verify(path: Path, report: DemoReport) -> None:
-    from rocketflow_store.spi.maintenance import verify_store
-
-    result = verify_store(path)
-    if result.findings:
-        raise DemoFailedError(f"store verify has {len(result.findings)} findings, first: {result.findings[0]}")
-    report.add(
-        "store verify",
-        f"clean: {result.records:,} records, {result.bytes / 1e6 / result.seconds:,.0f} MB/s",
-        verified=True,
-    )
 
 
 def _table(path: Path) -> None:

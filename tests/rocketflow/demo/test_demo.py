@@ -78,3 +78,13 @@ def test_directory_with_other_files_is_refused_and_unchanged(tmp_path: Path) -> 
     assert done.returncode == 2
     assert "holds files that are not a demo's" in done.stderr
     assert (tmp_path / "store" / "mine").read_text() == "mine"
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_the_network_demo_survives_a_killed_broker(tmp_path: Path) -> None:
+    done = demo("--network", "--dir", str(tmp_path / "demo"), "--json")
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout.splitlines()[-1])
+    assert (facts["sent"], facts["streamed"]) == (336_776, 336_776)
+    assert (facts["events"], facts["minutes"], facts["verified"]) == (128_432, 5_056_783, True)

@@ -1,0 +1,7 @@
+"""Clients of NameServers and brokers, on asyncio; they import neither the broker nor the store.
+
+| module | content |
+|---|---|
+| `producer` | routes, batches of messages, and where queues end |
+| `messages` | messages as the wire has them, without I/O |
+"""
