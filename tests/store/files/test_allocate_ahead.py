@@ -245,7 +245,7 @@ def test_warm_files_are_locked_until_the_log_moves_on(tmp_path: Path) -> None:
         if locked.refused:
             assert locked.offsets == []
             assert locked_kb() == before
-            pytest.skip("the system lets nothing be locked here")
+            pytest.skip("the system does not allow memory locks here")
         assert locked.offsets == [0, SIZE, 2 * SIZE]
         assert store.statistics()["mappedFilesLocked"] == 3
         assert locked_kb() == before + 3 * SIZE // 1024
@@ -276,7 +276,7 @@ def test_files_are_unlocked_after_their_time() -> None:
         for offset in (0, 4096, 8192):
             files.lock(offset, made.fileno(), 4096)
         if files.refused:
-            pytest.skip("the system lets nothing be locked here")
+            pytest.skip("the system does not allow memory locks here")
         assert files.due_in_s() is None
         files.moved_on_to(8192)
         due = files.due_in_s()
@@ -289,7 +289,7 @@ def test_files_are_unlocked_after_their_time() -> None:
         files.moved_on_to(16_384)
         assert files.due_in_s() == 0
         files.unlock_due()
-        assert files.offsets == [0, 4096], "the log went on from those an hour ago"
+        assert files.offsets == [0, 4096], "the log moved on from these an hour ago"
         files.close()
         assert files.offsets == []
 

@@ -99,7 +99,7 @@ def bodies(path: Path, count: int) -> list[bytes]:
         return [body for batch in batches for body in batch.column("body").to_pylist()]
 
 
-# -- what is seen
+# -- visibility
 
 
 def test_uncommitted_messages_are_invisible(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_reused_buffer_leaves_no_old_bytes_in_a_file(tmp_path: Path) -> None:
         while Probe(store).wrote_offset < 4 * SIZE:
             put(store)
             commit(store)
-        assert store.put_message(Message("t", b"s" * 60_000, queue_id=0)).stored, "leaves most of a file empty"
+        assert store.put_message(Message("t", b"s" * 60_000, queue_id=0)).stored, "most of a file stays empty"
         put(store)
     for file in sorted((tmp_path / "s" / "commitlog").iterdir())[:-1]:
         raw = np.frombuffer(file.read_bytes(), np.uint8)
@@ -160,7 +160,7 @@ def test_a_reused_buffer_leaves_no_old_bytes_in_a_file(tmp_path: Path) -> None:
         assert not raw[blank + 4 :].any(), "after the end mark are zeros"
 
 
-# -- when
+# -- schedule
 
 
 def test_commits_wait_for_least_pages_or_the_thorough_interval(tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ def test_damage_without_a_good_backup_is_refused_and_kept(
 @pytest.mark.parametrize(
     "table", ["[]", '{"noSeparator":{0:1}}', '{"t@g":{"x":1}}', '{"t@g":{0:-1}}', '{"t@g":{-1:1}}']
 )
-def test_absurd_consumer_offsets_are_refused(tmp_path: Path, table: str) -> None:
+def test_invalid_consumer_offsets_are_refused(tmp_path: Path, table: str) -> None:
     (tmp_path / "consumerOffset.json").write_text(f'{{"offsetTable":{table}}}')
     with pytest.raises(ConfigFileError):
         ConsumerOffsetsFile(tmp_path).table()
@@ -367,7 +367,7 @@ LMQ_CONSUMER_OFFSETS = """{
 		}
 	}
 }"""
-"""As a 5.3.3 broker with enableLmq writes it (its dataVersion apart)."""
+"""Written by a 5.3.3 broker with enableLmq (without its dataVersion)."""
 
 
 def test_positions_in_lmqs_are_written_as_a_broker_writes_them(tmp_path: Path) -> None:
@@ -384,7 +384,7 @@ def test_positions_in_lmqs_are_written_as_a_broker_writes_them(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("table", ["[]", '{"nothing":1}', '{"t@g":-1}', '{"t@g":{"0":1}}', '{"t@g":"x"}'])
-def test_absurd_positions_in_lmqs_are_refused(tmp_path: Path, table: str) -> None:
+def test_invalid_positions_in_lmqs_are_refused(tmp_path: Path, table: str) -> None:
     (tmp_path / "lmqConsumerOffset.json").write_text(f'{{"lmqOffsetTable":{table}}}')
     with pytest.raises(ConfigFileError):
         LmqConsumerOffsetsFile(tmp_path).table()
@@ -422,7 +422,7 @@ def test_committed_delay_offsets_are_merged_with_stored_ones(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["a@g.1", "a@my group", "a@", "%LMQ%x/y@g", "a@g@broadcast"])
-def test_a_position_after_the_end_is_moved_back_whatever_its_name_is(tmp_path: Path, name: str) -> None:
+def test_a_position_after_the_end_is_moved_back_for_any_name(tmp_path: Path, name: str) -> None:
     """RocketMQ stores any name it is given: no name in the file may keep the store from opening."""
     path = tmp_path / "s"
     with MessageStore.open(path) as store:

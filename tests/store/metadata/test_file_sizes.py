@@ -103,7 +103,7 @@ def test_detection_ends_after_many_queues_that_agree(tmp_path: Path, monkeypatch
     assert looked.count("a") == 64
     queue(tmp_path, "A", 0, (0, 340))
     assert queue_size(tmp_path) == 1000
-    assert looked.count("a") == 164, "where one disagrees all are asked"
+    assert looked.count("a") == 164, "if one disagrees all are checked"
 
 
 def test_sizes_in_store_meta_decide_between_files(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_deep_json_is_a_typed_error_at_most(tmp_path: Path, name: str, deep: str
                 opened.close()
 
 
-def test_abort_as_a_directory_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+def test_abort_as_a_directory_is_refused_before_any_change(tmp_path: Path) -> None:
     (tmp_path / "s" / "commitlog").mkdir(parents=True)
     (tmp_path / "s" / "abort").mkdir()
     before = sorted((tmp_path / "s").rglob("*"))

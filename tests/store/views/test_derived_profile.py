@@ -123,7 +123,7 @@ def test_checkpoint_offset_that_no_record_begins_at_is_found_and_repaired(tmp_pa
     MessageStore.open(path).close()
 
 
-def test_rebuild_converts_between_profiles_and_appends_go_on_in_the_new_one(tmp_path: Path) -> None:
+def test_rebuild_converts_between_profiles_and_appends_use_the_new_one(tmp_path: Path) -> None:
     path, wanted = tmp_path / "s", tmp_path / "wanted"
     fill(path, "5.3")
     before = index_bytes(path)

@@ -139,7 +139,7 @@ def _refuse_without_log(root: Path) -> None:
         raise MissingStorePathError(
             "storePathCommitLog",
             path,
-            f"holds no file, and the ConsumeQueues name records up to {needed}: where the log is elsewhere, name its "
+            f"holds no file, and the ConsumeQueues name records up to {needed}: if the log is elsewhere, name its "
             "directories in storePathCommitLog (a broker has them in its broker.conf)",
         )
 

@@ -162,7 +162,7 @@ def judge_claims(runs: ClaimedRuns, damage: DamagedBytes, bound: tuple[int, int]
     count = len(merged.firsts)
     if count == 1:
         return JudgedClaims(_pieces(runs))
-    begun = _begun_anew(merged)
+    begun = _restarted_at(merged)
     room = damage.below(merged.begins), damage.below(merged.ends)
     alone = merged.stops - merged.firsts == 1
     refuted = np.zeros(count, bool)
@@ -267,7 +267,7 @@ def _merged(runs: ClaimedRuns) -> tuple[ClaimedRuns, Ints]:
     return merged, np.append(0, np.cumsum(cut))
 
 
-def _begun_anew(runs: ClaimedRuns) -> int:
+def _restarted_at(runs: ClaimedRuns) -> int:
     """Return the run with which the queue restarts at 0, because its topic was deleted and created; else 0.
 
     A single record before it is no earlier queue, but a claim to the same place.

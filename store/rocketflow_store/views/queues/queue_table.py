@@ -32,7 +32,7 @@ _LOOKED_AHEAD: Final = 256
 
 @dataclass(slots=True)
 class _Known:
-    """Cached state of a queue. Several threads look at once: each reads one consistent tuple, and stores one."""
+    """Cached state of a queue. Several threads use it at once: each reads one consistent tuple, and stores one."""
 
     queue: ConsumeQueue
     seen: tuple[int, bytes] = (-1, b"")
