@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rocketflow_store.metadata.config_files.topics import QUEUE_TYPE_ATTRIBUTE, SIMPLE_CQ
 from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.model.topic_names import is_directory_name, is_system_topic
 from rocketflow_store.recovery.topic_deletion import begin_deletion, finish_deletions
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from rocketflow_store.engine.flush_services import FlushServices
     from rocketflow_store.engine.opening import StoreParts
+    from rocketflow_store.metadata.config_files import TopicConfig
 
 
 class TopicAdmin:
@@ -37,9 +39,29 @@ class TopicAdmin:
         """Create a topic, or raise the number of queues of an existing one; the caller has the put lock."""
         self._topics.ensure(topic, queues)
         if queue_type is not None:
-            offsets, count = self._parts.offsets, self._topics.queue_count(topic)
-            in_use = self._parts.views.has_topic(topic) or any(offsets.next(topic, one) for one in range(count))
+            in_use = self._is_in_use(topic, self._topics.queue_count(topic))
             self._topics.set_queue_type(topic, queue_type, in_use=in_use)
+
+    def changes_type(self, config: TopicConfig) -> bool:
+        """Return True if `config` gives a topic another `queue.type` than it has."""
+        return config.is_batch_cq != self._topics.is_batch_cq(config.topic_name)
+
+    def put(self, config: TopicConfig) -> None:
+        """Create or replace a topic; the caller has the put lock if `changes_type`.
+
+        Raises:
+            StoreConfigError: A name or a number is not allowed, or the topic has messages of the other `queue.type`.
+        """
+        topic = config.topic_name
+        if self.changes_type(config) and self._is_in_use(topic, config.write_queue_nums):
+            kind = config.attributes.get(QUEUE_TYPE_ATTRIBUTE, SIMPLE_CQ)
+            raise StoreConfigError(QUEUE_TYPE_ATTRIBUTE, kind, f"topic {topic} has messages of the other type")
+        self._parts.config_files.topics.put(config)
+        self._topics.forget(topic)
+
+    def _is_in_use(self, topic: str, queues: int) -> bool:
+        offsets = self._parts.offsets
+        return self._parts.views.has_topic(topic) or any(offsets.next(topic, one) for one in range(queues))
 
     def set_queues(self, topic: str, queues: int) -> None:
         """Give a topic `queues` write queues, and read queues for every queue that it ever had."""

@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rocketflow_store.engine.broker_tables import BrokerGroups, BrokerOffsets, BrokerTopics
 from rocketflow_store.engine.message_store import MessageStore
+from rocketflow_store.metadata.config_files.plain_json_file import PlainJsonFile
 from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.reading.checked_read import ANY_MESSAGE, CheckedReader
@@ -39,6 +41,29 @@ class WritingStore(MessageStore):
         super().__init__(path, config)
         reads, log_end = self._reads, lambda: self.max_phy_offset
         self._checked = CheckedReader(reads.log, reads.queues, reads.config, reads.tag_codes, log_end)
+        files = self.config_files
+        try:
+            self.offset_table = BrokerOffsets(
+                files.lmq_consumer_offsets if config.enable_lmq else files.consumer_offsets, reads.queues.bounds
+            )
+        except BaseException:
+            self.close()
+            raise
+        self.topic_table = BrokerTopics(files.topics, self._admin, lambda: self._writing.puts.lock, self.delete_topic)
+        self.group_table = BrokerGroups(files.subscription_groups)
+
+    def json_file(self, name: str) -> PlainJsonFile:
+        """Return a file of `config/` that the store keeps for the broker, such as consumerFilter.json.
+
+        Raises:
+            StoreConfigError: The store keeps no file of that name.
+        """
+        return PlainJsonFile(self.paths.config, name, self.config.clock)
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic as `MessageStore.delete_topic` does, and the offsets of its groups. Blocks."""
+        super().delete_topic(topic)
+        self.offset_table.delete_topic(topic)
 
     def notify_arrivals(self, on_arrival: OnArrival | None) -> None:
         """Call `on_arrival` with the queues of each dispatched run, whichever writer put it; None ends the calls.

@@ -2,6 +2,7 @@
 
 | module | content |
 |---|---|
+| `broker` | the store of a broker: appends and reads of the wire's bytes, arrivals, RocketMQ's tables, send-back |
 | `writing` | open a store for writing while other processes do so too |
 | `reads` | reads beyond the methods of a StoreReader: figures of queues, exports, inner messages |
 | `records` | columns that a store reads and writes; rows encoded for a commit |

@@ -27,9 +27,14 @@ from rocketflow_store.delivery.requeue.retry_topics import (
     dlq_topic,
     retry_topic,
 )
+from rocketflow_store.format.properties import encode_properties
+from rocketflow_store.format.record import decode_record
+from rocketflow_store.model.broker_requests import RawMessage
 from rocketflow_store.model.errors import MessageNotFoundError
 from rocketflow_store.model.message import Message
+from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.model.property_names import (
+    PROPERTY_CRC32,
     PROPERTY_DELAY,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
@@ -44,6 +49,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketflow_store.engine.message_store import MessageStore
+    from rocketflow_store.metadata.config_files import SubscriptionGroupConfig
     from rocketflow_store.model.message import MessageExt
     from rocketflow_store.model.results import PutMessageResult
 
@@ -101,21 +107,52 @@ def consumer_send_msgs_back(
     config = store.config_files.subscription_groups.of(request.group)
     if config.retry_queue_nums <= 0:
         return []
-    most = config.retry_max_times if request.max_reconsume_times is None else request.max_reconsume_times
     found = [_message_at(store, phy_offset) for phy_offset in phy_offsets]
-    messages: list[Message] = []
-    for message in found:
-        if message.reconsume_times >= most or request.delay_level < 0:
-            messages.append(_sent_back(message, dead, 0, 0, dead_letter=request.origin_properties))
-        else:
-            times, places = np.array([message.reconsume_times]), np.array([message.phy_offset])
-            (level,) = delay_levels_of(times, request.delay_level, len(store.config.delay_levels_ms)).tolist()
-            (queue_id,) = retry_queues(places, config.retry_queue_nums).tolist()
-            messages.append(_sent_back(message, back, queue_id, level))
+    levels = len(store.config.delay_levels_ms)
+    messages = [_back_or_dead(message, request, config, levels) for message in found]
     store.ensure_topic(back, config.retry_queue_nums)
     if any(message.topic == dead for message in messages):
         store.ensure_topic(dead, DLQ_QUEUE_NUMS)
     return store.put_messages(messages)
+
+
+def send_back(record: bytes, request: SendBack, rules: SubscriptionGroupConfig, delay_levels: int) -> RawMessage | None:
+    """Return the message that stores a record once more for a group with these `rules`, None without retry queues.
+
+    `delay_levels` is the number of delay levels of the store. Reads and writes nothing: the caller has the record from
+    `read_record`, creates the topic of the message if necessary, and appends it.
+
+    Raises:
+        CorruptRecordError: The record is damaged.
+        StoreConfigError: The group's name is not valid.
+    """
+    if rules.retry_queue_nums <= 0:
+        return None
+    message = _back_or_dead(decode_record(record), request, rules, delay_levels)
+    assert message.queue_id is not None
+    assert message.born_timestamp is not None
+    return RawMessage(
+        topic=message.topic,
+        queue_id=message.queue_id,
+        body=message.body,
+        properties=encode_properties({name: one for name, one in message.properties.items() if name != PROPERTY_CRC32}),
+        flag=message.flag,
+        sys_flag=message.sys_flag,
+        born_ms=message.born_timestamp,
+        born_host=encode_host(str(message.born_host)),
+        reconsume_times=message.reconsume_times,
+    )
+
+
+def _back_or_dead(message: MessageExt, request: SendBack, rules: SubscriptionGroupConfig, delay_levels: int) -> Message:
+    """Return the message for the group's retry topic, or for its dead letters."""
+    most = rules.retry_max_times if request.max_reconsume_times is None else request.max_reconsume_times
+    if message.reconsume_times >= most or request.delay_level < 0:
+        return _sent_back(message, dlq_topic(request.group), 0, 0, dead_letter=request.origin_properties)
+    times, places = np.array([message.reconsume_times]), np.array([message.phy_offset])
+    (level,) = delay_levels_of(times, request.delay_level, delay_levels).tolist()
+    (queue_id,) = retry_queues(places, rules.retry_queue_nums).tolist()
+    return _sent_back(message, retry_topic(request.group), queue_id, level)
 
 
 def retry_queues(phy_offsets: npt.NDArray[np.int64], queues: int) -> npt.NDArray[np.int64]:

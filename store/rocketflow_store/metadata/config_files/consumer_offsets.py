@@ -10,7 +10,7 @@ from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.model.topic_names import validate_group, validate_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 SEPARATOR: Final = "@"
 
@@ -60,6 +60,12 @@ class ConsumerOffsetsFile(JsonConfigFile):
         Raises StoreConfigError for a new (topic, group) with an invalid name, and for an offset or queue id out of
         range.
         """
+        self.change(table)
+
+    def change(
+        self, table: Mapping[tuple[str, str], Mapping[int, int]], removed: Collection[tuple[str, str]] = ()
+    ) -> None:
+        """Remove the offsets of `removed`, then commit those of `table`, in one write: see `commit_all`."""
         with self._guard:
             self._refresh()
             for (topic, group), offsets in table.items():
@@ -70,7 +76,7 @@ class ConsumerOffsetsFile(JsonConfigFile):
                 for queue_id, offset in offsets.items():
                     if not (0 <= queue_id < 1 << 31 and 0 <= offset < 1 << 63):
                         raise StoreConfigError(f"{topic}{SEPARATOR}{group}", {queue_id: offset}, "must not be negative")
-            merged = dict(self._offsets)
+            merged = {key: offsets for key, offsets in self._offsets.items() if key not in removed}
             for key, offsets in table.items():
                 merged[key] = {**merged.get(key, {}), **offsets}
             if merged == self._offsets:

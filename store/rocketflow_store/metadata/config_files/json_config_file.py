@@ -71,15 +71,22 @@ class JsonConfigFile(ABC):
     """
 
     NAME: ClassVar[str]
+    HAS_VERSION: ClassVar[bool] = True
+    """False for a file that RocketMQ writes without `dataVersion`."""
 
-    def __init__(self, directory: Path, clock: Clock | None = None) -> None:
-        self.path = directory / self.NAME
+    def __init__(self, directory: Path, clock: Clock | None = None, name: str | None = None) -> None:
+        self.path = directory / (name or self.NAME)
+        self._is_held = False
         self._clock = clock or SystemClock()
         self._guard = threading.RLock()
         self._document: dict[str, Any] = {}
         self._version = DataVersion()
         self._seen: object = None
         self._name_is_good = True
+
+    def hold(self) -> None:
+        """Serve reads from memory from now on: the caller's process has the store's write lock until it ends."""
+        self._is_held = True
 
     @property
     def data_version(self) -> DataVersion:
@@ -96,7 +103,9 @@ class JsonConfigFile(ABC):
         """Return the members to write, except for `dataVersion`."""
 
     def _refresh(self) -> None:
-        """Load the file if it has changed since the last load."""
+        """Load the file if it has changed since the last load; one that is held is loaded once."""
+        if self._is_held and self._seen is not None:
+            return
         signature = (_signature(self.path), _signature(_backup(self.path)))
         if signature == self._seen:
             return
@@ -133,7 +142,9 @@ class JsonConfigFile(ABC):
     def _persist(self) -> None:
         """Write the current members under the next data version; keep the previous file as `.bak` if it was valid."""
         version = self._version.next(self._clock.now_ms())
-        document = {**self._document, "dataVersion": version.to_json(), **self.members()}
+        document = {**self._document, **self.members()}
+        if self.HAS_VERSION:
+            document["dataVersion"] = version.to_json()
         directory = self.path.parent
         if not directory.is_dir():
             try:

@@ -13,7 +13,7 @@ from rocketflow_store.files.json_fields import (
     text_field,
 )
 from rocketflow_store.metadata.config_files.json_config_file import JsonConfigFile
-from rocketflow_store.model.topic_names import validate_group
+from rocketflow_store.model.topic_names import validate_group, validate_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -138,6 +138,29 @@ class SubscriptionGroupsFile(JsonConfigFile):
                 return
             self._groups = {**self._groups, config.group_name: config}
             self._persist()
+
+    def forbidden(self, group: str, topic: str) -> int:
+        """Return the permission bits that a group does not have on a topic; 0 if nothing is forbidden."""
+        with self._guard:
+            self._refresh()
+            found = object_field(self._forbidden, group)
+            return int32_field(found, topic, 0)
+
+    def forbid(self, group: str, topic: str, bits: int) -> None:
+        """Set the permission bits that a group does not have on a topic; durable on return."""
+        validate_group(group)
+        validate_topic(topic)
+        with self._guard:
+            self._refresh()
+            topics = {name: value for name, value in object_field(self._forbidden, group).items() if name != topic}
+            if bits > 0:
+                topics[topic] = bits
+            forbidden = {name: value for name, value in self._forbidden.items() if name != group}
+            if topics:
+                forbidden[group] = topics
+            if forbidden != self._forbidden:
+                self._forbidden = forbidden
+                self._persist()
 
     def remove(self, group: str) -> bool:
         """Remove a group and its forbidden topics; return False if it did not exist."""
