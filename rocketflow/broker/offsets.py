@@ -14,7 +14,6 @@ from rocketflow.aio.server import RefusedError, Request
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.headers import offset as headers
 from rocketflow_store import StoreError
-from rocketflow_store.spi.reads import stored_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,7 +125,10 @@ class OffsetRequests:
     def end(self, request: Request) -> None:
         """Answer where a queue ends (request 30)."""
         header = request.command.header(headers.GetMaxOffsetRequestHeader)
-        offset = self._store.max_offset(header.topic, header.queue_id)
+        if header.committed:
+            _, offset = self._store.bounds(header.topic, header.queue_id)
+        else:
+            offset = self._store.appended_end(header.topic, header.queue_id)
         request.reply(header=headers.GetMaxOffsetResponseHeader(offset=offset))
 
     def begin(self, request: Request) -> None:
@@ -142,7 +144,7 @@ class OffsetRequests:
         if boundary not in ("lower", "upper"):
             raise RefusedError(ResponseCode.INVALID_PARAMETER, f"boundaryType {header.boundary_type} is unknown")
         offset = await asyncio.to_thread(
-            self._store.get_offset_in_queue_by_time, header.topic, header.queue_id, header.timestamp, boundary
+            self._store.offset_by_time, header.topic, header.queue_id, header.timestamp, boundary
         )
         request.reply(header=headers.SearchOffsetResponseHeader(offset=offset))
 
@@ -152,6 +154,6 @@ class OffsetRequests:
         begin, end = self._store.bounds(header.topic, header.queue_id)
         time_ms = None
         if begin < end:
-            time_ms = await asyncio.to_thread(stored_at, self._store, header.topic, header.queue_id, begin)
+            time_ms = await asyncio.to_thread(self._store.store_time_at, header.topic, header.queue_id, begin)
         timestamp = -1 if time_ms is None else time_ms
         request.reply(header=headers.GetEarliestMsgStoretimeResponseHeader(timestamp=timestamp))

@@ -9,15 +9,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketflow.aio.server import RefusedError, Request
 from rocketflow.broker.held_pulls import HeldPull, HeldPulls
+from rocketflow.broker.put_gatherer import OVERLOAD
 from rocketflow.broker.topics import PERM_READ
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from rocketflow_store import GetMessageStatus, StoreError
-from rocketflow_store.spi.filters import SqlFilter, TagFilter, compile_filter
+from rocketflow_store import GetMessageStatus, StoreError, WouldBlockError
+from rocketflow_store.spi.broker import Match
+from rocketflow_store.spi.filters import TagFilter, compile_filter
+from rocketflow_store.spi.records import decode_properties
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
@@ -26,15 +30,19 @@ if TYPE_CHECKING:
     from rocketflow.broker.offsets import GroupOffsets
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow.broker.topics import Topics
-    from rocketflow_store import GetMessageResult
-    from rocketflow_store.spi.broker import Arrival, WritingStore
+    from rocketflow_store.spi.broker import Arrival, ReadResult, WritingStore
 
 COMMIT_FLAG: Final = 1
 SUSPEND_FLAG: Final = 2
 SUBSCRIPTION_FLAG: Final = 4
 
 _LOOK_SECONDS: Final = 0.5
-_MAX_COUNT: Final = 1_024
+MAX_COUNT: Final = 1_024
+MAX_BYTES: Final = 8 * 1024 * 1024
+"""Most bytes of an answer; the store's own transfer limits are lower."""
+READERS: Final = 4
+MAX_COLD: Final = 1_000
+"""Pulls that may wait for the disk."""
 
 _CODES: Final = {
     GetMessageStatus.FOUND: ResponseCode.SUCCESS,
@@ -49,22 +57,25 @@ _CODES: Final = {
 
 
 class Filter(NamedTuple):
-    """Filter of a group on a topic: tags, or a condition on properties."""
+    """Filter of a group on a topic; `match` is None if it reads all messages."""
 
-    tags: TagFilter
-    condition: SqlFilter | None
+    match: Match | None
+    is_condition: bool
 
     @property
     def tags_codes(self) -> frozenset[int] | None:
         """Return the tags codes that can match, None for all."""
-        return None if self.condition is not None or self.tags.matches_all else self.tags.codes
+        return None if self.match is None else self.match.tags_codes
 
 
 def parse_filter(expression_type: str | None, expression: str | None) -> Filter:
     """Return the filter of a subscription. Raises StoreError if the expression is wrong."""
     if expression_type in (None, "", "TAG"):
-        return Filter(TagFilter.parse(expression), None)
-    return Filter(TagFilter.parse("*"), compile_filter(expression or ""))
+        tags = TagFilter.parse(expression)
+        return Filter(None if tags.matches_all else Match(tags.codes), is_condition=False)
+    condition = compile_filter(expression or "")
+    matches = condition.matches
+    return Filter(Match(properties=lambda raw: matches(decode_properties(bytes(raw)))), is_condition=True)
 
 
 class Pull(NamedTuple):
@@ -95,6 +106,8 @@ class Pulls:
         self._settings = settings
         self._held: HeldPulls[Pull] = HeldPulls()
         self._filters: dict[tuple[str | None, str | None], Filter] = {}
+        self._readers = ThreadPoolExecutor(READERS, "reader")
+        self._cold: set[asyncio.Task[None]] = set()
 
     def pull(self, request: Request) -> None:
         """Answer with messages; let the request wait if there are none and it may."""
@@ -126,6 +139,7 @@ class Pulls:
         """Answer every pull that waits: the broker stops."""
         for pull in self._held.all():
             self._answer_held(pull)
+        self._readers.shutdown(wait=False)
 
     # --- checks, in RocketMQ's order
 
@@ -159,7 +173,7 @@ class Pulls:
             wanted = self._filter(header.expression_type, header.subscription)
         else:
             wanted = self._subscribed(header)
-        if wanted.condition is not None and not self._settings.enable_property_filter:
+        if wanted.is_condition and not self._settings.enable_property_filter:
             raise _refused(
                 ResponseCode.SYSTEM_ERROR,
                 "The broker does not support consumer to filter message by SQL92: set enablePropertyFilter=true",
@@ -187,7 +201,7 @@ class Pulls:
                 found = parse_filter(expression_type, expression)
             except StoreError as error:
                 raise _refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
-            if len(self._filters) > _MAX_COUNT:
+            if len(self._filters) > MAX_COUNT:
                 self._filters.clear()
             self._filters[key] = found
         return found
@@ -195,34 +209,53 @@ class Pulls:
     # --- reading and answering
 
     def _answer_held(self, pull: Pull) -> None:
-        try:
-            self._answer(pull, may_wait=False)
-        except RefusedError as error:
-            pull.request.refuse(error)
-        except StoreError as error:
-            pull.request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+        self._answer(pull, may_wait=False)
 
     def _answer(self, pull: Pull, *, may_wait: bool) -> None:
-        header = pull.header
-        tags = "||".join(pull.filter.tags.tags) or None
-        count = max(1, min(header.max_msg_nums, _MAX_COUNT))
-        with self._store.get_message(header.topic, header.queue_id, header.queue_offset, count, tags) as found:
-            code = _code_of(found, header.queue_offset)
-            body = b""
-            if code == ResponseCode.SUCCESS:
-                body = _matching(found, pull.filter.condition)
-                if not body:
-                    code = ResponseCode.PULL_RETRY_IMMEDIATELY
-            elif code == ResponseCode.PULL_NOT_FOUND and may_wait and self._hold(pull):
+        """Answer with what the page cache holds; read from the disk in a helper thread."""
+        try:
+            found = self._read(pull, nowait=True)
+        except WouldBlockError:
+            if len(self._cold) >= MAX_COLD:
+                pull.request.reply(ResponseCode.SYSTEM_BUSY, remark=OVERLOAD)
                 return
-            answer = PullMessageResponseHeader(
-                suggest_which_broker_id=0,
-                next_begin_offset=found.next_begin_offset,
-                min_offset=found.min_offset,
-                max_offset=found.max_offset,
-            )
-            remark = found.status.name
-        pull.request.reply(code, answer, body=body, remark=remark)
+            task = asyncio.ensure_future(self._answer_cold(pull, may_wait=may_wait))
+            self._cold.add(task)
+            task.add_done_callback(self._cold.discard)
+        except StoreError as error:
+            pull.request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+        else:
+            self._send(pull, found, may_wait=may_wait)
+
+    async def _answer_cold(self, pull: Pull, *, may_wait: bool) -> None:
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(self._readers, self._read, pull)
+        except StoreError as error:
+            pull.request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+        else:
+            self._send(pull, found, may_wait=may_wait)
+
+    def _read(self, pull: Pull, *, nowait: bool = False) -> ReadResult:
+        header = pull.header
+        count = max(1, min(header.max_msg_nums, MAX_COUNT))
+        return self._store.read_messages(
+            *(header.topic, header.queue_id, header.queue_offset, count, MAX_BYTES),
+            match=pull.filter.match,
+            nowait=nowait,
+        )
+
+    def _send(self, pull: Pull, found: ReadResult, *, may_wait: bool) -> None:
+        code = _code_of(found.status, pull.header.queue_offset)
+        if code == ResponseCode.PULL_NOT_FOUND and may_wait and self._hold(pull):
+            return
+        answer = PullMessageResponseHeader(
+            suggest_which_broker_id=0,
+            next_begin_offset=found.next_offset,
+            min_offset=found.min_offset,
+            max_offset=found.max_offset,
+        )
+        body = bytes(found.data) if code == ResponseCode.SUCCESS else b""
+        pull.request.reply(code, answer, body=body, remark=found.status.name)
 
     def _hold(self, pull: Pull) -> bool:
         header = pull.header
@@ -233,16 +266,8 @@ class Pulls:
         return self._held.hold(header.topic, header.queue_id, held)
 
 
-def _matching(found: GetMessageResult, condition: SqlFilter | None) -> bytes:
-    """Return the records that meet the condition, as they are stored."""
-    if condition is None:
-        return b"".join(found.buffers())
-    pairs = zip(found.message_mapped_list, found.messages)
-    return b"".join(one.byte_buffer for one, message in pairs if condition.matches(message.properties))
-
-
-def _code_of(found: GetMessageResult, offset: int) -> ResponseCode:
-    code = _CODES.get(found.status)
+def _code_of(status: GetMessageStatus, offset: int) -> ResponseCode:
+    code = _CODES.get(status)
     if code is not None:
         return code
     return ResponseCode.PULL_NOT_FOUND if offset == 0 else ResponseCode.PULL_OFFSET_MOVED

@@ -32,6 +32,7 @@ def cluster(home: Path, *settings: str) -> Iterator[tuple[RunningServer, Running
             "maxHashSlotNum=10000",
             "maxIndexNum=40000",
             "enablePropertyFilter=true",
+            "waitTimeMillsInSendQueue=20000",  # a loaded machine
             *settings,
         ]
         arguments = [part for one in options for part in ("--set", one)]

@@ -49,7 +49,7 @@ class GetMaxOffsetRequestHeader(TopicRequestHeader, kw_only=True):
 
     topic: str
     queue_id: Int32
-    committed: bool = False
+    committed: bool = True
 
 
 class GetMaxOffsetResponseHeader(Header, kw_only=True):
