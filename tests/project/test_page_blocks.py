@@ -36,6 +36,7 @@ RUN: Final = {
 }
 """Pages and languages of blocks with the test that runs them."""
 NOT_RUN: Final = {
+    ("OPERATIONS.md", "sh"): "servers at RocketMQ's ports; tests/apache/test_quick_start.py runs both at free ones",
     (
         SPARK,
         "sh",
