@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from rocketflow.remoting.command import Command, decode_command, encode_command, request
 from rocketflow.remoting.errors import RemotingError
-from rocketflow.remoting.frame import MAX_FRAME_SIZE, FrameReceiver
+from rocketflow.remoting.frame import MAX_FRAME_SIZE, Frame, FrameReceiver
 from rocketflow.remoting.pending import PendingRequests
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rocketflow.remoting.headers.header import Header
 
 LOG: Final = logging.getLogger("rocketflow.aio")
@@ -22,7 +25,13 @@ LOG: Final = logging.getLogger("rocketflow.aio")
 UNSENT_LIMIT: Final = 16 * 1024 * 1024
 """Bytes that may wait for a peer that reads slowly; above it nothing more is read from that peer."""
 
-_RESUME_AT: Final = UNSENT_LIMIT // 4
+RUNNING_LIMIT: Final = 256
+"""Requests of one connection that may run as tasks; above it nothing more is read from that peer."""
+
+LARGE: Final = 64 * 1024
+"""A write, or an incomplete frame, of this many bytes is reported to the owner, which adds up those of all peers."""
+
+_FLUSH_AT: Final = 1024 * 1024
 
 
 class ChannelClosedError(Exception):
@@ -41,21 +50,37 @@ class ChannelOwner(Protocol):
     def closed(self, channel: Channel) -> None:
         """Take note that the connection has ended."""
 
+    def wrote_much(self, channel: Channel) -> None:
+        """Take note that many bytes may wait for the peer."""
+
+    def unread_much(self, channel: Channel) -> None:
+        """Take note that many bytes of an incomplete frame have arrived."""
+
 
 class Channel(asyncio.Protocol):
     """One connection.
 
-    What is sent within one iteration of the loop goes out in one write. Reading pauses while more than UNSENT_LIMIT
-    bytes wait for the peer.
+    What is sent within one iteration of the loop goes out in one write. While more than `unsent_limit` bytes wait for
+    the peer, or RUNNING_LIMIT of its requests run, nothing is read from it and the frames that have arrived wait.
     """
 
-    def __init__(self, owner: ChannelOwner, *, max_frame_size: int = MAX_FRAME_SIZE) -> None:
+    def __init__(
+        self, owner: ChannelOwner, *, max_frame_size: int = MAX_FRAME_SIZE, unsent_limit: int = UNSENT_LIMIT
+    ) -> None:
         self._owner = owner
         self._receiver = FrameReceiver(max_frame_size)
+        self._unsent_limit = unsent_limit
+        self._frames: Iterator[Frame] | None = None
+        self._unread: deque[bytes] = deque()
+        self._writing_paused = False
+        self._unsent_before = 0
+        self._budget_paused = False
+        self._running = 0
         self._pending: PendingRequests[asyncio.Future[Command]] = PendingRequests()
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
+        self._out_size = 0
         self.address = ""
         self.last_heard = self._loop.time()
         self._frame_begun: float | None = None
@@ -67,45 +92,55 @@ class Channel(asyncio.Protocol):
 
     @property
     def frame_begun(self) -> float | None:
-        """Return the loop's time at which the frame began that has not arrived completely, or None."""
-        return self._frame_begun
+        """Return the loop's time at which the frame began whose rest the peer owes, or None."""
+        return None if self.is_held else self._frame_begun
+
+    @property
+    def unread_size(self) -> int:
+        """Return the number of bytes that have arrived of a frame that is not complete."""
+        return self._receiver.pending_size
+
+    @property
+    def unsent_size(self) -> int:
+        """Return the number of bytes that wait for the peer."""
+        return self._out_size + (0 if self._transport is None else self._transport.get_write_buffer_size())
+
+    @property
+    def is_held(self) -> bool:
+        """Return whether the peer has to wait: it reads too slowly, or too many of its requests run."""
+        return self._writing_paused or self._running >= RUNNING_LIMIT
 
     # --- what asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection."""
         self._transport = stream = cast("asyncio.Transport", transport)  # uvloop's derives from nothing of asyncio's
-        stream.set_write_buffer_limits(high=UNSENT_LIMIT, low=_RESUME_AT)
+        stream.set_write_buffer_limits(high=self._unsent_limit, low=self._unsent_limit // 4)
         self.address = address_text(stream.get_extra_info("peername"))
         self._owner.opened(self)
 
     def data_received(self, data: bytes) -> None:
         """Take the next bytes; close the connection where they are no frames."""
         self.last_heard = self._loop.time()
-        try:
-            for frame in self._receiver.feed(data):
-                self._frame_begun = None
-                self._take(decode_command(frame))
-        except RemotingError as error:
-            LOG.warning("%s: %s; the connection is closed", self.address, error)
-            self.close()
-            return
-        if self._receiver.pending_size and self._frame_begun is None:
-            self._frame_begun = self.last_heard
+        self._unread.append(data)
+        self._take_frames()
 
     def pause_writing(self) -> None:
         """Stop reading from a peer that does not read."""
-        if self._transport is not None:
-            self._transport.pause_reading()
+        self._writing_paused = True
+        self._pause_reading()
 
     def resume_writing(self) -> None:
         """Read again."""
-        if self._transport is not None:
-            self._transport.resume_reading()
+        self._writing_paused = False
+        self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the requests that wait for answers."""
-        self._transport = None
+        self._transport = self._frames = None
+        self._unread.clear()
+        self._out.clear()
+        self._out_size = 0
         for waiter in self._pending.pop_all():
             if not waiter.done():
                 waiter.set_exception(ChannelClosedError(f"{self.address}: the connection ended before the answer came"))
@@ -122,6 +157,9 @@ class Channel(asyncio.Protocol):
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(frame)
+        self._out_size += len(frame)
+        if self._out_size >= _FLUSH_AT:
+            self._flush()
 
     async def request(self, code: int, header: Header | None = None, *, body: bytes = b"", timeout_s: float) -> Command:
         """Send a request and return the peer's answer.
@@ -146,6 +184,37 @@ class Channel(asyncio.Protocol):
         """Send a request that wants no answer."""
         self.send(request(code, header, body=body, opaque=self._pending.next_opaque(), one_way=True))
 
+    def look(self) -> None:
+        """Take note of a peer that reads, however slowly: it is not silent."""
+        if self._writing_paused:
+            size = self.unsent_size
+            if size < self._unsent_before:
+                self.last_heard = self._loop.time()
+            self._unsent_before = size
+
+    def task_begun(self) -> None:
+        """Count a request that runs as a task."""
+        self._running += 1
+        if self._running == RUNNING_LIMIT:
+            self._pause_reading()
+
+    def task_ended(self) -> None:
+        """Count a request no more, and read again if too many ran."""
+        self._running -= 1
+        if self._running == RUNNING_LIMIT // 2:
+            self._go_on()
+
+    def pause_for_budget(self) -> None:
+        """Read nothing until `resume_for_budget`: all connections together hold too much."""
+        self._budget_paused = True
+        self._pause_reading()
+
+    def resume_for_budget(self) -> None:
+        """Read again."""
+        if self._budget_paused:
+            self._budget_paused = False
+            self._read_on()
+
     def close(self) -> None:
         """End the connection after all that was sent has been written."""
         if self._transport is not None:
@@ -156,6 +225,48 @@ class Channel(asyncio.Protocol):
         """End the connection at once."""
         if self._transport is not None:
             self._transport.abort()
+
+    def _take_frames(self) -> None:
+        """Take the frames that have arrived, until the peer has to wait."""
+        try:
+            while not self.is_held:
+                if self._frames is None:
+                    if not self._unread:
+                        break
+                    self._frames = self._receiver.feed(self._unread.popleft())
+                frame = next(self._frames, None)
+                if frame is None:
+                    self._frames = None
+                    continue
+                self._frame_begun = None
+                self._take(decode_command(frame))
+        except RemotingError as error:
+            LOG.warning("%s: %s; the connection is closed", self.address, error)
+            self._unread.clear()
+            self.close()
+            return
+        if self._frames is None and (size := self._receiver.pending_size):
+            if self._frame_begun is None:
+                self._frame_begun = self._loop.time()
+            if size >= LARGE:
+                self._owner.unread_much(self)
+
+    def _pause_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def _go_on(self) -> None:
+        """Take the frames that waited, and read again unless the peer has to wait still."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._frame_begun is not None:
+            self._frame_begun = self._loop.time()  # the peer could not go on meanwhile
+        self._take_frames()
+        self._read_on()
+
+    def _read_on(self) -> None:
+        if self._transport is not None and not (self.is_held or self._budget_paused or self._transport.is_closing()):
+            self._transport.resume_reading()
 
     def _take(self, command: Command) -> None:
         if not command.is_response:
@@ -169,8 +280,11 @@ class Channel(asyncio.Protocol):
 
     def _flush(self) -> None:
         out, self._out = self._out, []
+        size, self._out_size = self._out_size, 0
         if out and self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(out)
+            if size >= LARGE:
+                self._owner.wrote_much(self)
 
 
 def address_text(peer: object) -> str:

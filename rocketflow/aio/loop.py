@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
+import resource
 import signal
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar
+
+LOG: Final = logging.getLogger("rocketflow.aio")
 
 T = TypeVar("T")
 
@@ -27,12 +32,13 @@ class Service(Protocol):
 def serve(service: Service, started: Callable[[], None]) -> None:
     """Run a service until SIGTERM, SIGINT or SIGHUP; `started` is called once it serves.
 
-    A second signal, or a stop that takes longer than STOP_SECONDS, ends it at once.
+    A second signal, or a stop that takes longer than STOP_SECONDS, ends it at once. Raises what `stop` raises.
     """
     run(_serve(service, started))
 
 
 async def _serve(service: Service, started: Callable[[], None]) -> None:
+    _allow_many_connections()
     loop = asyncio.get_running_loop()
     signals: asyncio.Queue[int] = asyncio.Queue()
     for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -45,8 +51,18 @@ async def _serve(service: Service, started: Callable[[], None]) -> None:
     await asyncio.wait({stopping, again}, timeout=STOP_SECONDS, return_when=asyncio.FIRST_COMPLETED)
     again.cancel()
     if not stopping.done():
+        LOG.warning("the stop is cut short: a second signal, or it took longer than %g s", STOP_SECONDS)
         stopping.cancel()
-    await asyncio.gather(stopping, again, return_exceptions=True)
+    await asyncio.gather(again, return_exceptions=True)
+    with contextlib.suppress(asyncio.CancelledError):
+        await stopping
+
+
+def _allow_many_connections() -> None:
+    """Raise the limit on open files as far as it may be."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

@@ -59,6 +59,8 @@ class Peers:
                 _, channel = await loop.create_connection(lambda: Channel(self), host.strip("[]"), int(port))
         except TimeoutError:
             raise OSError(f"{address}: no connection within {CONNECT_SECONDS:g} s") from None
+        except (ValueError, OverflowError) as error:  # a host that cannot be encoded, a port above 65535
+            raise OSError(f"{address!r} is no address: {error}") from None
         return channel
 
     async def close(self) -> None:
@@ -72,6 +74,12 @@ class Peers:
 
     def opened(self, channel: Channel) -> None:
         """Take note of a new connection."""
+
+    def wrote_much(self, channel: Channel) -> None:
+        """Take note that many bytes may wait for the peer."""
+
+    def unread_much(self, channel: Channel) -> None:
+        """Take note that many bytes of an incomplete frame have arrived."""
 
     def closed(self, channel: Channel) -> None:
         """Forget a connection that has ended."""

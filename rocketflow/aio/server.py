@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rocketflow.aio.channel import Channel
+from rocketflow.aio.channel import LARGE, UNSENT_LIMIT, Channel
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command, answer
 from rocketflow.remoting.errors import BodyError, HeaderError
@@ -24,7 +24,16 @@ LOG: Final = logging.getLogger("rocketflow.aio")
 MAX_CONNECTIONS: Final = 10_000
 IDLE_SECONDS: Final = 120.0
 FRAME_SECONDS: Final = 30.0
-_LOOK_SECONDS: Final = 5.0
+ALL_LIMIT: Final = 256 * 1024 * 1024
+"""Bytes of incomplete frames, and bytes that wait for peers, of all connections together."""
+
+TASK_LIMIT: Final = 1_000
+TASK_BYTES_LIMIT: Final = 64 * 1024 * 1024
+OVERLOAD: Final = "[OVERLOAD]system busy, start flow control for a while"
+
+_LOOK_SECONDS: Final = 2.0
+_DRAIN_SECONDS: Final = 1.0
+_SUM_SECONDS: Final = 0.02
 
 
 class RefusedError(Exception):
@@ -63,11 +72,25 @@ exception with 1.
 """
 
 
+class Limits(NamedTuple):
+    """Limits of a server; times are in seconds, sizes in bytes."""
+
+    connections: int = MAX_CONNECTIONS
+    idle_s: float = IDLE_SECONDS
+    frame_s: float = FRAME_SECONDS
+    unsent: int = UNSENT_LIMIT
+    all_unsent: int = ALL_LIMIT
+    all_unread: int = ALL_LIMIT
+
+
 class Server:
     """Accepts connections and passes each request to the processor of its code; unknown codes are answered with 3.
 
-    `on_closed` is called with each connection that ends. Connections above `max_connections` are closed at once; those
-    that are silent for IDLE_SECONDS, or whose frame takes longer than FRAME_SECONDS, are closed as well.
+    `on_closed` is called with each connection that ends. Connections above `limits.connections` are closed at once;
+    those that are silent for `limits.idle_s`, or whose frame takes longer than `limits.frame_s`, are closed as well.
+    While more than `limits.all_unsent` bytes wait for peers, requests of the codes `large_answers` are answered with 2;
+    so are requests that would run as tasks while TASK_LIMIT of them run. While incomplete frames take more than
+    `limits.all_unread` bytes, the largest of them are not read on.
     """
 
     def __init__(
@@ -75,12 +98,23 @@ class Server:
         processors: Mapping[int, Processor],
         *,
         on_closed: Callable[[Channel], None] = lambda channel: None,
-        max_connections: int = MAX_CONNECTIONS,
+        limits: Limits | None = None,
+        large_answers: Iterable[int] = (),
     ) -> None:
         self._processors = dict(processors)
+        self._tasks_of = {code for code, one in self._processors.items() if inspect.iscoroutinefunction(one)}
         self._on_closed = on_closed
-        self._max_connections = max_connections
+        self._limits = limits or Limits()
+        self._large_answers = frozenset(large_answers)
         self._channels: set[Channel] = set()
+        self._slow: set[Channel] = set()
+        self._unsent = 0
+        self._unsent_at = 0.0
+        self._large: set[Channel] = set()
+        self._unread = 0
+        self._unread_at = 0.0
+        self._task_bytes = 0
+        self._refused = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._listeners: list[asyncio.Server] = []
         self._watch: asyncio.Task[None] | None = None
@@ -98,10 +132,12 @@ class Server:
     async def listen(self, host: str, port: int) -> int:
         """Listen at an address and return its port (port 0: any free one). Raises OSError."""
         loop = asyncio.get_running_loop()
-        listener = await loop.create_server(lambda: Channel(self), host, port, backlog=1024)
+        listener = await loop.create_server(
+            lambda: Channel(self, unsent_limit=self._limits.unsent), host, port, backlog=1024
+        )
         self._listeners.append(listener)
         if self._watch is None:
-            self._watch = loop.create_task(self._close_silent())
+            self._watch = loop.create_task(self._watch_connections())
         return int(listener.sockets[0].getsockname()[1])
 
     def stop_listening(self) -> None:
@@ -120,7 +156,10 @@ class Server:
             task.cancel()
         for channel in list(self._channels):
             channel.close()
-        await asyncio.sleep(0)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _DRAIN_SECONDS
+        while self._channels and loop.time() < end:
+            await asyncio.sleep(0.01)
         for channel in list(self._channels):
             channel.abort()
 
@@ -129,14 +168,26 @@ class Server:
     def opened(self, channel: Channel) -> None:
         """Take note of a new connection."""
         self._channels.add(channel)
-        if len(self._channels) > self._max_connections:
-            LOG.warning("%s: more than %d connections; this one is closed", channel.address, self._max_connections)
+        if len(self._channels) > self._limits.connections:
+            self._refused += 1
             channel.abort()
 
     def closed(self, channel: Channel) -> None:
         """Take note that a connection has ended."""
         self._channels.discard(channel)
+        self._slow.discard(channel)
+        self._large.discard(channel)
         self._on_closed(channel)
+
+    def wrote_much(self, channel: Channel) -> None:
+        """Take note that many bytes may wait for a peer."""
+        self._slow.add(channel)
+
+    def unread_much(self, channel: Channel) -> None:
+        """Take note that many bytes of an incomplete frame have arrived; read no further if there are too many."""
+        self._large.add(channel)
+        if self._all_unread() > self._limits.all_unread:
+            channel.pause_for_budget()
 
     def received(self, channel: Channel, command: Command) -> None:
         """Pass a request to the processor of its code."""
@@ -145,6 +196,14 @@ class Server:
         if processor is None:
             unknown = f"request code {command.code} is not supported"
             request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=unknown)
+            return
+        if command.code in self._large_answers and self._slow and self._all_unsent() > self._limits.all_unsent:
+            request.reply(ResponseCode.SYSTEM_BUSY, remark=OVERLOAD)
+            return
+        if command.code in self._tasks_of and (
+            len(self._tasks) >= TASK_LIMIT or self._task_bytes + len(command.body) > TASK_BYTES_LIMIT
+        ):
+            request.reply(ResponseCode.SYSTEM_BUSY, remark=OVERLOAD)
             return
         try:
             later = processor(request)
@@ -155,12 +214,17 @@ class Server:
             task = asyncio.ensure_future(self._finish(request, later))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            self._task_bytes += len(command.body)
+            channel.task_begun()
 
     async def _finish(self, request: Request, later: Awaitable[None]) -> None:
         try:
             await later
         except Exception as error:
             self._answer_failure(request, error)
+        finally:
+            self._task_bytes -= len(request.command.body)
+            request.channel.task_ended()
 
     def _answer_failure(self, request: Request, error: Exception) -> None:
         if isinstance(error, RefusedError):
@@ -170,16 +234,47 @@ class Server:
             LOG.error("%s: request %s failed", request.channel.address, _name(request.command.code), exc_info=error)
         request.reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
 
-    async def _close_silent(self) -> None:
+    def _all_unsent(self) -> int:
+        """Return the bytes that wait for all peers together, a few milliseconds old."""
+        now = asyncio.get_running_loop().time()
+        if now - self._unsent_at > _SUM_SECONDS:
+            sizes = {channel: channel.unsent_size for channel in self._slow}
+            self._slow = {channel for channel, size in sizes.items() if size >= LARGE}
+            self._unsent, self._unsent_at = sum(sizes.values()), now
+        return self._unsent
+
+    def _all_unread(self) -> int:
+        """Return the bytes of all large incomplete frames, a few milliseconds old."""
+        now = asyncio.get_running_loop().time()
+        if now - self._unread_at > _SUM_SECONDS:
+            sizes = {channel: channel.unread_size for channel in self._large}
+            self._large = {channel for channel, size in sizes.items() if size >= LARGE}
+            self._unread, self._unread_at = sum(sizes.values()), now
+        return self._unread
+
+    async def _watch_connections(self) -> None:
         loop = asyncio.get_running_loop()
+        limits = self._limits
+        look_s = min(_LOOK_SECONDS, limits.idle_s / 4, limits.frame_s / 4)
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            now = loop.time()
-            for channel in list(self._channels):
-                begun = channel.frame_begun
-                if now - channel.last_heard > IDLE_SECONDS or (begun is not None and now - begun > FRAME_SECONDS):
-                    LOG.info("%s: silent for too long; the connection is closed", channel.address)
-                    channel.abort()
+            await asyncio.sleep(look_s)
+            self._close_silent(loop.time())
+            if self._large and self._all_unread() <= limits.all_unread:
+                for channel in self._large:
+                    channel.resume_for_budget()
+            if self._refused:
+                LOG.warning("%d connections above the limit of %d were closed", self._refused, limits.connections)
+                self._refused = 0
+
+    def _close_silent(self, now: float) -> None:
+        for channel in list(self._channels):
+            channel.look()
+            begun = channel.frame_begun
+            if now - channel.last_heard > self._limits.idle_s or (
+                begun is not None and now - begun > self._limits.frame_s
+            ):
+                LOG.info("%s: silent for too long; the connection is closed", channel.address)
+                channel.abort()
 
 
 def _name(code: int) -> str:

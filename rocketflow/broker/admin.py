@@ -22,7 +22,7 @@ from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import VERSION
 from rocketflow.remoting.headers import admin as headers
 from rocketflow_store import StoreError
-from rocketflow_store.spi.names import is_system_topic
+from rocketflow_store.spi.names import MAX_QUEUE_NUMS, is_system_topic
 from rocketflow_store.spi.reads import stored_at
 from rocketflow_store.spi.tables import SubscriptionGroupConfig, TopicConfig
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from rocketflow_store.spi.broker import WritingStore
 
 VERSION_NAME: Final = "V5_3_3"
+_ALL_PERMISSIONS: Final = 7
 
 
 class Admin:
@@ -95,6 +96,10 @@ class Admin:
             raise RefusedError(
                 ResponseCode.INVALID_PARAMETER, f"The topic[{header.topic}] is conflict with system topic."
             )
+        if not (0 <= header.read_queue_nums <= MAX_QUEUE_NUMS and 0 <= header.write_queue_nums <= MAX_QUEUE_NUMS):
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"a topic has 0 to {MAX_QUEUE_NUMS} queues")
+        if not 0 <= header.perm <= _ALL_PERMISSIONS:
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"perm {header.perm} is not 0 to {_ALL_PERMISSIONS}")
         attributes = dict(
             part.removeprefix("+").split("=", 1) for part in (header.attributes or "").split(",") if "=" in part
         )

@@ -29,6 +29,7 @@ from rocketflow.remoting.bodies import (
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers import client as headers
 from rocketflow_store import StoreError
+from rocketflow_store.spi.names import is_directory_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,7 +70,8 @@ class ClientRequests:
             request.channel, data.client_id, request.command.language or "OTHER", request.command.version, _now_ms()
         )
         for producer in data.producer_data_set:
-            self._producers.register(producer.group_name, client)
+            if is_directory_name(producer.group_name):
+                self._producers.register(producer.group_name, client)
         for consumer in data.consumer_data_set:
             self._register_consumer(consumer, client, with_subscriptions=not data.without_sub)
         request.reply()

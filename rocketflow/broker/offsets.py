@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.aio.server import RefusedError, Request
@@ -33,6 +34,7 @@ class GroupOffsets:
         self._file = store.config_files.consumer_offsets
         self._table = self._file.table()
         self._changed: dict[tuple[str, str], dict[int, int]] = {}
+        self._lock = threading.Lock()
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the next offset of a queue, None if the group has committed none."""
@@ -58,23 +60,27 @@ class GroupOffsets:
         """Return the groups that have committed an offset of a topic."""
         return [group for (name, group) in self._table if name == topic]
 
-    def save(self) -> None:
-        """Write the changes; they stay for the next time if that fails. Blocks. Raises StoreError."""
+    async def save(self) -> None:
+        """Write the changes, in a thread; they stay for the next time if that fails. Raises StoreError."""
         changed, self._changed = self._changed, {}
         if not changed:
             return
         try:
-            self._file.commit_all(changed)
+            await asyncio.to_thread(self._write, changed)
         except BaseException:
             self._changed = _merged(changed, self._changed)
             raise
+
+    def _write(self, changed: Mapping[tuple[str, str], Mapping[int, int]]) -> None:
+        with self._lock:  # the thread of a save that was cancelled may still write
+            self._file.commit_all(changed)
 
     async def save_every(self, seconds: float) -> None:
         """Save until cancelled; a failure is logged and tried again."""
         while True:
             await asyncio.sleep(seconds)
             try:
-                await asyncio.to_thread(self.save)
+                await self.save()
             except StoreError as error:
                 LOG.warning("offsets of groups are not saved: %s", error)
 
@@ -115,10 +121,13 @@ class OffsetRequests:
         header = request.command.header(headers.UpdateConsumerOffsetRequestHeader)
         if self._groups.for_use(header.consumer_group) is None:
             raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {header.consumer_group} not exist")
-        if self._topics.get(header.topic) is None:
+        topic = self._topics.get(header.topic)
+        if topic is None:
             raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} not exist")
-        if header.commit_offset < 0 or header.queue_id < 0:
+        if header.commit_offset < 0:
             raise RefusedError(ResponseCode.INVALID_PARAMETER, f"no offset: {header.commit_offset}")
+        if not 0 <= header.queue_id < max(topic.read_queue_nums, topic.write_queue_nums):
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"topic {header.topic} has no queue {header.queue_id}")
         self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         request.reply()
 

@@ -39,6 +39,10 @@ class GathererFullError(Exception):
     """Too many messages wait for the store."""
 
 
+class GathererStoppedError(Exception):
+    """The broker stops and takes no more messages."""
+
+
 class Put(NamedTuple):
     """A message on its way into the store.
 
@@ -71,9 +75,12 @@ class PutGatherer:
         self._syncer = ThreadPoolExecutor(1, "put-sync")
         self._unsynced: list[tuple[list[Put], AppendedRun]] = []
         self._syncing = False
+        self._stopped = False
 
     def add(self, message: RawMessage, answer: Answer, refuse: Refuse) -> None:
-        """Add a message. Raises GathererFullError."""
+        """Add a message. Raises GathererFullError and GathererStoppedError."""
+        if self._stopped:
+            raise GathererStoppedError("the broker stops")
         if len(self._waiting) >= MAX_WAITING or self._waiting_bytes >= MAX_WAITING_BYTES:
             raise GathererFullError(OVERLOAD)
         self._waiting.append(Put(message, answer, refuse, time.monotonic()))
@@ -86,7 +93,8 @@ class PutGatherer:
         return not (self._waiting or self._writing or self._unsynced or self._syncing)
 
     async def finish(self, timeout_s: float) -> None:
-        """Wait until every message is answered, at most `timeout_s` seconds; then end the threads."""
+        """Take no more messages, and wait until all are answered, at most `timeout_s` seconds; then end the threads."""
+        self._stopped = True
         end = time.monotonic() + timeout_s
         while not self.is_idle and time.monotonic() < end:
             await asyncio.sleep(0.01)

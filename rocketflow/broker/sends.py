@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.aio.server import RefusedError, Request
-from rocketflow.broker.put_gatherer import GathererFullError
+from rocketflow.broker.put_gatherer import GathererFullError, GathererStoppedError
 from rocketflow.broker.topics import DLQ_PREFIX, PERM_WRITE, RETRY_PREFIX, check_topic_name
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import RESPONSE_FLAG, Command
@@ -108,6 +108,8 @@ class Sends:
             )
         except GathererFullError as error:
             raise RefusedError(ResponseCode.SYSTEM_BUSY, str(error)) from None
+        except GathererStoppedError as error:
+            raise RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)) from None
 
     def _check_state(self, topic: str) -> None:
         if not self._settings.broker_permission & PERM_WRITE:

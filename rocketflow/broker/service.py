@@ -10,7 +10,7 @@ import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.aio.server import Processor, Server
+from rocketflow.aio.server import Limits, Processor, Server
 from rocketflow.broker.admin import Admin
 from rocketflow.broker.client_requests import ClientRequests
 from rocketflow.broker.clients import ConsumerTable, ProducerTable
@@ -73,10 +73,12 @@ class Broker:
 
     async def stop(self) -> None:
         """Unregister, answer what waits, write the offsets and close the store."""
-        if self._parts is not None:
-            await self._parts.stop()
-        if self._store is not None:
-            await asyncio.to_thread(self._store.close)
+        try:
+            if self._parts is not None:
+                await self._parts.stop()
+        finally:
+            if self._store is not None:
+                await asyncio.to_thread(self._store.close)
 
 
 class _Parts:
@@ -109,9 +111,14 @@ class _Parts:
         )
         processors = self._processors()
         pulls = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
-        self._server = Server(processors, on_closed=self._channel_closed)
+        limits = Limits(connections=settings.max_connections, idle_s=settings.server_channel_max_idle_time_seconds)
+        large = (*pulls, RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID)
+        self._server = Server(processors, on_closed=self._channel_closed, limits=limits, large_answers=large)
         self._fast_server = Server(
-            {code: one for code, one in processors.items() if code not in pulls}, on_closed=self._channel_closed
+            {code: one for code, one in processors.items() if code not in pulls},
+            on_closed=self._channel_closed,
+            limits=limits,
+            large_answers=large,
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._deliveries: list[ScheduleMessageService | TimerMessageService] = []
@@ -172,7 +179,7 @@ class _Parts:
         await self._fast_server.close()
         for one in self._deliveries:
             await asyncio.to_thread(one.stop)
-        await asyncio.to_thread(self._offsets.save)
+        await self._offsets.save()
         self._store.notify_arrivals(None)
 
     def _run(self, service: Coroutine[Any, Any, None]) -> None:

@@ -6,18 +6,25 @@ store/config/MessageStoreConfig.java.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from rocketflow.errors import UsageError
+from rocketflow.process.exposure import ALLOW_INSECURE, check_exposure
+from rocketflow.process.nearest import did_you_mean
 from rocketflow_store import StoreConfig
-from rocketflow_store.spi.settings import OWN_PREFIX, SETTINGS, load_settings, typed_value
+from rocketflow_store.spi.settings import KNOWN_KEYS, OWN_PREFIX, SETTINGS, load_settings, typed_value
 
-ALLOW_INSECURE: Final = f"{OWN_PREFIX}allowInsecure"
+MAX_CONNECTIONS: Final = f"{OWN_PREFIX}maxConnections"
+
+Port = Annotated[int, msgspec.Meta(ge=3, le=65_534)]
+"""The port of a broker; RocketMQ also uses the one two below it, and names the one above it to slaves."""
+
+Seconds = Annotated[int, msgspec.Meta(ge=1)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
 
 _NOT_YET: Final[dict[str, tuple[frozenset[object], str]]] = {
     "brokerRole": (frozenset({"ASYNC_MASTER"}), "replication is not built yet: set brokerRole=ASYNC_MASTER"),
@@ -41,7 +48,7 @@ class BrokerSettings(msgspec.Struct, kw_only=True, rename="camel"):
     broker_id: int = 0
     broker_ip1: str = msgspec.field(default="127.0.0.1", name="brokerIP1")
     bind_address: str = ""
-    listen_port: int = 10911
+    listen_port: Port = 10911
     ha_listen_port: int = 0
     namesrv_addr: str = ""
     broker_permission: int = 6
@@ -66,6 +73,8 @@ class BrokerSettings(msgspec.Struct, kw_only=True, rename="camel"):
     sync_flush_timeout: int = 5_000
     store_path_root_dir: str = ""
     start_accept_send_request_time_stamp: int = 0
+    server_channel_max_idle_time_seconds: Seconds = 120
+    max_connections: Count = msgspec.field(default=10_000, name=MAX_CONNECTIONS)
     allow_insecure: bool = msgspec.field(default=False, name=ALLOW_INSECURE)
 
     @property
@@ -100,6 +109,7 @@ def load_broker_settings(
     Raises UsageError, and StoreError where the file cannot be read or a key or value of RocketMQ's is wrong.
     """
     given = load_settings(file, environ, {key: typed_value(key, text, "--set: ") for key, text in options.items()})
+    _check_keys(given)
     for key, (accepted, remedy) in _NOT_YET.items():
         if key in given and given[key] not in accepted:
             raise UsageError(f"{key}={given[key]}: {remedy}")
@@ -113,23 +123,19 @@ def load_broker_settings(
     settings.namesrv_addr = settings.namesrv_addr or environ.get("NAMESRV_ADDR", "")
     if not settings.store_path_root_dir:
         settings.store_path_root_dir = str(Path.home() / "store")
-    _check_exposure(settings)
+    for key, address in (("bindAddress", settings.listen_address), ("brokerIP1", settings.broker_ip1)):
+        check_exposure(key, address, allowed=settings.allow_insecure)
     of_store = {key: value for key, value in given.items() if key not in own or key in _STORE_KEYS}
     return settings, StoreConfig.from_mapping(of_store), given
 
 
-def _check_exposure(settings: BrokerSettings) -> None:
-    """Refuse addresses that other hosts reach, as long as nothing protects them. Raises UsageError."""
-    for key, address in (("bindAddress", settings.listen_address), ("brokerIP1", settings.broker_ip1)):
-        try:
-            local = ipaddress.ip_address(address).is_loopback
-        except ValueError:
-            raise UsageError(f"{key}={address} is no IP address") from None
-        if not local and not settings.allow_insecure:
-            raise UsageError(
-                f"{key}={address} can be reached from other hosts, and neither TLS nor access control protects the "
-                f"broker: set {key}=127.0.0.1, or {ALLOW_INSECURE}=true if the network is trusted"
-            )
+def _check_keys(given: Mapping[str, Any]) -> None:
+    """Refuse keys that neither RocketMQ nor RocketFlow has. Raises UsageError."""
+    own = {field.encode_name for field in msgspec.structs.fields(BrokerSettings)}
+    known = {*KNOWN_KEYS, *own, *(one.key for one in SETTINGS)}
+    for key in given:
+        if key not in known:
+            raise UsageError(f"unknown key {key}: {did_you_mean(key, known)}")
 
 
 def settings_text(settings: BrokerSettings, given: Mapping[str, Any]) -> str:

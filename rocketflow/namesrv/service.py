@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.aio.channel import Channel
-from rocketflow.aio.server import Server
+from rocketflow.aio.server import Limits, Server
 from rocketflow.namesrv.kv_config import KvConfig
 from rocketflow.namesrv.processors import Processors
 from rocketflow.namesrv.route_table import RouteTable
@@ -33,7 +33,8 @@ class NameServer:
             acting_master=settings.support_acting_master, delete_topics=settings.delete_topic_with_broker_registration
         )
         processors = Processors(self._routes, KvConfig(Path(settings.kv_config_path)), settings)
-        self._server = Server(processors.by_code(), on_closed=self._channel_closed)
+        limits = Limits(connections=settings.max_connections, idle_s=settings.server_channel_max_idle_time_seconds)
+        self._server = Server(processors.by_code(), on_closed=self._channel_closed, limits=limits)
         self._expiry: asyncio.Task[None] | None = None
         self.port = 0
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from rocketflow.errors import UsageError
+from rocketflow.process.exposure import check_exposure
 from rocketflow.process.nearest import did_you_mean
 from rocketflow_store.spi.settings import parse_properties
 
@@ -34,19 +35,22 @@ class NamesrvSettings(msgspec.Struct, kw_only=True, rename="camel"):
 
     rocketmq_home: str = ""
     bind_address: str = "127.0.0.1"
-    listen_port: int = 9876
+    listen_port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 9876
     kv_config_path: str = ""
     config_store_path: str = ""
-    server_channel_max_idle_time_seconds: int = 120
+    server_channel_max_idle_time_seconds: Annotated[int, msgspec.Meta(ge=1)] = 120
     order_message_enable: bool = False
     return_order_topic_config_to_broker: bool = True
-    scan_not_active_broker_interval: int = 5000
+    scan_not_active_broker_interval: Annotated[int, msgspec.Meta(ge=10)] = 5000
     support_acting_master: bool = False
     enable_all_topic_list: bool = True
     enable_topic_list: bool = True
     need_wait_for_service: bool = False
     wait_seconds_for_service: int = 45
     delete_topic_with_broker_registration: bool = False
+    max_connections: Annotated[int, msgspec.Meta(ge=1)] = msgspec.field(
+        default=10_000, name="rocketflow.maxConnections"
+    )
     allow_insecure: bool = msgspec.field(default=False, name="rocketflow.allowInsecure")
 
     def values(self) -> dict[str, str]:
@@ -80,6 +84,7 @@ def load_namesrv_settings(file: Path | None, options: Mapping[str, str]) -> Name
         settings = msgspec.convert(wanted, NamesrvSettings, strict=False)
     except msgspec.ValidationError as error:
         raise UsageError(f"{file or '--set'}: {error}") from None
+    check_exposure("bindAddress", settings.bind_address, allowed=settings.allow_insecure)
     if not settings.kv_config_path:
         settings.kv_config_path = str(Path.home() / "namesrv" / "kvConfig.json")
     return settings

@@ -24,7 +24,7 @@ def decode_body(data: bytes, body: type[B]) -> B:
     if b'"$ref"' not in data:
         try:
             return cast("B", _decoder(cast("Any", body)).decode(data))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass  # not standard JSON, a null, or wrong: the second decoder finds out
     try:
         return msgspec.convert(_without_nulls(fastjson.loads(data)), body, strict=False)

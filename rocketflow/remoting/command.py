@@ -145,7 +145,7 @@ def decode_command(frame: Frame) -> Command:
         return _decode_rocketmq(frame)
     try:
         envelope = _DECODER.decode(frame.header)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise HeaderError(f"JSON header: {error}") from None
     raw = envelope.extFields  # absent, null or {}: no fields
     return Command(
@@ -184,7 +184,7 @@ def _language(value: str | int | None) -> str | None:
     """Return the name of a language, which fastjson writes as a name and reads as a name or a number."""
     if isinstance(value, str) and not value.isdecimal():
         return value if value in LANGUAGES else None
-    if value is None or not 0 <= int(value) < len(LANGUAGES):
+    if value is None or len(str(value)) > 2 or not 0 <= int(value) < len(LANGUAGES):
         return None
     return LANGUAGES[int(value)]
 

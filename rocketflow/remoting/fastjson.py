@@ -128,9 +128,11 @@ class _Parser:
         if "\\" not in text:
             return text
         try:
-            return str(json.loads(f'"{text}"', strict=False))
+            found = str(json.loads(f'"{text}"', strict=False))
+            found.encode()  # half of a surrogate pair is no text
         except ValueError:
             raise self._error("a valid escape") from None
+        return found
 
     def _bare(self) -> str:
         found = _BARE.match(self._text, self._at)

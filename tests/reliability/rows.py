@@ -52,9 +52,20 @@ ROWS: Final = {
     "P15": "bulk rebuild killed, two at once, beside an appender",
     "P16": "requeue killed at each disk call, twice at once, clocks jump",
     "P17": "a replay with other rows",
+    "N01": "decoders of the wire protocol get bytes that are no requests",
+    "N02": "mutated frames on live sockets beside a good client",
+    "N03": "lengths, headers and values that cannot be",
+    "N04": "frames that are announced and do not come",
+    "N05": "peers that have died without a word",
+    "N06": "clients that pull and do not read",
+    "N07": "thousands of connections",
+    "N08": "connections that come and go, ended by RST in the middle of a frame",
+    "N10": "names that no topic and no group may have, through every request",
+    "N13": "broker killed and stopped under load",
+    "N14": "frames cut anywhere, and many frames at once",
 }
 
-KILLS: Final = ("S01", "S02", "S03", "S21", "S23", "S26", "P01", "P02", "P03", "P04", "P15", "P16")
+KILLS: Final = ("S01", "S02", "S03", "S21", "S23", "S26", "P01", "P02", "P03", "P04", "P15", "P16", "N13")
 """Rows that kill processes."""
 POWER_LOSSES: Final = ("S06", "S07", "S17", "S18")
 DAMAGE: Final = ("S09", "S10", "S11", "S12", "S13", "S14", "S28", "S29", "S30")

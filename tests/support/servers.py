@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.ports import free_port
+from tests.support.trials import environment
 
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
@@ -40,20 +41,25 @@ class RunningServer:
 
 
 @contextmanager
-def running(command: str, home: Path, *arguments: str, port: int = 0) -> Iterator[RunningServer]:
-    """Run `rocketflow COMMAND` until the end of the block; yield once it says that it listens."""
+def running(command: str, home: Path, *arguments: str, port: int = 0, shell: str = "") -> Iterator[RunningServer]:
+    """Run `rocketflow COMMAND` until the end of the block; yield once it says that it listens.
+
+    `shell` is what a shell runs before, ending with `exec`.
+    """
     home.mkdir(parents=True, exist_ok=True)
     port = port or free_port((-2, 1))
     log = home / f"{command}.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
             [
+                *(("sh", "-c", f'{shell} "$@"', "sh") if shell else ()),
                 *(sys.executable, "-c", "from rocketflow.cli import main; main()", command),
                 *("--set", f"listenPort={port}", *arguments),
             ],
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
+            env=environment(),
         )
     server = RunningServer(process, port, log)
     try:

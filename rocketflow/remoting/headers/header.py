@@ -61,7 +61,7 @@ def decode_json_fields(header: type[H], data: bytes | msgspec.Raw) -> H:
     """Decode `extFields` as JSON into a header. Raises HeaderError where a field is missing or has the wrong type."""
     try:
         return cast("H", _json_decoder(header).decode(data))
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return _decode_unusual(header, data, error)
 
 
@@ -89,7 +89,7 @@ def text_fields(data: bytes | msgspec.Raw) -> dict[str, str]:
     """
     try:
         fields = _PLAIN.decode(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise HeaderError(f"extFields: {error}") from None
     return {name: value if type(value) is str else _text(value) for name, value in fields.items() if value is not None}
 
@@ -97,7 +97,7 @@ def text_fields(data: bytes | msgspec.Raw) -> dict[str, str]:
 _PLAIN = msgspec.json.Decoder(dict[str, str | bool | int | float | None])
 
 
-def _decode_unusual(header: type[H], data: bytes | msgspec.Raw, error: msgspec.DecodeError) -> H:
+def _decode_unusual(header: type[H], data: bytes | msgspec.Raw, error: Exception) -> H:
     """Decode fields whose values are numbers, booleans or nulls, which fastjson accepts."""
     if not isinstance(error, msgspec.ValidationError):
         raise HeaderError(f"{header.__name__}: {error}") from None

@@ -1,0 +1,1 @@
+"""Rows N01 to N15: the broker and the NameServer as processes, attacked over their sockets."""

@@ -1,0 +1,29 @@
+"""One broker and one NameServer for all tests that leave them alive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.reliability.network.wire import broker_at, no_traceback
+from tests.support.servers import RunningServer, running
+
+
+@pytest.fixture(scope="package")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """Run a broker with SQL92 filters; at the end it stops in order and its log has no traceback."""
+    with broker_at(tmp_path_factory.mktemp("broker"), "enablePropertyFilter=true") as found:
+        yield found
+        assert found.stop() == 0
+        no_traceback(found)
+
+
+@pytest.fixture(scope="package")
+def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """Run a NameServer; at the end it stops in order and its log has no traceback."""
+    home = tmp_path_factory.mktemp("names")
+    with running("namesrv", home, "--set", f"kvConfigPath={home}/kv.json") as found:
+        yield found
+        assert found.stop() == 0
+        no_traceback(found)

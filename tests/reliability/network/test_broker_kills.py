@@ -1,0 +1,118 @@
+"""Row N13: the broker is killed, or stopped, under the load of clients that check what they were promised."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketflow.aio.loop import run
+from rocketflow.aio.peers import Peers
+from rocketflow.remoting.codes import ResponseCode
+from rocketflow.remoting.headers import offset as offsets
+from tests.reliability.network.wire import CODE, GROUP, Load, asked, broker_at, no_traceback, pull_header, topic_header
+from tests.support.checker import check
+from tests.support.ports import free_port
+from tests.support.results import Tally
+from tests.support.servers import RunningServer
+from tests.support.trials import seeds
+
+pytestmark = pytest.mark.slow
+
+STOP_SECONDS = 10.0
+
+
+async def _under_load(broker: RunningServer, load: Load, seconds: float, how: signal.Signals) -> None:
+    """Send from several connections, and send a signal to the broker meanwhile."""
+    peers = Peers()
+    await asked(await peers.channel(broker.address), CODE.UPDATE_AND_CREATE_TOPIC, topic_header("t", 2))
+    running = asyncio.ensure_future(load.run(connections=4, senders=8))
+    await asyncio.sleep(seconds)
+    broker.process.send_signal(how)
+    await asyncio.wait_for(running, 60)
+    await peers.close()
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(
+    tmp_path: Path, flush: str, tally: Callable[..., Tally]
+) -> None:
+    counts = tally("N13", f"{flush}, SIGKILL")
+    port = free_port((-2, 1))
+    attempted: set[int] = set()
+    acked = {}
+    refused: set[int] = set()
+    for seed in seeds(10, 50):
+        with broker_at(tmp_path, f"flushDiskType={flush}", port=port) as broker:
+            load = Load(broker.address, first=max(attempted, default=-1) + 1)
+            run(_under_load(broker, load, random.Random(seed).uniform(0.2, 1.0), signal.SIGKILL))
+            broker.process.wait(30)
+            no_traceback(broker)
+        attempted |= load.attempted
+        acked |= load.acked
+        refused |= load.refused
+        with broker_at(tmp_path, f"flushDiskType={flush}", port=port) as broker:
+            assert broker.stop() == 0
+        verdict = check(tmp_path / "store", acked, attempted, refused=refused)
+        counts.trial(verdict, f"seed {seed}", hit=len(load.attempted) > len(load.acked))
+    assert acked
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_a_stop_under_load_is_quick_and_loses_nothing_acknowledged(
+    tmp_path: Path, flush: str, tally: Callable[..., Tally]
+) -> None:
+    counts = tally("N13", f"{flush}, SIGTERM")
+    for seed in seeds(4, 20):
+        home = tmp_path / str(seed)
+        with broker_at(home, f"flushDiskType={flush}") as broker:
+            load = Load(broker.address)
+            run(_under_load(broker, load, random.Random(seed).uniform(0.2, 1.0), signal.SIGTERM))
+            began = time.monotonic()
+            assert broker.process.wait(2 * STOP_SECONDS) == 0, broker.log.read_text()[-3000:]
+            assert time.monotonic() - began < STOP_SECONDS
+            no_traceback(broker)
+            assert broker.log.read_text().rstrip().endswith("stopped")
+        assert not (home / "store/abort").exists()
+        counts.trial(check(home / "store", load.acked, load.attempted, refused=load.refused), f"seed {seed}")
+        assert load.acked
+
+
+def test_offsets_of_groups_survive_a_stop_and_forged_ones_do_not_lie_behind_the_end(tmp_path: Path) -> None:
+    update, query = offsets.UpdateConsumerOffsetRequestHeader, offsets.QueryConsumerOffsetRequestHeader
+
+    async def commit(address: str) -> None:
+        peers = Peers()
+        channel = await peers.channel(address)
+        await asked(channel, CODE.UPDATE_AND_CREATE_TOPIC, topic_header("t", 2))
+        for queue_id, offset in ((0, 5), (1, 2**62)):
+            header = update(consumer_group=GROUP, topic="t", queue_id=queue_id, commit_offset=offset)
+            assert (await asked(channel, CODE.UPDATE_CONSUMER_OFFSET, header)).code == ResponseCode.SUCCESS
+        load = Load(address)
+        sending = asyncio.ensure_future(load.run(1, 2))
+        while len(load.acked) < 20:
+            await asyncio.sleep(0.01)
+        sending.cancel()
+        await peers.close()
+
+    async def check_offsets(address: str) -> None:
+        peers = Peers()
+        channel = await peers.channel(address)
+        found = await asked(channel, CODE.QUERY_CONSUMER_OFFSET, query(consumer_group=GROUP, topic="t", queue_id=0))
+        assert found.fields["offset"] == "5"
+        beyond = await asked(channel, CODE.PULL_MESSAGE, pull_header("t", 1, 2**62))
+        assert beyond.code == ResponseCode.PULL_OFFSET_MOVED
+        assert beyond.fields["nextBeginOffset"] == beyond.fields["maxOffset"]
+        await peers.close()
+
+    with broker_at(tmp_path) as broker:
+        run(commit(broker.address))
+        assert broker.stop() == 0
+        no_traceback(broker)
+    with broker_at(tmp_path) as broker:
+        run(check_offsets(broker.address))

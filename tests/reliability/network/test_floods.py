@@ -1,0 +1,371 @@
+"""Rows N04 to N08: many connections, half-open ones, slow readers and slow frames beside good clients."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from rocketflow.aio.loop import run
+from rocketflow.aio.peers import Peers
+from rocketflow.aio.server import Limits, Request, Server
+from rocketflow.remoting.codes import ResponseCode
+from tests.reliability.network.wire import (
+    CODE,
+    asked,
+    broker_at,
+    connected,
+    descriptors,
+    frame,
+    is_served,
+    no_traceback,
+    pull_header,
+    rss_anon_mib,
+    send_header,
+)
+from tests.support.results import Tally
+from tests.support.servers import RunningServer
+from tests.support.trials import LEVEL, SEED
+
+pytestmark = pytest.mark.slow
+
+MIB = 1 << 20
+GOOD_SECONDS = 5.0
+"""A good client is answered within this time beside an attack, on a machine that does other work as well."""
+
+
+def served(server: RunningServer, numbers: range) -> None:
+    """Check that good clients are served, each within GOOD_SECONDS."""
+
+    async def main() -> None:
+        peers = Peers()
+        for number in numbers:
+            began = time.monotonic()
+            await is_served(await peers.channel(server.address), number)
+            assert time.monotonic() - began < GOOD_SECONDS
+        await peers.close()
+
+    run(main())
+
+
+@contextmanager
+def many(server: RunningServer, count: int) -> Iterator[list[socket.socket]]:
+    """Open connections and close them at the end."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(connected(server)) for _ in range(count)]
+
+
+def until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
+    """Wait until a condition holds; return whether it does."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_thousands_of_connections_are_served(broker: RunningServer, tally: Callable[..., Tally]) -> None:
+    counts = tally("N07", "idle")
+    count = 9_000 if LEVEL != "sample" else 1_500
+    pid = broker.process.pid
+    served(broker, range(1))
+    before, files = rss_anon_mib(pid), descriptors(pid)
+    with many(broker, count) as sockets:
+        assert until(lambda: descriptors(pid) >= files + count - 2)
+        served(broker, range(5))
+        assert rss_anon_mib(pid) - before < 100
+        for one in random.Random(SEED).sample(sockets, 100):
+            one.sendall(frame(9999))
+            assert one.recv(4)
+        counts.trial(None, f"{count} connections")
+    assert until(lambda: descriptors(pid) <= files + 8)
+    no_traceback(broker)
+
+
+def test_connections_above_the_limit_are_closed_and_those_below_are_served(
+    tmp_path: Path, tally: Callable[..., Tally]
+) -> None:
+    counts = tally("N07", "limit")
+    with broker_at(
+        tmp_path, "rocketflow.maxConnections=20", "serverChannelMaxIdleTimeSeconds=4", "flushDiskType=ASYNC_FLUSH"
+    ) as server:
+        with many(server, 19) as sockets:
+            assert until(lambda: descriptors(server.process.pid) >= 19)
+            served(server, range(1))
+            with many(server, 10) as more:
+                closed = 0
+                for one in more:
+                    with suppress(ConnectionError):
+                        closed += one.recv(1) == b""
+                assert closed >= 8
+            served(server, range(1, 2))
+            began = time.monotonic()  # N05: peers that say nothing are closed
+            for one in sockets:
+                with suppress(ConnectionError):
+                    assert one.recv(1) == b""
+            assert time.monotonic() - began < 15
+        served(server, range(2, 3))
+        no_traceback(server)
+        counts.trial(None, "20 connections")
+
+
+def test_a_storm_of_short_connections_leaves_nothing_behind(
+    broker: RunningServer, names: RunningServer, tally: Callable[..., Tally]
+) -> None:
+    counts = tally("N08")
+    rng = random.Random(SEED)
+    count = 20_000 if LEVEL != "sample" else 600
+    data = frame(CODE.SEND_MESSAGE, send_header("storm"), bytes(2000))
+    for server in (broker, names):
+        pid = server.process.pid
+        before, files = rss_anon_mib(pid), descriptors(pid)
+        for _ in range(count):
+            with connected(server) as one:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                with suppress(ConnectionError):
+                    one.sendall(data[: rng.randrange(len(data) + 1)])
+        assert until(lambda: descriptors(pid) <= files + 8), (descriptors(pid), files)  # noqa: B023
+        assert rss_anon_mib(pid) - before < 32
+        no_traceback(server)
+    served(broker, range(2))
+    counts.trial(None, f"{count} connections")
+
+
+def test_announced_frames_take_no_memory_and_are_given_up(tally: Callable[..., Tally]) -> None:
+    counts = tally("N04", "announced")
+
+    async def main() -> None:
+        server = Server({1: lambda request: request.reply()}, limits=Limits(frame_s=1.0))
+        port = await server.listen("127.0.0.1", 0)
+        begun = [await asyncio.open_connection("127.0.0.1", port) for _ in range(50)]
+        for _, writer in begun:
+            writer.write((16 * MIB - 4).to_bytes(4, "big"))
+        peers = Peers()
+        start = time.monotonic()
+        while server.connection_count > 1 and time.monotonic() < start + 20:
+            for _, writer in begun:
+                if not writer.is_closing():
+                    writer.write(b"x")
+            assert (await asked(await peers.channel(f"127.0.0.1:{port}"), 1)).code == 0
+            await asyncio.sleep(0.1)
+        assert server.connection_count == 1
+        assert time.monotonic() - start >= 1.0
+        for _, writer in begun:
+            writer.transport.abort()
+        await peers.close()
+        await server.close()
+
+    run(main())
+    counts.trial(None, "50 connections")
+
+
+def test_incomplete_frames_take_no_more_memory_than_allowed(tally: Callable[..., Tally]) -> None:
+    counts = tally("N04", "incomplete")
+    limit = 8 * MIB
+
+    async def main() -> None:
+        server = Server({1: lambda request: request.reply()}, limits=Limits(frame_s=3.0, all_unread=limit))
+        port = await server.listen("127.0.0.1", 0)
+        opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
+        for _, writer in opened:
+            writer.write((12 * MIB).to_bytes(4, "big") + bytes(4 * MIB))
+        peers = Peers()
+        for _ in range(10):
+            assert (await asked(await peers.channel(f"127.0.0.1:{port}"), 1)).code == 0
+            held = sum(channel.unread_size for channel in server._channels)
+            assert held < limit + 20 * 512 * 1024, held
+            await asyncio.sleep(0.1)
+        end = time.monotonic() + 30
+        while server.connection_count > 1 and time.monotonic() < end:
+            await asyncio.sleep(0.1)
+        assert server.connection_count == 1
+        for _, writer in opened:
+            writer.transport.abort()
+        await peers.close()
+        await server.close()
+
+    run(main())
+    counts.trial(None, "20 connections")
+
+
+def test_a_client_that_does_not_read_holds_its_own_limit_and_no_more(
+    broker: RunningServer, tally: Callable[..., Tally]
+) -> None:
+    counts = tally("N06", "broker")
+    pid = broker.process.pid
+
+    async def fill() -> None:
+        peers = Peers()
+        channel = await peers.channel(broker.address)
+        for _ in range(32):
+            sent = await asked(channel, CODE.SEND_MESSAGE, send_header("large"), bytes(100_000))
+            assert sent.code == ResponseCode.SUCCESS
+        await peers.close()
+
+    run(fill())
+    served(broker, range(1))
+    before = rss_anon_mib(pid)
+    pulls = b"".join(frame(CODE.PULL_MESSAGE, pull_header("large"), opaque=number) for number in range(2_000))
+    with many(broker, 3) as slow:
+        for one in slow:
+            one.settimeout(0.5)
+            with suppress(TimeoutError):
+                one.sendall(pulls)
+        highest = 0.0
+        for number in range(10):
+            served(broker, range(number, number + 1))
+            highest = max(highest, rss_anon_mib(pid) - before)
+        assert highest < 3 * 16 + 48, highest
+        counts.trial(None, "3 clients")
+        received = 0  # a client that begins to read gets its answers
+        slow[0].settimeout(30.0)
+        while received < 40 * MIB:
+            received += len(slow[0].recv(MIB))
+    assert until(lambda: rss_anon_mib(pid) - before < 64)
+    no_traceback(broker)
+
+
+def test_all_unsent_bytes_together_are_limited_and_good_clients_are_served(tally: Callable[..., Tally]) -> None:
+    counts = tally("N06", "all")
+
+    async def main() -> None:
+        large = bytes(MIB)
+        server = Server(
+            {1: lambda request: request.reply(body=large), 2: lambda request: request.reply()},
+            limits=Limits(unsent=4 * MIB, all_unsent=16 * MIB),
+            large_answers=(1,),
+        )
+        port = await server.listen("127.0.0.1", 0)
+        slow = []
+        for _ in range(12):
+            sock = socket.create_connection(("127.0.0.1", port))
+            sock.sendall(b"".join(frame(1, opaque=number) for number in range(64)))
+            slow.append(sock)
+            await asyncio.sleep(0.05)
+        unsent = sum(channel.unsent_size for channel in server._channels)
+        assert unsent < 16 * MIB + 12 * MIB, unsent
+        peers = Peers()
+        channel = await peers.channel(f"127.0.0.1:{port}")
+        assert (await asked(channel, 2)).code == ResponseCode.SUCCESS
+        assert (await asked(channel, 1)).code == ResponseCode.SYSTEM_BUSY
+        for sock in slow:
+            sock.close()
+        for _ in range(100):
+            if (await asked(channel, 1)).code == ResponseCode.SUCCESS:
+                break
+            await asyncio.sleep(0.05)
+        else:
+            pytest.fail("large answers are refused for ever")
+        await peers.close()
+        await server.close()
+
+    run(main())
+    counts.trial(None, "12 clients")
+
+
+def test_requests_that_run_for_long_are_limited(tally: Callable[..., Tally]) -> None:
+    counts = tally("N06", "tasks")
+    gate = asyncio.Event()
+
+    async def slowly(request: Request) -> None:
+        await gate.wait()
+        request.reply()
+
+    async def main() -> None:
+        server = Server({1: slowly, 2: lambda request: request.reply()})
+        port = await server.listen("127.0.0.1", 0)
+        greedy = []
+        for _ in range(6):
+            sock = socket.create_connection(("127.0.0.1", port))
+            sock.sendall(b"".join(frame(1, opaque=number) for number in range(1, 401)))
+            greedy.append(sock)
+            await asyncio.sleep(0.05)
+        assert len(server._tasks) <= 1_000
+        peers = Peers()
+        channel = await peers.channel(f"127.0.0.1:{port}")
+        assert (await asked(channel, 2)).code == ResponseCode.SUCCESS
+        assert (await asked(channel, 1)).code == ResponseCode.SYSTEM_BUSY
+        gate.set()
+        for sock in greedy:
+            sock.setblocking(False)
+        answered = 0
+        end = time.monotonic() + 30
+        while answered < 6 * 400 and time.monotonic() < end:
+            await asyncio.sleep(0.05)
+            for sock in greedy:
+                with suppress(BlockingIOError):
+                    answered += sock.recv(1 << 20).count(b'"opaque":')
+        assert answered == 6 * 400
+        for sock in greedy:
+            sock.close()
+        await peers.close()
+        await server.close()
+
+    run(main())
+    counts.trial(None, "6 clients")
+
+
+HOLD = """
+import socket, sys, time
+held = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range(int(sys.argv[2]))]
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_peers_that_have_died_without_a_word_are_closed(tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    counts = tally("N05")
+    with broker_at(tmp_path, "serverChannelMaxIdleTimeSeconds=3") as server:
+        served(server, range(1))
+        files = descriptors(server.process.pid)
+        with subprocess.Popen([sys.executable, "-c", HOLD, str(server.port), "100"], stdout=subprocess.PIPE) as stopped:
+            try:
+                assert stopped.stdout is not None
+                assert stopped.stdout.readline() == b"ready\n"
+                stopped.send_signal(signal.SIGSTOP)
+                assert until(lambda: descriptors(server.process.pid) >= files + 90)
+                served(server, range(2))
+                assert until(lambda: descriptors(server.process.pid) <= files + 8)
+            finally:
+                stopped.kill()
+        no_traceback(server)
+    counts.trial(None, "100 connections")
+
+
+def test_a_broker_without_free_descriptors_serves_those_that_are_connected(tmp_path: Path) -> None:
+    limit = 120
+    command = f"ulimit -n {limit}; exec"
+    with broker_at(tmp_path, shell=command) as server, ExitStack() as stack:
+        peers = Peers()
+
+        async def main() -> None:
+            channel = await peers.channel(server.address)
+            await is_served(channel, 0)
+            with suppress(OSError):
+                for _ in range(2 * limit):
+                    stack.enter_context(connected(server, 1.0))
+            await is_served(channel, 1)
+            stack.close()
+            for _ in range(200):
+                try:
+                    await is_served(await Peers().channel(server.address), 2)
+                    break
+                except OSError:
+                    await asyncio.sleep(0.1)
+            else:
+                pytest.fail("no new connection is served")
+            await peers.close()
+
+        run(main())
+        no_traceback(server)

@@ -1,0 +1,174 @@
+"""Clients of a server under test: raw sockets, and senders that remember what was acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rocketflow.aio.channel import Channel, ChannelClosedError
+from rocketflow.aio.peers import Peers
+from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.command import Command, encode_command, request
+from rocketflow.remoting.headers.admin import CreateTopicRequestHeader
+from rocketflow.remoting.headers.header import Header
+from rocketflow.remoting.headers.pull import PullMessageRequestHeader
+from rocketflow.remoting.headers.send import SendMessageRequestHeader
+from tests.support.checker import Place
+from tests.support.servers import RunningServer, running
+from tests.support.workload import body
+
+CODE = RequestCode
+ANSWER_SECONDS = 30.0
+GROUP = "g"
+
+SMALL_STORE = ("mappedFileSizeCommitLog=16777216", "maxHashSlotNum=1000", "maxIndexNum=4000")
+
+
+@contextmanager
+def broker_at(home: Path, *settings: str, port: int = 0, shell: str = "") -> Iterator[RunningServer]:
+    """Run a broker with a small store in `home/store`."""
+    options = [f"storePathRootDir={home}/store", *SMALL_STORE, *settings]
+    arguments = [part for one in options for part in ("--set", one)]
+    with running("broker", home, *arguments, port=port, shell=shell) as broker:
+        yield broker
+
+
+def send_header(topic: str = "t", queue_id: int = 0, **changes: object) -> SendMessageRequestHeader:
+    """Return the header of a send; the topic is made by its first message."""
+    values: dict[str, object] = {
+        "producer_group": "p",
+        "topic": topic,
+        "default_topic": "TBW102",
+        "default_topic_queue_nums": 4,
+        "queue_id": queue_id,
+        "sys_flag": 0,
+        "born_timestamp": 1_700_000_000_000,
+        "flag": 0,
+        "properties": "",
+        **changes,
+    }
+    return SendMessageRequestHeader(**values)  # type: ignore[arg-type]
+
+
+def pull_header(topic: str = "t", queue_id: int = 0, offset: int = 0, **changes: object) -> PullMessageRequestHeader:
+    """Return the header of a pull that brings its own subscription and does not wait."""
+    values: dict[str, object] = {
+        "consumer_group": GROUP,
+        "topic": topic,
+        "queue_id": queue_id,
+        "queue_offset": offset,
+        "max_msg_nums": 32,
+        "sys_flag": 4,
+        "commit_offset": 0,
+        "suspend_timeout_millis": 0,
+        "subscription": "*",
+        "sub_version": 0,
+        **changes,
+    }
+    return PullMessageRequestHeader(**values)  # type: ignore[arg-type]
+
+
+def topic_header(topic: str, queues: int = 4, perm: int = 6) -> CreateTopicRequestHeader:
+    """Return the header of a request that makes a topic."""
+    return CreateTopicRequestHeader(
+        topic=topic,
+        default_topic="TBW102",
+        read_queue_nums=queues,
+        write_queue_nums=queues,
+        perm=perm,
+        topic_filter_type="SINGLE_TAG",
+        topic_sys_flag=0,
+        order=False,
+    )
+
+
+def frame(code: int, header: Header | None = None, body: bytes = b"", opaque: int = 1) -> bytes:
+    """Return the bytes of a request."""
+    return encode_command(request(code, header, body=body, opaque=opaque))
+
+
+def connected(server: RunningServer, timeout_s: float = ANSWER_SECONDS) -> socket.socket:
+    """Return a connection to a server."""
+    found = socket.create_connection(("127.0.0.1", server.port), timeout=timeout_s)
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return found
+
+
+async def asked(channel: Channel, code: int, header: Header | None = None, body: bytes = b"") -> Command:
+    """Return the answer to a request."""
+    return await channel.request(code, header, body=body, timeout_s=ANSWER_SECONDS)
+
+
+async def is_served(channel: Channel, number: int) -> None:
+    """Check that a good client can send and read what it sent."""
+    sent = await asked(channel, CODE.SEND_MESSAGE, send_header("good"), body(number))
+    assert sent.code == ResponseCode.SUCCESS, (sent.code, sent.remark)
+    offset = int(sent.fields["queueOffset"])
+    found = await asked(channel, CODE.PULL_MESSAGE, pull_header("good", offset=offset))
+    assert found.code == ResponseCode.SUCCESS, (found.code, found.remark)
+    assert body(number) in found.body
+
+
+class Load:
+    """Senders on several connections; numbers of messages, and the places that were acknowledged."""
+
+    def __init__(self, address: str, *, topic: str = "t", first: int = 0) -> None:
+        self.attempted: set[int] = set()
+        self.acked: dict[int, Place] = {}
+        self.refused: set[int] = set()
+        self._address = address
+        self._topic = topic
+        self._next = first
+
+    async def run(self, connections: int, senders: int) -> None:
+        """Send until the server ends the connections; each sender sends its next message after the answer."""
+        await asyncio.gather(*(self._connection(senders) for _ in range(connections)))
+
+    async def _connection(self, senders: int) -> None:
+        peers = Peers()
+        try:
+            channel = await peers.channel(self._address)
+            await asyncio.gather(*(self._sender(channel, number) for number in range(senders)))
+        except OSError:
+            pass
+        finally:
+            await peers.close()
+
+    async def _sender(self, channel: Channel, queue_id: int) -> None:
+        while channel.is_open:
+            number, self._next = self._next, self._next + 1
+            self.attempted.add(number)
+            header = send_header(self._topic, queue_id % 2, properties=f"KEYS\x01k{number}\x02")
+            try:
+                answer = await asked(channel, CODE.SEND_MESSAGE, header, body(number))
+            except (ChannelClosedError, OSError):
+                return
+            if answer.code == ResponseCode.SUCCESS:
+                self.acked[number] = int(answer.fields["queueId"]), int(answer.fields["queueOffset"])
+            else:
+                self.refused.add(number)
+                if answer.code == ResponseCode.SERVICE_NOT_AVAILABLE:
+                    return
+
+
+def rss_anon_mib(pid: int) -> float:
+    """Return the anonymous memory of a process in MiB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    found = re.search(r"^RssAnon:\s+(\d+) kB$", status, re.MULTILINE)
+    assert found is not None
+    return int(found[1]) / 1024
+
+
+def descriptors(pid: int) -> int:
+    """Return the number of open files of a process."""
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def no_traceback(server: RunningServer) -> None:
+    """Check that the log of a server has no traceback."""
+    log = server.log.read_text()
+    assert "Traceback" not in log, log[-3000:]
