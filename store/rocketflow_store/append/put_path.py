@@ -94,7 +94,7 @@ class PutPath:
         self._raw = RawEncoder(config, self._encoder.rules, self._encoder.next_uniq_key)
         self._delay_levels_ms, self._property_crc = config.delay_levels_ms, config.append_prop_crc
         self._side = side
-        self._store_host = encode_host(config.store_host)
+        self._store_host, self._id_prefix = encode_host(config.store_host), host_digits(config.store_host)
         self._refusing = False
         self.lock = PutLock()
 
@@ -254,6 +254,11 @@ class PutPath:
         batches: list[tuple[int, CheckedBatch]] = []
         for at, request in enumerate(requests):
             try:
+                if isinstance(request, RawMessage):
+                    if batches:
+                        self._take_batches(run, batches, outcomes, now_ms)
+                    outcomes.append(self._take_raw(run, request, now_ms))
+                    continue
                 if isinstance(request, MessageBatch) and not self._side.is_batch_cq(request.topic):
                     queue_id = self._queue_choice.choose(request)
                     batch = self._encoder.check_batch(request, queue_id, now_ms, entries.get(at))
@@ -265,9 +270,6 @@ class PutPath:
                     continue
                 if batches:
                     self._take_batches(run, batches, outcomes, now_ms)
-                if isinstance(request, RawMessage):
-                    outcomes.append(self._take_raw(run, request, now_ms))
-                    continue
                 if isinstance(request, RecordFields):
                     fields, properties, given = request, decode_properties(request.properties), True
                 else:
@@ -386,7 +388,11 @@ class PutPath:
             return self._take_fields(run, fields, properties, now_ms, given=False)
         self._queue_choice.check(raw.topic, raw.queue_id)
         self._check_size(one)
-        return self._stored(one, raw.queue_id, run.add(one), now_ms)
+        queue_offset, phy_offset = run.add(one)
+        msg_id = f"{self._id_prefix}{phy_offset:016X}"
+        return PutMessageResult(
+            PutMessageStatus.PUT_OK, raw.topic, raw.queue_id, queue_offset, phy_offset, msg_id, now_ms
+        )
 
     def _check_size(self, one: UnplacedRecord) -> None:
         size = one.size

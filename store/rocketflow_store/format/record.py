@@ -61,7 +61,7 @@ _TAIL: Final = struct.Struct(">iqi")
 _INT64: Final = struct.Struct(">q")
 BEFORE_PLACE: Final = struct.Struct(">iiiii")
 _PLACE: Final = struct.Struct(">qq")
-_AFTER_PLACE: Final = {(born, store): struct.Struct(f">iq{born}sq{store}siqi") for born in (8, 20) for store in (8, 20)}
+AFTER_PLACE: Final = {(born, store): struct.Struct(f">iq{born}sq{store}siqi") for born in (8, 20) for store in (8, 20)}
 _V6_FLAGS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 _IPV4_HOSTS: Final = 16
 """Bytes of both hosts if both are IPv4."""
@@ -132,7 +132,7 @@ def batch_parts(fields: RecordFields, store_timestamp: int) -> tuple[int, bytes,
     sys_flag = fields.sys_flag & ~_V6_FLAGS
     sys_flag |= BORN_HOST_V6_FLAG if len(born_host) == 20 else 0
     sys_flag |= STORE_HOST_V6_FLAG if len(store_host) == 20 else 0
-    after = _AFTER_PLACE[len(born_host), len(store_host)].pack(
+    after = AFTER_PLACE[len(born_host), len(store_host)].pack(
         *(sys_flag, fields.born_timestamp, born_host, store_timestamp, store_host),
         *(fields.reconsume_times, fields.prepared_transaction_offset, 0),
     )
@@ -174,7 +174,7 @@ def encode_unplaced(fields: RecordFields, store_timestamp: int, property_crc: bo
         magic, topic_size = MAGIC_V2, len(topic).to_bytes(2, "big")
     size = FIXED_SIZE + hosts + len(body) + len(topic_size) + len(topic) + property_size
     before = BEFORE_PLACE.pack(size, magic, _crc32(body) & 0x7FFFFFFF, fields.queue_id, fields.flag)
-    after = _AFTER_PLACE[len(born_host), len(store_host)].pack(
+    after = AFTER_PLACE[len(born_host), len(store_host)].pack(
         sys_flag,
         fields.born_timestamp,
         born_host,

@@ -57,7 +57,7 @@ class TopicTable:
 
         System topics are kept out of the file, as by a broker.
         """
-        if is_system_topic(topic) or queue_id < self._counts.get(topic, 0):
+        if queue_id < self._counts.get(topic, 0) or is_system_topic(topic):
             return
         self.ensure(topic, max(self.queue_count(topic), queue_id + 1))
 
