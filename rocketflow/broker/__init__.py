@@ -10,9 +10,10 @@
 | `queue_locks` | queues that consumers lock |
 | `offsets` | offsets of groups and of queues |
 | `queries` | messages by key and by place |
+| `replies` | replies of request-reply, to the client that waits |
 | `send_back` | messages that a consumer could not handle |
 | `topics`, `groups` | settings of topics and groups, and those made on first use |
-| `admin` | requests of operators |
+| `admin`, `group_admin` | requests of operators |
 | `registration` | calls to NameServers |
 
 All state belongs to the event loop's thread. Calls of the store that may wait for the disk run in helper threads.

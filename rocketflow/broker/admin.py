@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -68,6 +68,11 @@ class Admin:
         code = RequestCode
         return {
             code.UPDATE_AND_CREATE_TOPIC: self._put_topic,
+            code.UPDATE_AND_CREATE_TOPIC_LIST: self._put_topics,
+            code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: self._put_groups,
+            code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self._get_system_topics,
+            code.GET_ALL_PRODUCER_INFO: self._get_all_producers,
+            code.VIEW_BROKER_STATS_DATA: self._get_counts,
             code.DELETE_TOPIC_IN_BROKER: self._delete_topic,
             code.GET_TOPIC_CONFIG: self._get_topic,
             code.GET_ALL_TOPIC_CONFIG: self._get_topics,
@@ -78,7 +83,6 @@ class Admin:
             code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self._get_groups,
             code.GET_CONSUMER_CONNECTION_LIST: self._get_consumers,
             code.GET_PRODUCER_CONNECTION_LIST: self._get_producers,
-            code.GET_CONSUME_STATS: self._get_consume_figures,
             code.QUERY_TOPIC_CONSUME_BY_WHO: self._get_groups_of_topic,
             code.QUERY_TOPICS_BY_CONSUMER: self._get_topics_of_group,
             code.GET_BROKER_CONFIG: self._get_config,
@@ -89,17 +93,8 @@ class Admin:
 
     # --- topics
 
-    def _put_topic(self, request: Request) -> None:
+    async def _put_topic(self, request: Request) -> None:
         header = request.command.header(headers.CreateTopicRequestHeader)
-        check_topic_name(header.topic)
-        if is_system_topic(header.topic):
-            raise RefusedError(
-                ResponseCode.INVALID_PARAMETER, f"The topic[{header.topic}] is conflict with system topic."
-            )
-        if not (0 <= header.read_queue_nums <= MAX_QUEUE_NUMS and 0 <= header.write_queue_nums <= MAX_QUEUE_NUMS):
-            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"a topic has 0 to {MAX_QUEUE_NUMS} queues")
-        if not 0 <= header.perm <= _ALL_PERMISSIONS:
-            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"perm {header.perm} is not 0 to {_ALL_PERMISSIONS}")
         attributes = dict(
             part.removeprefix("+").split("=", 1) for part in (header.attributes or "").split(",") if "=" in part
         )
@@ -113,9 +108,49 @@ class Admin:
             header.topic_sys_flag or 0,
             attributes,
         )
-        if self._topics.get(header.topic) != wanted:
-            self._topics.put(wanted)
+        await self._change_topics([wanted])
         request.reply()
+
+    async def _put_topics(self, request: Request) -> None:
+        body = decode_body(request.command.body, bodies.TopicConfigList)
+        await self._change_topics(
+            [
+                TopicConfig(
+                    one.topic_name,
+                    one.read_queue_nums,
+                    one.write_queue_nums,
+                    one.perm,
+                    one.order,
+                    one.topic_filter_type,
+                    one.topic_sys_flag,
+                    {} if one.attributes is msgspec.UNSET else one.attributes,
+                )
+                for one in body.topic_config_list
+            ]
+        )
+        request.reply()
+
+    async def _change_topics(self, wanted: Sequence[TopicConfig]) -> None:
+        """Make or change topics, and wait until the NameServers know of it; all names are checked first."""
+        for one in wanted:
+            check_topic_name(one.topic_name)
+            if is_system_topic(one.topic_name):
+                raise RefusedError(
+                    ResponseCode.INVALID_PARAMETER, f"The topic[{one.topic_name}] is conflict with system topic."
+                )
+            if not (0 <= one.read_queue_nums <= MAX_QUEUE_NUMS and 0 <= one.write_queue_nums <= MAX_QUEUE_NUMS):
+                raise RefusedError(ResponseCode.INVALID_PARAMETER, f"a topic has 0 to {MAX_QUEUE_NUMS} queues")
+            if not 0 <= one.perm <= _ALL_PERMISSIONS:
+                raise RefusedError(ResponseCode.INVALID_PARAMETER, f"perm {one.perm} is not 0 to {_ALL_PERMISSIONS}")
+        changed = [one for one in wanted if self._topics.get(one.topic_name) != one]
+        for one in changed:
+            self._topics.put(one)
+        if changed:
+            await self._topics.registered()
+
+    def _get_system_topics(self, request: Request) -> None:
+        names = sorted(one for one in self._topics.all() if is_system_topic(one))
+        request.reply(body=encode_body(bodies.TopicList(topic_list=names)))
 
     async def _delete_topic(self, request: Request) -> None:
         header = request.command.header(headers.DeleteTopicRequestHeader)
@@ -160,7 +195,15 @@ class Admin:
     # --- groups
 
     def _put_group(self, request: Request) -> None:
-        body = decode_body(request.command.body, bodies.SubscriptionGroupConfig)
+        self._put_one_group(decode_body(request.command.body, bodies.SubscriptionGroupConfig))
+        request.reply()
+
+    def _put_groups(self, request: Request) -> None:
+        for one in decode_body(request.command.body, bodies.SubscriptionGroupList).group_config_list:
+            self._put_one_group(one)
+        request.reply()
+
+    def _put_one_group(self, body: bodies.SubscriptionGroupConfig) -> None:
         known = self._groups.get(body.group_name) or SubscriptionGroupConfig(body.group_name)
         values = {
             field.name: value
@@ -168,7 +211,6 @@ class Admin:
             if (value := getattr(body, field.name)) is not msgspec.UNSET and field.name != "subscription_data_set"
         }
         self._changing(lambda: self._groups.put(replace(known, **values)))
-        request.reply()
 
     def _delete_group(self, request: Request) -> None:
         header = request.command.header(headers.DeleteSubscriptionGroupRequestHeader)
@@ -220,28 +262,22 @@ class Admin:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"the producer group[{header.producer_group}] not exist")
         request.reply(body=encode_body({"connectionSet": [_connection(one) for one in members]}))
 
-    async def _get_consume_figures(self, request: Request) -> None:
-        header = request.command.header(headers.GetConsumeStatsRequestHeader)
-        committed = self._offsets.of_group(header.consumer_group)
-        if header.topic:
-            topics = [header.topic]
-        else:
-            group = self._consumers.get(header.consumer_group)
-            topics = sorted({*committed, *(group.subscriptions if group is not None else ())})
-        figures = {}
-        for topic in topics:
-            config = self._topics.get(topic)
-            for queue_id in range(config.read_queue_nums if config else 0):
-                end = self._store.max_offset(topic, queue_id)
-                offset = committed.get(topic, {}).get(queue_id, 0)
-                last = await self._stored_at(topic, queue_id, offset - 1) if offset > 0 else None
-                figures[MessageQueue(topic, self._settings.broker_name, queue_id)] = {
-                    "brokerOffset": end,
-                    "consumerOffset": offset,
-                    "lastTimestamp": last or 0,
-                    "pullOffset": offset,
+    def _get_all_producers(self, request: Request) -> None:
+        now = int(time.time() * 1000)
+        data = {
+            group: [
+                {
+                    "clientId": one.client_id,
+                    "language": one.language,
+                    "lastUpdateTimestamp": now - (int(time.monotonic() * 1000) - one.last_update_ms),
+                    "remoteIP": one.channel.address.rpartition(":")[0],
+                    "version": one.version,
                 }
-        request.reply(body=encode_body({"consumeTps": 0.0, "offsetTable": queue_map(figures)}))
+                for one in members
+            ]
+            for group, members in self._producers.groups().items()
+        }
+        request.reply(body=encode_body({"data": data}))
 
     def _get_groups_of_topic(self, request: Request) -> None:
         header = request.command.header(headers.QueryTopicConsumeByWhoRequestHeader)
@@ -268,6 +304,11 @@ class Admin:
             ResponseCode.NO_PERMISSION,
             "settings are not changed over the network: change broker.conf and start the broker again",
         )
+
+    def _get_counts(self, request: Request) -> None:
+        """Answer that nothing is counted by this name (request 315): the broker has no counts by topic and group."""
+        header = request.command.header(headers.ViewBrokerStatsDataRequestHeader)
+        raise RefusedError(ResponseCode.SYSTEM_ERROR, f"The stats <{header.stats_name}> <{header.stats_key}> not exist")
 
     def _get_runtime_info(self, request: Request) -> None:
         figures = {name: str(value) for name, value in self._store.statistics().items() if not isinstance(value, dict)}

@@ -35,6 +35,7 @@ class GroupOffsets:
         self._table = self._file.table()
         self._changed: dict[tuple[str, str], dict[int, int]] = {}
         self._lock = threading.Lock()
+        self._resets: dict[tuple[str, str, int], int] = {}
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the next offset of a queue, None if the group has committed none."""
@@ -44,6 +45,19 @@ class GroupOffsets:
         """Set the next offset of a queue."""
         self._table.setdefault((topic, group), {})[queue_id] = offset
         self._changed.setdefault((topic, group), {})[queue_id] = offset
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Set the next offset of a queue for an operator; members keep to it from their next pull on."""
+        self._resets[group, topic, queue_id] = offset
+        self.commit(group, topic, queue_id, offset)
+
+    def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """Return whether a reset waits for the next pull of a queue."""
+        return (group, topic, queue_id) in self._resets
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Return the offset that an operator has set since the last pull of a queue, once."""
+        return self._resets.pop((group, topic, queue_id), None) if self._resets else None
 
     def of_group(self, group: str) -> dict[str, dict[int, int]]:
         """Return the next offsets of a group by topic and queue."""
@@ -128,6 +142,9 @@ class OffsetRequests:
             raise RefusedError(ResponseCode.INVALID_PARAMETER, f"no offset: {header.commit_offset}")
         if not 0 <= header.queue_id < max(topic.read_queue_nums, topic.write_queue_nums):
             raise RefusedError(ResponseCode.INVALID_PARAMETER, f"topic {header.topic} has no queue {header.queue_id}")
+        if self._offsets.is_reset(header.consumer_group, header.topic, header.queue_id):
+            request.reply(remark="Offset has been previously reset")
+            return
         self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         request.reply()
 

@@ -113,7 +113,8 @@ class Pulls:
         """Answer with messages; let the request wait if there are none and it may."""
         header = request.command.header(PullMessageRequestHeader)
         pull = Pull(request, header, self._checked(request, header))
-        if header.sys_flag & COMMIT_FLAG and header.commit_offset >= 0:
+        is_reset = self._offsets.is_reset(header.consumer_group, header.topic, header.queue_id)
+        if header.sys_flag & COMMIT_FLAG and header.commit_offset >= 0 and not is_reset:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         self._answer(pull, may_wait=bool(header.sys_flag & SUSPEND_FLAG))
 
@@ -213,6 +214,11 @@ class Pulls:
 
     def _answer(self, pull: Pull, *, may_wait: bool) -> None:
         """Answer with what the page cache holds; read from the disk in a helper thread."""
+        header = pull.header
+        reset = self._offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
+        if reset is not None:
+            self._answer_reset(pull, reset)
+            return
         try:
             found = self._read(pull, nowait=True)
         except WouldBlockError:
@@ -256,6 +262,14 @@ class Pulls:
         )
         body = bytes(found.data) if code == ResponseCode.SUCCESS else b""
         pull.request.reply(code, answer, body=body, remark=found.status.name)
+
+    def _answer_reset(self, pull: Pull, offset: int) -> None:
+        """Send the client to an offset that an operator has set."""
+        begin, end = self._store.bounds(pull.header.topic, pull.header.queue_id)
+        answer = PullMessageResponseHeader(
+            suggest_which_broker_id=0, next_begin_offset=offset, min_offset=begin, max_offset=end
+        )
+        pull.request.reply(ResponseCode.PULL_OFFSET_MOVED, answer, remark=GetMessageStatus.OFFSET_RESET.name)
 
     def _hold(self, pull: Pull) -> bool:
         header = pull.header

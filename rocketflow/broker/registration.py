@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 LOG: Final = logging.getLogger("rocketflow.broker")
 
+CHANGE_SECONDS: Final = 2.0
 UNREGISTER_SECONDS: Final = 3.0
 _FAILURES: Final = (OSError, ChannelClosedError, TimeoutError)
 
@@ -34,11 +35,23 @@ class Registration:
         self._topics = topics
         self._peers = Peers()
         self._soon = asyncio.Event()
+        self._changes = self._taken = 0
+        self._progress = asyncio.Condition()
         self._failing: set[str] = set()
 
     def register_soon(self) -> None:
         """Register as soon as possible: the topics have changed."""
+        self._changes += 1
         self._soon.set()
+
+    async def registered(self) -> None:
+        """Wait until the NameServers have been sent the topics as they are now, at most CHANGE_SECONDS."""
+        change = self._changes
+        try:
+            async with asyncio.timeout(CHANGE_SECONDS), self._progress:
+                await self._progress.wait_for(lambda: self._taken >= change)
+        except TimeoutError:
+            LOG.warning("a NameServer does not take new topics: clients find them later")
 
     async def register(self) -> int:
         """Register at all NameServers; return the number of those that took it. Failures are logged."""
@@ -56,7 +69,11 @@ class Registration:
             except TimeoutError:
                 pass
             self._soon.clear()
+            change = self._changes
             await self.register()
+            self._taken = change
+            async with self._progress:
+                self._progress.notify_all()
 
     async def unregister(self) -> None:
         """Unregister at all NameServers and end the connections."""

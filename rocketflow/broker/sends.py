@@ -5,6 +5,7 @@ RocketMQ's source: broker/processor/SendMessageProcessor.java, AbstractSendMessa
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import random
 import re
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 MAX_RECONSUME_SINCE: Final = 121
 """Version ordinal of V3_4_9: clients from it on say how often they retry."""
 
+_LONG_NAMES: Final = (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
+"""Codes of requests whose header names its fields by words, not by letters."""
+
 _BORN_HOST_V6: Final = 0x10
 
 _CODES: Final = {
@@ -56,7 +60,7 @@ _DELAY: Final = re.compile("(?:^|(?<=\x02))DELAY\x01[^\x02]*(?:\x02|$)")
 
 
 class Sends:
-    """Requests 10, 310 and 320."""
+    """Requests 10, 310, 320 and 370."""
 
     def __init__(
         self,
@@ -79,10 +83,19 @@ class Sends:
         self._added = "".join(f"{name}\x01{value}\x02" for name, value in added.items())
 
     def send(self, request: Request) -> None:
-        """Put the message or batch of a request into the store, and answer once it is there."""
+        """Put the message or batch of a request into the store, and answer once it is there.
+
+        The answer to the first message of a topic also waits until the NameServers know the topic.
+        """
+        changes = self._topics.changes
+        message = self.checked(request)[1]
+        is_new = self._topics.changes != changes
+        self.put(request, message, asyncio.ensure_future(self._topics.registered()) if is_new else None)
+
+    def checked(self, request: Request) -> tuple[SendMessageRequestHeader, RawMessage]:
+        """Return a send's header and its message for the store. Raises RefusedError if it is not allowed."""
         command = request.command
-        wanted = SendMessageRequestHeader if command.code == RequestCode.SEND_MESSAGE else SendMessageRequestHeaderV2
-        header = command.header(wanted)
+        header = command.header(SendMessageRequestHeader if command.code in _LONG_NAMES else SendMessageRequestHeaderV2)
         self._check_state(header.topic)
         config = self._topics.for_send(
             header.topic, header.default_topic, header.default_topic_queue_nums, is_unit=bool(header.unit_mode)
@@ -94,16 +107,27 @@ class Sends:
                 "queues to write to",
             )
         queue_id = header.queue_id if header.queue_id >= 0 else random.randrange(max(config.write_queue_nums, 1))
-        self.put(request, self._raw(request, header, header.topic, queue_id))
+        return header, self._raw(request, header, header.topic, queue_id)
 
-    def put(self, request: Request, message: RawMessage) -> None:
-        """Put a message into the store and answer the request with the result."""
+    def recall(self, request: Request) -> None:
+        """Refuse to recall a timer message (request 370), as RocketMQ's broker does by default."""
+        raise RefusedError(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
+
+    def put(self, request: Request, message: RawMessage, first: asyncio.Future[None] | None = None) -> None:
+        """Put a message into the store; answer the request with the result, after `first` is done."""
         uniq_key = _UNIQ_KEY.search(message.properties.decode(errors="replace"))
         transaction_id = uniq_key[1] if uniq_key else None
+
+        def stored(result: PutMessageResult) -> None:
+            if first is None or first.done():
+                self._answer(request, result, transaction_id)
+            else:
+                first.add_done_callback(lambda _: self._answer(request, result, transaction_id))
+
         try:
             self._gatherer.add(
                 message,
-                lambda result: self._answer(request, result, transaction_id),
+                stored,
                 lambda why: request.reply(ResponseCode.SYSTEM_BUSY, remark=why),
             )
         except GathererFullError as error:

@@ -14,6 +14,7 @@ from rocketflow.aio.server import Limits, Processor, Server
 from rocketflow.broker.admin import Admin
 from rocketflow.broker.client_requests import ClientRequests
 from rocketflow.broker.clients import ConsumerTable, ProducerTable
+from rocketflow.broker.group_admin import GroupAdmin
 from rocketflow.broker.groups import Groups
 from rocketflow.broker.offsets import GroupOffsets, OffsetRequests
 from rocketflow.broker.pulls import Pulls
@@ -21,6 +22,7 @@ from rocketflow.broker.put_gatherer import PutGatherer
 from rocketflow.broker.queries import Queries
 from rocketflow.broker.queue_locks import QueueLocks
 from rocketflow.broker.registration import Registration
+from rocketflow.broker.replies import Replies
 from rocketflow.broker.send_back import SendBacks
 from rocketflow.broker.sends import Sends
 from rocketflow.broker.settings import settings_text
@@ -90,7 +92,7 @@ class _Parts:
         self._settings = settings
         self._store = store
         self._loop = asyncio.get_running_loop()
-        self._topics = Topics(store, settings, lambda: self._registration.register_soon())
+        self._topics = Topics(store, settings, lambda: self._registration.register_soon(), self._registered)
         self._registration = Registration(settings, self._topics)
         self._groups = Groups(store, settings)
         self._offsets = GroupOffsets(store)
@@ -103,12 +105,14 @@ class _Parts:
             wait_limit_s=settings.wait_time_mills_in_send_queue / 1000,
         )
         self._sends = Sends(store, self._gatherer, self._topics, self._groups, self._locks, settings)
+        self._replies = Replies(self._sends, producers, settings)
         self._pulls = Pulls(store, self._topics, self._groups, consumers, self._offsets, settings)
         self._clients = ClientRequests(producers, consumers, self._locks, self._topics, self._groups, settings)
         self._admin = Admin(
             *(store, self._topics, self._groups, self._offsets, producers, consumers, settings),
             lambda: settings_text(settings, given),
         )
+        self._group_admin = GroupAdmin(store, self._topics, self._groups, self._offsets, consumers, settings)
         processors = self._processors()
         pulls = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
         limits = Limits(connections=settings.max_connections, idle_s=settings.server_channel_max_idle_time_seconds)
@@ -129,9 +133,13 @@ class _Parts:
         queries = Queries(self._store)
         return {
             **self._admin.by_code(),
+            **self._group_admin.by_code(),
             code.SEND_MESSAGE: self._sends.send,
             code.SEND_MESSAGE_V2: self._sends.send,
             code.SEND_BATCH_MESSAGE: self._sends.send,
+            code.RECALL_MESSAGE: self._sends.recall,
+            code.SEND_REPLY_MESSAGE: self._replies.reply,
+            code.SEND_REPLY_MESSAGE_V2: self._replies.reply,
             code.CONSUMER_SEND_MSG_BACK: SendBacks(self._store, self._topics, self._groups, self._settings).send_back,
             code.PULL_MESSAGE: self._pulls.pull,
             code.LITE_PULL_MESSAGE: self._pulls.pull,
@@ -184,6 +192,9 @@ class _Parts:
 
     def _run(self, service: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(self._loop.create_task(service))
+
+    async def _registered(self) -> None:
+        await self._registration.registered()
 
     def _arrived(self, arrivals: Sequence[Arrival]) -> None:
         """Pass new messages to the loop, from whichever thread dispatched them."""

@@ -5,8 +5,8 @@ RocketMQ's source: broker/topic/TopicConfigManager.java, common/topic/TopicValid
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.aio.server import RefusedError
 from rocketflow.remoting import bodies
@@ -31,13 +31,24 @@ UNIT_FLAG: Final = 1
 
 
 class Topics:
-    """The topics of a broker; `on_changed` is called after each change."""
+    """The topics of a broker.
 
-    def __init__(self, store: WritingStore, settings: BrokerSettings, on_changed: Callable[[], None]) -> None:
+    `on_changed` is called after each change; `registered` waits until the NameServers know of it.
+    """
+
+    def __init__(
+        self,
+        store: WritingStore,
+        settings: BrokerSettings,
+        on_changed: Callable[[], None],
+        registered: Callable[[], Coroutine[Any, Any, None]],
+    ) -> None:
         self._store = store
         self._file = store.config_files.topics
         self._settings = settings
         self._on_changed = on_changed
+        self.registered = registered
+        self.changes = 0
 
     def create_system_topics(self) -> None:
         """Create the topics that every broker has. Raises StoreError."""
@@ -65,6 +76,10 @@ class Topics:
     def get(self, topic: str) -> TopicConfig | None:
         """Return the settings of a topic, None if there is none."""
         return self._file.get(topic)
+
+    def all(self) -> dict[str, TopicConfig]:
+        """Return all topics."""
+        return self._file.topics()
 
     def for_send(self, topic: str, template: str, queues: int, *, is_unit: bool = False) -> TopicConfig:
         """Return the settings of a topic that is sent to, made after `template` if there is none.
@@ -113,6 +128,7 @@ class Topics:
             self._file.put(config)
         except StoreError as error:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        self.changes += 1
         self._on_changed()
 
     def delete(self, topic: str) -> None:

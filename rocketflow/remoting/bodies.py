@@ -94,6 +94,12 @@ class TopicConfig(Body, kw_only=True):
     write_queue_nums: int = 16
 
 
+class TopicConfigList(Body, kw_only=True):
+    """Topics that an operator makes or changes together."""
+
+    topic_config_list: list[TopicConfig] = []
+
+
 class TopicConfigWrapper(Body, kw_only=True):
     """All topics of a broker (TopicConfigSerializeWrapper, TopicConfigAndMappingSerializeWrapper)."""
 
@@ -268,6 +274,12 @@ class SubscriptionGroupConfig(Body, kw_only=True):
     retry_queue_nums: int = 1
     subscription_data_set: list[dict[str, Any]] | UnsetType = UNSET
     which_broker_when_consume_slowly: int = 1
+
+
+class SubscriptionGroupList(Body, kw_only=True):
+    """Groups that an operator makes or changes together."""
+
+    group_config_list: list[SubscriptionGroupConfig] = []
 
 
 class SubscriptionGroupWrapper(Body, kw_only=True):

@@ -1,0 +1,246 @@
+"""Requests of operators about consumer groups: offsets set back or copied, how far groups are, and calls to members.
+
+RocketMQ's source: broker/processor/AdminBrokerProcessor.java.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow.aio.channel import ChannelClosedError
+from rocketflow.aio.server import Processor, RefusedError, Request
+from rocketflow.remoting.bodies import MessageQueue, MessageQueueBody, encode_body, queue_map
+from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.headers import admin as headers
+from rocketflow.remoting.headers import client as client_headers
+from rocketflow.remoting.headers.offset import CloneGroupOffsetRequestHeader, ResetOffsetRequestHeader
+from rocketflow_store.spi.reads import stored_at
+
+if TYPE_CHECKING:
+    from rocketflow.aio.channel import Channel
+    from rocketflow.broker.clients import ConsumerTable
+    from rocketflow.broker.groups import Groups
+    from rocketflow.broker.offsets import GroupOffsets
+    from rocketflow.broker.settings import BrokerSettings
+    from rocketflow.broker.topics import Topics
+    from rocketflow.remoting.headers.header import Header
+    from rocketflow_store.spi.broker import WritingStore
+    from rocketflow_store.spi.tables import TopicConfig
+
+CALL_SECONDS: Final = 10.0
+"""The time that a member of a group may take for its answer."""
+
+MESSAGE_ID_OFFSET_DIGITS: Final = 16
+"""A message id ends with the offset in the log, in hexadecimal digits."""
+
+
+class GroupAdmin:
+    """Requests of operators about consumer groups."""
+
+    def __init__(
+        self,
+        store: WritingStore,
+        topics: Topics,
+        groups: Groups,
+        offsets: GroupOffsets,
+        consumers: ConsumerTable[Channel],
+        settings: BrokerSettings,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._consumers = consumers
+        self._settings = settings
+
+    def by_code(self) -> Mapping[int, Processor]:
+        """Return the processor of each request code."""
+        code = RequestCode
+        return {
+            code.INVOKE_BROKER_TO_RESET_OFFSET: self._reset,
+            code.CLONE_GROUP_OFFSET: self._clone,
+            code.GET_CONSUME_STATS: self._get_figures,
+            code.GET_BROKER_CONSUME_STATS: self._get_all_figures,
+            code.QUERY_CONSUME_TIME_SPAN: self._get_time_span,
+            code.QUERY_SUBSCRIPTION_BY_CONSUMER: self._get_subscription,
+            code.GET_CONSUMER_RUNNING_INFO: self._get_running_info,
+            code.CONSUME_MESSAGE_DIRECTLY: self._consume_directly,
+        }
+
+    # --- offsets
+
+    async def _reset(self, request: Request) -> None:
+        """Set a group's offsets by time or to a value; its members learn of it with their next pull (request 222)."""
+        header = request.command.header(ResetOffsetRequestHeader)
+        config = self._known_topic(header.topic)
+        if self._groups.get(header.group) is None:
+            raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist")
+        queue_id = header.queue_id if "queueId" in request.command.fields else -1
+        if queue_id >= config.read_queue_nums:
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"topic {header.topic} has no queue {queue_id}")
+        if queue_id >= 0 and header.offset is not None and header.offset != -1:
+            begin, end = self._store.bounds(header.topic, queue_id)
+            if not begin <= header.offset <= end + 1:
+                raise RefusedError(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"Target offset {header.offset} not in consume queue range [{begin}-{end}]",
+                )
+            wanted = {queue_id: header.offset}
+        else:
+            queues = [queue_id] if queue_id >= 0 else list(range(config.read_queue_nums))
+            wanted = {one: await self._offset_at(header.topic, one, header.timestamp) for one in queues}
+        for one, offset in wanted.items():
+            self._offsets.reset(header.group, header.topic, one, offset)
+        table = {MessageQueue(header.topic, self._settings.broker_name, one): at for one, at in wanted.items()}
+        request.reply(body=encode_body({"offsetTable": queue_map(table)}))
+
+    async def _offset_at(self, topic: str, queue_id: int, timestamp: int) -> int:
+        if timestamp < 0:
+            return self._store.bounds(topic, queue_id)[1]
+        return await asyncio.to_thread(self._store.get_offset_in_queue_by_time, topic, queue_id, timestamp)
+
+    def _clone(self, request: Request) -> None:
+        """Copy a group's offsets to another group (request 314)."""
+        header = request.command.header(CloneGroupOffsetRequestHeader)
+        if self._groups.for_use(header.dest_group) is None:
+            raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.dest_group} does not exist")
+        committed = self._offsets.of_group(header.src_group)
+        group = self._consumers.get(header.src_group)
+        for topic in [header.topic] if header.topic else sorted(committed):
+            if self._topics.get(topic) is None:
+                continue
+            if not header.offline and group is not None and topic not in group.subscriptions:
+                continue
+            for queue_id, offset in committed.get(topic, {}).items():
+                self._offsets.commit(header.dest_group, topic, queue_id, offset)
+        request.reply()
+
+    # --- how far groups are
+
+    async def _get_figures(self, request: Request) -> None:
+        header = request.command.header(headers.GetConsumeStatsRequestHeader)
+        committed = self._offsets.of_group(header.consumer_group)
+        if header.topic:
+            topics = [header.topic]
+        else:
+            group = self._consumers.get(header.consumer_group)
+            topics = sorted({*committed, *(group.subscriptions if group is not None else ())})
+        figures = await self._figures(header.consumer_group, topics)
+        request.reply(body=encode_body({"consumeTps": 0.0, "offsetTable": queue_map(figures)}))
+
+    async def _figures(self, group: str, topics: Iterable[str]) -> dict[MessageQueue, dict[str, int]]:
+        committed = self._offsets.of_group(group)
+        figures = {}
+        for topic in topics:
+            config = self._topics.get(topic)
+            for queue_id in range(config.read_queue_nums if config else 0):
+                end = self._store.bounds(topic, queue_id)[1]
+                offset = committed.get(topic, {}).get(queue_id, 0)
+                last = await self._stored_at(topic, queue_id, offset - 1) if offset > 0 else None
+                figures[MessageQueue(topic, self._settings.broker_name, queue_id)] = {
+                    "brokerOffset": end,
+                    "consumerOffset": offset,
+                    "lastTimestamp": last or 0,
+                    "pullOffset": offset,
+                }
+        return figures
+
+    async def _get_all_figures(self, request: Request) -> None:
+        header = request.command.header(headers.GetConsumeStatsInBrokerHeader)
+        found: list[dict[str, list[dict[str, Any]]]] = []
+        total = 0
+        for group in sorted(self._groups.all()):
+            stats = []
+            for topic in sorted(self._offsets.of_group(group)):
+                config = self._topics.get(topic)
+                if config is None or (header.is_order and not config.order):
+                    continue
+                figures = await self._figures(group, [topic])
+                total += sum(one["brokerOffset"] - one["consumerOffset"] for one in figures.values())
+                stats.append({"consumeTps": 0.0, "offsetTable": queue_map(figures)})
+            if stats:
+                found.append({group: stats})
+        body = {
+            "brokerAddr": self._settings.broker_address,
+            "consumeStatsList": found,
+            "totalDiff": total,
+            "totalInflightDiff": 0,
+        }
+        request.reply(body=encode_body(body))
+
+    async def _get_time_span(self, request: Request) -> None:
+        header = request.command.header(headers.QueryConsumeTimeSpanRequestHeader)
+        config = self._known_topic(header.topic)
+        spans = []
+        for queue_id in range(config.write_queue_nums):
+            begin, end = self._store.bounds(header.topic, queue_id)
+            offset = self._offsets.get(header.group, header.topic, queue_id) or 0
+            first = await self._stored_at(header.topic, queue_id, begin) if begin < end else None
+            last = await self._stored_at(header.topic, queue_id, end - 1) if begin < end else None
+            read = await self._stored_at(header.topic, queue_id, offset - 1) if offset > 0 else first
+            waiting = await self._stored_at(header.topic, queue_id, offset) if offset < end else None
+            spans.append(
+                {
+                    "consumeTimeStamp": -1 if read is None else read,
+                    "delayTime": 0 if waiting is None else int(time.time() * 1000) - waiting,
+                    "maxTimeStamp": -1 if last is None else last,
+                    "messageQueue": MessageQueueBody(
+                        broker_name=self._settings.broker_name, queue_id=queue_id, topic=header.topic
+                    ),
+                    "minTimeStamp": -1 if first is None else first,
+                }
+            )
+        request.reply(body=encode_body({"consumeTimeSpanSet": spans}))
+
+    async def _stored_at(self, topic: str, queue_id: int, offset: int) -> int | None:
+        return await asyncio.to_thread(stored_at, self._store, topic, queue_id, offset)
+
+    def _known_topic(self, topic: str) -> TopicConfig:
+        config = self._topics.get(topic)
+        if config is None:
+            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+        return config
+
+    # --- members
+
+    def _get_subscription(self, request: Request) -> None:
+        header = request.command.header(headers.QuerySubscriptionByConsumerRequestHeader)
+        found = {"group": header.group, "topic": header.topic}
+        subscription = self._consumers.subscription(header.group, header.topic or "")
+        request.reply(body=encode_body(found if subscription is None else {**found, "subscriptionData": subscription}))
+
+    async def _get_running_info(self, request: Request) -> None:
+        header = request.command.header(client_headers.GetConsumerRunningInfoRequestHeader)
+        await self._call_member(request, header.consumer_group, header.client_id, header, b"")
+
+    async def _consume_directly(self, request: Request) -> None:
+        """Let a member of a group consume a message at once (request 309)."""
+        header = request.command.header(client_headers.ConsumeMessageDirectlyResultRequestHeader)
+        try:
+            offset = int((header.msg_id or "")[-MESSAGE_ID_OFFSET_DIGITS:], 16)
+        except ValueError:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"{header.msg_id} is no message id") from None
+        record = await asyncio.to_thread(self._store.read_record, offset)
+        if record is None:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
+        header.broker_name = self._settings.broker_name
+        await self._call_member(request, header.consumer_group, header.client_id, header, record)
+
+    async def _call_member(
+        self, request: Request, group_name: str, client_id: str | None, header: Header, body: bytes
+    ) -> None:
+        """Pass a request on to a member of a group, and its answer back."""
+        group = self._consumers.get(group_name)
+        members = [] if group is None else [one for one in group.clients.values() if one.client_id == client_id]
+        if not members:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group_name}> <{client_id}> not online")
+        try:
+            answer = await members[0].channel.request(request.command.code, header, body=body, timeout_s=CALL_SECONDS)
+        except TimeoutError as error:
+            raise RefusedError(ResponseCode.CONSUME_MSG_TIMEOUT, f"consumer <{group_name}>: {error}") from None
+        except ChannelClosedError as error:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"consumer <{group_name}>: {error}") from None
+        request.reply(answer.code, body=answer.body, remark=answer.remark)

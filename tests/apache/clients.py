@@ -1,0 +1,91 @@
+"""Unmodified RocketMQ clients as child processes, and RocketFlow's NameServer and broker for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.apache.judge import FLAGS, compiled
+from tests.support.maven import JarsNotFetchedError, fetch_jars, java_and_javac
+from tests.support.servers import RunningServer, running
+
+CLIENT_SECONDS: Final = 500.0
+
+RESULTS_VARIABLE: Final = "RF_INTEROP_RESULTS"
+"""Names a folder; each client's results are written into it as JSON."""
+
+
+@contextmanager
+def cluster(home: Path, *settings: str) -> Iterator[tuple[RunningServer, RunningServer]]:
+    """Run a NameServer and a broker."""
+    own = ("--set", f"kvConfigPath={home}/kv.json")
+    with running("namesrv", home, *own) as names, own_broker(home, names.address, *settings) as broker:
+        yield names, broker
+
+
+@contextmanager
+def own_broker(home: Path, names: str, *settings: str) -> Iterator[RunningServer]:
+    """Run RocketFlow's broker at a NameServer that runs."""
+    options = [
+        f"storePathRootDir={home}/store",
+        "mappedFileSizeCommitLog=67108864",
+        "maxHashSlotNum=10000",
+        "maxIndexNum=40000",
+        "enablePropertyFilter=true",
+        "waitTimeMillsInSendQueue=20000",  # the machine is shared with other tests, and Go clients do not retry
+        *settings,
+    ]
+    arguments = [part for one in options for part in ("--set", one)]
+    with running("broker", home, "-n", names, *arguments) as broker:
+        yield broker
+
+
+def jars(version: str) -> Path:
+    """Return the folder of RocketMQ's jars; skip the test with the reason if they cannot be fetched."""
+    try:
+        java_and_javac()
+        parts = ("store", "broker", "namesrv")
+        return fetch_jars(
+            f"apache/{version}-broker", [f"org.apache.rocketmq:rocketmq-{one}:{version}" for one in parts]
+        )
+    except JarsNotFetchedError as error:
+        pytest.skip(str(error))
+
+
+def java_families(program: str, version: str, names: str, families: Sequence[str], home: Path) -> dict[str, str]:
+    """Run families of `java/PROGRAM.java` at a NameServer; return the line of each."""
+    lib = jars(version)
+    classes = compiled(program, version, lib)
+    flags = [*FLAGS, f"-Duser.home={home}", "-cp", f"{lib}/*:{classes}"]
+    found = run_families([java_and_javac()[0], *flags, program, names, *families], families)
+    record(f"Java {version}", found)
+    return found
+
+
+def run_families(command: Sequence[str], families: Sequence[str]) -> dict[str, str]:
+    """Run a client program that prints `ok NAME` or `not ok NAME why` for each family; return the line of each."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=CLIENT_SECONDS, check=False)
+    lines = [one for one in done.stdout.splitlines() if one.startswith(("ok ", "not ok "))]
+    found = {one.removeprefix("not ").split(" ")[1]: one for one in lines}
+    assert found.keys() == set(families), (done.stdout[-2000:], done.stderr[-3000:])
+    return found
+
+
+def all_ok(families: Sequence[str]) -> dict[str, str]:
+    """Return the lines of a run without failures."""
+    return {one: f"ok {one}" for one in families}
+
+
+def record(client: str, found: Mapping[str, str]) -> None:
+    """Add results to the folder that RF_INTEROP_RESULTS names, if it is set."""
+    folder = os.environ.get(RESULTS_VARIABLE)
+    if folder:
+        name = "-".join([client.replace(" ", "-"), *sorted(found)])[:100]
+        (Path(folder) / f"{name}.json").write_text(json.dumps({"client": client, "families": dict(found)}))
