@@ -29,11 +29,13 @@ class QueueLocks:
     def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
         """Lock what is free or expired, renew what the client holds, and return the queues that it holds now."""
         locks = self._locks.get(group, {})
+        if self._count >= LIMIT:
+            self._drop_expired(now_ms)
         held = []
         for queue in queues:
             known = locks.get(queue)
             if known is None or known.client_id == client_id or known.renewed_ms + EXPIRY_MS < now_ms:
-                if known is None and self._count >= LIMIT and not self._drop_expired(now_ms):
+                if known is None and self._count >= LIMIT:
                     continue
                 self._count += known is None
                 locks[queue] = _Lock(client_id, now_ms)
@@ -53,13 +55,13 @@ class QueueLocks:
         if not locks:
             self._locks.pop(group, None)
 
-    def _drop_expired(self, now_ms: int) -> bool:
-        """Remove the locks that are free again; return whether there is room for another one."""
+    def _drop_expired(self, now_ms: int) -> None:
+        """Remove the locks that are free again."""
         for locks in self._locks.values():
             for queue in [queue for queue, one in locks.items() if one.renewed_ms + EXPIRY_MS < now_ms]:
                 del locks[queue]
                 self._count -= 1
-        return self._count < LIMIT
+        self._locks = {group: locks for group, locks in self._locks.items() if locks}
 
     def any_held(self, group: str, now_ms: int) -> bool:
         """Return whether a client holds a queue for the group."""

@@ -179,7 +179,7 @@ CLOSED = {
     "binary header, remark of 2 GiB": frame_bytes(HeaderType.ROCKETMQ, bytes(13) + b"\x7f\xff\xff\xff" + bytes(4)),
     "binary header, remark of -1": frame_bytes(HeaderType.ROCKETMQ, bytes(13) + b"\xff\xff\xff\xff" + bytes(4)),
     "binary header, fields of 2 GiB": frame_bytes(HeaderType.ROCKETMQ, bytes(17) + b"\x7f\xff\xff\xff"),
-    "binary header, bytes behind": frame_bytes(HeaderType.ROCKETMQ, bytes(21) + b"x"),
+    "binary header, bytes after it": frame_bytes(HeaderType.ROCKETMQ, bytes(21) + b"x"),
     "binary header, bad UTF-8": frame_bytes(HeaderType.ROCKETMQ, bytes(13) + b"\0\0\0\1\xff" + bytes(4)),
 }
 """What ends its connection."""

@@ -83,7 +83,7 @@ def test_a_stop_under_load_is_quick_and_loses_nothing_acknowledged(
         assert load.acked
 
 
-def test_offsets_of_groups_survive_a_stop_and_forged_ones_do_not_lie_behind_the_end(tmp_path: Path) -> None:
+def test_offsets_of_groups_survive_a_stop_and_forged_ones_do_not_lie_past_the_end(tmp_path: Path) -> None:
     update, query = offsets.UpdateConsumerOffsetRequestHeader, offsets.QueryConsumerOffsetRequestHeader
 
     async def commit(address: str) -> None:
