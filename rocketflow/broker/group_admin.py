@@ -17,6 +17,8 @@ from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers import admin as headers
 from rocketflow.remoting.headers import client as client_headers
 from rocketflow.remoting.headers.offset import CloneGroupOffsetRequestHeader, ResetOffsetRequestHeader
+from rocketflow.remoting.headers.pull import QueryConsumeQueueRequestHeader
+from rocketflow_store.spi.filters import TagFilter
 from rocketflow_store.spi.reads import stored_at
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 CALL_SECONDS: Final = 10.0
 """The time that a member of a group may take for its answer."""
+
+MAX_UNITS: Final = 1_024
 
 MESSAGE_ID_OFFSET_DIGITS: Final = 16
 """A message id ends with the offset in the log, in hexadecimal digits."""
@@ -65,6 +69,7 @@ class GroupAdmin:
             code.GET_CONSUME_STATS: self._get_figures,
             code.GET_BROKER_CONSUME_STATS: self._get_all_figures,
             code.QUERY_CONSUME_TIME_SPAN: self._get_time_span,
+            code.QUERY_CONSUME_QUEUE: self._get_units,
             code.QUERY_SUBSCRIPTION_BY_CONSUMER: self._get_subscription,
             code.GET_CONSUMER_RUNNING_INFO: self._get_running_info,
             code.CONSUME_MESSAGE_DIRECTLY: self._consume_directly,
@@ -194,6 +199,36 @@ class GroupAdmin:
                 }
             )
         request.reply(body=encode_body({"consumeTimeSpanSet": spans}))
+
+    async def _get_units(self, request: Request) -> None:
+        """Answer units of a ConsumeQueue (request 321)."""
+        header = request.command.header(QueryConsumeQueueRequestHeader)
+        topic = header.topic or ""
+        if not 0 <= header.queue_id < self._known_topic(topic).read_queue_nums:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"{header.queue_id}@{topic} is not exist!")
+        begin, end = self._store.bounds(topic, header.queue_id)
+        count = max(0, min(header.count, MAX_UNITS))
+        units = await asyncio.to_thread(self._units, topic, header.queue_id, max(begin, header.index), count)
+        found: dict[str, Any] = {"maxQueueIndex": end, "minQueueIndex": begin, "queueData": units}
+        if header.consumer_group:
+            subscription = self._consumers.subscription(header.consumer_group, topic)
+            if subscription is None:
+                found["filterData"] = f"{header.consumer_group}@{topic} is not online!"
+            else:
+                found["subscriptionData"] = subscription
+        request.reply(body=encode_body(found))
+
+    def _units(self, topic: str, queue_id: int, index: int, count: int) -> list[dict[str, Any]]:
+        with self._store.get_message(topic, queue_id, index, count) as found:
+            return [
+                {
+                    "eval": False,
+                    "physicOffset": one.phy_offset,
+                    "physicSize": one.store_size,
+                    "tagsCode": next(iter(TagFilter.parse(one.tags).codes), 0) if one.tags else 0,
+                }
+                for one in found.messages
+            ]
 
     async def _stored_at(self, topic: str, queue_id: int, offset: int) -> int | None:
         return await asyncio.to_thread(stored_at, self._store, topic, queue_id, offset)
