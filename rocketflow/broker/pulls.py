@@ -36,6 +36,12 @@ COMMIT_FLAG: Final = 1
 SUSPEND_FLAG: Final = 2
 SUBSCRIPTION_FLAG: Final = 4
 
+_KEPT_EXPRESSION: Final = 4_096
+"""Characters of the longest expression whose filter is kept for the next pull."""
+
+_MAX_WAIT_MS: Final = 300_000
+"""How long a pull may wait, whatever it asks for."""
+
 _LOOK_SECONDS: Final = 0.5
 MAX_COUNT: Final = 1_024
 MAX_BYTES: Final = 8 * 1024 * 1024
@@ -204,7 +210,8 @@ class Pulls:
                 raise _refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
             if len(self._filters) > MAX_COUNT:
                 self._filters.clear()
-            self._filters[key] = found
+            if len(expression or "") <= _KEPT_EXPRESSION and len(expression_type or "") <= _KEPT_EXPRESSION:
+                self._filters[key] = found
         return found
 
     # --- reading and answering
@@ -276,6 +283,7 @@ class Pulls:
         wait_ms = header.suspend_timeout_millis
         if not self._settings.long_polling_enable:
             wait_ms = self._settings.short_polling_time_mills
+        wait_ms = min(wait_ms, _MAX_WAIT_MS)
         held = HeldPull(pull, header.queue_offset, pull.filter.tags_codes, _now_ms() + wait_ms)
         return self._held.hold(header.topic, header.queue_id, held)
 

@@ -84,7 +84,7 @@ def named(name: str) -> dict[int, Header]:
 
 
 @pytest.mark.parametrize("prefix", ["", "%RETRY%"])
-def test_names_that_nobody_may_have_are_refused_in_every_request(
+def test_names_that_are_not_allowed_are_refused_in_every_request(
     prefix: str, broker: RunningServer, tally: Callable[..., Tally]
 ) -> None:
     counts = tally("N10", prefix or "plain")
@@ -126,8 +126,8 @@ def test_clients_cannot_send_to_internal_topics_nor_change_them(broker: RunningS
             assert (await asked(channel, CODE.SEND_MESSAGE, send_header(name), b"x")).code == ResponseCode.NO_PERMISSION
             made = await asked(channel, CODE.UPDATE_AND_CREATE_TOPIC, topic(name))
             assert made.code == ResponseCode.INVALID_PARAMETER, name
-            gone = await asked(channel, CODE.DELETE_TOPIC_IN_BROKER, admin.DeleteTopicRequestHeader(topic=name))
-            assert gone.code == ResponseCode.INVALID_PARAMETER, name
+            deleted = await asked(channel, CODE.DELETE_TOPIC_IN_BROKER, admin.DeleteTopicRequestHeader(topic=name))
+            assert deleted.code == ResponseCode.INVALID_PARAMETER, name
         half = await asked(channel, CODE.SEND_MESSAGE, send_header("bad", properties="TRAN_MSG\x01true\x02"), b"x")
         assert half.code == ResponseCode.NO_PERMISSION
         for code in (CODE.UPDATE_BROKER_CONFIG,):
@@ -251,7 +251,7 @@ def test_bodies_and_properties_that_are_wrong_are_refused_or_kept_as_they_are(br
     with_broker(broker, check)
 
 
-def test_clients_of_one_id_and_locks_without_end_disturb_nobody(broker: RunningServer) -> None:
+def test_clients_of_one_id_and_locks_without_end_disturb_no_other_client(broker: RunningServer) -> None:
     group = ConsumerData(group_name="twins", subscription_data_set=[SubscriptionData(topic="bad")])
     heartbeat = encode_body(HeartbeatData(client_id="same", consumer_data_set=[group]))
     members = client.GetConsumerListByGroupRequestHeader(consumer_group="twins")
