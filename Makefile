@@ -7,7 +7,7 @@ STAMP := $(VENV)/.rocketflow-setup
 # a test may take its time then; a look at where it is, after five minutes, can end the process that it looks at
 LONG := --timeout 3600 -o faulthandler_timeout=0
 
-.PHONY: help setup run run-network test test-full test-faults test-planted fuzz bench reference docs release airflow check clean
+.PHONY: help setup run run-network test test-full test-faults test-planted test-interop fuzz bench reference docs release airflow check clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -45,6 +45,9 @@ test-faults: $(STAMP) ## run the reliability rows with the fast counts (kills, p
 
 test-planted: $(STAMP) ## put known bugs into copies of the tree; some test has to notice each
 	@$(BIN)/python -m tests.planted
+
+test-interop: $(STAMP) ## run RocketMQ's own clients, brokers and tools against RocketFlow; write the table of results
+	@$(BIN)/python -m tests.apache.interop
 
 fuzz: $(STAMP) ## coverage-guided fuzzing of every decoder, two million executions
 	@$(BIN)/python -m tests.fuzz

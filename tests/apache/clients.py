@@ -59,13 +59,18 @@ def jars(version: str) -> Path:
         pytest.skip(str(error))
 
 
-def java_families(program: str, version: str, names: str, families: Sequence[str], home: Path) -> dict[str, str]:
-    """Run families of `java/PROGRAM.java` at a NameServer; return the line of each."""
+def java_families(
+    program: str, version: str, names: str, families: Sequence[str], home: Path, place: str = ""
+) -> dict[str, str]:
+    """Run families of `java/PROGRAM.java` at a NameServer; return the line of each.
+
+    `place` names the servers in the table of results, "" RocketFlow's own.
+    """
     lib = jars(version)
     classes = compiled(program, version, lib)
     flags = [*FLAGS, f"-Duser.home={home}", "-cp", f"{lib}/*:{classes}"]
     found = run_families([java_and_javac()[0], *flags, program, names, *families], families)
-    record(f"Java {version}", found)
+    record(place or f"Java {version}", found)
     return found
 
 
