@@ -70,7 +70,7 @@ def network_demo(home: Path, stream: StreamJob) -> DemoReport:
         )
         arguments = [
             *("--source", report.store, "--subscribe", FLIGHTS_TOPIC, "--sink", str(sink), "--topic", DELAYS_TOPIC),
-            *("--checkpoint", str(home / "checkpoint"), "--sql", DELAYS_SQL),
+            *("--checkpoint", str(home / "query-checkpoint"), "--sql", DELAYS_SQL),
         ]
         first = stream(arguments)
         report.add(

@@ -8,10 +8,11 @@ RocketMQ's source: remoting/protocol/RemotingSerializable.java.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from typing import Any, Final
+
+import msgspec
 
 from rocketflow.remoting.errors import BodyError
 
@@ -22,6 +23,7 @@ _SPACE: Final = re.compile(r"[ \t\r\n\f\b]*")
 _BARE: Final = re.compile(r"[A-Za-z_$0-9.+-][\w$.+-]*")
 _STRING: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'', re.DOTALL)
 _NUMBER: Final = re.compile(r"-?(\d+)(\.\d+)?([eE][+-]?\d+)?$")
+_CONTROL: Final = re.compile(r"[\x00-\x1f]")
 _PATH_STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 
 
@@ -127,12 +129,11 @@ class _Parser:
     def _unescaped(self, text: str) -> str:
         if "\\" not in text:
             return text
+        escaped = _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)  # fastjson takes them as they are
         try:
-            found = str(json.loads(f'"{text}"', strict=False))
-            found.encode()  # half of a surrogate pair is no text
-        except ValueError:
+            return msgspec.json.decode(f'"{escaped}"', type=str)
+        except (msgspec.DecodeError, UnicodeEncodeError):
             raise self._error("a valid escape") from None
-        return found
 
     def _bare(self) -> str:
         found = _BARE.match(self._text, self._at)
