@@ -166,19 +166,23 @@ class Channel(asyncio.Protocol):
 
         Raises ChannelClosedError, and TimeoutError after `timeout_s` seconds.
         """
+        return await self.ask(request(code, header, body=body), timeout_s=timeout_s)
+
+    async def ask(self, command: Command, *, timeout_s: float) -> Command:
+        """Send a request under an `opaque` of this connection and return the answer; raises as `request` does."""
         if not self.is_open:
             raise ChannelClosedError(f"{self.address}: the connection has ended")
-        opaque = self._pending.next_opaque()
+        command.opaque = self._pending.next_opaque()
         waiter: asyncio.Future[Command] = self._loop.create_future()
-        self._pending.add(opaque, waiter)
-        self.send(request(code, header, body=body, opaque=opaque))
+        self._pending.add(command.opaque, waiter)
+        self.send(command)
         try:
             async with asyncio.timeout(timeout_s):
                 return await waiter
         except TimeoutError:
-            raise TimeoutError(f"{self.address}: no answer to request {code} within {timeout_s:g} s") from None
+            raise TimeoutError(f"{self.address}: no answer to request {command.code} within {timeout_s:g} s") from None
         finally:
-            self._pending.pop(opaque)
+            self._pending.pop(command.opaque)
 
     def notify(self, code: int, header: Header | None = None, *, body: bytes = b"") -> None:
         """Send a request that wants no answer."""

@@ -120,6 +120,16 @@ class Server:
         self._watch: asyncio.Task[None] | None = None
 
     @property
+    def channels(self) -> tuple[Channel, ...]:
+        """Return the open connections."""
+        return tuple(self._channels)
+
+    @property
+    def task_count(self) -> int:
+        """Return the number of requests that run as tasks."""
+        return len(self._tasks)
+
+    @property
     def connection_count(self) -> int:
         """Return the number of open connections."""
         return len(self._channels)

@@ -132,13 +132,8 @@ def test_every_request_with_unusual_values_is_answered(
                 command = mutated.with_evil_values(rng, 0, code)
                 if held:
                     command.fields["suspendTimeoutMillis"] = "0"
-                waiter: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-                command.opaque = channel._pending.next_opaque()
-                channel._pending.add(command.opaque, waiter)  # type: ignore[arg-type]
-                channel.send(command)
                 try:
-                    async with asyncio.timeout(ANSWER_SECONDS):
-                        await waiter
+                    await channel.ask(command, timeout_s=ANSWER_SECONDS)
                 except TimeoutError:
                     pytest.fail(f"{code!r} was not answered: {command.fields} {command.body!r}")
                 counts.trials += 1

@@ -184,7 +184,7 @@ def test_incomplete_frames_take_no_more_memory_than_allowed(tally: Callable[...,
         peers = Peers()
         for _ in range(10):
             assert (await asked(await peers.channel(f"127.0.0.1:{port}"), 1)).code == 0
-            held = sum(channel.unread_size for channel in server._channels)
+            held = sum(channel.unread_size for channel in server.channels)
             assert held < limit + 20 * 512 * 1024, held
             await asyncio.sleep(0.1)
         end = time.monotonic() + 30
@@ -254,7 +254,7 @@ def test_all_unsent_bytes_together_are_limited_and_good_clients_are_served(tally
             sock.sendall(b"".join(frame(1, opaque=number) for number in range(64)))
             slow.append(sock)
             await asyncio.sleep(0.05)
-        unsent = sum(channel.unsent_size for channel in server._channels)
+        unsent = sum(channel.unsent_size for channel in server.channels)
         assert unsent < 16 * MIB + 12 * MIB, unsent
         peers = Peers()
         channel = await peers.channel(f"127.0.0.1:{port}")
@@ -292,7 +292,7 @@ def test_requests_that_run_for_long_are_limited(tally: Callable[..., Tally]) -> 
             sock.sendall(b"".join(frame(1, opaque=number) for number in range(1, 401)))
             greedy.append(sock)
             await asyncio.sleep(0.05)
-        assert len(server._tasks) <= 1_000
+        assert server.task_count <= 1_000
         peers = Peers()
         channel = await peers.channel(f"127.0.0.1:{port}")
         assert (await asked(channel, 2)).code == ResponseCode.SUCCESS
