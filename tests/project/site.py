@@ -43,9 +43,10 @@ SECTIONS: Final = {
     ],
     "Evidence": [
         "tests/README.md",
+        "tests/apache/COMPATIBILITY.md",
         *(
             f"tests/{name}/README.md"
-            for name in ("reliability", "bench", "fuzz", "planted", "golden", "golden/remoting")
+            for name in ("reliability", "apache", "bench", "fuzz", "planted", "golden", "golden/remoting")
         ),
     ],
 }

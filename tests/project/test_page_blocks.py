@@ -43,6 +43,7 @@ NOT_RUN: Final = {
     ): "a cluster of three processes and its requeues: test_cluster.py, test_manual_requeue.py run the same",
     ("airflow_dags/README.md", "sh"): "installs Airflow; tests/rocketflow/airflow has its own environment",
     ("airflow_dags/README.md", "python"): "needs Airflow; tests/rocketflow/airflow/dags uses the same operators",
+    ("tests/apache/README.md", "sh"): "twenty minutes of tests",
     ("rocketflow/cli/reference/commands.md", "sh"): "one example a command, on stores that do not exist",
     ("rocketflow/kafka/README.md", "sh"): "needs a Kafka broker; tests/rocketflow/kafka runs the bridge both ways",
     ("rocketflow/quality/README.md", "sh"): "names a store with flights; README.md has the same steps on the demo's",
