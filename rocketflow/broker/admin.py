@@ -215,6 +215,8 @@ class Admin:
     def _delete_group(self, request: Request) -> None:
         header = request.command.header(headers.DeleteSubscriptionGroupRequestHeader)
         self._changing(lambda: self._groups.remove(header.group_name))
+        if header.clean_offset or header.remove_offset:
+            self._offsets.delete_group(header.group_name)
         request.reply()
 
     def _changing(self, change: Callable[[], object]) -> None:

@@ -31,23 +31,23 @@ class Groups:
     """The consumer groups of a broker."""
 
     def __init__(self, store: WritingStore, settings: BrokerSettings) -> None:
-        self._file = store.config_files.subscription_groups
+        self._table = store.group_table
         self._may_create = settings.auto_create_subscription_group
 
     def create_system_groups(self) -> None:
         """Create the groups that every broker has. Raises StoreError."""
-        known = self._file.groups()
+        known = self._table.items()
         for name in SYSTEM_GROUPS:
             if name not in known:
-                self._file.put(SubscriptionGroupConfig(name))
+                self._table.put(SubscriptionGroupConfig(name))
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
         """Return the settings of a group, None if there is none."""
-        return self._file.get(group)
+        return self._table.get(group)
 
     def for_use(self, group: str) -> SubscriptionGroupConfig | None:
         """Return the settings of a group that reads, made if that is allowed; None if there is none."""
-        found = self._file.get(group)
+        found = self._table.get(group)
         if found is not None or not self._may_create:
             return found
         try:
@@ -55,19 +55,19 @@ class Groups:
             if len(group) > MAX_GROUP_LENGTH:
                 return None
             found = SubscriptionGroupConfig(group)
-            self._file.put(found)
+            self._table.put(found)
         except StoreError:
             return None
         return found
 
     def put(self, config: SubscriptionGroupConfig) -> None:
         """Make or change a group. Raises StoreError."""
-        self._file.put(config)
+        self._table.put(config)
 
     def remove(self, group: str) -> bool:
         """Remove a group; return whether there was one. Raises StoreError."""
-        return self._file.remove(group)
+        return self._table.delete(group)
 
     def all(self) -> dict[str, SubscriptionGroupConfig]:
         """Return all groups."""
-        return self._file.groups()
+        return self._table.items()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.aio.server import RefusedError, Request
@@ -17,8 +16,6 @@ from rocketflow.remoting.headers import offset as headers
 from rocketflow_store import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from rocketflow.broker.groups import Groups
     from rocketflow.broker.topics import Topics
     from rocketflow_store.spi.broker import WritingStore
@@ -27,67 +24,53 @@ LOG: Final = logging.getLogger("rocketflow.broker")
 
 
 class GroupOffsets:
-    """Next offsets of groups, in memory; `save` writes what has changed since the last time."""
+    """Next offsets of groups: the store's table, searched by group and by topic."""
 
     def __init__(self, store: WritingStore) -> None:
-        """Load the offsets. Raises StoreError."""
-        self._file = store.config_files.consumer_offsets
-        self._table = self._file.table()
-        self._changed: dict[tuple[str, str], dict[int, int]] = {}
-        self._lock = threading.Lock()
-        self._resets: dict[tuple[str, str, int], int] = {}
+        self._table = store.offset_table
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the next offset of a queue, None if the group has committed none."""
-        return self._table.get((topic, group), {}).get(queue_id)
+        return self._table.query(group, topic, queue_id)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Set the next offset of a queue."""
-        self._table.setdefault((topic, group), {})[queue_id] = offset
-        self._changed.setdefault((topic, group), {})[queue_id] = offset
+        self._table.commit(group, topic, queue_id, offset)
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Set the next offset of a queue for an operator; members keep to it from their next pull on."""
-        self._resets[group, topic, queue_id] = offset
-        self.commit(group, topic, queue_id, offset)
+        self._table.reset(group, topic, {queue_id: offset})
 
     def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """Return whether a reset waits for the next pull of a queue."""
-        return (group, topic, queue_id) in self._resets
+        return self._table.has_reset(group, topic, queue_id)
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the offset that an operator has set since the last pull of a queue, once."""
-        return self._resets.pop((group, topic, queue_id), None) if self._resets else None
+        return self._table.take_reset(group, topic, queue_id)
+
+    def delete_group(self, group: str) -> None:
+        """Remove the offsets of a group."""
+        self._table.delete_group(group)
 
     def of_group(self, group: str) -> dict[str, dict[int, int]]:
         """Return the next offsets of a group by topic and queue."""
-        return {topic: dict(offsets) for (topic, name), offsets in self._table.items() if name == group}
+        return {topic: offsets for (topic, name), offsets in self._table.items().items() if name == group}
 
     def as_json(self) -> dict[str, dict[str, int]]:
         """Return all next offsets in RocketMQ's spelling: topic@group -> queue -> offset."""
         return {
             f"{topic}@{group}": {str(queue_id): offset for queue_id, offset in offsets.items()}
-            for (topic, group), offsets in self._table.items()
+            for (topic, group), offsets in self._table.items().items()
         }
 
     def groups_of_topic(self, topic: str) -> list[str]:
         """Return the groups that have committed an offset of a topic."""
-        return [group for (name, group) in self._table if name == topic]
+        return [group for (name, group) in self._table.items() if name == topic]
 
     async def save(self) -> None:
         """Write the changes, in a thread; they stay for the next time if that fails. Raises StoreError."""
-        changed, self._changed = self._changed, {}
-        if not changed:
-            return
-        try:
-            await asyncio.to_thread(self._write, changed)
-        except BaseException:
-            self._changed = _merged(changed, self._changed)
-            raise
-
-    def _write(self, changed: Mapping[tuple[str, str], Mapping[int, int]]) -> None:
-        with self._lock:  # the thread of a save that was cancelled may still write
-            self._file.commit_all(changed)
+        await asyncio.to_thread(self._table.save)
 
     async def save_every(self, seconds: float) -> None:
         """Save until cancelled; a failure is logged and tried again."""
@@ -97,12 +80,6 @@ class GroupOffsets:
                 await self.save()
             except StoreError as error:
                 LOG.warning("offsets of groups are not saved: %s", error)
-
-
-def _merged(
-    older: Mapping[tuple[str, str], Mapping[int, int]], newer: Mapping[tuple[str, str], Mapping[int, int]]
-) -> dict[tuple[str, str], dict[int, int]]:
-    return {key: {**older.get(key, {}), **newer.get(key, {})} for key in {**older, **newer}}
 
 
 class OffsetRequests:

@@ -19,9 +19,8 @@ from rocketflow.broker.topics import PERM_READ
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from rocketflow_store import GetMessageStatus, StoreError, WouldBlockError
-from rocketflow_store.spi.broker import Match
+from rocketflow_store.spi.broker import Match, decode_properties
 from rocketflow_store.spi.filters import TagFilter, compile_filter
-from rocketflow_store.spi.records import decode_properties
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel

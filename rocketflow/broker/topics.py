@@ -43,8 +43,7 @@ class Topics:
         on_changed: Callable[[], None],
         registered: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
-        self._store = store
-        self._file = store.config_files.topics
+        self._table = store.topic_table
         self._settings = settings
         self._on_changed = on_changed
         self.registered = registered
@@ -68,25 +67,25 @@ class Topics:
             wanted.append((TEMPLATE_TOPIC, settings.default_topic_queue_nums, PERM_READ_WRITE | PERM_INHERIT))
         if settings.trace_topic_enable:
             wanted.append((settings.msg_trace_topic_name, 1, PERM_READ_WRITE))
-        known = self._file.topics()
+        known = self._table.items()
         for name, queues, perm in wanted:
             if name not in known:
-                self._file.put(TopicConfig(name, queues, queues, perm))
+                self._table.put(TopicConfig(name, queues, queues, perm))
 
     def get(self, topic: str) -> TopicConfig | None:
         """Return the settings of a topic, None if there is none."""
-        return self._file.get(topic)
+        return self._table.get(topic)
 
     def all(self) -> dict[str, TopicConfig]:
         """Return all topics."""
-        return self._file.topics()
+        return self._table.items()
 
     def for_send(self, topic: str, template: str, queues: int, *, is_unit: bool = False) -> TopicConfig:
         """Return the settings of a topic that is sent to, made after `template` if there is none.
 
         Raises RefusedError: 29 for a name that is not allowed, 17 where the topic cannot be made.
         """
-        found = self._file.get(topic)
+        found = self._table.get(topic)
         if found is not None:
             return found
         check_topic_name(topic)
@@ -99,7 +98,7 @@ class Topics:
         return found
 
     def _made_after(self, template: str, topic: str, queues: int, is_unit: bool) -> TopicConfig | None:
-        model = self._file.get(template)
+        model = self._table.get(template)
         if model is None or not model.perm & PERM_INHERIT:
             return None
         if template == TEMPLATE_TOPIC and not self._settings.auto_create_topic_enable:
@@ -116,7 +115,7 @@ class Topics:
 
     def ensure(self, topic: str, queues: int, *, is_unit: bool = False) -> TopicConfig:
         """Return the settings of a retry or dead-letter topic, made if there is none."""
-        found = self._file.get(topic)
+        found = self._table.get(topic)
         if found is None:
             found = TopicConfig(topic, queues, queues, PERM_READ_WRITE, topic_sys_flag=UNIT_FLAG if is_unit else 0)
             self.put(found)
@@ -125,7 +124,7 @@ class Topics:
     def put(self, config: TopicConfig) -> None:
         """Make or change a topic. Raises RefusedError if it cannot be kept."""
         try:
-            self._file.put(config)
+            self._table.put(config)
         except StoreError as error:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
         self.changes += 1
@@ -133,19 +132,19 @@ class Topics:
 
     def delete(self, topic: str) -> None:
         """Remove a topic and its queues. Blocks; called in a helper thread. Raises StoreError."""
-        self._store.delete_topic(topic)
+        self._table.delete(topic)
         self._on_changed()
 
     def wrapper(self) -> bodies.TopicConfigWrapper:
         """Return all topics as a broker registers them: with the broker's permission."""
         allowed = self._settings.broker_permission
-        version = self._file.data_version
+        version = self._table.data_version
         return bodies.TopicConfigWrapper(
             data_version=bodies.DataVersion(
                 counter=version.counter, state_version=version.state_version, timestamp=version.timestamp
             ),
             topic_config_table={
-                name: _body(one, one.perm & (allowed | PERM_INHERIT)) for name, one in self._file.topics().items()
+                name: _body(one, one.perm & (allowed | PERM_INHERIT)) for name, one in self._table.items().items()
             },
         )
 

@@ -19,8 +19,8 @@ SPI: Final = ROOT / "store" / "rocketflow_store" / "spi"
 CALLERS: Final = ("rocketflow", "jobs", "airflow_dags")
 COMING: Final = frozenset(
     {
-        *("BrokerGroups", "BrokerOffsets", "BrokerTopics", "Match", "PlainJsonFile", "PutState", "QueryResult"),
-        *("ReadResult", "SendBack", "decode_properties", "encode_properties", "reencode", "send_back"),
+        *("BrokerGroups", "BrokerOffsets", "BrokerTopics", "PlainJsonFile", "PutState"),
+        *("SendBack", "encode_properties", "reencode", "send_back"),
     }
 )
 """Names that are exported for the broker, which does not use them yet."""

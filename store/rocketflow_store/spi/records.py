@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, decode_properties
+from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
 from rocketflow_store.format.record import PROPERTY_CRC_SIZE
 from rocketflow_store.metadata.layout.store_meta import config_for_encoding
 from rocketflow_store.records.arrow.columns import SINK_COLUMNS, SOURCE_COLUMNS, SOURCE_SCHEMA
@@ -20,6 +20,5 @@ __all__ = [
     "EncodedChunk",
     "QueueTurns",
     "config_for_encoding",
-    "decode_properties",
     "encode_message",
 ]
