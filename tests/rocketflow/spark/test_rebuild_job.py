@@ -172,7 +172,7 @@ def test_executor_that_does_not_see_the_store_fails_the_rebuild(
     assert str(missing.path) in capsys.readouterr().err
     side = str(tmp_path / "not-shared")
     beside = replace(task, settings=replace(task.settings, side=side))
-    with pytest.raises(Exception, match=f"{side}: is not there; on .*every executor must see") as caught:
+    with pytest.raises(Exception, match=f"{side}: .*every executor must see the store") as caught:
         SparkEngine(spark).run(run_scan, [beside], "scan", lambda _: None)
     assert exit_code_of(caught.value) == 2
 
