@@ -1,4 +1,4 @@
-"""The event loop (uvloop where it is installed), and a watch on its lag."""
+"""The event loop (uvloop where it is installed), and its clock."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import logging
 import resource
 import signal
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
@@ -14,7 +15,6 @@ LOG: Final = logging.getLogger("rocketflow.aio")
 
 T = TypeVar("T")
 
-WATCH_SECONDS: Final = 0.05
 STOP_SECONDS: Final = 10.0
 """How long a service may take to stop."""
 
@@ -79,28 +79,6 @@ def _loop_factory() -> Any:
     return uvloop.new_event_loop
 
 
-class LagWatch:
-    """Measures how late the loop runs a timer, in seconds."""
-
-    def __init__(self) -> None:
-        self._worst = 0.0
-        self._last = 0.0
-
-    @property
-    def last_s(self) -> float:
-        """Return the last measured lag."""
-        return self._last
-
-    def take_worst_s(self) -> float:
-        """Return the worst lag since the last call."""
-        worst, self._worst = self._worst, 0.0
-        return worst
-
-    async def watch(self) -> None:
-        """Measure until cancelled."""
-        loop = asyncio.get_running_loop()
-        while True:
-            due = loop.time() + WATCH_SECONDS
-            await asyncio.sleep(WATCH_SECONDS)
-            self._last = max(0.0, loop.time() - due)
-            self._worst = max(self._worst, self._last)
+def monotonic_ms() -> int:
+    """Return the time of the clock that is never set, in milliseconds."""
+    return int(time.monotonic() * 1000)

@@ -134,11 +134,6 @@ class Server:
         """Return the number of open connections."""
         return len(self._channels)
 
-    @property
-    def addresses(self) -> list[tuple[str, int]]:
-        """Return host and port of each listening socket."""
-        return [one.getsockname()[:2] for listener in self._listeners for one in listener.sockets]
-
     async def listen(self, host: str, port: int) -> int:
         """Listen at an address and return its port (port 0: any free one). Raises OSError."""
         loop = asyncio.get_running_loop()
@@ -220,7 +215,7 @@ class Server:
         except Exception as error:
             self._answer_failure(request, error)
             return
-        if inspect.isawaitable(later):
+        if later is not None:
             task = asyncio.ensure_future(self._finish(request, later))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

@@ -5,7 +5,6 @@ RocketMQ's source: broker/processor/AdminBrokerProcessor.java.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from rocketflow import __version__
+from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import Processor, RefusedError, Request
+from rocketflow.broker.offsets import stored_ms
 from rocketflow.broker.topics import check_topic_name, topic_body
 from rocketflow.remoting import bodies
 from rocketflow.remoting.bodies import MessageQueue, decode_body, encode_body, queue_map
@@ -23,7 +24,6 @@ from rocketflow.remoting.command import VERSION
 from rocketflow.remoting.headers import admin as headers
 from rocketflow_store import StoreError
 from rocketflow_store.spi.names import MAX_QUEUE_NUMS, is_system_topic
-from rocketflow_store.spi.reads import stored_at
 from rocketflow_store.spi.tables import SubscriptionGroupConfig, TopicConfig
 
 if TYPE_CHECKING:
@@ -158,39 +158,27 @@ class Admin:
             raise RefusedError(
                 ResponseCode.INVALID_PARAMETER, f"The topic[{header.topic}] is conflict with system topic."
             )
-        try:
-            await asyncio.to_thread(self._topics.delete, header.topic)
-        except StoreError as error:
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        await self._topics.delete(header.topic)
         request.reply()
 
     def _get_topic(self, request: Request) -> None:
         header = request.command.header(headers.GetTopicConfigRequestHeader)
-        config = self._known_topic(header.topic)
+        config = self._topics.known(header.topic)
         request.reply(body=encode_body(topic_body(config)))
-
-    def _known_topic(self, topic: str) -> TopicConfig:
-        config = self._topics.get(topic)
-        if config is None:
-            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
-        return config
 
     def _get_topics(self, request: Request) -> None:
         request.reply(body=encode_body(self._topics.wrapper()))
 
     async def _get_topic_figures(self, request: Request) -> None:
         header = request.command.header(headers.GetTopicStatsInfoRequestHeader)
-        config = self._known_topic(header.topic)
+        config = self._topics.known(header.topic)
         figures = {}
         for queue_id in range(max(config.write_queue_nums, config.read_queue_nums)):
             begin, end = self._store.bounds(header.topic, queue_id)
-            newest = await self._stored_at(header.topic, queue_id, end - 1) if begin < end else None
+            newest = await stored_ms(self._store, header.topic, queue_id, end - 1) if begin < end else None
             queue = MessageQueue(header.topic, self._settings.broker_name, queue_id)
             figures[queue] = {"lastUpdateTimestamp": newest or 0, "maxOffset": end, "minOffset": begin}
         request.reply(body=encode_body({"offsetTable": queue_map(figures), "topicPutTps": 0.0}))
-
-    async def _stored_at(self, topic: str, queue_id: int, offset: int) -> int | None:
-        return await asyncio.to_thread(stored_at, self._store, topic, queue_id, offset)
 
     # --- groups
 
@@ -271,7 +259,7 @@ class Admin:
                 {
                     "clientId": one.client_id,
                     "language": one.language,
-                    "lastUpdateTimestamp": now - (int(time.monotonic() * 1000) - one.last_update_ms),
+                    "lastUpdateTimestamp": now - (monotonic_ms() - one.last_update_ms),
                     "remoteIP": one.channel.address.rpartition(":")[0],
                     "version": one.version,
                 }
@@ -296,7 +284,7 @@ class Admin:
     # --- configuration and figures
 
     def _get_config(self, request: Request) -> None:
-        version = encode_body(self._topics.wrapper().data_version).decode()
+        version = encode_body(self._topics.data_version).decode()
         request.reply(
             header=headers.GetBrokerConfigResponseHeader(version=version), body=self._settings_text().encode()
         )

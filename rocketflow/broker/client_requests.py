@@ -7,9 +7,9 @@ AdminBrokerProcessor.java (lockBatchMQ, unlockBatchMQ), broker/client/DefaultCon
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING, Final
 
+from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import RefusedError, Request
 from rocketflow.broker.clients import Client, ConsumerTable, ProducerTable
 from rocketflow.broker.pulls import parse_filter
@@ -66,9 +66,8 @@ class ClientRequests:
     def heartbeat(self, request: Request) -> None:
         """Take note of a client's groups and subscriptions (request 34)."""
         data = decode_body(request.command.body, HeartbeatData)
-        client = Client(
-            request.channel, data.client_id, request.command.language or "OTHER", request.command.version, _now_ms()
-        )
+        command = request.command
+        client = Client(request.channel, data.client_id, command.language or "OTHER", command.version, monotonic_ms())
         for producer in data.producer_data_set:
             if is_directory_name(producer.group_name):
                 self._producers.register(producer.group_name, client)
@@ -105,7 +104,7 @@ class ClientRequests:
         """End the connections of clients that were silent for too long, until cancelled."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            for channel in {*self._producers.expired(_now_ms()), *self._consumers.expired(_now_ms())}:
+            for channel in {*self._producers.expired(monotonic_ms()), *self._consumers.expired(monotonic_ms())}:
                 channel.close()
 
     def list_consumers(self, request: Request) -> None:
@@ -137,7 +136,7 @@ class ClientRequests:
     def lock(self, request: Request) -> None:
         """Lock queues for a client (request 41)."""
         body = decode_body(request.command.body, LockBatchRequestBody)
-        held = self._locks.lock(body.consumer_group, body.client_id, _queues(body.mq_set), _now_ms())
+        held = self._locks.lock(body.consumer_group, body.client_id, _queues(body.mq_set), monotonic_ms())
         found = [MessageQueueBody(broker_name=one.broker_name, queue_id=one.queue_id, topic=one.topic) for one in held]
         request.reply(body=encode_body(LockBatchResponseBody(lock_ok_mq_set=found)))
 
@@ -168,7 +167,3 @@ class ClientRequests:
 
 def _queues(bodies: Iterable[MessageQueueBody]) -> list[MessageQueue]:
     return [MessageQueue(one.topic, one.broker_name, one.queue_id) for one in bodies]
-
-
-def _now_ms() -> int:
-    return int(time.monotonic() * 1000)

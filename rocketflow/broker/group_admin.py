@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.aio.channel import ChannelClosedError
 from rocketflow.aio.server import Processor, RefusedError, Request
+from rocketflow.broker.offsets import stored_ms
 from rocketflow.remoting.bodies import MessageQueue, MessageQueueBody, encode_body, queue_map
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers import admin as headers
@@ -19,7 +20,6 @@ from rocketflow.remoting.headers import client as client_headers
 from rocketflow.remoting.headers.offset import CloneGroupOffsetRequestHeader, ResetOffsetRequestHeader
 from rocketflow.remoting.headers.pull import QueryConsumeQueueRequestHeader
 from rocketflow_store.spi.filters import TagFilter
-from rocketflow_store.spi.reads import stored_at
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from rocketflow.broker.topics import Topics
     from rocketflow.remoting.headers.header import Header
     from rocketflow_store.spi.broker import WritingStore
-    from rocketflow_store.spi.tables import TopicConfig
 
 CALL_SECONDS: Final = 10.0
 """The time that a member of a group may take for its answer."""
@@ -80,7 +79,7 @@ class GroupAdmin:
     async def _reset(self, request: Request) -> None:
         """Set a group's offsets by time or to a value; its members learn of it with their next pull (request 222)."""
         header = request.command.header(ResetOffsetRequestHeader)
-        config = self._known_topic(header.topic)
+        config = self._topics.known(header.topic)
         if self._groups.get(header.group) is None:
             raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist")
         queue_id = header.queue_id if "queueId" in request.command.fields else -1
@@ -144,7 +143,7 @@ class GroupAdmin:
             for queue_id in range(config.read_queue_nums if config else 0):
                 end = self._store.bounds(topic, queue_id)[1]
                 offset = committed.get(topic, {}).get(queue_id, 0)
-                last = await self._stored_at(topic, queue_id, offset - 1) if offset > 0 else None
+                last = await stored_ms(self._store, topic, queue_id, offset - 1) if offset > 0 else None
                 figures[MessageQueue(topic, self._settings.broker_name, queue_id)] = {
                     "brokerOffset": end,
                     "consumerOffset": offset,
@@ -178,15 +177,15 @@ class GroupAdmin:
 
     async def _get_time_span(self, request: Request) -> None:
         header = request.command.header(headers.QueryConsumeTimeSpanRequestHeader)
-        config = self._known_topic(header.topic)
+        config = self._topics.known(header.topic)
         spans = []
         for queue_id in range(config.write_queue_nums):
             begin, end = self._store.bounds(header.topic, queue_id)
             offset = self._offsets.get(header.group, header.topic, queue_id) or 0
-            first = await self._stored_at(header.topic, queue_id, begin) if begin < end else None
-            last = await self._stored_at(header.topic, queue_id, end - 1) if begin < end else None
-            read = await self._stored_at(header.topic, queue_id, offset - 1) if offset > 0 else first
-            waiting = await self._stored_at(header.topic, queue_id, offset) if offset < end else None
+            first = await stored_ms(self._store, header.topic, queue_id, begin) if begin < end else None
+            last = await stored_ms(self._store, header.topic, queue_id, end - 1) if begin < end else None
+            read = await stored_ms(self._store, header.topic, queue_id, offset - 1) if offset > 0 else first
+            waiting = await stored_ms(self._store, header.topic, queue_id, offset) if offset < end else None
             spans.append(
                 {
                     "consumeTimeStamp": -1 if read is None else read,
@@ -204,7 +203,7 @@ class GroupAdmin:
         """Answer units of a ConsumeQueue (request 321)."""
         header = request.command.header(QueryConsumeQueueRequestHeader)
         topic = header.topic or ""
-        if not 0 <= header.queue_id < self._known_topic(topic).read_queue_nums:
+        if not 0 <= header.queue_id < self._topics.known(topic).read_queue_nums:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"{header.queue_id}@{topic} is not exist!")
         begin, end = self._store.bounds(topic, header.queue_id)
         count = max(0, min(header.count, MAX_UNITS))
@@ -229,15 +228,6 @@ class GroupAdmin:
                 }
                 for one in found.messages
             ]
-
-    async def _stored_at(self, topic: str, queue_id: int, offset: int) -> int | None:
-        return await asyncio.to_thread(stored_at, self._store, topic, queue_id, offset)
-
-    def _known_topic(self, topic: str) -> TopicConfig:
-        config = self._topics.get(topic)
-        if config is None:
-            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
-        return config
 
     # --- members
 

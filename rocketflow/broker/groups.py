@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store import StoreError
-from rocketflow_store.spi.names import MAX_GROUP_LENGTH, validate_group
+from rocketflow_store.spi.names import validate_group
 from rocketflow_store.spi.tables import SubscriptionGroupConfig
 
 if TYPE_CHECKING:
@@ -52,8 +52,6 @@ class Groups:
             return found
         try:
             validate_group(group)
-            if len(group) > MAX_GROUP_LENGTH:
-                return None
             found = SubscriptionGroupConfig(group)
             self._table.put(found)
         except StoreError:

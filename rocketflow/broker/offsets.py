@@ -14,6 +14,7 @@ from rocketflow.aio.server import RefusedError, Request
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.headers import offset as headers
 from rocketflow_store import StoreError
+from rocketflow_store.spi.reads import stored_at
 
 if TYPE_CHECKING:
     from rocketflow.broker.groups import Groups
@@ -147,7 +148,7 @@ class OffsetRequests:
         if boundary not in ("lower", "upper"):
             raise RefusedError(ResponseCode.INVALID_PARAMETER, f"boundaryType {header.boundary_type} is unknown")
         offset = await asyncio.to_thread(
-            self._store.offset_by_time, header.topic, header.queue_id, header.timestamp, boundary
+            self._store.get_offset_in_queue_by_time, header.topic, header.queue_id, header.timestamp, boundary
         )
         request.reply(header=headers.SearchOffsetResponseHeader(offset=offset))
 
@@ -157,6 +158,11 @@ class OffsetRequests:
         begin, end = self._store.bounds(header.topic, header.queue_id)
         time_ms = None
         if begin < end:
-            time_ms = await asyncio.to_thread(self._store.store_time_at, header.topic, header.queue_id, begin)
+            time_ms = await stored_ms(self._store, header.topic, header.queue_id, begin)
         timestamp = -1 if time_ms is None else time_ms
         request.reply(header=headers.GetEarliestMsgStoretimeResponseHeader(timestamp=timestamp))
+
+
+async def stored_ms(store: WritingStore, topic: str, queue_id: int, offset: int) -> int | None:
+    """Return the store time (ms) of a message, None if there is none; read in a helper thread."""
+    return await asyncio.to_thread(stored_at, store, topic, queue_id, offset)

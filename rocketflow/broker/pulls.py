@@ -7,14 +7,13 @@ broker/longpolling/PullRequestHoldService.java.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rocketflow.aio.server import RefusedError, Request
+from rocketflow.aio.loop import monotonic_ms
+from rocketflow.aio.server import OVERLOAD, RefusedError, Request
 from rocketflow.broker.held_pulls import HeldPull, HeldPulls
-from rocketflow.broker.put_gatherer import OVERLOAD
 from rocketflow.broker.topics import PERM_READ
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
@@ -127,7 +126,7 @@ class Pulls:
         """Answer the pulls that wait for these messages."""
         for one in arrivals:
             for pull in self._held.arrived(one.topic, one.queue_id, one.next_offset, one.tags_codes):
-                self._answer_held(pull)
+                self._answer(pull, may_wait=False)
 
     def channel_closed(self, channel: Channel) -> None:
         """Forget the pulls of a connection."""
@@ -138,13 +137,13 @@ class Pulls:
         """Answer the pulls that have waited long enough, until cancelled."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            for pull in self._held.expired(_now_ms()):
-                self._answer_held(pull)
+            for pull in self._held.expired(monotonic_ms()):
+                self._answer(pull, may_wait=False)
 
     def answer_all(self) -> None:
         """Answer every pull that waits: the broker stops."""
         for pull in self._held.all():
-            self._answer_held(pull)
+            self._answer(pull, may_wait=False)
         self._readers.shutdown(wait=False)
 
     # --- checks, in RocketMQ's order
@@ -215,9 +214,6 @@ class Pulls:
 
     # --- reading and answering
 
-    def _answer_held(self, pull: Pull) -> None:
-        self._answer(pull, may_wait=False)
-
     def _answer(self, pull: Pull, *, may_wait: bool) -> None:
         """Answer with what the page cache holds; read from the disk in a helper thread."""
         header = pull.header
@@ -283,7 +279,7 @@ class Pulls:
         if not self._settings.long_polling_enable:
             wait_ms = self._settings.short_polling_time_mills
         wait_ms = min(wait_ms, _MAX_WAIT_MS)
-        held = HeldPull(pull, header.queue_offset, pull.filter.tags_codes, _now_ms() + wait_ms)
+        held = HeldPull(pull, header.queue_offset, pull.filter.tags_codes, monotonic_ms() + wait_ms)
         return self._held.hold(header.topic, header.queue_id, held)
 
 
@@ -296,7 +292,3 @@ def _code_of(status: GetMessageStatus, offset: int) -> ResponseCode:
 
 def _refused(code: ResponseCode, remark: str) -> RefusedError:
     return RefusedError(code, remark)
-
-
-def _now_ms() -> int:
-    return int(time.monotonic() * 1000)

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from rocketflow.aio.server import OVERLOAD
+from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import PutMessageStatus, StoreError
 
 if TYPE_CHECKING:
@@ -28,25 +30,16 @@ MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
 SLOW_SECONDS: Final = 0.05
 SLOW_FOR_SECONDS: Final = 60.0
 
-OVERLOAD: Final = "[OVERLOAD]system busy, start flow control for a while"
 TIMEOUT_CLEAN_QUEUE: Final = "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while"
 
 Answer = Callable[["PutMessageResult"], None]
-Refuse = Callable[[str], None]
-
-
-class GathererFullError(Exception):
-    """Too many messages wait for the store."""
-
-
-class GathererStoppedError(Exception):
-    """The broker stops and takes no more messages."""
+Refuse = Callable[[ResponseCode, str], None]
 
 
 class Put(NamedTuple):
     """A message on its way into the store.
 
-    `answer` is called with the result; `refuse` with a text if the message waited too long or the store failed.
+    `answer` is called with the result; `refuse` with a code and a text if there is none.
     """
 
     message: RawMessage
@@ -78,11 +71,17 @@ class PutGatherer:
         self._stopped = False
 
     def add(self, message: RawMessage, answer: Answer, refuse: Refuse) -> None:
-        """Add a message. Raises GathererFullError and GathererStoppedError."""
+        """Add a message; either `answer` or `refuse` is called, perhaps at once.
+
+        A message is refused with 2 if too many wait for the store or it has waited too long, with 14 if the broker
+        stops or the store fails.
+        """
         if self._stopped:
-            raise GathererStoppedError("the broker stops")
+            refuse(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker stops")
+            return
         if len(self._waiting) >= MAX_WAITING or self._waiting_bytes >= MAX_WAITING_BYTES:
-            raise GathererFullError(OVERLOAD)
+            refuse(ResponseCode.SYSTEM_BUSY, OVERLOAD)
+            return
         self._waiting.append(Put(message, answer, refuse, time.monotonic()))
         self._waiting_bytes += len(message.body)
         self._schedule()
@@ -142,7 +141,7 @@ class PutGatherer:
             taken += 1
             self._waiting_bytes -= len(one.message.body)
             if one.arrived < limit:
-                one.refuse(TIMEOUT_CLEAN_QUEUE)
+                one.refuse(ResponseCode.SYSTEM_BUSY, TIMEOUT_CLEAN_QUEUE)
             else:
                 run.append(one)
                 size += len(one.message.body)
@@ -200,4 +199,4 @@ class PutGatherer:
     def _fail(self, run: list[Put], error: BaseException) -> None:
         LOG.error("%d messages were not stored: %s", len(run), error)
         for one in run:
-            one.refuse(str(error))
+            one.refuse(ResponseCode.SERVICE_NOT_AVAILABLE, str(error))

@@ -35,18 +35,17 @@ class Registration:
         self._topics = topics
         self._peers = Peers()
         self._soon = asyncio.Event()
-        self._changes = self._taken = 0
+        self._taken = 0
         self._progress = asyncio.Condition()
         self._failing: set[str] = set()
 
     def register_soon(self) -> None:
         """Register as soon as possible: the topics have changed."""
-        self._changes += 1
         self._soon.set()
 
     async def registered(self) -> None:
         """Wait until the NameServers have been sent the topics as they are now, at most CHANGE_SECONDS."""
-        change = self._changes
+        change = self._topics.changes
         try:
             async with asyncio.timeout(CHANGE_SECONDS), self._progress:
                 await self._progress.wait_for(lambda: self._taken >= change)
@@ -69,7 +68,7 @@ class Registration:
             except TimeoutError:
                 pass
             self._soon.clear()
-            change = self._changes
+            change = self._topics.changes
             await self.register()
             self._taken = change
             async with self._progress:

@@ -10,24 +10,30 @@ from typing import TYPE_CHECKING
 
 from rocketflow.aio.server import RefusedError, Request
 from rocketflow.broker.sends import MAX_RECONSUME_SINCE
-from rocketflow.broker.topics import PERM_WRITE, RETRY_PREFIX
+from rocketflow.broker.topics import DLQ_PREFIX, DLQ_QUEUES, PERM_WRITE, RETRY_PREFIX
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.headers.send import ConsumerSendMsgBackRequestHeader
-from rocketflow_store import MessageNotFoundError, PutMessageStatus, StoreError
-from rocketflow_store.spi.delivery import consumer_send_msg_back
+from rocketflow_store import PutMessageStatus, StoreError
+from rocketflow_store.spi.broker import SendBack, send_back
 
 if TYPE_CHECKING:
     from rocketflow.broker.groups import Groups
+    from rocketflow.broker.put_gatherer import PutGatherer
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow.broker.topics import Topics
-    from rocketflow_store.spi.broker import WritingStore
+    from rocketflow_store import PutMessageResult
+    from rocketflow_store.spi.broker import RawMessage, WritingStore
+    from rocketflow_store.spi.tables import SubscriptionGroupConfig
 
 
 class SendBacks:
     """Request 36."""
 
-    def __init__(self, store: WritingStore, topics: Topics, groups: Groups, settings: BrokerSettings) -> None:
+    def __init__(
+        self, store: WritingStore, gatherer: PutGatherer, topics: Topics, groups: Groups, settings: BrokerSettings
+    ) -> None:
         self._store = store
+        self._gatherer = gatherer
         self._topics = topics
         self._groups = groups
         self._settings = settings
@@ -53,14 +59,28 @@ class SendBacks:
                 ResponseCode.NO_PERMISSION, f"the topic[{topic.topic_name}] sending message is forbidden"
             )
         most = header.max_reconsume_times if request.command.version >= MAX_RECONSUME_SINCE else None
+        wanted = SendBack(header.group, header.delay_level, most)
+        message = await asyncio.to_thread(self._copy, header.offset, wanted, group)
+        if message is None:
+            request.reply()
+            return
+        if message.topic.startswith(DLQ_PREFIX):
+            self._topics.ensure(message.topic, DLQ_QUEUES)
+
+        def stored(result: PutMessageResult) -> None:
+            if result.status is PutMessageStatus.PUT_OK:
+                request.reply()
+            else:
+                request.reply(ResponseCode.SYSTEM_ERROR, remark=result.status.name)
+
+        self._gatherer.add(message, stored, lambda code, why: request.reply(code, remark=why))
+
+    def _copy(self, phy_offset: int, wanted: SendBack, group: SubscriptionGroupConfig) -> RawMessage | None:
+        """Return the message to store for the one at an offset of the log. Blocks. Raises RefusedError."""
         try:
-            result = await asyncio.to_thread(
-                consumer_send_msg_back, self._store, header.group, header.offset, header.delay_level, most
-            )
-        except MessageNotFoundError as error:
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {error}") from None
+            record = self._store.read_record(phy_offset)
+            if record is not None:
+                return send_back(record, wanted, group, len(self._store.config.delay_levels_ms))
         except StoreError as error:
-            raise RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)) from None
-        if result is not None and result.status is not PutMessageStatus.PUT_OK:
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, result.status.name)
-        request.reply()
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        raise RefusedError(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {phy_offset}")

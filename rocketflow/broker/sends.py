@@ -13,9 +13,9 @@ import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import RefusedError, Request
-from rocketflow.broker.put_gatherer import GathererFullError, GathererStoppedError
-from rocketflow.broker.topics import DLQ_PREFIX, PERM_WRITE, RETRY_PREFIX, check_topic_name
+from rocketflow.broker.topics import DLQ_PREFIX, DLQ_QUEUES, PERM_WRITE, RETRY_PREFIX
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import RESPONSE_FLAG, Command
 from rocketflow.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow.broker.topics import Topics
     from rocketflow_store import PutMessageResult
-    from rocketflow_store.spi.broker import WritingStore
 
 MAX_RECONSUME_SINCE: Final = 121
 """Version ordinal of V3_4_9: clients from it on say how often they retry."""
@@ -51,7 +50,7 @@ _CODES: Final = {
     PutMessageStatus.OS_PAGE_CACHE_BUSY: ResponseCode.SYSTEM_BUSY,
 }
 
-_UNIQ_KEY: Final = re.compile("(?:^|\x02)UNIQ_KEY\x01([^\x02]*)")
+_UNIQ_KEY: Final = re.compile(b"(?:^|\x02)UNIQ_KEY\x01([^\x02]*)")
 _DROPPED: Final = re.compile(
     "(?:^|(?<=\x02))(?:WAIT\x01true|(?:POP_CK|MSG_REGION|TRACE_ON|CLUSTER)\x01[^\x02]*)(?:\x02|$)"
 )
@@ -64,14 +63,12 @@ class Sends:
 
     def __init__(
         self,
-        store: WritingStore,
         gatherer: PutGatherer,
         topics: Topics,
         groups: Groups,
         locks: QueueLocks,
         settings: BrokerSettings,
     ) -> None:
-        self._store = store
         self._gatherer = gatherer
         self._topics = topics
         self._groups = groups
@@ -115,8 +112,8 @@ class Sends:
 
     def put(self, request: Request, message: RawMessage, first: asyncio.Future[None] | None = None) -> None:
         """Put a message into the store; answer the request with the result, after `first` is done."""
-        uniq_key = _UNIQ_KEY.search(message.properties.decode(errors="replace"))
-        transaction_id = uniq_key[1] if uniq_key else None
+        uniq_key = _UNIQ_KEY.search(message.properties)
+        transaction_id = uniq_key[1].decode() if uniq_key else None
 
         def stored(result: PutMessageResult) -> None:
             if first is None or first.done():
@@ -124,16 +121,7 @@ class Sends:
             else:
                 first.add_done_callback(lambda _: self._answer(request, result, transaction_id))
 
-        try:
-            self._gatherer.add(
-                message,
-                stored,
-                lambda why: request.reply(ResponseCode.SYSTEM_BUSY, remark=why),
-            )
-        except GathererFullError as error:
-            raise RefusedError(ResponseCode.SYSTEM_BUSY, str(error)) from None
-        except GathererStoppedError as error:
-            raise RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)) from None
+        self._gatherer.add(message, stored, lambda code, why: request.reply(code, remark=why))
 
     def _check_state(self, topic: str) -> None:
         if not self._settings.broker_permission & PERM_WRITE:
@@ -142,7 +130,6 @@ class Sends:
             )
         if time.time() * 1000 < self._settings.start_accept_send_request_time_stamp:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, "the broker accepts no messages yet")
-        check_topic_name(topic)
         if is_send_refused(topic):
             raise RefusedError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
 
@@ -183,8 +170,8 @@ class Sends:
         if request.command.version >= MAX_RECONSUME_SINCE and header.max_reconsume_times is not None:
             most = header.max_reconsume_times
         times = header.reconsume_times or 0
-        if times > most or (times > 0 and self._locks.any_held(group_name, int(time.monotonic() * 1000))):
-            config = self._topics.ensure(f"{DLQ_PREFIX}{group_name}", 1)
+        if times > most or (times > 0 and self._locks.any_held(group_name, monotonic_ms())):
+            config = self._topics.ensure(f"{DLQ_PREFIX}{group_name}", DLQ_QUEUES)
             return config.topic_name, 0, _DELAY.sub("", properties)
         return header.topic, queue_id, properties
 

@@ -104,7 +104,7 @@ class _Parts:
             sync_timeout_s=settings.sync_flush_timeout / 1000 if config.sync_flush else None,
             wait_limit_s=settings.wait_time_mills_in_send_queue / 1000,
         )
-        self._sends = Sends(store, self._gatherer, self._topics, self._groups, self._locks, settings)
+        self._sends = Sends(self._gatherer, self._topics, self._groups, self._locks, settings)
         self._replies = Replies(self._sends, producers, settings)
         self._pulls = Pulls(store, self._topics, self._groups, consumers, self._offsets, settings)
         self._clients = ClientRequests(producers, consumers, self._locks, self._topics, self._groups, settings)
@@ -131,6 +131,7 @@ class _Parts:
         code = RequestCode
         offsets = OffsetRequests(self._store, self._offsets, self._topics, self._groups)
         queries = Queries(self._store)
+        send_backs = SendBacks(self._store, self._gatherer, self._topics, self._groups, self._settings)
         return {
             **self._admin.by_code(),
             **self._group_admin.by_code(),
@@ -140,7 +141,7 @@ class _Parts:
             code.RECALL_MESSAGE: self._sends.recall,
             code.SEND_REPLY_MESSAGE: self._replies.reply,
             code.SEND_REPLY_MESSAGE_V2: self._replies.reply,
-            code.CONSUMER_SEND_MSG_BACK: SendBacks(self._store, self._topics, self._groups, self._settings).send_back,
+            code.CONSUMER_SEND_MSG_BACK: send_backs.send_back,
             code.PULL_MESSAGE: self._pulls.pull,
             code.LITE_PULL_MESSAGE: self._pulls.pull,
             code.HEART_BEAT: self._clients.heartbeat,

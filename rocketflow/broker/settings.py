@@ -12,13 +12,13 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from rocketflow.aio.server import MAX_CONNECTIONS
 from rocketflow.errors import UsageError
 from rocketflow.process.exposure import ALLOW_INSECURE, check_exposure
 from rocketflow.process.nearest import did_you_mean
+from rocketflow.process.properties import properties_text
 from rocketflow_store import StoreConfig
 from rocketflow_store.spi.settings import KNOWN_KEYS, OWN_PREFIX, SETTINGS, load_settings, typed_value
-
-MAX_CONNECTIONS: Final = f"{OWN_PREFIX}maxConnections"
 
 Port = Annotated[int, msgspec.Meta(ge=3, le=65_534)]
 """The port of a broker; RocketMQ also uses the one two below it, and names the one above it to slaves."""
@@ -76,7 +76,7 @@ class BrokerSettings(msgspec.Struct, kw_only=True, rename="camel"):
     store_path_root_dir: str = ""
     start_accept_send_request_time_stamp: int = 0
     server_channel_max_idle_time_seconds: Seconds = 120
-    max_connections: Count = msgspec.field(default=10_000, name=MAX_CONNECTIONS)
+    max_connections: Count = msgspec.field(default=MAX_CONNECTIONS, name=f"{OWN_PREFIX}maxConnections")
     allow_insecure: bool = msgspec.field(default=False, name=ALLOW_INSECURE)
 
     @property
@@ -143,10 +143,4 @@ def _check_keys(given: Mapping[str, Any]) -> None:
 def settings_text(settings: BrokerSettings, given: Mapping[str, Any]) -> str:
     """Return the settings in effect as a properties file: the broker's, and those of the store that were given."""
     own = {field.encode_name: getattr(settings, field.name) for field in msgspec.structs.fields(BrokerSettings)}
-    return "".join(f"{key}={_text(value)}\n" for key, value in sorted({**given, **own}.items()))
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(getattr(value, "value", value))
+    return properties_text({**given, **own})

@@ -5,6 +5,7 @@ RocketMQ's source: broker/topic/TopicConfigManager.java, common/topic/TopicValid
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from rocketflow_store.spi.broker import WritingStore
 
 TEMPLATE_TOPIC: Final = "TBW102"
+DLQ_QUEUES: Final = 1
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 
@@ -33,7 +35,8 @@ UNIT_FLAG: Final = 1
 class Topics:
     """The topics of a broker.
 
-    `on_changed` is called after each change; `registered` waits until the NameServers know of it.
+    `changes` counts the changes; `on_changed` is called after each; `registered` waits until the NameServers know of
+    it.
     """
 
     def __init__(
@@ -75,6 +78,13 @@ class Topics:
     def get(self, topic: str) -> TopicConfig | None:
         """Return the settings of a topic, None if there is none."""
         return self._table.get(topic)
+
+    def known(self, topic: str) -> TopicConfig:
+        """Return the settings of a topic. Raises RefusedError with 17 if there is none."""
+        found = self._table.get(topic)
+        if found is None:
+            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+        return found
 
     def all(self) -> dict[str, TopicConfig]:
         """Return all topics."""
@@ -127,22 +137,33 @@ class Topics:
             self._table.put(config)
         except StoreError as error:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        self._changed()
+
+    async def delete(self, topic: str) -> None:
+        """Remove a topic and its queues. Raises RefusedError if the store fails."""
+        try:
+            await asyncio.to_thread(self._table.delete, topic)
+        except StoreError as error:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        self._changed()
+
+    def _changed(self) -> None:
         self.changes += 1
         self._on_changed()
 
-    def delete(self, topic: str) -> None:
-        """Remove a topic and its queues. Blocks; called in a helper thread. Raises StoreError."""
-        self._table.delete(topic)
-        self._on_changed()
+    @property
+    def data_version(self) -> bodies.DataVersion:
+        """Return number and time of the last change."""
+        version = self._table.data_version
+        return bodies.DataVersion(
+            counter=version.counter, state_version=version.state_version, timestamp=version.timestamp
+        )
 
     def wrapper(self) -> bodies.TopicConfigWrapper:
         """Return all topics as a broker registers them: with the broker's permission."""
         allowed = self._settings.broker_permission
-        version = self._table.data_version
         return bodies.TopicConfigWrapper(
-            data_version=bodies.DataVersion(
-                counter=version.counter, state_version=version.state_version, timestamp=version.timestamp
-            ),
+            data_version=self.data_version,
             topic_config_table={
                 name: _body(one, one.perm & (allowed | PERM_INHERIT)) for name, one in self._table.items().items()
             },

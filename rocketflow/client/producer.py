@@ -16,11 +16,7 @@ from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.admin import CreateTopicRequestHeader
 from rocketflow.remoting.headers.offset import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 from rocketflow.remoting.headers.route import GetRouteInfoRequestHeader
-from rocketflow.remoting.headers.send import (
-    SendMessageRequestHeader,
-    SendMessageRequestHeaderV2,
-    SendMessageResponseHeader,
-)
+from rocketflow.remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 
 if TYPE_CHECKING:
     from rocketflow.remoting.command import Command
@@ -28,6 +24,8 @@ if TYPE_CHECKING:
 
 TEMPLATE_TOPIC: Final = "TBW102"
 MASTER_ID: Final = "0"
+DEFAULT_QUEUES: Final = 4
+"""The number of queues that clients ask for where a send creates its topic."""
 
 
 class RequestRefusedError(Exception):
@@ -76,11 +74,11 @@ class Producer:
 
     async def send_batch(self, broker: str, topic: str, queue_id: int, messages: Sequence[OutgoingMessage]) -> int:
         """Send messages as one batch and return the queue offset of the first."""
-        header = SendMessageRequestHeader(
+        header = SendMessageRequestHeaderV2(
             producer_group=self._group,
             topic=topic,
             default_topic=TEMPLATE_TOPIC,
-            default_topic_queue_nums=queue_id + 1,
+            default_topic_queue_nums=DEFAULT_QUEUES,
             queue_id=queue_id,
             sys_flag=0,
             born_timestamp=int(time.time() * 1000),
@@ -90,8 +88,7 @@ class Producer:
             unit_mode=False,
             batch=True,
         )
-        short = SendMessageRequestHeaderV2(**{name: getattr(header, name) for name in _SEND_FIELDS})
-        answer = await self._request(broker, RequestCode.SEND_BATCH_MESSAGE, short, batch_body(messages))
+        answer = await self._request(broker, RequestCode.SEND_BATCH_MESSAGE, header, batch_body(messages))
         return answer.header(SendMessageResponseHeader).queue_offset
 
     async def queue_end(self, broker: str, topic: str, queue_id: int) -> int:
@@ -105,9 +102,6 @@ class Producer:
         if answer.code != ResponseCode.SUCCESS:
             raise RequestRefusedError(address, code, answer.code, answer.remark)
         return answer
-
-
-_SEND_FIELDS: Final = tuple(SendMessageRequestHeaderV2.__struct_fields__)
 
 
 def master_of(route: TopicRouteData) -> str | None:

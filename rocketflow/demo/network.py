@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow.aio.channel import ChannelClosedError
 from rocketflow.aio.loop import run
 from rocketflow.client.messages import OutgoingMessage
-from rocketflow.client.producer import Producer, RequestRefusedError
+from rocketflow.client.producer import TEMPLATE_TOPIC, Producer, RequestRefusedError, master_of
 from rocketflow.demo.steps import (
     DELAYS_SQL,
     DELAYS_TOPIC,
@@ -167,13 +167,18 @@ class _Feed:
         self._half = messages.num_rows // 2
         self._restarting = asyncio.Lock()
         self._killed = False
+        self._broker = ""
         self.acknowledged = self.before_kill = self.found_stored = self.sent_again = 0
 
     async def send_all(self) -> None:
         """Send all messages. Raises DemoFailedError."""
         producer = Producer(self._servers.names, timeout_s=START_SECONDS)
         try:
-            await producer.create_topic(self._servers.broker, FLIGHTS_TOPIC, QUEUES)
+            broker = master_of(await producer.route(TEMPLATE_TOPIC))
+            if broker is None:
+                raise DemoFailedError(f"the NameServer {self._servers.names} knows no broker")
+            self._broker = broker
+            await producer.create_topic(self._broker, FLIGHTS_TOPIC, QUEUES)
             await asyncio.gather(*(self._send_queue(producer, queue_id) for queue_id in range(QUEUES)))
         finally:
             await producer.close()
@@ -195,7 +200,7 @@ class _Feed:
         last = time.monotonic() + START_SECONDS
         while True:
             try:
-                offset = await producer.send_batch(self._servers.broker, FLIGHTS_TOPIC, queue_id, batch)
+                offset = await producer.send_batch(self._broker, FLIGHTS_TOPIC, queue_id, batch)
                 expect(f"offset in queue {queue_id}", offset, begin)
                 return
             except (OSError, ChannelClosedError, RequestRefusedError) as error:
@@ -213,7 +218,7 @@ class _Feed:
         """Ask for the end of the queue until the broker answers."""
         while True:
             try:
-                end = await producer.queue_end(self._servers.broker, FLIGHTS_TOPIC, queue_id)
+                end = await producer.queue_end(self._broker, FLIGHTS_TOPIC, queue_id)
             except (OSError, ChannelClosedError):
                 if time.monotonic() > last:
                     return False

@@ -12,10 +12,12 @@ from typing import Annotated, Final
 
 import msgspec
 
+from rocketflow.aio.server import MAX_CONNECTIONS
 from rocketflow.errors import UsageError
-from rocketflow.process.exposure import check_exposure
+from rocketflow.process.exposure import ALLOW_INSECURE, check_exposure
 from rocketflow.process.nearest import did_you_mean
-from rocketflow_store.spi.settings import parse_properties
+from rocketflow.process.properties import properties_text
+from rocketflow_store.spi.settings import OWN_PREFIX, parse_properties
 
 WITHOUT_EFFECT: Final = frozenset(
     """
@@ -49,19 +51,14 @@ class NamesrvSettings(msgspec.Struct, kw_only=True, rename="camel"):
     wait_seconds_for_service: int = 45
     delete_topic_with_broker_registration: bool = False
     max_connections: Annotated[int, msgspec.Meta(ge=1)] = msgspec.field(
-        default=10_000, name="rocketflow.maxConnections"
+        default=MAX_CONNECTIONS, name=f"{OWN_PREFIX}maxConnections"
     )
-    allow_insecure: bool = msgspec.field(default=False, name="rocketflow.allowInsecure")
-
-    def values(self) -> dict[str, str]:
-        """Return the settings as texts by RocketMQ's key."""
-        return {
-            field.encode_name: _text(getattr(self, field.name)) for field in msgspec.structs.fields(NamesrvSettings)
-        }
+    allow_insecure: bool = msgspec.field(default=False, name=ALLOW_INSECURE)
 
     def properties_text(self) -> str:
         """Return the settings as a properties file."""
-        return "".join(f"{key}={value}\n" for key, value in sorted(self.values().items()))
+        fields = msgspec.structs.fields(NamesrvSettings)
+        return properties_text({field.encode_name: getattr(self, field.name) for field in fields})
 
 
 def load_namesrv_settings(file: Path | None, options: Mapping[str, str]) -> NamesrvSettings:
@@ -95,7 +92,3 @@ def _known(key: str, value: str, where: str) -> str:
     if key not in fields and key not in WITHOUT_EFFECT:
         raise UsageError(f"{where}: unknown key {key}: {did_you_mean(key, fields | WITHOUT_EFFECT)}")
     return os.path.expandvars(value.replace("${user.home}", str(Path.home())))
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

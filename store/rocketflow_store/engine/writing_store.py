@@ -13,7 +13,6 @@ from rocketflow_store.metadata.config_files.plain_json_file import PlainJsonFile
 from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.reading.checked_read import ANY_MESSAGE, CheckedReader
-from rocketflow_store.reading.queue_figures import stored_at
 from rocketflow_store.reading.raw_records import query_records, read_record
 from rocketflow_store.telemetry import events
 from rocketflow_store.views.dispatch.arrivals import arrivals_of
@@ -198,14 +197,6 @@ class WritingStore(MessageStore):
         """Return the offset that the queue's next message gets; appended messages count before they are visible."""
         self._check_open()
         return self._parts.offsets.next(topic, queue_id)
-
-    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> int:
-        """Return a queue offset by store time, as `get_offset_in_queue_by_time`. Waits for the disk."""
-        return self.get_offset_in_queue_by_time(topic, queue_id, timestamp_ms, boundary)
-
-    def store_time_at(self, topic: str, queue_id: int, offset: int) -> int | None:
-        """Return the store time (ms) of a message, or None if it cannot be read. Waits for the disk."""
-        return stored_at(self, topic, queue_id, offset)
 
 
 def open_store(

@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 from rocketflow_store.delivery.requeue.send_back import SendBack, send_back
-from rocketflow_store.engine.broker_tables import BrokerGroups, BrokerOffsets, BrokerTopics
 from rocketflow_store.engine.writing_store import WritingStore, open_store
-from rocketflow_store.format.properties import decode_properties, encode_properties
-from rocketflow_store.metadata.config_files.plain_json_file import PlainJsonFile
-from rocketflow_store.model.broker_requests import AppendedRun, Arrival, PutState, RawMessage
+from rocketflow_store.format.properties import decode_properties
+from rocketflow_store.model.broker_requests import AppendedRun, Arrival, RawMessage
 from rocketflow_store.reading.checked_read import Match, ReadResult
 from rocketflow_store.reading.raw_records import QueryResult
-from rocketflow_store.records.encoding.reencode import reencode
 
 __all__ = [
     "AppendedRun",
     "Arrival",
-    "BrokerGroups",
-    "BrokerOffsets",
-    "BrokerTopics",
     "Match",
-    "PlainJsonFile",
-    "PutState",
     "QueryResult",
     "RawMessage",
     "ReadResult",
     "SendBack",
     "WritingStore",
     "decode_properties",
-    "encode_properties",
     "open_store",
-    "reencode",
     "send_back",
 ]

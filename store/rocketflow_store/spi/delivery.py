@@ -13,7 +13,6 @@ from rocketflow_store.delivery.delay.delivery import (
 from rocketflow_store.delivery.delay.lost_queues import waiting_queues_are_lost
 from rocketflow_store.delivery.delay.redelivery import UNREADABLE, Redelivery, redeliveries
 from rocketflow_store.delivery.delay.service import ScheduleMessageService
-from rocketflow_store.delivery.requeue.send_back import consumer_send_msg_back
 from rocketflow_store.delivery.timer.deliver_due import TimerRun, deliver_due_timers, timers_wait
 from rocketflow_store.delivery.timer.timer_message_service import TimerMessageService
 
@@ -26,7 +25,6 @@ __all__ = [
     "ScheduleMessageService",
     "TimerMessageService",
     "TimerRun",
-    "consumer_send_msg_back",
     "deliver_due",
     "deliver_due_timers",
     "look_for_due",

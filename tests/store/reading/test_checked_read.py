@@ -20,6 +20,7 @@ from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.message import MessageBatch
+from rocketflow_store.reading.queue_figures import stored_at
 from rocketflow_store.spi.broker import Match, ReadResult, WritingStore, open_store
 
 NOW_MS = 1_700_000_000_000
@@ -284,7 +285,7 @@ def test_figures_of_a_queue(store: WritingStore) -> None:
     assert (low, high) == (0, store.max_offset("t", 0))
     assert store.appended_end("t", 0) == high
     assert store.bounds("missing", 0) == (0, 0)
-    assert store.store_time_at("t", 0, 0) == NOW_MS
-    assert store.store_time_at("t", 0, high) is None
-    assert store.offset_by_time("t", 0, NOW_MS) == 0
-    assert store.offset_by_time("t", 0, NOW_MS + 1) == high
+    assert stored_at(store, "t", 0, 0) == NOW_MS
+    assert stored_at(store, "t", 0, high) is None
+    assert store.get_offset_in_queue_by_time("t", 0, NOW_MS) == 0
+    assert store.get_offset_in_queue_by_time("t", 0, NOW_MS + 1) == high

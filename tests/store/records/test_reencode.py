@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rocketflow_store import CorruptRecordError, MessageRejectedError
 from rocketflow_store.format.properties import decode_properties, encode_properties
 from rocketflow_store.format.record import RecordFields, decode_record, encode_record
-from rocketflow_store.spi.broker import reencode
+from rocketflow_store.records.encoding.reencode import reencode
 
 TEXTS = st.text(st.characters(blacklist_characters="\x01\x02", blacklist_categories=["Cs"]), min_size=1, max_size=9)
 HOSTS = st.sampled_from([bytes([127, 0, 0, 1, 0, 0, 42, 159]), bytes(15) + bytes([1, 0, 0, 42, 159])])

@@ -1,0 +1,149 @@
+"""The gatherer of puts with a store that the test controls: each message is answered or refused once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from rocketflow.broker.put_gatherer import MAX_WAITING, PutGatherer
+from rocketflow.remoting.codes import ResponseCode
+from rocketflow_store import PutMessageResult, PutMessageStatus, StoreClosedError
+from rocketflow_store.spi.broker import AppendedRun, RawMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocketflow_store.spi.broker import WritingStore
+
+
+class Store:
+    """Counts offsets; `busy` makes the put lock look taken, `failure` is raised by each append."""
+
+    def __init__(self) -> None:
+        self.busy = False
+        self.failure: Exception | None = None
+        self.runs: list[int] = []
+        self.end = 0
+        self.published = 0
+
+    def try_append(self, messages: Sequence[RawMessage]) -> AppendedRun | None:
+        return None if self.busy else self.append(messages)
+
+    def append(self, messages: Sequence[RawMessage]) -> AppendedRun:
+        if self.failure is not None:
+            raise self.failure
+        self.runs.append(len(messages))
+        results = []
+        for one in messages:
+            results.append(
+                PutMessageResult(PutMessageStatus.PUT_OK, one.topic, one.queue_id, self.end, self.end, "", 0)
+            )
+            self.end += 1
+        return AppendedRun(results, self.end)
+
+    def publish(self, end: int) -> None:
+        self.published = end
+
+
+class Outcomes:
+    """The answers and refusals that the gatherer has given."""
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+        self.refused: list[tuple[ResponseCode, str]] = []
+
+    def put(self, gatherer: PutGatherer, body: bytes = b"x") -> None:
+        message = RawMessage("t", 0, body, b"", 0, 0, 0, bytes(8))
+        gatherer.add(
+            message,
+            lambda result: self.offsets.append(result.queue_offset),
+            lambda code, why: self.refused.append((code, why)),
+        )
+
+
+def gatherer_of(store: Store, wait_limit_s: float = 5.0) -> PutGatherer:
+    return PutGatherer(cast("WritingStore", store), sync_timeout_s=None, wait_limit_s=wait_limit_s)
+
+
+async def settled(gatherer: PutGatherer) -> None:
+    async with asyncio.timeout(20):
+        while not gatherer.is_idle:
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_messages_of_one_iteration_are_one_run_and_answered_in_order(busy: bool) -> None:
+    async def trial() -> None:
+        store, outcomes = Store(), Outcomes()
+        store.busy = busy
+        gatherer = gatherer_of(store)
+        for _ in range(50):
+            outcomes.put(gatherer)
+        await settled(gatherer)
+        assert store.runs == [50]
+        assert outcomes.offsets == list(range(50))
+        assert store.published == 50
+        await gatherer.finish(1)
+
+    asyncio.run(trial())
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_failure_of_the_store_refuses_the_run_with_14_and_the_next_run_is_tried(busy: bool) -> None:
+    async def trial() -> None:
+        store, outcomes = Store(), Outcomes()
+        store.busy, store.failure = busy, StoreClosedError("s")
+        gatherer = gatherer_of(store)
+        outcomes.put(gatherer)
+        outcomes.put(gatherer)
+        await settled(gatherer)
+        assert [code for code, _ in outcomes.refused] == [ResponseCode.SERVICE_NOT_AVAILABLE] * 2
+        store.failure = None
+        outcomes.put(gatherer)
+        await settled(gatherer)
+        assert outcomes.offsets == [0]
+        await gatherer.finish(1)
+
+    asyncio.run(trial())
+
+
+def test_messages_above_the_limit_are_refused_with_2() -> None:
+    async def trial() -> None:
+        store, outcomes = Store(), Outcomes()
+        gatherer = gatherer_of(store)
+        for _ in range(MAX_WAITING + 3):
+            outcomes.put(gatherer)
+        assert [code for code, _ in outcomes.refused] == [ResponseCode.SYSTEM_BUSY] * 3
+        await settled(gatherer)
+        assert outcomes.offsets == list(range(MAX_WAITING))
+        await gatherer.finish(1)
+
+    asyncio.run(trial())
+
+
+def test_messages_that_have_waited_too_long_are_refused_with_2() -> None:
+    async def trial() -> None:
+        store, outcomes = Store(), Outcomes()
+        gatherer = gatherer_of(store, wait_limit_s=-1)
+        outcomes.put(gatherer)
+        await settled(gatherer)
+        assert [code for code, _ in outcomes.refused] == [ResponseCode.SYSTEM_BUSY]
+        assert store.runs == []
+        await gatherer.finish(1)
+
+    asyncio.run(trial())
+
+
+def test_a_stopped_gatherer_answers_what_waits_and_refuses_the_rest_with_14() -> None:
+    async def trial() -> None:
+        store, outcomes = Store(), Outcomes()
+        gatherer = gatherer_of(store)
+        outcomes.put(gatherer)
+        await gatherer.finish(5)
+        outcomes.put(gatherer)
+        assert outcomes.offsets == [0]
+        assert [code for code, _ in outcomes.refused] == [ResponseCode.SERVICE_NOT_AVAILABLE]
+
+    asyncio.run(trial())
