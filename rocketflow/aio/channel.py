@@ -41,6 +41,10 @@ class ChannelClosedError(Exception):
 class ChannelOwner(Protocol):
     """Receiver of a channel's events: a server, or the connections to other servers."""
 
+    @property
+    def is_congested(self) -> bool:
+        """Return whether too many bytes wait for all peers together."""
+
     def opened(self, channel: Channel) -> None:
         """Take note of a new connection."""
 
@@ -53,8 +57,8 @@ class ChannelOwner(Protocol):
     def wrote_much(self, channel: Channel) -> None:
         """Take note that many bytes may wait for the peer."""
 
-    def unread_much(self, channel: Channel) -> None:
-        """Take note that many bytes of an incomplete frame have arrived."""
+    def unread_changed(self, channel: Channel, size: int) -> None:
+        """Take note how many bytes of an incomplete frame have arrived, 0 for fewer than LARGE."""
 
 
 class Channel(asyncio.Protocol):
@@ -84,6 +88,7 @@ class Channel(asyncio.Protocol):
         self.address = ""
         self.last_heard = self._loop.time()
         self._frame_begun: float | None = None
+        self._reported = 0
 
     @property
     def is_open(self) -> bool:
@@ -96,11 +101,6 @@ class Channel(asyncio.Protocol):
         return None if self.is_held else self._frame_begun
 
     @property
-    def unread_size(self) -> int:
-        """Return the number of bytes that have arrived of a frame that is not complete."""
-        return self._receiver.pending_size
-
-    @property
     def unsent_size(self) -> int:
         """Return the number of bytes that wait for the peer."""
         return self._out_size + (0 if self._transport is None else self._transport.get_write_buffer_size())
@@ -109,6 +109,11 @@ class Channel(asyncio.Protocol):
     def is_held(self) -> bool:
         """Return whether the peer has to wait: it reads too slowly, or too many of its requests run."""
         return self._writing_paused or self._running >= RUNNING_LIMIT
+
+    @property
+    def is_congested(self) -> bool:
+        """Return whether no large answer is to be sent: too many bytes wait for this peer, or for all together."""
+        return self.unsent_size > self._unsent_limit or self._owner.is_congested
 
     # --- what asyncio calls
 
@@ -249,11 +254,13 @@ class Channel(asyncio.Protocol):
             self._unread.clear()
             self.close()
             return
-        if self._frames is None and (size := self._receiver.pending_size):
-            if self._frame_begun is None:
-                self._frame_begun = self._loop.time()
-            if size >= LARGE:
-                self._owner.unread_much(self)
+        size = self._receiver.pending_size if self._frames is None else 0
+        if size and self._frame_begun is None:
+            self._frame_begun = self._loop.time()
+        reported = size if size >= LARGE else 0
+        if reported != self._reported:
+            self._reported = reported
+            self._owner.unread_changed(self, reported)
 
     def _pause_reading(self) -> None:
         if self._transport is not None and not self._transport.is_closing():

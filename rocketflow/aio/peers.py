@@ -72,14 +72,19 @@ class Peers:
 
     # --- what channels call
 
+    @property
+    def is_congested(self) -> bool:
+        """Return False: what waits for other servers is small."""
+        return False
+
     def opened(self, channel: Channel) -> None:
         """Take note of a new connection."""
 
     def wrote_much(self, channel: Channel) -> None:
         """Take note that many bytes may wait for the peer."""
 
-    def unread_much(self, channel: Channel) -> None:
-        """Take note that many bytes of an incomplete frame have arrived."""
+    def unread_changed(self, channel: Channel, size: int) -> None:
+        """Take note how many bytes of an incomplete frame have arrived."""
 
     def closed(self, channel: Channel) -> None:
         """Forget a connection that has ended."""

@@ -6,10 +6,10 @@ RocketMQ's source: remoting/netty/NettyRemotingServer.java, NettyRemotingAbstrac
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketflow.aio.channel import LARGE, UNSENT_LIMIT, Channel
 from rocketflow.remoting.codes import RequestCode, ResponseCode
@@ -64,7 +64,7 @@ class Request(NamedTuple):
         self.reply(error.code, error.header, remark=error.remark)
 
 
-Processor = Callable[[Request], Awaitable[None] | None]
+Processor = Callable[[Request], Coroutine[Any, Any, None] | None]
 """Handles a request and sends its answer by `Request.reply`, now or later.
 
 A coroutine runs as a task of its own. RefusedError is answered with its code, HeaderError and BodyError and any other
@@ -102,7 +102,6 @@ class Server:
         large_answers: Iterable[int] = (),
     ) -> None:
         self._processors = dict(processors)
-        self._tasks_of = {code for code, one in self._processors.items() if inspect.iscoroutinefunction(one)}
         self._on_closed = on_closed
         self._limits = limits or Limits()
         self._large_answers = frozenset(large_answers)
@@ -110,9 +109,8 @@ class Server:
         self._slow: set[Channel] = set()
         self._unsent = 0
         self._unsent_at = 0.0
-        self._large: set[Channel] = set()
+        self._large: dict[Channel, int] = {}
         self._unread = 0
-        self._unread_at = 0.0
         self._task_bytes = 0
         self._refused = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -170,6 +168,11 @@ class Server:
 
     # --- what channels call
 
+    @property
+    def is_congested(self) -> bool:
+        """Return whether too many bytes wait for all peers together."""
+        return bool(self._slow) and self._all_unsent() > self._limits.all_unsent
+
     def opened(self, channel: Channel) -> None:
         """Take note of a new connection."""
         self._channels.add(channel)
@@ -181,18 +184,25 @@ class Server:
         """Take note that a connection has ended."""
         self._channels.discard(channel)
         self._slow.discard(channel)
-        self._large.discard(channel)
+        self._unread -= self._large.pop(channel, 0)
         self._on_closed(channel)
 
     def wrote_much(self, channel: Channel) -> None:
         """Take note that many bytes may wait for a peer."""
         self._slow.add(channel)
 
-    def unread_much(self, channel: Channel) -> None:
-        """Take note that many bytes of an incomplete frame have arrived; read no further if there are too many."""
-        self._large.add(channel)
-        if self._all_unread() > self._limits.all_unread:
-            channel.pause_for_budget()
+    @property
+    def unread(self) -> int:
+        """Return the bytes of all large incomplete frames."""
+        return self._unread
+
+    def unread_changed(self, channel: Channel, size: int) -> None:
+        """Take note how many bytes of an incomplete frame have arrived; read no further if all have too many."""
+        self._unread += size - self._large.pop(channel, 0)
+        if size:
+            self._large[channel] = size
+            if self._unread > self._limits.all_unread:
+                channel.pause_for_budget()
 
     def received(self, channel: Channel, command: Command) -> None:
         """Pass a request to the processor of its code."""
@@ -202,12 +212,7 @@ class Server:
             unknown = f"request code {command.code} is not supported"
             request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=unknown)
             return
-        if command.code in self._large_answers and self._slow and self._all_unsent() > self._limits.all_unsent:
-            request.reply(ResponseCode.SYSTEM_BUSY, remark=OVERLOAD)
-            return
-        if command.code in self._tasks_of and (
-            len(self._tasks) >= TASK_LIMIT or self._task_bytes + len(command.body) > TASK_BYTES_LIMIT
-        ):
+        if command.code in self._large_answers and self.is_congested:
             request.reply(ResponseCode.SYSTEM_BUSY, remark=OVERLOAD)
             return
         try:
@@ -215,14 +220,19 @@ class Server:
         except Exception as error:
             self._answer_failure(request, error)
             return
-        if later is not None:
-            task = asyncio.ensure_future(self._finish(request, later))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-            self._task_bytes += len(command.body)
-            channel.task_begun()
+        if later is None:
+            return
+        if len(self._tasks) >= TASK_LIMIT or self._task_bytes + len(command.body) > TASK_BYTES_LIMIT:
+            later.close()
+            request.reply(ResponseCode.SYSTEM_BUSY, remark=OVERLOAD)
+            return
+        task = asyncio.ensure_future(self._finish(request, later))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        self._task_bytes += len(command.body)
+        channel.task_begun()
 
-    async def _finish(self, request: Request, later: Awaitable[None]) -> None:
+    async def _finish(self, request: Request, later: Coroutine[Any, Any, None]) -> None:
         try:
             await later
         except Exception as error:
@@ -241,21 +251,12 @@ class Server:
 
     def _all_unsent(self) -> int:
         """Return the bytes that wait for all peers together, a few milliseconds old."""
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()  # the loop's own clock stands still within an iteration
         if now - self._unsent_at > _SUM_SECONDS:
             sizes = {channel: channel.unsent_size for channel in self._slow}
             self._slow = {channel for channel, size in sizes.items() if size >= LARGE}
             self._unsent, self._unsent_at = sum(sizes.values()), now
         return self._unsent
-
-    def _all_unread(self) -> int:
-        """Return the bytes of all large incomplete frames, a few milliseconds old."""
-        now = asyncio.get_running_loop().time()
-        if now - self._unread_at > _SUM_SECONDS:
-            sizes = {channel: channel.unread_size for channel in self._large}
-            self._large = {channel for channel, size in sizes.items() if size >= LARGE}
-            self._unread, self._unread_at = sum(sizes.values()), now
-        return self._unread
 
     async def _watch_connections(self) -> None:
         loop = asyncio.get_running_loop()
@@ -264,8 +265,8 @@ class Server:
         while True:
             await asyncio.sleep(look_s)
             self._close_silent(loop.time())
-            if self._large and self._all_unread() <= limits.all_unread:
-                for channel in self._large:
+            if self._large and self._unread <= limits.all_unread:
+                for channel in self._channels:
                     channel.resume_for_budget()
             if self._refused:
                 LOG.warning("%d connections above the limit of %d were closed", self._refused, limits.connections)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -22,9 +21,8 @@ from rocketflow.remoting.bodies import MessageQueue, decode_body, encode_body, q
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import VERSION
 from rocketflow.remoting.headers import admin as headers
-from rocketflow_store import StoreError
 from rocketflow_store.spi.names import MAX_QUEUE_NUMS, is_system_topic
-from rocketflow_store.spi.tables import SubscriptionGroupConfig, TopicConfig
+from rocketflow_store.spi.tables import TopicConfig
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
@@ -144,7 +142,7 @@ class Admin:
                 raise RefusedError(ResponseCode.INVALID_PARAMETER, f"perm {one.perm} is not 0 to {_ALL_PERMISSIONS}")
         changed = [one for one in wanted if self._topics.get(one.topic_name) != one]
         for one in changed:
-            self._topics.put(one)
+            await self._topics.put(one)
         if changed:
             await self._topics.registered()
 
@@ -182,36 +180,29 @@ class Admin:
 
     # --- groups
 
-    def _put_group(self, request: Request) -> None:
-        self._put_one_group(decode_body(request.command.body, bodies.SubscriptionGroupConfig))
+    async def _put_group(self, request: Request) -> None:
+        await self._put_one_group(decode_body(request.command.body, bodies.SubscriptionGroupConfig))
         request.reply()
 
-    def _put_groups(self, request: Request) -> None:
+    async def _put_groups(self, request: Request) -> None:
         for one in decode_body(request.command.body, bodies.SubscriptionGroupList).group_config_list:
-            self._put_one_group(one)
+            await self._put_one_group(one)
         request.reply()
 
-    def _put_one_group(self, body: bodies.SubscriptionGroupConfig) -> None:
-        known = self._groups.get(body.group_name) or SubscriptionGroupConfig(body.group_name)
+    async def _put_one_group(self, body: bodies.SubscriptionGroupConfig) -> None:
         values = {
             field.name: value
             for field in msgspec.structs.fields(body)
             if (value := getattr(body, field.name)) is not msgspec.UNSET and field.name != "subscription_data_set"
         }
-        self._changing(lambda: self._groups.put(replace(known, **values)))
+        await self._groups.put(body.group_name, values)
 
-    def _delete_group(self, request: Request) -> None:
+    async def _delete_group(self, request: Request) -> None:
         header = request.command.header(headers.DeleteSubscriptionGroupRequestHeader)
-        self._changing(lambda: self._groups.remove(header.group_name))
+        await self._groups.delete(header.group_name)
         if header.clean_offset or header.remove_offset:
             self._offsets.delete_group(header.group_name)
         request.reply()
-
-    def _changing(self, change: Callable[[], object]) -> None:
-        try:
-            change()
-        except StoreError as error:
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
 
     def _get_group(self, request: Request) -> None:
         header = request.command.header(headers.GetSubscriptionGroupConfigRequestHeader)

@@ -7,7 +7,8 @@ AdminBrokerProcessor.java (lockBatchMQ, unlockBatchMQ), broker/client/DefaultCon
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import RefusedError, Request
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow.broker.topics import Topics
 
+MAX_HEARTBEAT_BYTES: Final = 1024 * 1024
+
 _LOOK_SECONDS: Final = 10.0
 
 
@@ -63,27 +66,48 @@ class ClientRequests:
         self._settings = settings
         self._changed: set[str] = set()
 
-    def heartbeat(self, request: Request) -> None:
+    def heartbeat(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Take note of a client's groups and subscriptions (request 34)."""
+        if len(request.command.body) > MAX_HEARTBEAT_BYTES:
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"a heartbeat has at most {MAX_HEARTBEAT_BYTES:,} bytes")
         data = decode_body(request.command.body, HeartbeatData)
+        if all(self._is_known(one) for one in data.consumer_data_set):
+            self._register(request, data)
+            return None
+        return self._first_heartbeat(request, data)
+
+    def _is_known(self, data: ConsumerData) -> bool:
+        """Return whether a group and its retry topic exist."""
+        config = self._groups.get(data.group_name)
+        if config is None:
+            return False
+        return config.retry_queue_nums <= 0 or self._topics.get(f"{RETRY_PREFIX}{data.group_name}") is not None
+
+    async def _first_heartbeat(self, request: Request, data: HeartbeatData) -> None:
+        """Make the groups of a heartbeat and their retry topics."""
+        for one in data.consumer_data_set:
+            config = await self._groups.for_use(one.group_name)
+            if config is not None and config.retry_queue_nums > 0:
+                await self._topics.ensure(
+                    f"{RETRY_PREFIX}{one.group_name}", config.retry_queue_nums, is_unit=one.unit_mode
+                )
+        if request.channel.is_open:  # the end of a connection removes its clients: it may have come already
+            self._register(request, data)
+
+    def _register(self, request: Request, data: HeartbeatData) -> None:
         command = request.command
         client = Client(request.channel, data.client_id, command.language or "OTHER", command.version, monotonic_ms())
         for producer in data.producer_data_set:
             if is_directory_name(producer.group_name):
                 self._producers.register(producer.group_name, client)
         for consumer in data.consumer_data_set:
-            self._register_consumer(consumer, client, with_subscriptions=not data.without_sub)
+            config = self._groups.get(consumer.group_name)
+            if config is None:
+                continue
+            changed = self._consumers.register(consumer, client, with_subscriptions=not data.without_sub)
+            if changed and config.notify_consumer_ids_changed_enable:
+                self._notify_soon(consumer.group_name)
         request.reply()
-
-    def _register_consumer(self, data: ConsumerData, client: Client[Channel], *, with_subscriptions: bool) -> None:
-        config = self._groups.for_use(data.group_name)
-        if config is None:
-            return
-        if config.retry_queue_nums > 0:
-            self._topics.ensure(f"{RETRY_PREFIX}{data.group_name}", config.retry_queue_nums, is_unit=data.unit_mode)
-        changed = self._consumers.register(data, client, with_subscriptions=with_subscriptions)
-        if changed and config.notify_consumer_ids_changed_enable:
-            self._notify_soon(data.group_name)
 
     def unregister(self, request: Request) -> None:
         """Forget a client (request 35)."""

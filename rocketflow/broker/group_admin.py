@@ -106,10 +106,10 @@ class GroupAdmin:
             return self._store.bounds(topic, queue_id)[1]
         return await asyncio.to_thread(self._store.get_offset_in_queue_by_time, topic, queue_id, timestamp)
 
-    def _clone(self, request: Request) -> None:
+    async def _clone(self, request: Request) -> None:
         """Copy a group's offsets to another group (request 314)."""
         header = request.command.header(CloneGroupOffsetRequestHeader)
-        if self._groups.for_use(header.dest_group) is None:
+        if await self._groups.for_use(header.dest_group) is None:
             raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.dest_group} does not exist")
         committed = self._offsets.of_group(header.src_group)
         group = self._consumers.get(header.src_group)

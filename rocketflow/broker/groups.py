@@ -5,8 +5,13 @@ RocketMQ's source: broker/subscription/SubscriptionGroupManager.java.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow.aio.server import RefusedError
+from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import StoreError
 from rocketflow_store.spi.names import validate_group
 from rocketflow_store.spi.tables import SubscriptionGroupConfig
@@ -27,11 +32,15 @@ SYSTEM_GROUPS: Final = (
 )
 
 
+LIMIT: Final = 100_000
+
+
 class Groups:
-    """The consumer groups of a broker."""
+    """The consumer groups of a broker; at most LIMIT are made on first use. Changes are written in a thread."""
 
     def __init__(self, store: WritingStore, settings: BrokerSettings) -> None:
         self._table = store.group_table
+        self._changing = asyncio.Lock()
         self._may_create = settings.auto_create_subscription_group
 
     def create_system_groups(self) -> None:
@@ -45,26 +54,38 @@ class Groups:
         """Return the settings of a group, None if there is none."""
         return self._table.get(group)
 
-    def for_use(self, group: str) -> SubscriptionGroupConfig | None:
+    async def for_use(self, group: str) -> SubscriptionGroupConfig | None:
         """Return the settings of a group that reads, made if that is allowed; None if there is none."""
         found = self._table.get(group)
         if found is not None or not self._may_create:
             return found
         try:
             validate_group(group)
-            found = SubscriptionGroupConfig(group)
-            self._table.put(found)
+            async with self._changing:
+                found = self._table.get(group)
+                if found is None and len(self._table.items()) < LIMIT:
+                    found = SubscriptionGroupConfig(group)
+                    await asyncio.to_thread(self._table.put, found)
         except StoreError:
             return None
         return found
 
-    def put(self, config: SubscriptionGroupConfig) -> None:
-        """Make or change a group. Raises StoreError."""
-        self._table.put(config)
+    async def put(self, group: str, values: Mapping[str, Any]) -> None:
+        """Change these settings of a group, made if there is none. Raises RefusedError if it cannot be kept."""
+        async with self._changing:
+            known = self._table.get(group) or SubscriptionGroupConfig(group)
+            try:
+                await asyncio.to_thread(self._table.put, replace(known, **values))
+            except StoreError as error:
+                raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
 
-    def remove(self, group: str) -> bool:
-        """Remove a group; return whether there was one. Raises StoreError."""
-        return self._table.delete(group)
+    async def delete(self, group: str) -> None:
+        """Remove a group if there is one. Raises RefusedError if that cannot be kept."""
+        async with self._changing:
+            try:
+                await asyncio.to_thread(self._table.delete, group)
+            except StoreError as error:
+                raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
 
     def all(self) -> dict[str, SubscriptionGroupConfig]:
         """Return all groups."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.aio.server import RefusedError, Request
 from rocketflow.remoting.codes import ResponseCode
@@ -108,10 +109,20 @@ class OffsetRequests:
             offset = 0
         request.reply(header=headers.QueryConsumerOffsetResponseHeader(offset=offset))
 
-    def update(self, request: Request) -> None:
+    def update(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Take how far a group has read a queue (request 15)."""
         header = request.command.header(headers.UpdateConsumerOffsetRequestHeader)
-        if self._groups.for_use(header.consumer_group) is None:
+        if self._groups.get(header.consumer_group) is None:
+            return self._update_of_new_group(request, header)
+        self._update(request, header)
+        return None
+
+    async def _update_of_new_group(self, request: Request, header: headers.UpdateConsumerOffsetRequestHeader) -> None:
+        await self._groups.for_use(header.consumer_group)
+        self._update(request, header)
+
+    def _update(self, request: Request, header: headers.UpdateConsumerOffsetRequestHeader) -> None:
+        if self._groups.get(header.consumer_group) is None:
             raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {header.consumer_group} not exist")
         topic = self._topics.get(header.topic)
         if topic is None:

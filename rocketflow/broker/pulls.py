@@ -7,9 +7,11 @@ broker/longpolling/PullRequestHoldService.java.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections import deque
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import OVERLOAD, RefusedError, Request
@@ -41,6 +43,7 @@ _MAX_WAIT_MS: Final = 300_000
 """How long a pull may wait, whatever it asks for."""
 
 _LOOK_SECONDS: Final = 0.5
+_TURN_SECONDS: Final = 0.01
 MAX_COUNT: Final = 1_024
 MAX_BYTES: Final = 8 * 1024 * 1024
 """Most bytes of an answer; the store's own transfer limits are lower."""
@@ -112,10 +115,22 @@ class Pulls:
         self._filters: dict[tuple[str | None, str | None], Filter] = {}
         self._readers = ThreadPoolExecutor(READERS, "reader")
         self._cold: set[asyncio.Task[None]] = set()
+        self._ready: deque[Pull] = deque()
+        self._loop = asyncio.get_running_loop()
 
-    def pull(self, request: Request) -> None:
+    def pull(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Answer with messages; let the request wait if there are none and it may."""
         header = request.command.header(PullMessageRequestHeader)
+        if self._groups.get(header.consumer_group) is None:
+            return self._pull_of_new_group(request, header)
+        self._pull(request, header)
+        return None
+
+    async def _pull_of_new_group(self, request: Request, header: PullMessageRequestHeader) -> None:
+        await self._groups.for_use(header.consumer_group)
+        self._pull(request, header)
+
+    def _pull(self, request: Request, header: PullMessageRequestHeader) -> None:
         pull = Pull(request, header, self._checked(request, header))
         is_reset = self._offsets.is_reset(header.consumer_group, header.topic, header.queue_id)
         if header.sys_flag & COMMIT_FLAG and header.commit_offset >= 0 and not is_reset:
@@ -125,8 +140,23 @@ class Pulls:
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
         """Answer the pulls that wait for these messages."""
         for one in arrivals:
-            for pull in self._held.arrived(one.topic, one.queue_id, one.next_offset, one.tags_codes):
-                self._answer(pull, may_wait=False)
+            self._answer_soon(self._held.arrived(one.topic, one.queue_id, one.next_offset, one.tags_codes))
+
+    def _answer_soon(self, pulls: Sequence[Pull]) -> None:
+        """Answer pulls whose wait is over; let other requests come in between if there are many."""
+        is_under_way = bool(self._ready)
+        self._ready.extend(pulls)
+        if not is_under_way:
+            self._answer_ready()
+
+    def _answer_ready(self) -> None:
+        end = time.monotonic() + _TURN_SECONDS
+        try:
+            while self._ready and time.monotonic() < end:
+                self._answer(self._ready.popleft(), may_wait=False)
+        finally:
+            if self._ready:
+                self._loop.call_soon(self._answer_ready)
 
     def channel_closed(self, channel: Channel) -> None:
         """Forget the pulls of a connection."""
@@ -137,8 +167,7 @@ class Pulls:
         """Answer the pulls that have waited long enough, until cancelled."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            for pull in self._held.expired(monotonic_ms()):
-                self._answer(pull, may_wait=False)
+            self._answer_soon(self._held.expired(monotonic_ms()))
 
     def answer_all(self) -> None:
         """Answer every pull that waits: the broker stops."""
@@ -155,7 +184,7 @@ class Pulls:
             )
         if request.command.code == RequestCode.LITE_PULL_MESSAGE and not self._settings.lite_pull_message_enable:
             raise _refused(ResponseCode.NO_PERMISSION, "lite pulls are disabled (litePullMessageEnable)")
-        group = self._groups.for_use(header.consumer_group)
+        group = self._groups.get(header.consumer_group)
         if group is None:
             raise _refused(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
@@ -220,6 +249,9 @@ class Pulls:
         reset = self._offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
         if reset is not None:
             self._answer_reset(pull, reset)
+            return
+        if pull.request.channel.is_congested:
+            pull.request.reply(ResponseCode.SYSTEM_BUSY, remark=OVERLOAD)
             return
         try:
             found = self._read(pull, nowait=True)

@@ -25,8 +25,10 @@ LOG: Final = logging.getLogger("rocketflow.broker")
 
 MAX_RUN: Final = 1_024
 MAX_RUN_BYTES: Final = 4 * 1024 * 1024
-MAX_WAITING: Final = 10_000
-MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
+MAX_OPEN: Final = 10_000
+MAX_OPEN_BYTES: Final = 64 * 1024 * 1024
+"""Messages that are not answered yet: those that wait, are being written, or wait for a sync."""
+
 SLOW_SECONDS: Final = 0.05
 SLOW_FOR_SECONDS: Final = 60.0
 
@@ -60,7 +62,7 @@ class PutGatherer:
         self._wait_limit_s = wait_limit_s
         self._loop = asyncio.get_running_loop()
         self._waiting: list[Put] = []
-        self._waiting_bytes = 0
+        self._open = self._open_bytes = 0
         self._scheduled = False
         self._writing = False
         self._slow_until = 0.0
@@ -79,17 +81,18 @@ class PutGatherer:
         if self._stopped:
             refuse(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker stops")
             return
-        if len(self._waiting) >= MAX_WAITING or self._waiting_bytes >= MAX_WAITING_BYTES:
+        if self._open >= MAX_OPEN or self._open_bytes >= MAX_OPEN_BYTES:
             refuse(ResponseCode.SYSTEM_BUSY, OVERLOAD)
             return
         self._waiting.append(Put(message, answer, refuse, time.monotonic()))
-        self._waiting_bytes += len(message.body)
+        self._open += 1
+        self._open_bytes += len(message.body)
         self._schedule()
 
     @property
     def is_idle(self) -> bool:
         """Return whether every message has been answered."""
-        return not (self._waiting or self._writing or self._unsynced or self._syncing)
+        return not self._open
 
     async def finish(self, timeout_s: float) -> None:
         """Take no more messages, and wait until all are answered, at most `timeout_s` seconds; then end the threads."""
@@ -139,8 +142,8 @@ class PutGatherer:
             if run and (len(run) >= MAX_RUN or size >= MAX_RUN_BYTES):
                 break
             taken += 1
-            self._waiting_bytes -= len(one.message.body)
             if one.arrived < limit:
+                self._close(one)
                 one.refuse(ResponseCode.SYSTEM_BUSY, TIMEOUT_CLEAN_QUEUE)
             else:
                 run.append(one)
@@ -174,6 +177,7 @@ class PutGatherer:
         except StoreError as error:
             LOG.warning("messages are stored and not visible yet: %s", error)
         for one, result in zip(run, appended.results):
+            self._close(one)
             one.answer(result)
 
     def _sync(self) -> None:
@@ -193,10 +197,17 @@ class PutGatherer:
                 continue
             for one, result in zip(run, appended.results):
                 late = result.stored and not done.result()
+                self._close(one)
                 one.answer(result._replace(status=PutMessageStatus.FLUSH_DISK_TIMEOUT) if late else result)
         self._sync()
 
     def _fail(self, run: list[Put], error: BaseException) -> None:
         LOG.error("%d messages were not stored: %s", len(run), error)
         for one in run:
+            self._close(one)
             one.refuse(ResponseCode.SERVICE_NOT_AVAILABLE, str(error))
+
+    def _close(self, put: Put) -> None:
+        """Count a message no more: it is being answered."""
+        self._open -= 1
+        self._open_bytes -= len(put.message.body)

@@ -54,9 +54,11 @@ class Registration:
 
     async def register(self) -> int:
         """Register at all NameServers; return the number of those that took it. Failures are logged."""
-        wrapper = self._topics.wrapper()
-        body = encode_body(RegisterBrokerBody(topic_config_serialize_wrapper=wrapper))
+        body = await asyncio.to_thread(self._body)
         return sum(await asyncio.gather(*(self._register(one, body) for one in self._settings.name_servers)))
+
+    def _body(self) -> bytes:
+        return encode_body(RegisterBrokerBody(topic_config_serialize_wrapper=self._topics.wrapper()))
 
     async def keep_registered(self) -> None:
         """Register after changes and at least every `registerNameServerPeriod`, until cancelled."""

@@ -39,7 +39,7 @@ class Replies:
 
     async def reply(self, request: Request) -> None:
         """Pass a reply on to the client that waits for it, store it, and answer."""
-        header, message = self._sends.checked(request)
+        header, message = await self._sends.checked(request)
         properties = message.properties.decode()
         found = _REPLY_TO_CLIENT.search(properties)
         if found is None:

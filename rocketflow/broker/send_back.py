@@ -41,7 +41,7 @@ class SendBacks:
     async def send_back(self, request: Request) -> None:
         """Put a copy of the message into the retry or dead-letter topic of the group."""
         header = request.command.header(ConsumerSendMsgBackRequestHeader)
-        group = self._groups.for_use(header.group)
+        group = await self._groups.for_use(header.group)
         if group is None:
             raise RefusedError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {header.group}"
@@ -53,7 +53,9 @@ class SendBacks:
         if group.retry_queue_nums <= 0:
             request.reply()
             return
-        topic = self._topics.ensure(f"{RETRY_PREFIX}{header.group}", group.retry_queue_nums, is_unit=header.unit_mode)
+        topic = await self._topics.ensure(
+            f"{RETRY_PREFIX}{header.group}", group.retry_queue_nums, is_unit=header.unit_mode
+        )
         if not topic.perm & PERM_WRITE:
             raise RefusedError(
                 ResponseCode.NO_PERMISSION, f"the topic[{topic.topic_name}] sending message is forbidden"
@@ -65,7 +67,7 @@ class SendBacks:
             request.reply()
             return
         if message.topic.startswith(DLQ_PREFIX):
-            self._topics.ensure(message.topic, DLQ_QUEUES)
+            await self._topics.ensure(message.topic, DLQ_QUEUES)
 
         def stored(result: PutMessageResult) -> None:
             if result.status is PutMessageStatus.PUT_OK:

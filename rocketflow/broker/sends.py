@@ -10,8 +10,9 @@ import ipaddress
 import random
 import re
 import time
+from collections.abc import Coroutine
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import RefusedError, Request
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow.broker.topics import Topics
     from rocketflow_store import PutMessageResult
+    from rocketflow_store.spi.tables import TopicConfig
 
 MAX_RECONSUME_SINCE: Final = 121
 """Version ordinal of V3_4_9: clients from it on say how often they retry."""
@@ -54,8 +56,8 @@ _UNIQ_KEY: Final = re.compile(b"(?:^|\x02)UNIQ_KEY\x01([^\x02]*)")
 _DROPPED: Final = re.compile(
     "(?:^|(?<=\x02))(?:WAIT\x01true|(?:POP_CK|MSG_REGION|TRACE_ON|CLUSTER)\x01[^\x02]*)(?:\x02|$)"
 )
-_TRANSACTION: Final = re.compile("(?:^|\x02)TRAN_MSG\x01true(?:\x02|$)", re.IGNORECASE)
-_DELAY: Final = re.compile("(?:^|(?<=\x02))DELAY\x01[^\x02]*(?:\x02|$)")
+_TRANSACTION: Final = re.compile("(?:^|\x02)TRAN_MSG\x01(?i:true)(?:\x02|$)")
+_DELAY: Final = re.compile(b"(?:^|(?<=\x02))DELAY\x01[^\x02]*(?:\x02|$)")
 
 
 class Sends:
@@ -79,32 +81,38 @@ class Sends:
         added = {**self._common, "CLUSTER": settings.broker_cluster_name}
         self._added = "".join(f"{name}\x01{value}\x02" for name, value in added.items())
 
-    def send(self, request: Request) -> None:
+    def send(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Put the message or batch of a request into the store, and answer once it is there.
 
         The answer to the first message of a topic also waits until the NameServers know the topic.
         """
-        changes = self._topics.changes
-        message = self.checked(request)[1]
-        is_new = self._topics.changes != changes
-        self.put(request, message, asyncio.ensure_future(self._topics.registered()) if is_new else None)
-
-    def checked(self, request: Request) -> tuple[SendMessageRequestHeader, RawMessage]:
-        """Return a send's header and its message for the store. Raises RefusedError if it is not allowed."""
-        command = request.command
-        header = command.header(SendMessageRequestHeader if command.code in _LONG_NAMES else SendMessageRequestHeaderV2)
+        header = _header(request)
+        config = self._topics.get(header.topic)
+        if config is None or header.topic.startswith(RETRY_PREFIX):
+            return self._send_after_creation(request, header, is_first=config is None)
         self._check_state(header.topic)
-        config = self._topics.for_send(
+        self.put(request, self._raw(request, header, header.topic, _queue(header, config)))
+        return None
+
+    async def _send_after_creation(self, request: Request, header: SendMessageRequestHeader, *, is_first: bool) -> None:
+        message = await self._message(request, header)
+        self.put(request, message, asyncio.ensure_future(self._topics.registered()) if is_first else None)
+
+    async def checked(self, request: Request) -> tuple[SendMessageRequestHeader, RawMessage]:
+        """Return a send's header and its message for the store. Raises RefusedError if it is not allowed."""
+        header = _header(request)
+        return header, await self._message(request, header)
+
+    async def _message(self, request: Request, header: SendMessageRequestHeader) -> RawMessage:
+        """Return the message for the store; topics and groups that it needs are made."""
+        self._check_state(header.topic)
+        config = await self._topics.for_send(
             header.topic, header.default_topic, header.default_topic_queue_nums, is_unit=bool(header.unit_mode)
         )
-        if header.queue_id >= max(config.write_queue_nums, config.read_queue_nums):
-            raise RefusedError(
-                ResponseCode.INVALID_PARAMETER,
-                f"request queueId[{header.queue_id}] is illegal, topic {header.topic} has {config.write_queue_nums} "
-                "queues to write to",
-            )
-        queue_id = header.queue_id if header.queue_id >= 0 else random.randrange(max(config.write_queue_nums, 1))
-        return header, self._raw(request, header, header.topic, queue_id)
+        message = self._raw(request, header, header.topic, _queue(header, config))
+        if header.topic.startswith(RETRY_PREFIX):
+            return await self._retried(request, header, message)
+        return message
 
     def recall(self, request: Request) -> None:
         """Refuse to recall a timer message (request 370), as RocketMQ's broker does by default."""
@@ -142,8 +150,6 @@ class Sends:
                 ResponseCode.NO_PERMISSION, "the broker takes no transactional messages: transactions are not built yet"
             )
         properties = _DROPPED.sub("", properties) + self._added
-        if topic.startswith(RETRY_PREFIX):
-            topic, queue_id, properties = self._retried(request, header, queue_id, properties)
         host, is_v6 = born_host(request.channel.address)
         return RawMessage(
             topic,
@@ -158,12 +164,10 @@ class Sends:
             is_batch=bool(header.batch) or request.command.code == RequestCode.SEND_BATCH_MESSAGE,
         )
 
-    def _retried(
-        self, request: Request, header: SendMessageRequestHeader, queue_id: int, properties: str
-    ) -> tuple[str, int, str]:
-        """Return where a message goes that a consumer sends to its retry topic: there, or to the dead letters."""
+    async def _retried(self, request: Request, header: SendMessageRequestHeader, message: RawMessage) -> RawMessage:
+        """Return a message that a consumer sends to its retry topic as it is, or as a dead letter."""
         group_name = header.topic.removeprefix(RETRY_PREFIX)
-        group = self._groups.for_use(group_name)
+        group = await self._groups.for_use(group_name)
         if group is None:
             raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group_name}")
         most = group.retry_max_times
@@ -171,9 +175,10 @@ class Sends:
             most = header.max_reconsume_times
         times = header.reconsume_times or 0
         if times > most or (times > 0 and self._locks.any_held(group_name, monotonic_ms())):
-            config = self._topics.ensure(f"{DLQ_PREFIX}{group_name}", DLQ_QUEUES)
-            return config.topic_name, 0, _DELAY.sub("", properties)
-        return header.topic, queue_id, properties
+            config = await self._topics.ensure(f"{DLQ_PREFIX}{group_name}", DLQ_QUEUES)
+            properties = _DELAY.sub(b"", message.properties)
+            return message._replace(topic=config.topic_name, queue_id=0, properties=properties)
+        return message
 
     def _answer(self, request: Request, result: PutMessageResult, transaction_id: str | None) -> None:
         code = _CODES.get(result.status, ResponseCode.SYSTEM_ERROR)
@@ -194,6 +199,22 @@ class Sends:
         request.channel.send(
             Command(code, fields, flag=RESPONSE_FLAG, opaque=command.opaque, header_type=command.header_type)
         )
+
+
+def _header(request: Request) -> SendMessageRequestHeader:
+    command = request.command
+    return command.header(SendMessageRequestHeader if command.code in _LONG_NAMES else SendMessageRequestHeaderV2)
+
+
+def _queue(header: SendMessageRequestHeader, config: TopicConfig) -> int:
+    """Return the queue of a message. Raises RefusedError if the topic has no such queue."""
+    if header.queue_id >= max(config.write_queue_nums, config.read_queue_nums):
+        raise RefusedError(
+            ResponseCode.INVALID_PARAMETER,
+            f"request queueId[{header.queue_id}] is illegal, topic {header.topic} has {config.write_queue_nums} "
+            "queues to write to",
+        )
+    return header.queue_id if header.queue_id >= 0 else random.randrange(max(config.write_queue_nums, 1))
 
 
 @lru_cache(maxsize=16_384)

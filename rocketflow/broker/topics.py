@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rocketflow.aio.server import RefusedError
 from rocketflow.remoting import bodies
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 TEMPLATE_TOPIC: Final = "TBW102"
 DLQ_QUEUES: Final = 1
+LIMIT: Final = 100_000
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 
@@ -31,9 +32,11 @@ PERM_READ: Final = 4
 PERM_READ_WRITE: Final = PERM_READ | PERM_WRITE
 UNIT_FLAG: Final = 1
 
+T = TypeVar("T")
+
 
 class Topics:
-    """The topics of a broker.
+    """The topics of a broker; at most LIMIT are made on first use. Changes are written in a thread.
 
     `changes` counts the changes; `on_changed` is called after each; `registered` waits until the NameServers know of
     it.
@@ -51,6 +54,7 @@ class Topics:
         self._on_changed = on_changed
         self.registered = registered
         self.changes = 0
+        self._changing = asyncio.Lock()
 
     def create_system_topics(self) -> None:
         """Create the topics that every broker has. Raises StoreError."""
@@ -90,7 +94,7 @@ class Topics:
         """Return all topics."""
         return self._table.items()
 
-    def for_send(self, topic: str, template: str, queues: int, *, is_unit: bool = False) -> TopicConfig:
+    async def for_send(self, topic: str, template: str, queues: int, *, is_unit: bool = False) -> TopicConfig:
         """Return the settings of a topic that is sent to, made after `template` if there is none.
 
         Raises RefusedError: 29 for a name that is not allowed, 17 where the topic cannot be made.
@@ -104,8 +108,7 @@ class Topics:
             found = TopicConfig(topic, 1, 1, PERM_READ_WRITE, topic_sys_flag=UNIT_FLAG if is_unit else 0)
         if found is None:
             raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
-        self.put(found)
-        return found
+        return await self._created(found)
 
     def _made_after(self, template: str, topic: str, queues: int, is_unit: bool) -> TopicConfig | None:
         model = self._table.get(template)
@@ -123,31 +126,40 @@ class Topics:
             topic_sys_flag=UNIT_FLAG if is_unit else 0,
         )
 
-    def ensure(self, topic: str, queues: int, *, is_unit: bool = False) -> TopicConfig:
+    async def ensure(self, topic: str, queues: int, *, is_unit: bool = False) -> TopicConfig:
         """Return the settings of a retry or dead-letter topic, made if there is none."""
         found = self._table.get(topic)
-        if found is None:
-            found = TopicConfig(topic, queues, queues, PERM_READ_WRITE, topic_sys_flag=UNIT_FLAG if is_unit else 0)
-            self.put(found)
-        return found
+        if found is not None:
+            return found
+        sys_flag = UNIT_FLAG if is_unit else 0
+        return await self._created(TopicConfig(topic, queues, queues, PERM_READ_WRITE, topic_sys_flag=sys_flag))
 
-    def put(self, config: TopicConfig) -> None:
+    async def put(self, config: TopicConfig) -> None:
         """Make or change a topic. Raises RefusedError if it cannot be kept."""
-        try:
-            self._table.put(config)
-        except StoreError as error:
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
-        self._changed()
+        async with self._changing:
+            await self._change(self._table.put, config)
 
     async def delete(self, topic: str) -> None:
         """Remove a topic and its queues. Raises RefusedError if the store fails."""
+        async with self._changing:
+            await self._change(self._table.delete, topic)
+
+    async def _created(self, config: TopicConfig) -> TopicConfig:
+        """Make a topic on its first use, unless another request has made it meanwhile."""
+        async with self._changing:
+            found = self._table.get(config.topic_name)
+            if found is not None:
+                return found
+            if len(self._table.items()) >= LIMIT:
+                raise RefusedError(ResponseCode.SYSTEM_ERROR, f"the broker has {LIMIT:,} topics: delete some")
+            await self._change(self._table.put, config)
+            return config
+
+    async def _change(self, change: Callable[[T], None], argument: T) -> None:
         try:
-            await asyncio.to_thread(self._table.delete, topic)
+            await asyncio.to_thread(change, argument)
         except StoreError as error:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
-        self._changed()
-
-    def _changed(self) -> None:
         self.changes += 1
         self._on_changed()
 

@@ -21,8 +21,12 @@ UNIT_FLAG: Final = 1
 UNIT_SUB_FLAG: Final = 2
 
 
+MAX_TOPICS: Final = 100_000
+MAX_BROKERS: Final = 10_000
+
+
 class RegistrationRefusedError(Exception):
-    """A broker that is not known yet registered one topic alone; it has to register all of them first."""
+    """A broker registered one topic before all of them, or the table is full."""
 
 
 class BrokerKey(NamedTuple):
@@ -110,6 +114,7 @@ class RouteTable:
         """
         one = registration
         key = BrokerKey(one.cluster, one.address)
+        self._check_room(key, one.topics)
         self._clusters.setdefault(one.cluster, set()).add(one.broker_name)
         broker = self._brokers.setdefault(one.broker_name, BrokerData(cluster=one.cluster, broker_name=one.broker_name))
         first = not broker.broker_addrs
@@ -137,6 +142,13 @@ class RouteTable:
         else:
             self._filter_servers.pop(key, None)
         return self._master_of(broker, one)
+
+    def _check_room(self, key: BrokerKey, topics: Collection[str]) -> None:
+        """Raise RegistrationRefusedError if the table has no room for a broker and its topics."""
+        if key not in self._live and len(self._live) >= MAX_BROKERS:
+            raise RegistrationRefusedError(f"{MAX_BROKERS:,} brokers are registered here: stop some")
+        if len(self._topics) + len(topics) > MAX_TOPICS and len(self._topics.keys() | topics) > MAX_TOPICS:
+            raise RegistrationRefusedError(f"a NameServer has at most {MAX_TOPICS:,} topics: delete some")
 
     def _is_outdated(self, broker: BrokerData, one: Registration) -> bool:
         """Check whether another process with a newer state has the broker's id."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from rocketflow.broker.put_gatherer import MAX_WAITING, PutGatherer
+from rocketflow.broker.put_gatherer import MAX_OPEN, PutGatherer
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import PutMessageResult, PutMessageStatus, StoreClosedError
 from rocketflow_store.spi.broker import AppendedRun, RawMessage
@@ -113,11 +113,11 @@ def test_messages_above_the_limit_are_refused_with_2() -> None:
     async def trial() -> None:
         store, outcomes = Store(), Outcomes()
         gatherer = gatherer_of(store)
-        for _ in range(MAX_WAITING + 3):
+        for _ in range(MAX_OPEN + 3):
             outcomes.put(gatherer)
         assert [code for code, _ in outcomes.refused] == [ResponseCode.SYSTEM_BUSY] * 3
         await settled(gatherer)
-        assert outcomes.offsets == list(range(MAX_WAITING))
+        assert outcomes.offsets == list(range(MAX_OPEN))
         await gatherer.finish(1)
 
     asyncio.run(trial())

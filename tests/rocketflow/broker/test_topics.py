@@ -28,9 +28,9 @@ def test_a_deleted_topic_is_reported_in_the_thread_of_the_loop(tmp_path: Path) -
     threads: list[int] = []
     with open_store(tmp_path / "s", StoreConfig(), store_host="127.0.0.1:10911") as store:
         topics = Topics(store, BrokerSettings(), lambda: threads.append(threading.get_ident()), nothing)
-        topics.put(TopicConfig("orders", 1, 1, 6))
 
         async def trial() -> None:
+            await topics.put(TopicConfig("orders", 1, 1, 6))
             await topics.delete("orders")
 
         asyncio.run(trial())
@@ -46,7 +46,7 @@ def test_a_failure_of_the_store_is_a_refusal(tmp_path: Path) -> None:
     store = open_store(tmp_path / "s", StoreConfig(), store_host="127.0.0.1:10911")
     with store:
         topics = Topics(store, BrokerSettings(), lambda: None, nothing)
-        topics.put(TopicConfig("orders", 1, 1, 6))
+        asyncio.run(topics.put(TopicConfig("orders", 1, 1, 6)))
     with pytest.raises(RefusedError) as caught:
         asyncio.run(topics.delete("orders"))
     assert caught.value.code == ResponseCode.SYSTEM_ERROR

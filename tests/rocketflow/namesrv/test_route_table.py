@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from rocketflow.namesrv.route_table import (
+    MAX_BROKERS,
+    MAX_TOPICS,
     BrokerKey,
     LeavingBroker,
     MasterAddresses,
@@ -88,6 +90,21 @@ def test_one_topic_of_an_unknown_broker_is_refused() -> None:
     table.register(registration(), "x", 0)
     table.register(registration(topics=("W",), counter=2), "x", 0)
     assert set(table.topics()) == {"T", "U", "W"}
+
+
+def test_topics_and_brokers_above_the_limits_are_refused() -> None:
+    table = RouteTable()
+    most = tuple(f"T{number}" for number in range(MAX_TOPICS))
+    table.register(registration(topics=most), "x", 0)
+    with pytest.raises(RegistrationRefusedError):
+        table.register(registration("broker-b", topics=("T0", "new")), "y", 0)
+    table.register(registration("broker-b", topics=("T0", "T1")), "y", 0)
+    assert set(table.topics()) == set(most)
+    for number in range(MAX_BROKERS - 2):
+        table.register(registration(f"b{number}", topics=("T0", "T1")), number, 0)
+    with pytest.raises(RegistrationRefusedError):
+        table.register(registration("one-too-many", topics=("T0", "T1")), "z", 0)
+    table.register(registration("broker-b", topics=("T0", "T1"), counter=2), "y", 1)
 
 
 def test_an_older_process_under_the_same_id_is_ignored() -> None:
