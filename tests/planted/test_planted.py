@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -23,10 +22,8 @@ def test_every_bug_can_be_planted(base: Tree, tmp_path: Path) -> None:
     tree = Tree(tmp_path / "spoilt", base.path)
     for bug in BUGS:
         for path in tree.plant(bug):
-            unchanged = base.path / path.relative_to(tree.path)
-            assert path.read_bytes() != unchanged.read_bytes()
-        for path in tree.modules():
-            shutil.copy2(base.path / path.relative_to(tree.path), path)
+            assert path.read_text("utf-8") != base.text(base.path / path.relative_to(tree.path))
+        tree.restore(base)
     assert len({bug.name for bug in BUGS}) == len(BUGS)
 
 

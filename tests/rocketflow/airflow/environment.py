@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from uv import find_uv_bin
+
 from rocketflow.spark.java_runtime import cache_directory
 
 if TYPE_CHECKING:
@@ -136,14 +138,9 @@ def _make(environment: AirflowEnvironment) -> None:
     if free < _NEEDED:
         raise AirflowNotInstalledError(f"Airflow needs {_NEEDED >> 30} GiB of disk, only {free >> 20} MiB are free")
     shutil.rmtree(home / "venv", ignore_errors=True)
-    uv = shutil.which("uv")
-    if uv is not None:
-        _run([uv, "venv", "-q", "--python", sys.executable, str(home / "venv")], _INSTALL_S)
-        install = [uv, "pip", "install", "-q", "--python", str(environment.python)]
-    else:
-        _run([sys.executable, "-m", "venv", str(home / "venv")], _INSTALL_S)
-        install = [str(environment.python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    _run([*install, "-r", str(REQUIREMENTS)], _INSTALL_S)
+    uv = find_uv_bin()
+    _run([uv, "venv", "-q", "--python", sys.executable, str(home / "venv")], _INSTALL_S)
+    _run([uv, "pip", "install", "-q", "--python", str(environment.python), "-r", str(REQUIREMENTS)], _INSTALL_S)
     environment.empty_database.unlink(missing_ok=True)
     _run([str(environment.airflow), "db", "migrate"], _MIGRATE_S, {**os.environ, **_settings(home)})
 

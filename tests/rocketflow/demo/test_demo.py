@@ -16,9 +16,12 @@ from rocketflow.demo.demo import EVENT_TIME, run_demo
 from rocketflow.demo.flights import load_flights
 from rocketflow.spark.stream.stream_job import parse_arguments, run
 from rocketflow_store import StoreReader
+from tests.support.trials import FULL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from rocketflow.demo.steps import StreamJob
 
 
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -29,6 +32,16 @@ def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
         timeout=280,
         check=False,
     )
+
+
+def in_session(spark: SparkSession) -> StreamJob:
+    """Return the stream job of a demo, run in a session that exists."""
+
+    def stream(arguments: Sequence[str]) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(run(spark, parse_arguments(arguments)).as_json("stream"))
+        return found
+
+    return stream
 
 
 @pytest.mark.slow
@@ -60,13 +73,8 @@ def test_demo_copies_a_store_written_by_rocketmq(
     spark: SparkSession, golden_store: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Runs in the tests' Spark session; the test above covers the submitted jobs."""
-
-    def stream(arguments: Sequence[str]) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(run(spark, parse_arguments(arguments)).as_json("stream"))
-        return found
-
     source, home = str(golden_store("basic-53")), str(tmp_path / "demo")
-    assert run_demo(store=source, directory=home, as_json=True, stream=stream) == 0
+    assert run_demo(store=source, directory=home, as_json=True, stream=in_session(spark)) == 0
     facts = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (facts["verified"], facts["streamed"]) == (True, 6000)
 
@@ -82,9 +90,24 @@ def test_directory_with_other_files_is_refused_and_unchanged(tmp_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_the_network_demo_survives_a_killed_broker(tmp_path: Path) -> None:
-    done = demo("--network", "--dir", str(tmp_path / "demo"), "--json")
-    assert done.returncode == 0, done.stderr
-    facts = json.loads(done.stdout.splitlines()[-1])
-    assert (facts["sent"], facts["streamed"]) == (336_776, 336_776)
-    assert (facts["events"], facts["minutes"], facts["verified"]) == (128_432, 5_056_783, True)
+def test_the_network_demo_survives_a_killed_broker(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Sends a part of the flights and reads them in the tests' Spark session; `make test-full` does as `make run`."""
+    if FULL:
+        done = demo("--network", "--dir", str(tmp_path / "demo"), "--json")
+        assert done.returncode == 0, done.stderr
+        facts = json.loads(done.stdout.splitlines()[-1])
+        assert (facts["sent"], facts["streamed"]) == (336_776, 336_776)
+        assert (facts["events"], facts["minutes"], facts["verified"]) == (128_432, 5_056_783, True)
+        return
+    some = load_flights().slice(0, 30_000)
+    monkeypatch.setattr("rocketflow.demo.flights.load_flights", lambda: some)
+    assert (
+        run_demo(store=None, directory=str(tmp_path / "demo"), as_json=True, network=True, stream=in_session(spark))
+        == 0
+    )
+    facts = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (facts["sent"], facts["streamed"], facts["verified"]) == (30_000, 30_000, True)
+    late = pc.filter(some["dep_delay"], pc.greater(some["dep_delay"], 0))
+    assert (facts["events"], facts["minutes"]) == (len(late), pc.sum(late).as_py())
