@@ -20,6 +20,7 @@ from rocketflow.broker.topics import DLQ_PREFIX, DLQ_QUEUES, PERM_WRITE, RETRY_P
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import RESPONSE_FLAG, Command
 from rocketflow.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from rocketflow.remoting.recall_handle import RecallHandle
 from rocketflow_store import PutMessageStatus
 from rocketflow_store.spi.broker import RawMessage
 from rocketflow_store.spi.names import is_send_refused
@@ -39,7 +40,7 @@ MAX_RECONSUME_SINCE: Final = 121
 _LONG_NAMES: Final = (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
 """Codes of requests whose header names its fields by words, not by letters."""
 
-_BORN_HOST_V6: Final = 0x10
+BORN_HOST_V6: Final = 0x10
 
 _CODES: Final = {
     PutMessageStatus.PUT_OK: ResponseCode.SUCCESS,
@@ -61,7 +62,7 @@ _DELAY: Final = re.compile(b"(?:^|(?<=\x02))DELAY\x01[^\x02]*(?:\x02|$)")
 
 
 class Sends:
-    """Requests 10, 310, 320 and 370."""
+    """Requests 10, 310 and 320."""
 
     def __init__(
         self,
@@ -114,10 +115,6 @@ class Sends:
             return await self._retried(request, header, message)
         return message
 
-    def recall(self, request: Request) -> None:
-        """Refuse to recall a timer message (request 370), as RocketMQ's broker does by default."""
-        raise RefusedError(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
-
     def put(self, request: Request, message: RawMessage, first: asyncio.Future[None] | None = None) -> None:
         """Put a message into the store; answer the request with the result, after `first` is done."""
         uniq_key = _UNIQ_KEY.search(message.properties)
@@ -125,9 +122,9 @@ class Sends:
 
         def stored(result: PutMessageResult) -> None:
             if first is None or first.done():
-                self._answer(request, result, transaction_id)
+                self._answer(request, result, message.topic, transaction_id)
             else:
-                first.add_done_callback(lambda _: self._answer(request, result, transaction_id))
+                first.add_done_callback(lambda _: self._answer(request, result, message.topic, transaction_id))
 
         self._gatherer.add(message, stored, lambda code, why: request.reply(code, remark=why))
 
@@ -157,7 +154,7 @@ class Sends:
             request.command.body,
             properties.encode(),
             header.flag,
-            header.sys_flag | _BORN_HOST_V6 if is_v6 else header.sys_flag,
+            header.sys_flag | BORN_HOST_V6 if is_v6 else header.sys_flag,
             header.born_timestamp,
             host,
             header.reconsume_times or 0,
@@ -180,7 +177,7 @@ class Sends:
             return message._replace(topic=config.topic_name, queue_id=0, properties=properties)
         return message
 
-    def _answer(self, request: Request, result: PutMessageResult, transaction_id: str | None) -> None:
+    def _answer(self, request: Request, result: PutMessageResult, topic: str, transaction_id: str | None) -> None:
         code = _CODES.get(result.status, ResponseCode.SYSTEM_ERROR)
         if not result.stored:
             request.reply(code, remark=f"{result.status.name}: {result.why}")
@@ -195,6 +192,11 @@ class Sends:
         }
         if transaction_id is not None:
             fields["transactionId"] = transaction_id
+            if result.timer_out_ms is not None and not topic.startswith(RETRY_PREFIX):
+                due_ms = result.timer_out_ms + 1  # a message due at a tick itself would get the tick before
+                fields["recallHandle"] = RecallHandle(
+                    topic, self._settings.broker_name, due_ms, transaction_id
+                ).encode()
         command = request.command
         request.channel.send(
             Command(code, fields, flag=RESPONSE_FLAG, opaque=command.opaque, header_type=command.header_type)

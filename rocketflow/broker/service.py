@@ -21,6 +21,7 @@ from rocketflow.broker.pulls import Pulls
 from rocketflow.broker.put_gatherer import PutGatherer
 from rocketflow.broker.queries import Queries
 from rocketflow.broker.queue_locks import QueueLocks
+from rocketflow.broker.recalls import Recalls
 from rocketflow.broker.registration import Registration
 from rocketflow.broker.replies import Replies
 from rocketflow.broker.send_back import SendBacks
@@ -131,6 +132,8 @@ class _Parts:
         code = RequestCode
         offsets = OffsetRequests(self._store, self._offsets, self._topics, self._groups)
         queries = Queries(self._store)
+        max_delay_ms = self._store.config.timer_max_delay_sec * 1000
+        recalls = Recalls(self._gatherer, self._topics, self._settings, max_delay_ms)
         send_backs = SendBacks(self._store, self._gatherer, self._topics, self._groups, self._settings)
         return {
             **self._admin.by_code(),
@@ -138,7 +141,7 @@ class _Parts:
             code.SEND_MESSAGE: self._sends.send,
             code.SEND_MESSAGE_V2: self._sends.send,
             code.SEND_BATCH_MESSAGE: self._sends.send,
-            code.RECALL_MESSAGE: self._sends.recall,
+            code.RECALL_MESSAGE: recalls.recall,
             code.SEND_REPLY_MESSAGE: self._replies.reply,
             code.SEND_REPLY_MESSAGE_V2: self._replies.reply,
             code.CONSUMER_SEND_MSG_BACK: send_backs.send_back,

@@ -33,7 +33,6 @@ _NOT_YET: Final[dict[str, tuple[frozenset[object], str]]] = {
     "aclEnable": (frozenset({False}), "access control is not built yet: set aclEnable=false"),
     "authenticationEnabled": (frozenset({False}), "access control is not built yet: set authenticationEnabled=false"),
     "authorizationEnabled": (frozenset({False}), "access control is not built yet: set authorizationEnabled=false"),
-    "recallMessageEnable": (frozenset({False}), "recalls by clients are not built yet: set recallMessageEnable=false"),
     "brokerId": (frozenset({0}), "replication is not built yet: set brokerId=0"),
 }
 """Settings whose promise would not be kept, with the values that are accepted."""
@@ -62,6 +61,8 @@ class BrokerSettings(msgspec.Struct, kw_only=True, rename="camel"):
     msg_trace_topic_name: str = "RMQ_SYS_TRACE_TOPIC"
     region_id: str = "DefaultRegion"
     trace_on: bool = True
+    recall_message_enable: bool = False
+    allow_recall_when_broker_not_writeable: bool = True
     store_reply_message_enable: bool = True
     long_polling_enable: bool = True
     short_polling_time_mills: int = 1000

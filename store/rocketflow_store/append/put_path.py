@@ -33,10 +33,11 @@ from rocketflow_store.model.errors import (
 )
 from rocketflow_store.model.message import Message, MessageBatch
 from rocketflow_store.model.message_id import encode_host, host_digits, offset_msg_id
-from rocketflow_store.model.property_names import PROPERTY_INNER_NUM
+from rocketflow_store.model.property_names import PROPERTY_INNER_NUM, PROPERTY_TIMER_OUT_MS
 from rocketflow_store.model.results import PutMessageResult
 from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.model.system_flags import INNER_BATCH_FLAG
+from rocketflow_store.model.topic_names import TIMER_TOPIC
 from rocketflow_store.records.decoding.batch_entries import entry_positions_of
 from rocketflow_store.records.encoding.batch_records import encode_batches
 from rocketflow_store.records.encoding.delayed_placement import TimerCongestion
@@ -70,6 +71,7 @@ _MANY_BYTES: Final = 16 << 10
 _LMQS: Final = attrgetter("lmq")
 _BUSY: Final = "another put has held the put lock for longer than osPageCacheBusyTimeOutMills"
 _INTERRUPTED: Final = "the thread that appended this put with others was interrupted; the message may be stored"
+_TIMER_TOPIC: Final = TIMER_TOPIC.encode()
 _NOT_YET: Final = PutMessageResult(PutMessageStatus.UNKNOWN_ERROR, "", -1, -1, -1, "", -1)
 
 
@@ -376,7 +378,9 @@ class PutPath:
         places = run.add(one)
         for name, _ in assigned.lmq:
             run.take_offsets(name, LMQ_QUEUE_ID, 1)
-        return self._stored(one, fields.queue_id, places, now_ms)
+        result = self._stored(one, fields.queue_id, places, now_ms)
+        due_ms = properties.get(PROPERTY_TIMER_OUT_MS) if fields.topic == _TIMER_TOPIC else None
+        return result if due_ms is None else result._replace(timer_out_ms=int(due_ms))
 
     def _take_raw(self, run: RecordRun, raw: RawMessage, now_ms: int) -> PutMessageResult:
         """Add a message of the wire; one that is not of the usual kind is decoded first."""

@@ -25,6 +25,8 @@ class PutMessageResult(NamedTuple):
     store_timestamp: int
     why: str = ""
     message_count: int = 1
+    timer_out_ms: int | None = None
+    """Time (ms) at which a message that waits in the timer is due; None for every other message."""
 
     @property
     def stored(self) -> bool:

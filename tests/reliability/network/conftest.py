@@ -12,8 +12,8 @@ from tests.support.servers import RunningServer, running
 
 @pytest.fixture(scope="package")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """Run a broker with SQL92 filters; at the end it stops in order and its log has no traceback."""
-    with broker_at(tmp_path_factory.mktemp("broker"), "enablePropertyFilter=true") as found:
+    """Run a broker with SQL92 filters and recalls; at the end it stops in order and its log has no traceback."""
+    with broker_at(tmp_path_factory.mktemp("broker"), "enablePropertyFilter=true", "recallMessageEnable=true") as found:
         yield found
         assert found.stop() == 0
         no_traceback(found)

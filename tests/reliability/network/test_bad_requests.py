@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -24,6 +25,7 @@ from rocketflow.remoting.bodies import (
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.headers import admin, client, offset, pull, send
 from rocketflow.remoting.headers.header import Header
+from rocketflow.remoting.recall_handle import RecallHandle
 from tests.reliability.network.wire import CODE, GROUP, asked, is_served, no_traceback, pull_header, send_header
 from tests.reliability.network.wire import topic_header as topic
 from tests.support.results import Tally
@@ -132,6 +134,32 @@ def test_clients_cannot_send_to_internal_topics_nor_change_them(broker: RunningS
         assert half.code == ResponseCode.NO_PERMISSION
         for code in (CODE.UPDATE_BROKER_CONFIG,):
             assert (await asked(channel, code, body=b"brokerName=x")).code == ResponseCode.NO_PERMISSION
+
+    with_broker(broker, check)
+
+
+def test_forged_recalls_are_refused(broker: RunningServer) -> None:
+    """Recall a message of another topic or broker, of a time that is over or too far ahead, and by no handle."""
+    soon = int(time.time() * 1000) + 60_000
+    handles = [
+        RecallHandle("bad", "another", soon, "K"),
+        RecallHandle("other", "broker-a", soon, "K"),
+        RecallHandle("bad", "broker-a", 1, "K"),
+        RecallHandle("bad", "broker-a", LONG_MAX, "K"),
+        RecallHandle("bad", "broker-a", soon, "K\x01TAGS\x02"),
+    ]
+
+    async def check(channel: Channel) -> None:
+        async def recall(name: str, text: str, group: str = GROUP) -> int:
+            header = send.RecallMessageRequestHeader(topic=name, recall_handle=text, producer_group=group)
+            return (await asked(channel, CODE.RECALL_MESSAGE, header)).code
+
+        for text in ("", "x", *(one.encode() for one in handles)):
+            assert await recall("bad", text) == ResponseCode.ILLEGAL_OPERATION, text
+        good = RecallHandle("bad", "broker-a", soon, "K").encode()
+        assert await recall("bad", good, "g\x01TAGS\x02") == ResponseCode.ILLEGAL_OPERATION
+        assert await recall("none", good) == ResponseCode.TOPIC_NOT_EXIST
+        assert await recall("bad", good) == ResponseCode.SUCCESS
 
     with_broker(broker, check)
 
