@@ -5,6 +5,7 @@
 | `channel` | one connection: bytes to commands and back, requests in both directions |
 | `server` | listening sockets, and requests handed to the processors of their codes |
 | `peers` | connections to other servers by address, and requests to them |
+| `tls` | contexts of TLS, rebuilt when their files change |
 | `loop` | the event loop (uvloop where it is installed), and a watch on its lag |
 
 Everything here belongs to one event loop and is called in its thread. Nothing waits without a deadline, and nothing is

@@ -6,6 +6,7 @@ RocketMQ's source: remoting/netty/NettyRemotingClient.java.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,7 @@ from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.command import Command, answer
 
 if TYPE_CHECKING:
+    from rocketflow.aio.tls import Tls
     from rocketflow.remoting.headers.header import Header
 
 CONNECT_SECONDS: Final = 3.0
@@ -22,11 +24,15 @@ CONNECT_SECONDS: Final = 3.0
 class Peers:
     """Holds one connection to each address that requests were sent to.
 
-    `processors` handle the requests that a server sends on such a connection, by code.
+    `processors` handle the requests that a server sends on such a connection, by code. With `tls`, connections begin
+    with a handshake.
     """
 
-    def __init__(self, processors: Mapping[int, Callable[[Channel, Command], None]] | None = None) -> None:
+    def __init__(
+        self, processors: Mapping[int, Callable[[Channel, Command], None]] | None = None, *, tls: Tls | None = None
+    ) -> None:
         self._processors = dict(processors or {})
+        self._tls = tls
         self._channels: dict[str, Channel] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -54,11 +60,16 @@ class Peers:
         if not port.isdecimal():
             raise OSError(f"{address!r} is no address; host:port is expected")
         loop = asyncio.get_running_loop()
+        context = None if self._tls is None else self._tls.context
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                _, channel = await loop.create_connection(lambda: Channel(self), host.strip("[]"), int(port))
+                _, channel = await loop.create_connection(
+                    lambda: Channel(self), host.strip("[]"), int(port), ssl=context
+                )
         except TimeoutError:
             raise OSError(f"{address}: no connection within {CONNECT_SECONDS:g} s") from None
+        except ssl.SSLError as error:
+            raise OSError(f"{address}: the TLS handshake failed: {error}") from None
         except (ValueError, OverflowError) as error:  # a host that cannot be encoded, a port above 65535
             raise OSError(f"{address!r} is no address: {error}") from None
         return channel

@@ -6,17 +6,23 @@ RocketMQ's source: remoting/netty/NettyRemotingServer.java, NettyRemotingAbstrac
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import socket
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from rocketflow.aio.channel import LARGE, UNSENT_LIMIT, Channel
+from rocketflow.aio.channel import LARGE, UNSENT_LIMIT, Channel, address_text
+from rocketflow.aio.tls import HANDSHAKE_RECORD
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command, answer
 from rocketflow.remoting.errors import BodyError, HeaderError
 
 if TYPE_CHECKING:
+    import ssl
+
+    from rocketflow.aio.tls import Tls
     from rocketflow.remoting.headers.header import Header
 
 LOG: Final = logging.getLogger("rocketflow.aio")
@@ -24,6 +30,7 @@ LOG: Final = logging.getLogger("rocketflow.aio")
 MAX_CONNECTIONS: Final = 10_000
 IDLE_SECONDS: Final = 120.0
 FRAME_SECONDS: Final = 30.0
+HANDSHAKE_SECONDS: Final = 10.0
 ALL_LIMIT: Final = 256 * 1024 * 1024
 """Bytes of incomplete frames, and bytes that wait for peers, of all connections together."""
 
@@ -34,6 +41,8 @@ OVERLOAD: Final = "[OVERLOAD]system busy, start flow control for a while"
 _LOOK_SECONDS: Final = 2.0
 _DRAIN_SECONDS: Final = 1.0
 _SUM_SECONDS: Final = 0.02
+_ACCEPT_AGAIN_SECONDS: Final = 1.0
+_BACKLOG: Final = 1024
 
 
 class RefusedError(Exception):
@@ -78,6 +87,7 @@ class Limits(NamedTuple):
     connections: int = MAX_CONNECTIONS
     idle_s: float = IDLE_SECONDS
     frame_s: float = FRAME_SECONDS
+    handshake_s: float = HANDSHAKE_SECONDS
     unsent: int = UNSENT_LIMIT
     all_unsent: int = ALL_LIMIT
     all_unread: int = ALL_LIMIT
@@ -91,6 +101,9 @@ class Server:
     While more than `limits.all_unsent` bytes wait for peers, requests of the codes `large_answers` are answered with 2;
     so are requests that would run as tasks while TASK_LIMIT of them run. While incomplete frames take more than
     `limits.all_unread` bytes, the largest of them are not read on.
+
+    With `tls`, connections begin with a handshake of at most `limits.handshake_s`; if it is optional, the first byte of
+    a connection decides.
     """
 
     def __init__(
@@ -100,11 +113,15 @@ class Server:
         on_closed: Callable[[Channel], None] = lambda channel: None,
         limits: Limits | None = None,
         large_answers: Iterable[int] = (),
+        tls: Tls | None = None,
     ) -> None:
         self._processors = dict(processors)
         self._on_closed = on_closed
         self._limits = limits or Limits()
         self._large_answers = frozenset(large_answers)
+        self._tls = tls
+        self._accepting: list[asyncio.Task[None]] = []
+        self._beginning: set[asyncio.Task[None]] = set()
         self._channels: set[Channel] = set()
         self._slow: set[Channel] = set()
         self._unsent = 0
@@ -135,16 +152,21 @@ class Server:
     async def listen(self, host: str, port: int) -> int:
         """Listen at an address and return its port (port 0: any free one). Raises OSError."""
         loop = asyncio.get_running_loop()
-        listener = await loop.create_server(
-            lambda: Channel(self, unsent_limit=self._limits.unsent), host, port, backlog=1024
-        )
-        self._listeners.append(listener)
         if self._watch is None:
             self._watch = loop.create_task(self._watch_connections())
-        return int(listener.sockets[0].getsockname()[1])
+        if self._tls is None:
+            server = await loop.create_server(self._channel, host, port, backlog=_BACKLOG)
+            self._listeners.append(server)
+            return int(server.sockets[0].getsockname()[1])
+        listener = socket.create_server((host, port), family=_family(host), backlog=_BACKLOG)
+        listener.setblocking(False)
+        self._accepting.append(loop.create_task(self._accept(listener, self._tls)))
+        return int(listener.getsockname()[1])
 
     def stop_listening(self) -> None:
         """Accept no more connections; those that stand are served on."""
+        for task in self._accepting:
+            task.cancel()
         for listener in self._listeners:
             listener.close()
 
@@ -153,6 +175,9 @@ class Server:
         self.stop_listening()
         if self._watch is not None:
             self._watch.cancel()
+        for task in (*self._accepting, *self._beginning):
+            task.cancel()
+        await asyncio.gather(*self._accepting, *self._beginning, return_exceptions=True)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
         for task in self._tasks:
@@ -258,6 +283,53 @@ class Server:
             self._unsent, self._unsent_at = sum(sizes.values()), now
         return self._unsent
 
+    # --- connections that may begin with a handshake
+
+    def _channel(self) -> Channel:
+        return Channel(self, unsent_limit=self._limits.unsent)
+
+    async def _accept(self, listener: socket.socket, tls: Tls) -> None:
+        """Accept connections until cancelled; those that begin count for the limit."""
+        loop = asyncio.get_running_loop()
+        with listener:
+            while True:
+                try:
+                    sock, _ = await loop.sock_accept(listener)
+                except OSError as error:
+                    LOG.warning("no connection can be accepted: %s", error)
+                    await asyncio.sleep(_ACCEPT_AGAIN_SECONDS)
+                    continue
+                if len(self._channels) + len(self._beginning) >= self._limits.connections:
+                    self._refused += 1
+                    sock.close()
+                    continue
+                task = loop.create_task(self._begin(sock, tls))
+                self._beginning.add(task)
+                task.add_done_callback(self._beginning.discard)
+
+    async def _begin(self, sock: socket.socket, tls: Tls) -> None:
+        """Make a connection a channel, after its handshake; close it if that fails or takes too long."""
+        address = address_text(_peer(sock))
+        context: ssl.SSLContext | None = tls.context
+        try:
+            if tls.optional:
+                async with asyncio.timeout(self._limits.idle_s):
+                    first = await _first_byte(sock)
+                if not first:
+                    sock.close()
+                    return
+                context = tls.context if first == HANDSHAKE_RECORD else None
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._channel, sock, ssl=context, ssl_handshake_timeout=self._limits.handshake_s if context else None
+            )
+        except OSError as error:  # TimeoutError and ssl.SSLError are OSErrors
+            LOG.info("%s: no TLS handshake (%s); the connection is closed", address, str(error) or type(error).__name__)
+            sock.close()
+        except BaseException:
+            sock.close()
+            raise
+
     async def _watch_connections(self) -> None:
         loop = asyncio.get_running_loop()
         limits = self._limits
@@ -281,6 +353,28 @@ class Server:
             ):
                 LOG.info("%s: silent for too long; the connection is closed", channel.address)
                 channel.abort()
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def _peer(sock: socket.socket) -> object:
+    with contextlib.suppress(OSError):
+        return sock.getpeername()
+    return None
+
+
+async def _first_byte(sock: socket.socket) -> bytes:
+    """Return the first byte of a connection, which stays to be read, or b"" at its end. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    arrived: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(sock, arrived.set_result, None)
+    try:
+        await arrived
+    finally:
+        loop.remove_reader(sock)
+    return sock.recv(1, socket.MSG_PEEK)
 
 
 def _name(code: int) -> str:

@@ -17,6 +17,7 @@ from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.route import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
 
 if TYPE_CHECKING:
+    from rocketflow.aio.tls import Tls
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow.broker.topics import Topics
 
@@ -30,10 +31,10 @@ _FAILURES: Final = (OSError, ChannelClosedError, TimeoutError)
 class Registration:
     """Registers the broker at its NameServers."""
 
-    def __init__(self, settings: BrokerSettings, topics: Topics) -> None:
+    def __init__(self, settings: BrokerSettings, topics: Topics, tls: Tls | None) -> None:
         self._settings = settings
         self._topics = topics
-        self._peers = Peers()
+        self._peers = Peers(tls=tls)
         self._soon = asyncio.Event()
         self._taken = 0
         self._progress = asyncio.Condition()

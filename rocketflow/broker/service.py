@@ -34,6 +34,7 @@ from rocketflow_store.spi.delivery import ScheduleMessageService, TimerMessageSe
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
+    from rocketflow.aio.tls import Tls
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow_store import StoreConfig
     from rocketflow_store.spi.broker import Arrival, WritingStore
@@ -67,7 +68,8 @@ class Broker:
         )
         self._store = store
         try:
-            parts = _Parts(store, settings, self._store_config, self._given)
+            tls = await asyncio.to_thread(settings.server_tls), await asyncio.to_thread(settings.client_tls)
+            parts = _Parts(store, settings, self._store_config, self._given, *tls)
             self._parts = parts
             await parts.start()
         except BaseException:
@@ -88,13 +90,20 @@ class _Parts:
     """The parts of a broker above its open store."""
 
     def __init__(
-        self, store: WritingStore, settings: BrokerSettings, config: StoreConfig, given: Mapping[str, Any]
+        self,
+        store: WritingStore,
+        settings: BrokerSettings,
+        config: StoreConfig,
+        given: Mapping[str, Any],
+        tls: Tls | None,
+        client_tls: Tls | None,
     ) -> None:
         self._settings = settings
         self._store = store
         self._loop = asyncio.get_running_loop()
         self._topics = Topics(store, settings, lambda: self._registration.register_soon(), self._registered)
-        self._registration = Registration(settings, self._topics)
+        self._tls = [one for one in (tls, client_tls) if one is not None]
+        self._registration = Registration(settings, self._topics, client_tls)
         self._groups = Groups(store, settings)
         self._offsets = GroupOffsets(store)
         self._locks = QueueLocks()
@@ -118,12 +127,13 @@ class _Parts:
         pulls = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
         limits = Limits(connections=settings.max_connections, idle_s=settings.server_channel_max_idle_time_seconds)
         large = (*pulls, RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID)
-        self._server = Server(processors, on_closed=self._channel_closed, limits=limits, large_answers=large)
+        self._server = Server(processors, on_closed=self._channel_closed, limits=limits, large_answers=large, tls=tls)
         self._fast_server = Server(
             {code: one for code, one in processors.items() if code not in pulls},
             on_closed=self._channel_closed,
             limits=limits,
             large_answers=large,
+            tls=tls,
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._deliveries: list[ScheduleMessageService | TimerMessageService] = []
@@ -177,6 +187,8 @@ class _Parts:
         self._deliveries = [ScheduleMessageService(self._store), TimerMessageService(self._store)]
         await self._registration.register()
         self._run(self._registration.keep_registered())
+        for one in self._tls:
+            self._run(one.watch())
 
     async def stop(self) -> None:
         """Unregister, answer what waits, and write the offsets."""

@@ -12,19 +12,18 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from rocketflow.aio.server import MAX_CONNECTIONS
 from rocketflow.errors import UsageError
-from rocketflow.process.exposure import ALLOW_INSECURE, check_exposure
+from rocketflow.process.exposure import check_exposure
 from rocketflow.process.nearest import did_you_mean
 from rocketflow.process.properties import properties_text
+from rocketflow.process.server_settings import ServerSettings, with_tls_file
 from rocketflow_store import StoreConfig
-from rocketflow_store.spi.settings import KNOWN_KEYS, OWN_PREFIX, SETTINGS, load_settings, typed_value
+from rocketflow_store.spi.settings import KNOWN_KEYS, SETTINGS, load_settings, typed_value
 
 Port = Annotated[int, msgspec.Meta(ge=3, le=65_534)]
 """The port of a broker; RocketMQ also uses the one two below it, and names the one above it to slaves."""
 
 Seconds = Annotated[int, msgspec.Meta(ge=1)]
-Count = Annotated[int, msgspec.Meta(ge=1)]
 
 _NOT_YET: Final[dict[str, tuple[frozenset[object], str]]] = {
     "brokerRole": (frozenset({"ASYNC_MASTER"}), "replication is not built yet: set brokerRole=ASYNC_MASTER"),
@@ -40,7 +39,7 @@ _NOT_YET: Final[dict[str, tuple[frozenset[object], str]]] = {
 _STORE_KEYS: Final = frozenset({*(one.key for one in SETTINGS), "brokerIP1", "listenPort", "storePathRootDir"})
 
 
-class BrokerSettings(msgspec.Struct, kw_only=True, rename="camel"):
+class BrokerSettings(ServerSettings, kw_only=True, rename="camel"):
     """The settings of a broker beside those of its store; attributes are RocketMQ's keys in snake case."""
 
     broker_cluster_name: str = "DefaultCluster"
@@ -77,8 +76,6 @@ class BrokerSettings(msgspec.Struct, kw_only=True, rename="camel"):
     store_path_root_dir: str = ""
     start_accept_send_request_time_stamp: int = 0
     server_channel_max_idle_time_seconds: Seconds = 120
-    max_connections: Count = msgspec.field(default=MAX_CONNECTIONS, name=f"{OWN_PREFIX}maxConnections")
-    allow_insecure: bool = msgspec.field(default=False, name=ALLOW_INSECURE)
 
     @property
     def listen_address(self) -> str:
@@ -117,6 +114,7 @@ def load_broker_settings(
         if key in given and given[key] not in accepted:
             raise UsageError(f"{key}={given[key]}: {remedy}")
     own = {field.encode_name for field in msgspec.structs.fields(BrokerSettings)}
+    given = with_tls_file(given)
     try:
         settings = msgspec.convert(
             {key: value for key, value in given.items() if key in own}, BrokerSettings, strict=False
@@ -127,7 +125,9 @@ def load_broker_settings(
     if not settings.store_path_root_dir:
         settings.store_path_root_dir = str(Path.home() / "store")
     for key, address in (("bindAddress", settings.listen_address), ("brokerIP1", settings.broker_ip1)):
-        check_exposure(key, address, allowed=settings.allow_insecure)
+        check_exposure(key, address, allowed=settings.is_protected)
+    settings.server_tls()
+    settings.client_tls()
     of_store = {key: value for key, value in given.items() if key not in own or key in _STORE_KEYS}
     return settings, StoreConfig.from_mapping(of_store), given
 
@@ -143,5 +143,4 @@ def _check_keys(given: Mapping[str, Any]) -> None:
 
 def settings_text(settings: BrokerSettings, given: Mapping[str, Any]) -> str:
     """Return the settings in effect as a properties file: the broker's, and those of the store that were given."""
-    own = {field.encode_name: getattr(settings, field.name) for field in msgspec.structs.fields(BrokerSettings)}
-    return properties_text({**given, **own})
+    return properties_text({**given, **settings.shown()})

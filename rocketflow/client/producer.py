@@ -19,6 +19,7 @@ from rocketflow.remoting.headers.route import GetRouteInfoRequestHeader
 from rocketflow.remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 
 if TYPE_CHECKING:
+    from rocketflow.aio.tls import Tls
     from rocketflow.remoting.command import Command
     from rocketflow.remoting.headers.header import Header
 
@@ -41,13 +42,16 @@ class Producer:
 
     Calls raise RequestRefusedError, OSError and ChannelClosedError where a server cannot be reached or its connection
     ends, and TimeoutError where it does not answer within `timeout_s` seconds: then it may still handle the request.
+    `tls` is that of connections to NameServer and brokers.
     """
 
-    def __init__(self, name_server: str, *, group: str = "rocketflow", timeout_s: float = 3.0) -> None:
+    def __init__(
+        self, name_server: str, *, group: str = "rocketflow", timeout_s: float = 3.0, tls: Tls | None = None
+    ) -> None:
         self._name_server = name_server
         self._group = group
         self._timeout_s = timeout_s
-        self._peers = Peers()
+        self._peers = Peers(tls=tls)
 
     async def close(self) -> None:
         """End all connections."""

@@ -27,26 +27,33 @@ class NameServer:
     """One NameServer. `port` is the one it listens at, once it has started."""
 
     def __init__(self, settings: NamesrvSettings) -> None:
-        """Load the texts by key. Raises OSError and BodyError if their file cannot be used."""
+        """Load the texts by key, and the TLS files; blocks.
+
+        Raises OSError and BodyError if the file of texts cannot be used, UsageError if a TLS file cannot be used.
+        """
         self._settings = settings
         self._routes = RouteTable(
             acting_master=settings.support_acting_master, delete_topics=settings.delete_topic_with_broker_registration
         )
         processors = Processors(self._routes, KvConfig(Path(settings.kv_config_path)), settings)
         limits = Limits(connections=settings.max_connections, idle_s=settings.server_channel_max_idle_time_seconds)
-        self._server = Server(processors.by_code(), on_closed=self._channel_closed, limits=limits)
-        self._expiry: asyncio.Task[None] | None = None
+        self._tls = settings.server_tls()
+        self._server = Server(processors.by_code(), on_closed=self._channel_closed, limits=limits, tls=self._tls)
+        self._tasks: list[asyncio.Task[None]] = []
         self.port = 0
 
     async def start(self) -> None:
         """Listen. Raises OSError if the address cannot be used."""
         self.port = await self._server.listen(self._settings.bind_address, self._settings.listen_port)
-        self._expiry = asyncio.get_running_loop().create_task(self._expire())
+        loop = asyncio.get_running_loop()
+        self._tasks.append(loop.create_task(self._expire()))
+        if self._tls is not None:
+            self._tasks.append(loop.create_task(self._tls.watch()))
 
     async def stop(self) -> None:
         """End all connections."""
-        if self._expiry is not None:
-            self._expiry.cancel()
+        for task in self._tasks:
+            task.cancel()
         await self._server.close()
 
     def _channel_closed(self, channel: Channel) -> None:

@@ -12,12 +12,11 @@ from typing import Annotated, Final
 
 import msgspec
 
-from rocketflow.aio.server import MAX_CONNECTIONS
 from rocketflow.errors import UsageError
-from rocketflow.process.exposure import ALLOW_INSECURE, check_exposure
+from rocketflow.process.exposure import check_exposure
 from rocketflow.process.nearest import did_you_mean
-from rocketflow.process.properties import properties_text
-from rocketflow_store.spi.settings import OWN_PREFIX, parse_properties
+from rocketflow.process.server_settings import ServerSettings, with_tls_file
+from rocketflow_store.spi.settings import parse_properties
 
 WITHOUT_EFFECT: Final = frozenset(
     """
@@ -32,7 +31,7 @@ WITHOUT_EFFECT: Final = frozenset(
 """RocketMQ's keys that are accepted and change nothing here: sizes of thread pools and buffers."""
 
 
-class NamesrvSettings(msgspec.Struct, kw_only=True, rename="camel"):
+class NamesrvSettings(ServerSettings, kw_only=True, rename="camel"):
     """The settings of a NameServer; attributes are RocketMQ's keys in snake case."""
 
     rocketmq_home: str = ""
@@ -50,15 +49,6 @@ class NamesrvSettings(msgspec.Struct, kw_only=True, rename="camel"):
     need_wait_for_service: bool = False
     wait_seconds_for_service: int = 45
     delete_topic_with_broker_registration: bool = False
-    max_connections: Annotated[int, msgspec.Meta(ge=1)] = msgspec.field(
-        default=MAX_CONNECTIONS, name=f"{OWN_PREFIX}maxConnections"
-    )
-    allow_insecure: bool = msgspec.field(default=False, name=ALLOW_INSECURE)
-
-    def properties_text(self) -> str:
-        """Return the settings as a properties file."""
-        fields = msgspec.structs.fields(NamesrvSettings)
-        return properties_text({field.encode_name: getattr(self, field.name) for field in fields})
 
 
 def load_namesrv_settings(file: Path | None, options: Mapping[str, str]) -> NamesrvSettings:
@@ -76,12 +66,13 @@ def load_namesrv_settings(file: Path | None, options: Mapping[str, str]) -> Name
             given[key] = _known(key, value, f"{file} line {number}")
     for key, value in options.items():
         given[key] = _known(key, value, f"--set {key}")
-    wanted = {key: value for key, value in given.items() if key not in WITHOUT_EFFECT}
+    wanted = {key: value for key, value in with_tls_file(given).items() if key not in WITHOUT_EFFECT}
     try:
         settings = msgspec.convert(wanted, NamesrvSettings, strict=False)
     except msgspec.ValidationError as error:
         raise UsageError(f"{file or '--set'}: {error}") from None
-    check_exposure("bindAddress", settings.bind_address, allowed=settings.allow_insecure)
+    check_exposure("bindAddress", settings.bind_address, allowed=settings.is_protected)
+    settings.server_tls()
     if not settings.kv_config_path:
         settings.kv_config_path = str(Path.home() / "namesrv" / "kvConfig.json")
     return settings

@@ -19,5 +19,6 @@ def check_exposure(key: str, address: str, *, allowed: bool) -> None:
     if not local and not allowed:
         raise UsageError(
             f"{key}={address} can be reached from other hosts, and neither TLS nor access control protects the "
-            f"server: set {key}=127.0.0.1, or {ALLOW_INSECURE}=true if the network is trusted"
+            f"server: set {key}=127.0.0.1 or tls.server.mode=enforcing, or {ALLOW_INSECURE}=true if the network is "
+            "trusted"
         )

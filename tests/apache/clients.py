@@ -60,15 +60,22 @@ def jars(version: str) -> Path:
 
 
 def java_families(
-    program: str, version: str, names: str, families: Sequence[str], home: Path, place: str = ""
+    program: str,
+    version: str,
+    names: str,
+    families: Sequence[str],
+    home: Path,
+    place: str = "",
+    properties: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Run families of `java/PROGRAM.java` at a NameServer; return the line of each.
 
-    `place` names the servers in the table of results, "" RocketFlow's own.
+    `place` names the servers in the table of results, "" RocketFlow's own; `properties` are Java's.
     """
     lib = jars(version)
     classes = compiled(program, version, lib)
-    flags = [*FLAGS, f"-Duser.home={home}", "-cp", f"{lib}/*:{classes}"]
+    given = [f"-D{key}={value}" for key, value in (properties or {}).items()]
+    flags = [*FLAGS, f"-Duser.home={home}", *given, "-cp", f"{lib}/*:{classes}"]
     found = run_families([java_and_javac()[0], *flags, program, names, *families], families)
     record(place or f"Java {version}", found)
     return found

@@ -167,9 +167,17 @@ _TEXT = """
     tieredMetadataServiceProvider tieredStorageLevel tieredStoreFilePath timerCheckMetricsWhen
 """
 
-BOOLEAN_KEYS: Final = frozenset(_BOOLEAN.split())
+_TLS_BOOLEAN = "tls.enable tls.test.mode.enable tls.server.authClient tls.client.authServer"
+_TLS_TEXT = """
+    tls.server.mode tls.config.file tls.server.need.client.auth tls.server.keyPath tls.server.keyPassword
+    tls.server.certPath tls.server.trustCertPath tls.client.keyPath tls.client.keyPassword tls.client.certPath
+    tls.client.trustCertPath
+"""
+"""RocketMQ takes these from system properties (TlsSystemConfig)."""
+
+BOOLEAN_KEYS: Final = frozenset((_BOOLEAN + _TLS_BOOLEAN).split())
 INT_KEYS: Final = frozenset(_INT.split())
 LONG_KEYS: Final = frozenset(_LONG.split())
 FLOAT_KEYS: Final = frozenset(_FLOAT.split())
-TEXT_KEYS: Final = frozenset(_TEXT.split())
+TEXT_KEYS: Final = frozenset((_TEXT + _TLS_TEXT).split())
 CHOICE_KEYS: Final = {one.key: one.choices for one in SETTINGS if one.choices}

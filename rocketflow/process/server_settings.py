@@ -1,0 +1,154 @@
+"""Settings of every server: TLS in RocketMQ's keys, the limit of connections, and addresses that other hosts reach.
+
+RocketMQ's source: remoting/netty/TlsSystemConfig.java, TlsHelper.java (extractTlsConfigFromFile), BrokerStartup.java.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from rocketflow.aio.server import MAX_CONNECTIONS
+from rocketflow.aio.tls import Tls, TlsError, TlsFiles, client_context, self_signed_context, server_context
+from rocketflow.errors import UsageError
+from rocketflow.process.exposure import ALLOW_INSECURE
+from rocketflow.process.nearest import did_you_mean
+from rocketflow.process.properties import properties_text
+from rocketflow_store.spi.settings import OWN_PREFIX, parse_properties
+
+TLS_FILE: Final = "tls.config.file"
+DEFAULT_TLS_FILE: Final = "/etc/rocketmq/tls.properties"
+DISABLED: Final = "disabled"
+PERMISSIVE: Final = "permissive"
+ENFORCING: Final = "enforcing"
+
+_MODES: Final = (DISABLED, PERMISSIVE, ENFORCING)
+_CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
+_NOT_IN_TLS_FILE: Final = ("tls.server.mode", "tls.enable", TLS_FILE)
+_HIDDEN: Final = "******"
+
+
+class ServerSettings(msgspec.Struct, kw_only=True):
+    """The settings that NameServer and broker share; attributes are the keys in snake case."""
+
+    tls_server_mode: str = msgspec.field(default=PERMISSIVE, name="tls.server.mode")
+    tls_config_file: str = msgspec.field(default=DEFAULT_TLS_FILE, name=TLS_FILE)
+    tls_test_mode_enable: bool = msgspec.field(default=False, name="tls.test.mode.enable")
+    tls_server_need_client_auth: str = msgspec.field(default="none", name="tls.server.need.client.auth")
+    tls_server_key_path: str = msgspec.field(default="", name="tls.server.keyPath")
+    tls_server_key_password: str = msgspec.field(default="", name="tls.server.keyPassword")
+    tls_server_cert_path: str = msgspec.field(default="", name="tls.server.certPath")
+    tls_server_auth_client: bool = msgspec.field(default=True, name="tls.server.authClient")
+    tls_server_trust_cert_path: str = msgspec.field(default="", name="tls.server.trustCertPath")
+    tls_enable: bool | None = msgspec.field(default=None, name="tls.enable")
+    tls_client_key_path: str = msgspec.field(default="", name="tls.client.keyPath")
+    tls_client_key_password: str = msgspec.field(default="", name="tls.client.keyPassword")
+    tls_client_cert_path: str = msgspec.field(default="", name="tls.client.certPath")
+    tls_client_auth_server: bool = msgspec.field(default=True, name="tls.client.authServer")
+    tls_client_trust_cert_path: str = msgspec.field(default="", name="tls.client.trustCertPath")
+    max_connections: Annotated[int, msgspec.Meta(ge=1)] = msgspec.field(
+        default=MAX_CONNECTIONS, name=f"{OWN_PREFIX}maxConnections"
+    )
+    allow_insecure: bool = msgspec.field(default=False, name=ALLOW_INSECURE)
+
+    def __post_init__(self) -> None:
+        """Let calls of other servers use TLS where the own server enforces it, as in RocketMQ."""
+        if self.tls_enable is None:
+            self.tls_enable = self.tls_server_mode == ENFORCING
+
+    @property
+    def is_protected(self) -> bool:
+        """Return whether other hosts may reach the server: TLS is enforced, or the network is trusted."""
+        return self.allow_insecure or self.tls_server_mode == ENFORCING
+
+    def server_tls(self) -> Tls | None:
+        """Return the TLS of connections that clients open, None without any. Raises UsageError; blocks.
+
+        Without a certificate `permissive`, the default, takes connections without TLS only.
+        """
+        if self.tls_server_mode not in _MODES:
+            raise UsageError(f"tls.server.mode={self.tls_server_mode}: set one of {', '.join(_MODES)}")
+        verify = _CLIENT_AUTH.get(self.tls_server_need_client_auth.lower())
+        if verify is None:
+            raise UsageError(
+                f"tls.server.need.client.auth={self.tls_server_need_client_auth}: set one of {', '.join(_CLIENT_AUTH)}"
+            )
+        if verify is not ssl.CERT_NONE and not self.tls_server_auth_client:
+            raise UsageError(
+                f"tls.server.need.client.auth={self.tls_server_need_client_auth} asks for certificates that "
+                "tls.server.authClient=false leaves unchecked: set tls.server.authClient=true"
+            )
+        optional = self.tls_server_mode == PERMISSIVE
+        files = TlsFiles(
+            "tls.server",
+            self.tls_server_cert_path,
+            self.tls_server_key_path,
+            self.tls_server_key_password,
+            self.tls_server_trust_cert_path if verify is not ssl.CERT_NONE else "",
+        )
+        if self.tls_server_mode == DISABLED or (optional and not files.paths and not self.tls_test_mode_enable):
+            return None
+        if self.tls_test_mode_enable:
+            return _built(lambda: Tls(self_signed_context, optional=optional))
+        return _built(lambda: Tls(lambda: server_context(files, verify), files.paths, optional=optional))
+
+    def client_tls(self) -> Tls | None:
+        """Return the TLS of connections to other servers, None without it. Raises UsageError; blocks."""
+        if not self.tls_enable:
+            return None
+        files = TlsFiles(
+            "tls.client",
+            self.tls_client_cert_path,
+            self.tls_client_key_path,
+            self.tls_client_key_password,
+            self.tls_client_trust_cert_path,
+        )
+        verify = self.tls_client_auth_server and not self.tls_test_mode_enable
+        return _built(lambda: Tls(lambda: client_context(files, verify=verify), files.paths))
+
+    def shown(self) -> dict[str, object]:
+        """Return the values by key, passwords hidden."""
+        fields = msgspec.structs.fields(self)
+        values = {field.encode_name: getattr(self, field.name) for field in fields}
+        return {key: _HIDDEN if value and key.endswith("keyPassword") else value for key, value in values.items()}
+
+    def properties_text(self) -> str:
+        """Return the settings as a properties file, passwords hidden."""
+        return properties_text(self.shown())
+
+
+def with_tls_file(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values by key, changed by those of the file `tls.config.file`, which win as in RocketMQ.
+
+    Raises UsageError if the file has unknown keys, or if it was named and cannot be read.
+    """
+    path = Path(str(given.get(TLS_FILE, DEFAULT_TLS_FILE)))
+    if TLS_FILE not in given and not path.is_file():
+        return dict(given)
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{TLS_FILE}={path} cannot be read ({error}): name a properties file") from None
+    keys = {field.encode_name for field in msgspec.structs.fields(ServerSettings)}
+    known = {one for one in keys if one.startswith("tls.")}.difference(_NOT_IN_TLS_FILE)
+    found = {}
+    for number, key, value in parse_properties(text):
+        if key in _NOT_IN_TLS_FILE:
+            raise UsageError(
+                f"{path} line {number}: RocketMQ does not read {key} here: set it in the server's file or by --set"
+            )
+        if key not in known:
+            raise UsageError(f"{path} line {number}: unknown key {key}: {did_you_mean(key, known)}")
+        found[key] = value.strip()
+    return {**given, **found}
+
+
+def _built(build: Callable[[], Tls]) -> Tls:
+    try:
+        return build()
+    except TlsError as error:
+        raise UsageError(str(error)) from None
