@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketflow.aio.channel import LARGE, UNSENT_LIMIT, Channel, address_text
+from rocketflow.aio.rpc_latency import ONE_WAY, SUCCESS, WRITE_FAILED, Rpc, RpcLatency
 from rocketflow.aio.tls import HANDSHAKE_RECORD
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command, answer
@@ -56,17 +57,35 @@ class RefusedError(Exception):
 
 
 class Request(NamedTuple):
-    """One request and the connection that it came on."""
+    """One request and the connection that it came on; with `latency`, the time until its answer is counted there.
+
+    `arrived` is the loop's time of the arrival; `was_held` is set of a pull that waits.
+    """
 
     channel: Channel
     command: Command
+    latency: RpcLatency | None = None
+    arrived: float = 0.0
+    was_held: bool = False
 
     def reply(
         self, code: int = 0, header: Header | None = None, *, body: bytes = b"", remark: str | None = None
     ) -> None:
         """Send the answer, unless the request is one-way."""
-        if not self.command.is_one_way:
-            self.channel.send(answer(self.command, code, header, body=body, remark=remark))
+        if self.command.is_one_way:
+            self._count(code, ONE_WAY)
+        else:
+            self.send(answer(self.command, code, header, body=body, remark=remark))
+
+    def send(self, response: Command) -> None:
+        """Send an answer that was built elsewhere."""
+        self._count(response.code, SUCCESS if self.channel.is_open else WRITE_FAILED)
+        self.channel.send(response)
+
+    def _count(self, code: int, result: str) -> None:
+        if self.latency is not None:
+            seconds = asyncio.get_running_loop().time() - self.arrived
+            self.latency.record(Rpc(self.command.code, code, self.was_held, result), seconds)
 
     def refuse(self, error: RefusedError) -> None:
         """Send a refusal, unless the request is one-way."""
@@ -103,7 +122,7 @@ class Server:
     `limits.all_unread` bytes, the largest of them are not read on.
 
     With `tls`, connections begin with a handshake of at most `limits.handshake_s`; if it is optional, the first byte of
-    a connection decides.
+    a connection decides. With `latency`, the times of requests with a processor are counted.
     """
 
     def __init__(
@@ -114,7 +133,9 @@ class Server:
         limits: Limits | None = None,
         large_answers: Iterable[int] = (),
         tls: Tls | None = None,
+        latency: RpcLatency | None = None,
     ) -> None:
+        self._latency = latency
         self._processors = dict(processors)
         self._on_closed = on_closed
         self._limits = limits or Limits()
@@ -231,12 +252,15 @@ class Server:
 
     def received(self, channel: Channel, command: Command) -> None:
         """Pass a request to the processor of its code."""
-        request = Request(channel, command)
         processor = self._processors.get(command.code)
         if processor is None:
             unknown = f"request code {command.code} is not supported"
-            request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=unknown)
+            Request(channel, command).reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=unknown)
             return
+        if self._latency is None:
+            request = Request(channel, command)
+        else:
+            request = Request(channel, command, self._latency, asyncio.get_running_loop().time())
         if command.code in self._large_answers and self.is_congested:
             request.reply(ResponseCode.SYSTEM_BUSY, remark=OVERLOAD)
             return

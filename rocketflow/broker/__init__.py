@@ -14,6 +14,7 @@
 | `send_back` | messages that a consumer could not handle |
 | `topics`, `groups` | settings of topics and groups, and those made on first use |
 | `admin`, `group_admin` | requests of operators |
+| `counts`, `lags`, `metrics` | counts of messages, lags of groups, and all figures for Prometheus |
 | `registration` | calls to NameServers |
 
 All state belongs to the event loop's thread. Calls of the store that may wait for the disk run in helper threads.

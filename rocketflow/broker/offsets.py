@@ -59,6 +59,10 @@ class GroupOffsets:
         """Return the next offsets of a group by topic and queue."""
         return {topic: offsets for (topic, name), offsets in self._table.items().items() if name == group}
 
+    def all(self) -> dict[tuple[str, str], dict[int, int]]:
+        """Return a copy of all next offsets, by (topic, group) and queue."""
+        return self._table.items()
+
     def as_json(self) -> dict[str, dict[str, int]]:
         """Return all next offsets in RocketMQ's spelling: topic@group -> queue -> offset."""
         return {

@@ -26,6 +26,7 @@ from rocketflow_store.spi.filters import TagFilter, compile_filter
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
     from rocketflow.broker.clients import ConsumerTable
+    from rocketflow.broker.counts import Counts
     from rocketflow.broker.groups import Groups
     from rocketflow.broker.offsets import GroupOffsets
     from rocketflow.broker.settings import BrokerSettings
@@ -104,7 +105,9 @@ class Pulls:
         consumers: ConsumerTable[Channel],
         offsets: GroupOffsets,
         settings: BrokerSettings,
+        counts: Counts | None = None,
     ) -> None:
+        self._counts = counts
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -168,6 +171,16 @@ class Pulls:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             self._answer_soon(self._held.expired(monotonic_ms()))
+
+    @property
+    def held_count(self) -> int:
+        """Return the number of pulls that wait for messages."""
+        return len(self._held)
+
+    @property
+    def cold_count(self) -> int:
+        """Return the number of pulls that wait for the disk."""
+        return len(self._cold)
 
     def answer_all(self) -> None:
         """Answer every pull that waits: the broker stops."""
@@ -294,7 +307,11 @@ class Pulls:
             min_offset=found.min_offset,
             max_offset=found.max_offset,
         )
-        body = bytes(found.data) if code == ResponseCode.SUCCESS else b""
+        body = b""
+        if code == ResponseCode.SUCCESS:
+            body = bytes(found.data)
+            if self._counts is not None:
+                self._counts.pull(pull.header.consumer_group, pull.header.topic, found.count, len(body))
         pull.request.reply(code, answer, body=body, remark=found.status.name)
 
     def _answer_reset(self, pull: Pull, offset: int) -> None:
@@ -311,6 +328,7 @@ class Pulls:
         if not self._settings.long_polling_enable:
             wait_ms = self._settings.short_polling_time_mills
         wait_ms = min(wait_ms, _MAX_WAIT_MS)
+        pull = pull._replace(request=pull.request._replace(was_held=True))
         held = HeldPull(pull, header.queue_offset, pull.filter.tags_codes, monotonic_ms() + wait_ms)
         return self._held.hold(header.topic, header.queue_id, held)
 

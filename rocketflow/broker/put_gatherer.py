@@ -13,7 +13,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from rocketflow.aio.histogram import Histogram
 from rocketflow.aio.server import OVERLOAD
+from rocketflow.broker.counts import RUN_BOUNDS
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import PutMessageStatus, StoreError
 
@@ -71,6 +73,8 @@ class PutGatherer:
         self._unsynced: list[tuple[list[Put], AppendedRun]] = []
         self._syncing = False
         self._stopped = False
+        self.runs = Histogram(RUN_BOUNDS)
+        """Numbers of messages of the runs."""
 
     def add(self, message: RawMessage, answer: Answer, refuse: Refuse) -> None:
         """Add a message; either `answer` or `refuse` is called, perhaps at once.
@@ -88,6 +92,16 @@ class PutGatherer:
         self._open += 1
         self._open_bytes += len(message.body)
         self._schedule()
+
+    @property
+    def waiting_count(self) -> int:
+        """Return the number of requests that wait for the store."""
+        return len(self._waiting)
+
+    @property
+    def waiting_ms(self) -> int:
+        """Return how long the first of them has waited, in ms."""
+        return int((time.monotonic() - self._waiting[0].arrived) * 1000) if self._waiting else 0
 
     @property
     def is_idle(self) -> bool:
@@ -168,6 +182,7 @@ class PutGatherer:
 
     def _appended(self, run: list[Put], appended: AppendedRun) -> None:
         """Publish what was appended and answer, after a sync with SYNC_FLUSH."""
+        self.runs.observe(sum(one.message_count for one in appended.results))
         if self._sync_timeout_s is not None:
             self._unsynced.append((run, appended))
             self._sync()

@@ -39,6 +39,8 @@ class Registration:
         self._taken = 0
         self._progress = asyncio.Condition()
         self._failing: set[str] = set()
+        self.was_tried = False
+        """Whether a registration at all NameServers has ended, well or not."""
 
     def register_soon(self) -> None:
         """Register as soon as possible: the topics have changed."""
@@ -56,7 +58,15 @@ class Registration:
     async def register(self) -> int:
         """Register at all NameServers; return the number of those that took it. Failures are logged."""
         body = await asyncio.to_thread(self._body)
-        return sum(await asyncio.gather(*(self._register(one, body) for one in self._settings.name_servers)))
+        taken = await asyncio.gather(*(self._register(one, body) for one in self._settings.name_servers))
+        self.was_tried = True
+        return sum(taken)
+
+    def is_up(self) -> dict[str, bool]:
+        """Return which NameServers took the last registration."""
+        if not self.was_tried:
+            return {}
+        return {one: one not in self._failing for one in self._settings.name_servers}
 
     def _body(self) -> bytes:
         return encode_body(RegisterBrokerBody(topic_config_serialize_wrapper=self._topics.wrapper()))

@@ -17,6 +17,7 @@ from rocketflow_store import PutMessageStatus, StoreError
 from rocketflow_store.spi.broker import SendBack, send_back
 
 if TYPE_CHECKING:
+    from rocketflow.broker.counts import Counts
     from rocketflow.broker.groups import Groups
     from rocketflow.broker.put_gatherer import PutGatherer
     from rocketflow.broker.settings import BrokerSettings
@@ -30,8 +31,15 @@ class SendBacks:
     """Request 36."""
 
     def __init__(
-        self, store: WritingStore, gatherer: PutGatherer, topics: Topics, groups: Groups, settings: BrokerSettings
+        self,
+        store: WritingStore,
+        gatherer: PutGatherer,
+        topics: Topics,
+        groups: Groups,
+        settings: BrokerSettings,
+        counts: Counts | None = None,
     ) -> None:
+        self._counts = counts
         self._store = store
         self._gatherer = gatherer
         self._topics = topics
@@ -71,6 +79,8 @@ class SendBacks:
 
         def stored(result: PutMessageResult) -> None:
             if result.status is PutMessageStatus.PUT_OK:
+                if self._counts is not None and message.topic.startswith(DLQ_PREFIX):
+                    self._counts.bury(header.group)
                 request.reply()
             else:
                 request.reply(ResponseCode.SYSTEM_ERROR, remark=result.status.name)

@@ -26,6 +26,7 @@ from rocketflow_store.spi.broker import RawMessage
 from rocketflow_store.spi.names import is_send_refused
 
 if TYPE_CHECKING:
+    from rocketflow.broker.counts import Counts
     from rocketflow.broker.groups import Groups
     from rocketflow.broker.put_gatherer import PutGatherer
     from rocketflow.broker.queue_locks import QueueLocks
@@ -71,12 +72,14 @@ class Sends:
         groups: Groups,
         locks: QueueLocks,
         settings: BrokerSettings,
+        counts: Counts | None = None,
     ) -> None:
         self._gatherer = gatherer
         self._topics = topics
         self._groups = groups
         self._locks = locks
         self._settings = settings
+        self._counts = counts
         trace = "true" if settings.trace_on else "false"
         self._common = {"MSG_REGION": settings.region_id, "TRACE_ON": trace}
         added = {**self._common, "CLUSTER": settings.broker_cluster_name}
@@ -121,6 +124,11 @@ class Sends:
         transaction_id = uniq_key[1].decode() if uniq_key else None
 
         def stored(result: PutMessageResult) -> None:
+            if self._counts is not None and result.stored:
+                size = len(message.body) + len(message.properties)
+                self._counts.send(message.topic, message.properties, result.message_count, size)
+                if message.topic.startswith(DLQ_PREFIX):
+                    self._counts.bury(message.topic.removeprefix(DLQ_PREFIX))
             if first is None or first.done():
                 self._answer(request, result, message.topic, transaction_id)
             else:
@@ -183,6 +191,7 @@ class Sends:
             request.reply(code, remark=f"{result.status.name}: {result.why}")
             return
         if request.command.is_one_way:
+            request.reply(code)
             return
         fields = {
             **self._common,
@@ -198,9 +207,7 @@ class Sends:
                     topic, self._settings.broker_name, due_ms, transaction_id
                 ).encode()
         command = request.command
-        request.channel.send(
-            Command(code, fields, flag=RESPONSE_FLAG, opaque=command.opaque, header_type=command.header_type)
-        )
+        request.send(Command(code, fields, flag=RESPONSE_FLAG, opaque=command.opaque, header_type=command.header_type))
 
 
 def _header(request: Request) -> SendMessageRequestHeader:

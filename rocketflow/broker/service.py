@@ -10,10 +10,13 @@ import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow.aio.loop import LoopLag
+from rocketflow.aio.rpc_latency import RpcLatency
 from rocketflow.aio.server import Limits, Processor, Server
 from rocketflow.broker.admin import Admin
 from rocketflow.broker.client_requests import ClientRequests
 from rocketflow.broker.clients import ConsumerTable, ProducerTable
+from rocketflow.broker.counts import Counts
 from rocketflow.broker.group_admin import GroupAdmin
 from rocketflow.broker.groups import Groups
 from rocketflow.broker.offsets import GroupOffsets, OffsetRequests
@@ -29,12 +32,15 @@ from rocketflow.broker.sends import Sends
 from rocketflow.broker.settings import settings_text
 from rocketflow.broker.topics import Topics
 from rocketflow.remoting.codes import RequestCode
+from rocketflow_store import StoreClosedError
 from rocketflow_store.spi.broker import open_store
 from rocketflow_store.spi.delivery import ScheduleMessageService, TimerMessageService
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
+    from rocketflow.aio.http import HttpServer
     from rocketflow.aio.tls import Tls
+    from rocketflow.broker.metrics import BrokerMetrics
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow_store import StoreConfig
     from rocketflow_store.spi.broker import Arrival, WritingStore
@@ -56,34 +62,61 @@ class Broker:
         self._given = dict(given)
         self._store: WritingStore | None = None
         self._parts: _Parts | None = None
+        self._stopping = False
+        self._http: HttpServer | None = None
 
     async def start(self) -> None:
-        """Open the store, listen, and register.
+        """Open the store, listen, and register; with metrics, health is served before the store is open.
 
-        Raises StoreError if the store cannot be opened, and OSError if the address cannot be used.
+        Raises StoreError if the store cannot be opened, and OSError if an address cannot be used.
         """
         settings = self._settings
-        store = await asyncio.to_thread(
-            open_store, settings.store_path_root_dir, self._store_config, store_host=settings.broker_address
-        )
-        self._store = store
         try:
+            if settings.exports_metrics:
+                from rocketflow.aio.http import HttpServer
+
+                self._http = HttpServer(self._unready, self._figures)
+                await self._http.start(settings.metrics_prom_exporter_host, settings.metrics_prom_exporter_port)
+            self._store = await asyncio.to_thread(
+                open_store, settings.store_path_root_dir, self._store_config, store_host=settings.broker_address
+            )
             tls = await asyncio.to_thread(settings.server_tls), await asyncio.to_thread(settings.client_tls)
-            parts = _Parts(store, settings, self._store_config, self._given, *tls)
-            self._parts = parts
-            await parts.start()
+            self._parts = _Parts(self._store, settings, self._store_config, self._given, *tls)
+            await self._parts.start()
         except BaseException:
-            await asyncio.to_thread(store.close)
+            await self._close()
             raise
 
     async def stop(self) -> None:
         """Unregister, answer what waits, write the offsets and close the store."""
+        self._stopping = True
         try:
             if self._parts is not None:
                 await self._parts.stop()
         finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        try:
             if self._store is not None:
                 await asyncio.to_thread(self._store.close)
+        finally:
+            if self._http is not None:
+                await self._http.stop()
+
+    def _unready(self) -> str:
+        """Return why the broker is not ready, "" if it is."""
+        if self._stopping:
+            return "the broker stops"
+        return "the store is not open yet" if self._parts is None else self._parts.unready()
+
+    async def _figures(self) -> bytes:
+        if self._parts is None or self._stopping:
+            return b""
+        try:
+            return await self._parts.figures()
+        except StoreClosedError:  # the stop has begun meanwhile
+            return b""
 
 
 class _Parts:
@@ -107,6 +140,9 @@ class _Parts:
         self._groups = Groups(store, settings)
         self._offsets = GroupOffsets(store)
         self._locks = QueueLocks()
+        self._lag = LoopLag()
+        self._counts = Counts() if settings.exports_metrics else None
+        latency = RpcLatency() if settings.exports_metrics else None
         producers: ProducerTable[Channel] = ProducerTable()
         consumers: ConsumerTable[Channel] = ConsumerTable()
         self._gatherer = PutGatherer(
@@ -114,9 +150,9 @@ class _Parts:
             sync_timeout_s=settings.sync_flush_timeout / 1000 if config.sync_flush else None,
             wait_limit_s=settings.wait_time_mills_in_send_queue / 1000,
         )
-        self._sends = Sends(self._gatherer, self._topics, self._groups, self._locks, settings)
+        self._sends = Sends(self._gatherer, self._topics, self._groups, self._locks, settings, self._counts)
         self._replies = Replies(self._sends, producers, settings)
-        self._pulls = Pulls(store, self._topics, self._groups, consumers, self._offsets, settings)
+        self._pulls = Pulls(store, self._topics, self._groups, consumers, self._offsets, settings, self._counts)
         self._clients = ClientRequests(producers, consumers, self._locks, self._topics, self._groups, settings)
         self._admin = Admin(
             *(store, self._topics, self._groups, self._offsets, producers, consumers, settings),
@@ -127,14 +163,29 @@ class _Parts:
         pulls = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
         limits = Limits(connections=settings.max_connections, idle_s=settings.server_channel_max_idle_time_seconds)
         large = (*pulls, RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID)
-        self._server = Server(processors, on_closed=self._channel_closed, limits=limits, large_answers=large, tls=tls)
+        self._server = Server(
+            processors, on_closed=self._channel_closed, limits=limits, large_answers=large, tls=tls, latency=latency
+        )
         self._fast_server = Server(
             {code: one for code, one in processors.items() if code not in pulls},
             on_closed=self._channel_closed,
             limits=limits,
             large_answers=large,
             tls=tls,
+            latency=latency,
         )
+        self._metrics: BrokerMetrics | None = None
+        if self._counts is not None and latency is not None:
+            from rocketflow.broker.metrics import BrokerMetrics, Sources
+
+            self._metrics = BrokerMetrics(
+                Sources(
+                    *(store, self._topics, self._groups, self._offsets, producers, consumers, self._gatherer),
+                    *(self._pulls, self._registration, (self._server, self._fast_server)),
+                    *(self._counts, latency, self._lag),
+                ),
+                settings,
+            )
         self._tasks: list[asyncio.Task[None]] = []
         self._deliveries: list[ScheduleMessageService | TimerMessageService] = []
 
@@ -144,7 +195,9 @@ class _Parts:
         queries = Queries(self._store)
         max_delay_ms = self._store.config.timer_max_delay_sec * 1000
         recalls = Recalls(self._gatherer, self._topics, self._settings, max_delay_ms)
-        send_backs = SendBacks(self._store, self._gatherer, self._topics, self._groups, self._settings)
+        send_backs = SendBacks(
+            *(self._store, self._gatherer, self._topics, self._groups, self._settings, self._counts),
+        )
         return {
             **self._admin.by_code(),
             **self._group_admin.by_code(),
@@ -181,6 +234,7 @@ class _Parts:
         settings = self._settings
         await self._server.listen(settings.listen_address, settings.listen_port)
         await self._fast_server.listen(settings.listen_address, settings.listen_port - FAST_PORT_DISTANCE)
+        self._run(self._lag.watch())
         self._run(self._pulls.expire())
         self._run(self._clients.expire())
         self._run(self._offsets.save_every(settings.flush_consumer_offset_interval / 1000))
@@ -189,6 +243,17 @@ class _Parts:
         self._run(self._registration.keep_registered())
         for one in self._tls:
             self._run(one.watch())
+
+    def unready(self) -> str:
+        """Return why the broker is not ready, "" if it is."""
+        if not self._registration.was_tried:
+            return "the broker has not tried to register yet"
+        state = self._store.put_state()
+        return state.why if state.fenced or state.closed else ""
+
+    async def figures(self) -> bytes:
+        """Return the text of `/metrics`, empty without metrics."""
+        return b"" if self._metrics is None else await self._metrics.render()
 
     async def stop(self) -> None:
         """Unregister, answer what waits, and write the offsets."""

@@ -126,7 +126,7 @@ def load_broker_settings(
         settings.store_path_root_dir = str(Path.home() / "store")
     for key, address in (("bindAddress", settings.listen_address), ("brokerIP1", settings.broker_ip1)):
         check_exposure(key, address, allowed=settings.is_protected)
-    settings.server_tls()
+    settings.check()
     settings.client_tls()
     of_store = {key: value for key, value in given.items() if key not in own or key in _STORE_KEYS}
     return settings, StoreConfig.from_mapping(of_store), given

@@ -87,7 +87,8 @@ def _serve(service: Service, started: Callable[[], str]) -> None:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise AddressInUseError(
-                f"{error.strerror or error}: stop the process that listens there, or set listenPort"
+                f"{error.strerror or error}: stop the process that listens there, or set listenPort (for figures: "
+                "metricsPromExporterPort)"
             ) from None
         raise
     print("stopped", flush=True)

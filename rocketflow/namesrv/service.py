@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.aio.channel import Channel
+from rocketflow.aio.loop import LoopLag
+from rocketflow.aio.rpc_latency import RpcLatency
 from rocketflow.aio.server import Limits, Server
 from rocketflow.namesrv.kv_config import KvConfig
 from rocketflow.namesrv.processors import Processors
 from rocketflow.namesrv.route_table import RouteTable
 
 if TYPE_CHECKING:
+    from rocketflow.aio.http import HttpServer
     from rocketflow.namesrv.settings import NamesrvSettings
 
 LOG: Final = logging.getLogger("rocketflow.namesrv")
@@ -38,23 +41,55 @@ class NameServer:
         processors = Processors(self._routes, KvConfig(Path(settings.kv_config_path)), settings)
         limits = Limits(connections=settings.max_connections, idle_s=settings.server_channel_max_idle_time_seconds)
         self._tls = settings.server_tls()
-        self._server = Server(processors.by_code(), on_closed=self._channel_closed, limits=limits, tls=self._tls)
+        self._lag = LoopLag()
+        self._latency = RpcLatency() if settings.exports_metrics else None
+        self._server = Server(
+            processors.by_code(), on_closed=self._channel_closed, limits=limits, tls=self._tls, latency=self._latency
+        )
+        self._http: HttpServer | None = None
+        self._stopping = False
         self._tasks: list[asyncio.Task[None]] = []
         self.port = 0
 
     async def start(self) -> None:
-        """Listen. Raises OSError if the address cannot be used."""
+        """Listen. Raises OSError if an address cannot be used."""
+        settings = self._settings
+        if settings.exports_metrics:
+            from rocketflow.aio.http import HttpServer
+
+            self._http = HttpServer(self._unready, self._figures)
+            await self._http.start(settings.metrics_prom_exporter_host, settings.metrics_prom_exporter_port)
         self.port = await self._server.listen(self._settings.bind_address, self._settings.listen_port)
         loop = asyncio.get_running_loop()
-        self._tasks.append(loop.create_task(self._expire()))
+        self._tasks += [loop.create_task(self._expire()), loop.create_task(self._lag.watch())]
         if self._tls is not None:
             self._tasks.append(loop.create_task(self._tls.watch()))
 
     async def stop(self) -> None:
         """End all connections."""
+        self._stopping = True
         for task in self._tasks:
             task.cancel()
         await self._server.close()
+        if self._http is not None:
+            await self._http.stop()
+
+    def _unready(self) -> str:
+        if self._stopping:
+            return "the NameServer stops"
+        return "" if self.port else "the NameServer does not listen yet"
+
+    async def _figures(self) -> bytes:
+        from rocketflow.aio.exposition import Exposition
+
+        shown = Exposition(cluster="", node_type="nameserver", node_id=f"{self._settings.bind_address}:{self.port}")
+        if self._latency is not None:
+            shown.rpc_latency(self._latency)
+        shown.gauge("rocketmq_topic_number", "Topics", [((), len(self._routes.topics()))])
+        shown.gauge("rocketflow_live_brokers", "Brokers that are registered", [((), len(list(self._routes.live())))])
+        shown.gauge("rocketflow_connections", "Open connections", [((), self._server.connection_count)])
+        shown.histogram("rocketflow_loop_lag_seconds", "Lag of the event loop", [((), self._lag.histogram)])
+        return await asyncio.to_thread(shown.render)
 
     def _channel_closed(self, channel: Channel) -> None:
         if self._routes.channel_closed(channel):

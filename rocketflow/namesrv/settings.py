@@ -72,7 +72,7 @@ def load_namesrv_settings(file: Path | None, options: Mapping[str, str]) -> Name
     except msgspec.ValidationError as error:
         raise UsageError(f"{file or '--set'}: {error}") from None
     check_exposure("bindAddress", settings.bind_address, allowed=settings.is_protected)
-    settings.server_tls()
+    settings.check()
     if not settings.kv_config_path:
         settings.kv_config_path = str(Path.home() / "namesrv" / "kvConfig.json")
     return settings

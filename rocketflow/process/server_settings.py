@@ -1,4 +1,4 @@
-"""Settings of every server: TLS in RocketMQ's keys, the limit of connections, and addresses that other hosts reach.
+"""Settings of every server: TLS and metrics in RocketMQ's keys, and the limit of connections.
 
 RocketMQ's source: remoting/netty/TlsSystemConfig.java, TlsHelper.java (extractTlsConfigFromFile), BrokerStartup.java.
 """
@@ -15,7 +15,7 @@ import msgspec
 from rocketflow.aio.server import MAX_CONNECTIONS
 from rocketflow.aio.tls import Tls, TlsError, TlsFiles, client_context, self_signed_context, server_context
 from rocketflow.errors import UsageError
-from rocketflow.process.exposure import ALLOW_INSECURE
+from rocketflow.process.exposure import ALLOW_INSECURE, check_exposure
 from rocketflow.process.nearest import did_you_mean
 from rocketflow.process.properties import properties_text
 from rocketflow_store.spi.settings import OWN_PREFIX, parse_properties
@@ -29,6 +29,10 @@ ENFORCING: Final = "enforcing"
 _MODES: Final = (DISABLED, PERMISSIVE, ENFORCING)
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
 _NOT_IN_TLS_FILE: Final = ("tls.server.mode", "tls.enable", TLS_FILE)
+_PROMETHEUS: Final = ("PROM", "2")
+_NO_METRICS: Final = ("DISABLE", "0")
+"""RocketMQ takes the name of an exporter or its number."""
+
 _HIDDEN: Final = "******"
 
 
@@ -50,6 +54,11 @@ class ServerSettings(msgspec.Struct, kw_only=True):
     tls_client_cert_path: str = msgspec.field(default="", name="tls.client.certPath")
     tls_client_auth_server: bool = msgspec.field(default=True, name="tls.client.authServer")
     tls_client_trust_cert_path: str = msgspec.field(default="", name="tls.client.trustCertPath")
+    metrics_exporter_type: str = msgspec.field(default="DISABLE", name="metricsExporterType")
+    metrics_prom_exporter_host: str = msgspec.field(default="127.0.0.1", name="metricsPromExporterHost")
+    metrics_prom_exporter_port: Annotated[int, msgspec.Meta(ge=1, le=65_535)] = msgspec.field(
+        default=5557, name="metricsPromExporterPort"
+    )
     max_connections: Annotated[int, msgspec.Meta(ge=1)] = msgspec.field(
         default=MAX_CONNECTIONS, name=f"{OWN_PREFIX}maxConnections"
     )
@@ -64,6 +73,22 @@ class ServerSettings(msgspec.Struct, kw_only=True):
     def is_protected(self) -> bool:
         """Return whether other hosts may reach the server: TLS is enforced, or the network is trusted."""
         return self.allow_insecure or self.tls_server_mode == ENFORCING
+
+    @property
+    def exports_metrics(self) -> bool:
+        """Return whether health and figures are served over HTTP."""
+        return self.metrics_exporter_type in _PROMETHEUS
+
+    def check(self) -> None:
+        """Check what both servers have; blocks. Raises UsageError."""
+        self.server_tls()
+        if self.metrics_exporter_type not in (*_PROMETHEUS, *_NO_METRICS):
+            raise UsageError(
+                f"metricsExporterType={self.metrics_exporter_type}: figures are exported to Prometheus only: set PROM "
+                "or DISABLE"
+            )
+        host = self.metrics_prom_exporter_host
+        check_exposure("metricsPromExporterHost", host, allowed=self.allow_insecure, by_tls=False)
 
     def server_tls(self) -> Tls | None:
         """Return the TLS of connections that clients open, None without any. Raises UsageError; blocks.

@@ -193,6 +193,12 @@ class WritingStore(MessageStore):
         self._check_open()
         return self._reads.queues.bounds(topic, queue_id)
 
+    def earliest_store_ms(self) -> int | None:
+        """Return when the first record of the log was stored (ms), None without one. Waits for the disk."""
+        self._check_open()
+        first = self.min_phy_offset
+        return self._reads.log.store_timestamp_at(first) if first < self.max_phy_offset else None
+
     def appended_end(self, topic: str, queue_id: int) -> int:
         """Return the offset that the queue's next message gets; appended messages count before they are visible."""
         self._check_open()

@@ -20,7 +20,7 @@ def ca(tmp_path: Path) -> Authority:
 
 @pytest.fixture
 def pair(ca: Authority) -> dict[str, str]:
-    """Keys and values of a server with a certificate."""
+    """Return keys and values of a server with a certificate."""
     cert, key = ca.issue("server")
     return {"tls.server.certPath": str(cert), "tls.server.keyPath": str(key)}
 

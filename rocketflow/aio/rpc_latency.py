@@ -1,0 +1,39 @@
+"""Times of requests from their arrival to their answer.
+
+RocketMQ's source: remoting/metrics/RemotingMetricsManager.java, netty/NettyRemotingAbstract.java (writeResponse).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from rocketflow.aio.histogram import Histogram
+
+BOUNDS_MS: Final = (1, 3, 5, 7, 10, 100, 1_000, 2_000, 3_000)
+
+SUCCESS: Final = "success"
+ONE_WAY: Final = "oneway"
+WRITE_FAILED: Final = "write_channel_failed"
+
+
+class Rpc(NamedTuple):
+    """A kind of request and answer; `was_held` is true of pulls that waited for messages."""
+
+    code: int
+    response_code: int
+    was_held: bool
+    result: str
+
+
+class RpcLatency:
+    """Histograms of times (ms) by kind. The codes are those that a server knows, so the kinds are few."""
+
+    def __init__(self) -> None:
+        self.by_kind: dict[Rpc, Histogram] = {}
+
+    def record(self, kind: Rpc, seconds: float) -> None:
+        """Count a request."""
+        found = self.by_kind.get(kind)
+        if found is None:
+            found = self.by_kind[kind] = Histogram(BOUNDS_MS)
+        found.observe(seconds * 1000)

@@ -1,0 +1,94 @@
+"""Counts of messages by topic and group, as plain integers: the send path adds, a scrape converts.
+
+RocketMQ's source: broker/metrics/BrokerMetricsManager.java (getMessageType),
+broker/processor/SendMessageProcessor.java, DefaultPullMessageResultHandler.java.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from rocketflow.aio.histogram import Histogram
+
+OTHER: Final = "other"
+"""The name of all topics and groups that come after the limit of a table."""
+
+MAX_SENT: Final = 400
+MAX_PULLED: Final = 1_000
+MAX_DEAD: Final = 200
+
+SIZE_BOUNDS: Final = (1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20)
+RUN_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024)
+
+_FIFO: Final = re.compile(rb"(?:^|\x02)__SHARDINGKEY\x01")
+_DELAY: Final = re.compile(
+    rb"(?:^|\x02)(?:DELAY|TIMER_DELIVER_MS|TIMER_DELAY_SEC|TIMER_DELAY_MS|__STARTDELIVERTIME)\x01"
+)
+
+
+class Sent:
+    """Counts of the messages of one kind that were stored; bytes are those of bodies and properties."""
+
+    __slots__ = ("bytes", "messages", "sizes")
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.bytes = 0
+        self.sizes = Histogram(SIZE_BOUNDS)
+
+
+class Pulled:
+    """Counts of the messages of a topic that a group got; bytes are those of the records."""
+
+    __slots__ = ("bytes", "messages")
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.bytes = 0
+
+
+class Counts:
+    """Counts of what clients sent and got since the start; tables have limits, later names count as OTHER."""
+
+    def __init__(self) -> None:
+        self.sent: dict[tuple[str, str], Sent] = {}
+        """By topic and message type."""
+        self.pulled: dict[tuple[str, str], Pulled] = {}
+        """By group and topic."""
+        self.dead: dict[str, int] = {}
+        """Messages that went to the dead letters, by group."""
+
+    def send(self, topic: str, properties: bytes, messages: int, size: int) -> None:
+        """Count what one request sent: `messages` messages of `size` bytes together."""
+        key = (topic, message_type(properties))
+        found = self.sent.get(key)
+        if found is None:
+            if len(self.sent) >= MAX_SENT:
+                key = (OTHER, key[1])
+            found = self.sent.setdefault(key, Sent())
+        found.messages += messages
+        found.bytes += size
+        found.sizes.observe(size // messages)
+
+    def pull(self, group: str, topic: str, messages: int, size: int) -> None:
+        """Count what one pull returned."""
+        found = self.pulled.get((group, topic))
+        if found is None:
+            key = (group, topic) if len(self.pulled) < MAX_PULLED else (OTHER, OTHER)
+            found = self.pulled.setdefault(key, Pulled())
+        found.messages += messages
+        found.bytes += size
+
+    def bury(self, group: str) -> None:
+        """Count a message that went to the dead letters of a group."""
+        if group not in self.dead and len(self.dead) >= MAX_DEAD:
+            group = OTHER
+        self.dead[group] = self.dead.get(group, 0) + 1
+
+
+def message_type(properties: bytes) -> str:
+    """Return RocketMQ's name of the type of a message by its property string."""
+    if _FIFO.search(properties):
+        return "fifo"
+    return "delay" if _DELAY.search(properties) else "normal"

@@ -1,0 +1,190 @@
+"""The broker's figures under RocketMQ's names, converted from plain counts when they are asked for.
+
+RocketMQ's source: broker/metrics/BrokerMetricsManager.java, store/metrics/DefaultStoreMetricsManager.java,
+remoting/metrics/RemotingMetricsManager.java.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rocketflow.aio.exposition import Exposition
+from rocketflow.broker.counts import OTHER
+from rocketflow.broker.lags import Lag, lags_of
+from rocketflow.broker.topics import DLQ_PREFIX, RETRY_PREFIX
+from rocketflow_store.spi.names import is_system_topic
+
+if TYPE_CHECKING:
+    from rocketflow.aio.channel import Channel
+    from rocketflow.aio.loop import LoopLag
+    from rocketflow.aio.rpc_latency import RpcLatency
+    from rocketflow.aio.server import Server
+    from rocketflow.broker.clients import ConsumerTable, ProducerTable
+    from rocketflow.broker.counts import Counts
+    from rocketflow.broker.groups import Groups
+    from rocketflow.broker.offsets import GroupOffsets
+    from rocketflow.broker.pulls import Pulls
+    from rocketflow.broker.put_gatherer import PutGatherer
+    from rocketflow.broker.registration import Registration
+    from rocketflow.broker.settings import BrokerSettings
+    from rocketflow.broker.topics import Topics
+    from rocketflow_store.spi.broker import WritingStore
+
+LAG_SECONDS: Final = 10.0
+"""How long computed lags of groups are used."""
+
+MAX_CONNECTION_KINDS: Final = 300
+
+_MESSAGE: Final = ("topic", "message_type", "is_system")
+_GROUP: Final = ("consumer_group", "topic", "is_retry", "is_system")
+_STORE: Final = ("storage_type", "storage_medium")
+_DISK: Final = ("local", "disk")
+
+
+class Sources(NamedTuple):
+    """The parts of a broker that have figures."""
+
+    store: WritingStore
+    topics: Topics
+    groups: Groups
+    offsets: GroupOffsets
+    producers: ProducerTable[Channel]
+    consumers: ConsumerTable[Channel]
+    gatherer: PutGatherer
+    pulls: Pulls
+    registration: Registration
+    servers: Sequence[Server]
+    counts: Counts
+    latency: RpcLatency
+    lag: LoopLag
+
+
+class BrokerMetrics:
+    """Makes the text of `/metrics`: at most some 10,000 series, as each table with names of topics or groups ends."""
+
+    def __init__(self, sources: Sources, settings: BrokerSettings) -> None:
+        self._from = sources
+        self._settings = settings
+        self._lags: list[Lag] = []
+        self._lags_until = 0.0
+
+    async def render(self) -> bytes:
+        """Return the text: plain values are taken in the loop, all else happens in a thread."""
+        settings = self._settings
+        shown = Exposition(cluster=settings.broker_cluster_name, node_type="broker", node_id=settings.broker_name)
+        self._add_messages(shown)
+        self._add_broker(shown)
+        self._add_clients(shown)
+        committed = self._from.offsets.all() if time.monotonic() >= self._lags_until else None
+        return await asyncio.to_thread(self._render, shown, committed)
+
+    def _add_messages(self, shown: Exposition) -> None:
+        counts = self._from.counts
+        sent = [((topic, kind, _is_system(topic)), one) for (topic, kind), one in counts.sent.items()]
+        pulled = [(_group(group, topic), one) for (group, topic), one in counts.pulled.items()]
+        text = "Messages that clients sent"
+        shown.counter("rocketmq_messages_in_total", text, ((key, one.messages) for key, one in sent), _MESSAGE)
+        text = "Bytes of bodies and properties that clients sent"
+        shown.counter("rocketmq_throughput_in_total", text, ((key, one.bytes) for key, one in sent), _MESSAGE)
+        text = "Bytes of body and properties of a message"
+        shown.histogram("rocketmq_message_size", text, ((key, one.sizes) for key, one in sent), _MESSAGE)
+        text = "Messages that consumers got"
+        shown.counter("rocketmq_messages_out_total", text, ((key, one.messages) for key, one in pulled), _GROUP)
+        text = "Bytes of records that consumers got"
+        shown.counter("rocketmq_throughput_out_total", text, ((key, one.bytes) for key, one in pulled), _GROUP)
+        text = "Messages that went to the dead letters of a group"
+        dead = (((group,), count) for group, count in counts.dead.items())
+        shown.counter("rocketmq_send_to_dlq_messages_total", text, dead, ("consumer_group",))
+
+    def _add_broker(self, shown: Exposition) -> None:
+        parts = self._from
+        shown.rpc_latency(parts.latency)
+        waiting = [
+            (("send",), parts.gatherer.waiting_count),
+            (("pull",), parts.pulls.cold_count),
+            (("admin",), sum(one.task_count for one in parts.servers)),
+        ]
+        shown.gauge("rocketmq_processor_watermark", "Requests that wait or run in a thread", waiting, ("processor",))
+        shown.gauge("rocketmq_broker_permission", "brokerPermission", [((), self._settings.broker_permission)])
+        shown.gauge("rocketmq_topic_number", "Topics", [((), len(parts.topics.all()))])
+        shown.gauge("rocketmq_consumer_group_number", "Consumer groups", [((), len(parts.groups.all()))])
+        connections = sum(one.connection_count for one in parts.servers)
+        shown.gauge("rocketflow_connections", "Open connections", [((), connections)])
+        shown.gauge("rocketflow_held_pulls", "Pulls that wait for messages", [((), parts.pulls.held_count)])
+        up = [((one,), float(is_up)) for one, is_up in parts.registration.is_up().items()]
+        text = "1 if the NameServer took the last registration"
+        shown.gauge("rocketflow_name_server_up", text, up, ("name_server",))
+        shown.histogram("rocketflow_loop_lag_seconds", "Lag of the event loop", [((), parts.lag.histogram)])
+        text = "Messages of one append to the store"
+        shown.histogram("rocketflow_put_run_messages", text, [((), parts.gatherer.runs)])
+
+    def _add_clients(self, shown: Exposition) -> None:
+        producers = Counter(
+            ((one.language or "other").lower(), str(one.version))
+            for members in self._from.producers.groups().values()
+            for one in members
+        )
+        labels: tuple[str, ...] = ("language", "version", "protocol_type")
+        rows = _limited(((*key, "remoting"), count) for key, count in producers.items())
+        shown.gauge("rocketmq_producer_connections", "Connections of producers", rows, labels)
+        consumers = Counter(
+            (name, (one.language or "other").lower(), str(one.version), group.consume_type.lower())
+            for name, group in self._from.consumers.groups().items()
+            for one in group.clients.values()
+        )
+        labels = ("consumer_group", "language", "version", "consume_mode", "protocol_type", "is_system")
+        rows = _limited(((*key, "remoting", _is_system("", key[0])), count) for key, count in consumers.items())
+        shown.gauge("rocketmq_consumer_connections", "Connections of consumers", rows, labels)
+
+    # --- in a thread
+
+    def _render(self, shown: Exposition, committed: dict[tuple[str, str], dict[int, int]] | None) -> bytes:
+        now_ms = int(time.time() * 1000)
+        if committed is not None:
+            self._lags = lags_of(self._from.store, committed, now_ms)
+            self._lags_until = time.monotonic() + LAG_SECONDS
+        lags = [(_group(one.group, one.topic), one) for one in self._lags]
+        text = "Messages that a group has not read"
+        shown.gauge("rocketmq_consumer_lag_messages", text, ((key, one.messages) for key, one in lags), _GROUP)
+        text = "Age of the oldest message that a group has not read (ms)"
+        shown.gauge("rocketmq_consumer_lag_latency", text, ((key, one.age_ms) for key, one in lags), _GROUP)
+        self._add_store(shown, self._from.store.statistics(), now_ms)
+        return shown.render()
+
+    def _add_store(self, shown: Exposition, figures: dict[str, Any], now_ms: int) -> None:
+        used = shutil.disk_usage(self._settings.store_path_root_dir).used
+        shown.gauge("rocketmq_storage_size", "Bytes in use of the store's file system", [(_DISK, used)], _STORE)
+        unsynced = [(_DISK, figures["remainHowManyDataToFlush"])]
+        shown.gauge("rocketmq_storage_flush_behind_bytes", "Bytes of the log that are not synced", unsynced, _STORE)
+        unseen = [(_DISK, figures["dispatchBehindBytes"])]
+        text = "Bytes of the log that readers do not see yet"
+        shown.gauge("rocketmq_storage_dispatch_behind_bytes", text, unseen, _STORE)
+        earliest_ms = self._from.store.earliest_store_ms()
+        if earliest_ms is not None:
+            age = [(_DISK, max(now_ms - earliest_ms, 0))]
+            shown.gauge("rocketmq_storage_message_reserve_time", "Age of the oldest message (ms)", age, _STORE)
+        events = (((code,), count) for code, count in figures["events"].items())
+        shown.counter("rocketflow_events_total", "Events of the store by their code", events, ("code",))
+
+
+def _group(group: str, topic: str) -> tuple[str, str, str, str]:
+    is_retry = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+    return group, topic, str(is_retry).lower(), _is_system(topic, group)
+
+
+def _is_system(topic: str, group: str = "") -> str:
+    return str(is_system_topic(topic) or group.upper().startswith("CID_RMQ_SYS_")).lower()
+
+
+def _limited(rows: Iterable[tuple[tuple[str, ...], int]]) -> list[tuple[tuple[str, ...], int]]:
+    """Return the first MAX_CONNECTION_KINDS rows, and one with the sum of all others."""
+    every = list(rows)
+    kept, rest = every[:MAX_CONNECTION_KINDS], every[MAX_CONNECTION_KINDS:]
+    if rest:
+        kept.append(((OTHER,) * len(rest[0][0]), sum(count for _, count in rest)))
+    return kept

@@ -1,0 +1,143 @@
+"""Health and figures of running servers: exact counts of what was sent and read, and what is 503 when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from rocketflow.aio.loop import run
+from rocketflow.aio.peers import Peers
+from rocketflow.broker.settings import load_broker_settings
+from rocketflow.client.messages import OutgoingMessage, batch_body
+from rocketflow.errors import UsageError
+from rocketflow.namesrv.settings import load_namesrv_settings
+from rocketflow.remoting.codes import ResponseCode
+from tests.reliability.network.test_server_start import started
+from tests.reliability.network.wire import CODE, GROUP, asked, broker_at, no_traceback, pull_header, send_header
+from tests.support.http_get import get
+from tests.support.ports import free_port
+from tests.support.servers import running
+
+pytestmark = pytest.mark.slow
+
+Figures = Callable[..., float]
+
+
+def figures(port: int) -> Figures:
+    """Return a function that returns the sum of the values with a name and labels; 0 without one."""
+    status, text = get(port, "/metrics")
+    assert status == 200, text
+    samples = [one for family in text_string_to_metric_families(text) for one in family.samples]
+    assert len(samples) < 10_000
+
+    def value(name: str, **labels: str) -> float:
+        return sum(one.value for one in samples if one.name == name and labels.items() <= one.labels.items())
+
+    return value
+
+
+def test_a_broker_exports_what_clients_did(tmp_path: Path) -> None:
+    port, names_port = free_port(), free_port()
+    exporter = ("metricsExporterType=PROM", f"metricsPromExporterPort={port}")
+    names_exporter = ("metricsExporterType=PROM", f"metricsPromExporterPort={names_port}")
+    own = [part for one in (f"kvConfigPath={tmp_path}/kv.json", *names_exporter) for part in ("--set", one)]
+    with (
+        running("namesrv", tmp_path, *own) as names,
+        broker_at(tmp_path, f"namesrvAddr={names.address};127.0.0.1:1", *exporter) as broker,
+    ):
+
+        async def main() -> None:
+            peers = Peers()
+            channel = await peers.channel(broker.address)
+            for number in range(10):
+                sent = await asked(channel, CODE.SEND_MESSAGE, send_header("single"), bytes(100))
+                assert sent.code == ResponseCode.SUCCESS, (number, sent.remark)
+            delayed = send_header("single", properties="DELAY\x011\x02")
+            assert (await asked(channel, CODE.SEND_MESSAGE, delayed, b"later")).code == ResponseCode.SUCCESS
+            body = batch_body(OutgoingMessage(bytes(2000), {}) for _ in range(32))
+            batch = await asked(channel, CODE.SEND_MESSAGE, send_header("batch", batch=True), body)
+            assert batch.code == ResponseCode.SUCCESS, batch.remark
+            found = await asked(channel, CODE.PULL_MESSAGE, pull_header("batch", sys_flag=5, commit_offset=0))
+            assert found.code == ResponseCode.SUCCESS
+            update = pull_header("batch", offset=32, sys_flag=7, commit_offset=20, suspend_timeout_millis=200)
+            assert (await asked(channel, CODE.PULL_MESSAGE, update)).code == ResponseCode.PULL_NOT_FOUND
+            await asked(channel, 9999)
+            await peers.close()
+            _check(figures(port), len(found.body))
+
+        run(main())
+        assert get(port, "/health/ready") == (200, "ready\n")
+        assert get(port, "/health/live")[0] == 200
+        value = figures(names_port)
+        assert value("rocketflow_live_brokers", node_type="nameserver") == 1
+        assert value("rocketmq_rpc_latency_count", request_code="register_broker", response_code="success") >= 1
+        assert value("rocketflow_loop_lag_seconds_count") > 0
+        for server in (broker, names):
+            assert server.stop() == 0
+            no_traceback(server)
+
+
+def _check(value: Figures, pulled_bytes: int) -> None:
+    labels = {"cluster": "DefaultCluster", "node_type": "broker", "node_id": "broker-a"}
+    single = {"topic": "single", "message_type": "normal", "is_system": "false", **labels}
+    assert value("rocketmq_messages_in_total", **single) == 10
+    assert value("rocketmq_throughput_in_total", **single) > 1000
+    assert value("rocketmq_message_size_bucket", **single, le="1024.0") == 10
+    assert value("rocketmq_messages_in_total", message_type="delay") == 1
+    assert value("rocketmq_messages_in_total", topic="batch") == 32
+    assert value("rocketmq_message_size_bucket", topic="batch", le="4096.0") == 1
+    pulled = {"topic": "batch", "consumer_group": GROUP, "is_retry": "false"}
+    assert value("rocketmq_messages_out_total", **pulled) == 32
+    assert value("rocketmq_throughput_out_total", **pulled) == pulled_bytes
+    assert value("rocketmq_consumer_lag_messages", **pulled) == 12
+    assert value("rocketmq_consumer_lag_latency", **pulled) > 0
+    assert value("rocketflow_put_run_messages_sum") == 43
+    rpc = {"protocol_type": "remoting", "result": "success"}
+    assert value("rocketmq_rpc_latency_count", request_code="send_message", response_code="success", **rpc) == 12
+    held = {"request_code": "pull_message", "response_code": "pull_not_found", "is_long_polling": "true", **rpc}
+    assert value("rocketmq_rpc_latency_count", **held) == 1
+    assert value("rocketmq_rpc_latency_bucket", **held, le="100.0") == 0  # it waited 200 ms or more
+    assert value("rocketmq_topic_number") >= 2
+    assert value("rocketmq_consumer_group_number") >= 1
+    assert value("rocketmq_broker_permission") == 6
+    assert value("rocketmq_storage_size", storage_type="local", storage_medium="disk") > 0
+    assert value("rocketmq_storage_dispatch_behind_bytes") == 0
+    assert value("rocketmq_storage_message_reserve_time") > 0
+    assert value("rocketflow_connections") >= 0
+    assert value("rocketflow_loop_lag_seconds_count") > 0
+    assert value("rocketflow_name_server_up", name_server="127.0.0.1:1") == 0
+    assert value("rocketflow_name_server_up") == 1
+
+
+def test_a_port_of_figures_in_use_ends_the_start_before_a_store_is_made(tmp_path: Path) -> None:
+    port = free_port()
+    exporter = ("metricsExporterType=PROM", f"metricsPromExporterPort={port}")
+    with broker_at(tmp_path, *exporter) as broker:
+        options = [f"listenPort={free_port((-2, 1))}", f"storePathRootDir={tmp_path}/other", *exporter]
+        code, said = started("broker", tmp_path, *[part for one in options for part in ("--set", one)])
+        assert code == 75, said
+        assert str(port) in said
+        assert "metricsPromExporterPort" in said
+        assert "Traceback" not in said
+        assert not (tmp_path / "other").exists()
+        assert get(port, "/health/ready")[0] == 200
+        assert broker.stop() == 0
+        no_traceback(broker)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"metricsExporterType": "OTLP_GRPC"}, "PROM"),
+        ({"metricsPromExporterHost": "0.0.0.0"}, "rocketflow.allowInsecure"),
+        ({"metricsPromExporterHost": "10.1.2.3", "tls.server.mode": "disabled"}, "metricsPromExporterHost"),
+        ({"metricsPromExporterPort": "0"}, "metricsPromExporterPort"),
+    ],
+)
+def test_wrong_settings_of_metrics_are_refused(options: dict[str, str], named: str) -> None:
+    for load in (lambda: load_broker_settings(None, options, {}), lambda: load_namesrv_settings(None, options)):
+        with pytest.raises(UsageError, match=named):
+            load()
