@@ -14,6 +14,7 @@
 | `send_back` | messages that a consumer could not handle |
 | `topics`, `groups` | settings of topics and groups, and those made on first use |
 | `admin`, `group_admin` | requests of operators |
+| `runtime_figures` | figures for mqadmin's `brokerStatus` |
 | `counts`, `lags`, `metrics` | counts of messages, lags of groups, and all figures for Prometheus |
 | `registration` | calls to NameServers |
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rocketflow.broker.clients import Client, ConsumerTable, ProducerTable
     from rocketflow.broker.groups import Groups
     from rocketflow.broker.offsets import GroupOffsets
+    from rocketflow.broker.runtime_figures import RuntimeFigures
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow.broker.topics import Topics
     from rocketflow_store.spi.broker import WritingStore
@@ -50,7 +51,9 @@ class Admin:
         consumers: ConsumerTable[Channel],
         settings: BrokerSettings,
         settings_text: Callable[[], str],
+        figures: RuntimeFigures,
     ) -> None:
+        self._figures = figures
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -291,46 +294,17 @@ class Admin:
         header = request.command.header(headers.ViewBrokerStatsDataRequestHeader)
         raise RefusedError(ResponseCode.SYSTEM_ERROR, f"The stats <{header.stats_name}> <{header.stats_key}> not exist")
 
-    def _get_runtime_info(self, request: Request) -> None:
-        figures = {name: str(value) for name, value in self._store.statistics().items() if not isinstance(value, dict)}
+    async def _get_runtime_info(self, request: Request) -> None:
         table = {
-            **figures,
+            **await self._figures.table(),
             "brokerVersionDesc": VERSION_NAME,
             "brokerVersion": str(VERSION),
             "rocketflowVersion": __version__,
             "bootTimestamp": str(self._started_ms),
+            "startAcceptSendRequestTimeStamp": str(self._settings.start_accept_send_request_time_stamp),
             "brokerActive": "true",
-            **dict.fromkeys(
-                ("putTps", "getTransferredTps", "getTransferedTps", "getTotalTps", "getFoundTps"), "0.0 0.0 0.0"
-            ),
-            "getMissTps": "0.0 0.0 0.0",
-            **dict.fromkeys(_COUNTS, "0"),
         }
         request.reply(body=encode_body(bodies.KVTable(table=table)))
-
-
-_COUNTS: Final = (
-    "msgPutTotalTodayMorning",
-    "msgPutTotalYesterdayMorning",
-    "msgPutTotalTodayNow",
-    "msgGetTotalTodayMorning",
-    "msgGetTotalYesterdayMorning",
-    "msgGetTotalTodayNow",
-    "sendThreadPoolQueueSize",
-    "pullThreadPoolQueueSize",
-    "sendThreadPoolQueueHeadWaitTimeMills",
-    "pullThreadPoolQueueHeadWaitTimeMills",
-    "queryThreadPoolQueueHeadWaitTimeMills",
-    "pageCacheLockTimeMills",
-    "earliestMessageTimeStamp",
-    "commitLogDiskRatio",
-    "timerReadBehind",
-    "timerOffsetBehind",
-    "timerCongestNum",
-    "timerEnqueueTps",
-    "timerDequeueTps",
-)
-"""Figures that mqadmin's `clusterList` and `brokerStatus` demand and the broker does not count yet."""
 
 
 def _connection(client: Client[Channel]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from rocketflow.broker.queue_locks import QueueLocks
 from rocketflow.broker.recalls import Recalls
 from rocketflow.broker.registration import Registration
 from rocketflow.broker.replies import Replies
+from rocketflow.broker.runtime_figures import RuntimeFigures
 from rocketflow.broker.send_back import SendBacks
 from rocketflow.broker.sends import Sends
 from rocketflow.broker.settings import settings_text
@@ -154,9 +155,11 @@ class _Parts:
         self._replies = Replies(self._sends, producers, settings)
         self._pulls = Pulls(store, self._topics, self._groups, consumers, self._offsets, settings, self._counts)
         self._clients = ClientRequests(producers, consumers, self._locks, self._topics, self._groups, settings)
+        self._figures = RuntimeFigures(store, self._gatherer, self._pulls)
         self._admin = Admin(
             *(store, self._topics, self._groups, self._offsets, producers, consumers, settings),
             lambda: settings_text(settings, given),
+            self._figures,
         )
         self._group_admin = GroupAdmin(store, self._topics, self._groups, self._offsets, consumers, settings)
         processors = self._processors()
@@ -235,6 +238,7 @@ class _Parts:
         await self._server.listen(settings.listen_address, settings.listen_port)
         await self._fast_server.listen(settings.listen_address, settings.listen_port - FAST_PORT_DISTANCE)
         self._run(self._lag.watch())
+        self._run(self._figures.watch_midnights())
         self._run(self._pulls.expire())
         self._run(self._clients.expire())
         self._run(self._offsets.save_every(settings.flush_consumer_offset_interval / 1000))

@@ -1,0 +1,103 @@
+"""Figures of a broker under the names that mqadmin's `brokerStatus` and `clusterList` read.
+
+RocketMQ's source: broker/processor/AdminBrokerProcessor.java (prepareRuntimeInfo), store/stats/BrokerStats.java.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow.broker.pulls import MAX_COLD
+from rocketflow.broker.put_gatherer import MAX_OPEN
+
+if TYPE_CHECKING:
+    from rocketflow.broker.pulls import Pulls
+    from rocketflow.broker.put_gatherer import PutGatherer
+    from rocketflow_store.spi.broker import WritingStore
+
+_RATES: Final = ("putTps", "getFoundTps", "getMissTps", "getTotalTps", "getTransferredTps")
+
+_NONE: Final = (
+    *("pullThreadPoolQueueHeadWaitTimeMills", "queryThreadPoolQueueHeadWaitTimeMills"),
+    *("timerReadBehind", "timerOffsetBehind", "timerCongestNum", "timerEnqueueTps", "timerDequeueTps"),
+)
+"""Figures of queues that only RocketMQ's broker has: pulls and queries run at once, timers have no queue."""
+
+
+class DayTotals:
+    """Numbers of messages put and got since the start, and those that the last two midnights saw."""
+
+    def __init__(self) -> None:
+        self.put_yesterday = self.put_today = 0
+        self.got_yesterday = self.got_today = 0
+
+    def midnight(self, put: int, got: int) -> None:
+        """Take note of the totals at midnight."""
+        self.put_yesterday, self.put_today = self.put_today, put
+        self.got_yesterday, self.got_today = self.got_today, got
+
+
+class RuntimeFigures:
+    """The table of request 28."""
+
+    def __init__(self, store: WritingStore, gatherer: PutGatherer, pulls: Pulls) -> None:
+        self._store = store
+        self._gatherer = gatherer
+        self._pulls = pulls
+        self._days = DayTotals()
+
+    async def watch_midnights(self) -> None:
+        """Take note of the totals at every midnight of the local time, until cancelled."""
+        day = datetime.now().date()
+        while True:
+            await asyncio.sleep(seconds_to_midnight(datetime.now()))
+            today = datetime.now().date()
+            if today == day:  # a clock that was set back, or a sleep that ended early
+                continue
+            day = today
+            figures = await asyncio.to_thread(self._store.statistics)
+            self._days.midnight(figures["putMessageTimesTotal"], figures["getMessageTransferredMsgCount"])
+
+    async def table(self) -> dict[str, str]:
+        """Return the figures as texts."""
+        figures, earliest_ms = await asyncio.to_thread(self._of_store)
+        rates = {name: _rates(figures[name]) for name in _RATES}
+        days = self._days
+        return {
+            **{name: _text(value) for name, value in figures.items() if not isinstance(value, dict | list)},
+            **rates,
+            "getTransferedTps": rates["getTransferredTps"],  # as RocketMQ before 5.0 spells it
+            "msgPutTotalTodayNow": str(figures["putMessageTimesTotal"]),
+            "msgPutTotalTodayMorning": str(days.put_today),
+            "msgPutTotalYesterdayMorning": str(days.put_yesterday),
+            "msgGetTotalTodayNow": str(figures["getMessageTransferredMsgCount"]),
+            "msgGetTotalTodayMorning": str(days.got_today),
+            "msgGetTotalYesterdayMorning": str(days.got_yesterday),
+            "sendThreadPoolQueueSize": str(self._gatherer.waiting_count),
+            "sendThreadPoolQueueCapacity": str(MAX_OPEN),
+            "sendThreadPoolQueueHeadWaitTimeMills": str(self._gatherer.waiting_ms),
+            "pullThreadPoolQueueSize": str(self._pulls.cold_count),
+            "pullThreadPoolQueueCapacity": str(MAX_COLD),
+            "earliestMessageTimeStamp": str(-1 if earliest_ms is None else earliest_ms),
+            **dict.fromkeys(_NONE, "0"),
+        }
+
+    def _of_store(self) -> tuple[dict[str, Any], int | None]:
+        return self._store.statistics(), self._store.earliest_store_ms()
+
+
+def seconds_to_midnight(now: datetime) -> float:
+    """Return the time until the next day begins, at least one second."""
+    midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
+    return max(1.0, (midnight - now).total_seconds())
+
+
+def _rates(values: list[float | None]) -> str:
+    """Return the rates over 10, 60 and 600 s; 0.0 while a window is not full, because mqadmin needs numbers."""
+    return " ".join(str(value or 0.0) for value in values)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

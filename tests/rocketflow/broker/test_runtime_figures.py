@@ -1,0 +1,92 @@
+"""Figures of request 28, asked of a broker in this process."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+from rocketflow.aio.loop import run
+from rocketflow.aio.peers import Peers
+from rocketflow.broker.runtime_figures import DayTotals, seconds_to_midnight
+from rocketflow.broker.service import Broker
+from rocketflow.broker.settings import load_broker_settings
+from rocketflow.remoting.bodies import KVTable, decode_body
+from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.headers.pull import PullMessageRequestHeader
+from rocketflow.remoting.headers.send import SendMessageRequestHeader
+from tests.support.ports import free_port
+
+SEND = SendMessageRequestHeader(
+    producer_group="p",
+    topic="t",
+    default_topic="TBW102",
+    default_topic_queue_nums=1,
+    queue_id=0,
+    sys_flag=0,
+    born_timestamp=1,
+    flag=0,
+    properties="",
+)
+PULL = PullMessageRequestHeader(
+    consumer_group="g",
+    topic="t",
+    queue_id=0,
+    queue_offset=0,
+    max_msg_nums=5,
+    sys_flag=4,
+    commit_offset=0,
+    suspend_timeout_millis=0,
+    subscription="*",
+    sub_version=0,
+)
+
+
+def test_broker_status_counts_what_was_sent_and_read(tmp_path: Path) -> None:
+    options = {"storePathRootDir": str(tmp_path / "s"), "mappedFileSizeCommitLog": "1048576", "maxIndexNum": "4000"}
+    options |= {"maxHashSlotNum": "1000", "listenPort": str(free_port((-2, 1)))}
+    settings, config, given = load_broker_settings(None, options, {})
+
+    async def main() -> tuple[dict[str, str], dict[str, str]]:
+        broker, peers = Broker(settings, config, given), Peers()
+        await broker.start()
+        try:
+
+            async def asked() -> dict[str, str]:
+                answer = await peers.request(settings.broker_address, RequestCode.GET_BROKER_RUNTIME_INFO)
+                return decode_body(answer.body, KVTable).table
+
+            before = await asked()
+            for _ in range(7):
+                sent = await peers.request(settings.broker_address, RequestCode.SEND_MESSAGE, SEND, body=b"x")
+                assert sent.code == ResponseCode.SUCCESS, sent.remark
+            pulled = await peers.request(settings.broker_address, RequestCode.PULL_MESSAGE, PULL)
+            assert pulled.code == ResponseCode.SUCCESS
+            return before, await asked()
+        finally:
+            await peers.close()
+            await broker.stop()
+
+    before, after = run(main())
+    assert (before["msgPutTotalTodayNow"], before["msgGetTotalTodayNow"]) == ("0", "0")
+    assert before["earliestMessageTimeStamp"] == "-1"
+    assert (after["msgPutTotalTodayNow"], after["msgGetTotalTodayNow"]) == ("7", "5")
+    assert (after["msgPutTotalTodayMorning"], after["msgGetTotalYesterdayMorning"]) == ("0", "0")
+    assert int(after["earliestMessageTimeStamp"]) >= int(after["bootTimestamp"]) - 60_000
+    assert 0 < float(after["commitLogDiskRatio"]) <= 1
+    assert (after["sendThreadPoolQueueSize"], after["sendThreadPoolQueueCapacity"]) == ("0", "10000")
+    assert after["fenced"] == "false"
+    for name in ("putTps", "getFoundTps", "getMissTps", "getTotalTps", "getTransferredTps", "getTransferedTps"):
+        assert len([float(one) for one in after[name].split(" ")]) == 3, name
+
+
+def test_totals_of_two_midnights_are_kept() -> None:
+    days = DayTotals()
+    days.midnight(100, 50)
+    days.midnight(130, 90)
+    assert (days.put_yesterday, days.put_today, days.got_yesterday, days.got_today) == (100, 130, 50, 90)
+
+
+def test_the_next_midnight_is_awaited() -> None:
+    assert seconds_to_midnight(datetime(2026, 11, 30, 23, 59, 30)) == 30
+    assert seconds_to_midnight(datetime(2026, 12, 31, 0, 0, 0)) == 86_400
+    assert seconds_to_midnight(datetime(2026, 12, 31, 23, 59, 59, 999_000)) == 1
