@@ -12,6 +12,8 @@ from rocketflow.aio.histogram import Histogram
 BOUNDS_MS: Final = (1, 3, 5, 7, 10, 100, 1_000, 2_000, 3_000)
 
 SUCCESS: Final = "success"
+MAX_KINDS: Final = 100
+
 ONE_WAY: Final = "oneway"
 WRITE_FAILED: Final = "write_channel_failed"
 
@@ -25,8 +27,11 @@ class Rpc(NamedTuple):
     result: str
 
 
+_OTHER: Final = Rpc(-1, -1, False, "other")
+
+
 class RpcLatency:
-    """Histograms of times (ms) by kind. The codes are those that a server knows, so the kinds are few."""
+    """Histograms of times (ms) by kind; kinds after the first MAX_KINDS are counted together."""
 
     def __init__(self) -> None:
         self.by_kind: dict[Rpc, Histogram] = {}
@@ -35,5 +40,7 @@ class RpcLatency:
         """Count a request."""
         found = self.by_kind.get(kind)
         if found is None:
-            found = self.by_kind[kind] = Histogram(BOUNDS_MS)
+            if len(self.by_kind) >= MAX_KINDS:
+                kind = _OTHER
+            found = self.by_kind.setdefault(kind, Histogram(BOUNDS_MS))
         found.observe(seconds * 1000)

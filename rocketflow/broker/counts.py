@@ -14,7 +14,7 @@ from rocketflow.aio.histogram import Histogram
 OTHER: Final = "other"
 """The name of all topics and groups that come after the limit of a table."""
 
-MAX_SENT: Final = 400
+MAX_SENT: Final = 300
 MAX_PULLED: Final = 1_000
 MAX_DEAD: Final = 200
 

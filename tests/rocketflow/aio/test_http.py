@@ -13,7 +13,7 @@ from rocketflow.aio.exposition import Exposition
 from rocketflow.aio.histogram import Histogram
 from rocketflow.aio.http import MAX_CONNECTIONS, HttpServer
 from rocketflow.aio.loop import LAG_BOUNDS_S, LoopLag, run
-from rocketflow.aio.rpc_latency import Rpc, RpcLatency
+from rocketflow.aio.rpc_latency import MAX_KINDS, Rpc, RpcLatency
 from tests.support.http_get import get
 
 
@@ -103,6 +103,14 @@ def test_label_values_are_escaped_and_requests_have_their_names() -> None:
         ("pull_message", "pull_not_found", "true"): 15_000.0,
     }
     assert {sample.labels["cluster"] for sample in family.samples} == {'a"b\\c\nd'}
+
+
+def test_kinds_of_requests_have_a_limit() -> None:
+    latency = RpcLatency()
+    for number in range(3 * MAX_KINDS):
+        latency.record(Rpc(number, 0, False, "success"), 0.0)
+    assert len(latency.by_kind) == MAX_KINDS + 1
+    assert sum(sum(one.counts) for one in latency.by_kind.values()) == 3 * MAX_KINDS
 
 
 def test_a_handler_that_blocks_the_loop_is_counted_as_lag() -> None:

@@ -181,6 +181,32 @@ def test_a_permissive_port_serves_both_and_a_port_without_tls_closes_handshakes(
     loop(main())
 
 
+def test_a_tls_client_that_does_not_read_holds_its_own_limit_and_no_more(loop: Loop, ca: Authority) -> None:
+    def large(one: Request) -> None:
+        one.reply(body=bytes(1 << 20))
+
+    async def main() -> None:
+        server = Server({ECHO: large}, limits=Limits(unsent=4 << 20), tls=server_tls(ca))
+        port = await server.listen("127.0.0.1", 0)
+        context = client_tls(ca).context
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, limit=1 << 12)
+        writer.write(b"".join(encode_command(request(ECHO, opaque=number)) for number in range(64)))
+        await until(lambda: any(channel.is_held for channel in server.channels))
+        (channel,) = server.channels
+        assert channel.unsent_size < 8 << 20
+        answered = 0
+        async with asyncio.timeout(SECONDS):
+            while answered < 64:
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                await reader.readexactly(size)
+                answered += 1
+        await until(lambda: not channel.is_held)
+        writer.close()
+        await server.close()
+
+    loop(main())
+
+
 @pytest.mark.parametrize("optional", [False, True])
 def test_handshakes_that_take_too_long_are_closed_and_others_are_served(
     loop: Loop, ca: Authority, optional: bool

@@ -1,12 +1,18 @@
-"""Figures of request 28, asked of a broker in this process."""
+"""Figures of request 28 and health, asked of a broker in this process."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from datetime import datetime
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
+from rocketflow.broker import service
 from rocketflow.broker.runtime_figures import DayTotals, seconds_to_midnight
 from rocketflow.broker.service import Broker
 from rocketflow.broker.settings import load_broker_settings
@@ -14,6 +20,10 @@ from rocketflow.remoting.bodies import KVTable, decode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.pull import PullMessageRequestHeader
 from rocketflow.remoting.headers.send import SendMessageRequestHeader
+from rocketflow_store import StoreFencedError
+from rocketflow_store.spi.broker import WritingStore, open_store
+from rocketflow_store.testing import Probe
+from tests.support.http_get import get
 from tests.support.ports import free_port
 
 SEND = SendMessageRequestHeader(
@@ -41,10 +51,14 @@ PULL = PullMessageRequestHeader(
 )
 
 
+def options_at(home: Path) -> dict[str, str]:
+    """Return the settings of a broker with a small store."""
+    sizes = {"mappedFileSizeCommitLog": "1048576", "maxIndexNum": "4000", "maxHashSlotNum": "1000"}
+    return {**sizes, "storePathRootDir": str(home / "s"), "listenPort": str(free_port((-2, 1)))}
+
+
 def test_broker_status_counts_what_was_sent_and_read(tmp_path: Path) -> None:
-    options = {"storePathRootDir": str(tmp_path / "s"), "mappedFileSizeCommitLog": "1048576", "maxIndexNum": "4000"}
-    options |= {"maxHashSlotNum": "1000", "listenPort": str(free_port((-2, 1)))}
-    settings, config, given = load_broker_settings(None, options, {})
+    settings, config, given = load_broker_settings(None, options_at(tmp_path), {})
 
     async def main() -> tuple[dict[str, str], dict[str, str]]:
         broker, peers = Broker(settings, config, given), Peers()
@@ -77,6 +91,45 @@ def test_broker_status_counts_what_was_sent_and_read(tmp_path: Path) -> None:
     assert after["fenced"] == "false"
     for name in ("putTps", "getFoundTps", "getMissTps", "getTotalTps", "getTransferredTps", "getTransferedTps"):
         assert len([float(one) for one in after[name].split(" ")]) == 3, name
+
+
+def test_health_names_a_store_that_is_being_opened_a_fenced_store_and_the_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    options = {**options_at(tmp_path), "metricsExporterType": "PROM", "metricsPromExporterPort": str(port)}
+    settings, config, given = load_broker_settings(None, options, {})
+    may_open, opened = threading.Event(), []
+
+    def slowly(*arguments: Any, **named: Any) -> WritingStore:
+        assert may_open.wait(60)
+        opened.append(open_store(*arguments, **named))
+        return opened[0]
+
+    monkeypatch.setattr(service, "open_store", slowly)
+
+    async def main() -> None:
+        async def asked(path: str) -> tuple[int, str]:
+            return await asyncio.to_thread(get, port, path)
+
+        broker = Broker(settings, config, given)
+        starting = asyncio.ensure_future(broker.start())
+        await asyncio.sleep(0.2)
+        assert (await asked("/health/live"))[0] == 200
+        assert await asked("/health/ready") == (503, "the store is not open yet\n")
+        assert (await asked("/metrics"))[0] == 503
+        may_open.set()
+        await starting
+        assert await asked("/health/ready") == (200, "ready\n")
+        status, text = await asked("/metrics")
+        assert (status, "rocketmq_topic_number{" in text) == (200, True)
+        Probe(opened[0]).fence(StoreFencedError(tmp_path, "sync failed"))
+        status, why = await asked("/health/ready")
+        assert (status, "sync failed" in why) == (503, True)
+        assert (await asked("/health/live"))[0] == 200
+        await broker.stop()
+
+    run(main())
 
 
 def test_totals_of_two_midnights_are_kept() -> None:
