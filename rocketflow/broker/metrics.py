@@ -44,6 +44,7 @@ _MESSAGE: Final = ("topic", "message_type", "is_system")
 _GROUP: Final = ("consumer_group", "topic", "is_retry", "is_system")
 _STORE: Final = ("storage_type", "storage_medium")
 _DISK: Final = ("local", "disk")
+_MODES: Final = {"CONSUME_ACTIVELY": "pull", "CONSUME_PASSIVELY": "push", "CONSUME_POP": "pop"}
 
 
 class Sources(NamedTuple):
@@ -125,7 +126,7 @@ class BrokerMetrics:
 
     def _add_clients(self, shown: Exposition) -> None:
         producers = Counter(
-            ((one.language or "other").lower(), str(one.version))
+            ((one.language or OTHER).lower(), str(one.version))
             for members in self._from.producers.groups().values()
             for one in members
         )
@@ -133,7 +134,7 @@ class BrokerMetrics:
         rows = _limited(((*key, "remoting"), count) for key, count in producers.items())
         shown.gauge("rocketmq_producer_connections", "Connections of producers", rows, labels)
         consumers = Counter(
-            (name, (one.language or "other").lower(), str(one.version), group.consume_type.lower())
+            (name, (one.language or OTHER).lower(), str(one.version), _MODES.get(group.consume_type, OTHER))
             for name, group in self._from.consumers.groups().items()
             for one in group.clients.values()
         )

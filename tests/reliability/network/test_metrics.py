@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from rocketflow.broker.settings import load_broker_settings
 from rocketflow.client.messages import OutgoingMessage, batch_body
 from rocketflow.errors import UsageError
 from rocketflow.namesrv.settings import load_namesrv_settings
+from rocketflow.remoting.bodies import ConsumerData, HeartbeatData, ProducerData, encode_body
 from rocketflow.remoting.codes import ResponseCode
 from tests.reliability.network.test_server_start import started
 from tests.reliability.network.wire import CODE, GROUP, asked, broker_at, no_traceback, pull_header, send_header
@@ -65,8 +67,16 @@ def test_a_broker_exports_what_clients_did(tmp_path: Path) -> None:
             update = pull_header("batch", offset=32, sys_flag=7, commit_offset=20, suspend_timeout_millis=200)
             assert (await asked(channel, CODE.PULL_MESSAGE, update)).code == ResponseCode.PULL_NOT_FOUND
             await asked(channel, 9999)
-            await peers.close()
+            groups = [ConsumerData(group_name=one) for one in (GROUP, "other-group")]
+            beat = HeartbeatData(
+                client_id="c", consumer_data_set=groups, producer_data_set=[ProducerData(group_name="p")]
+            )
+            assert (await asked(channel, CODE.HEART_BEAT, None, encode_body(beat))).code == ResponseCode.SUCCESS
             _check(figures(port), len(found.body))
+            await peers.close()
+            async with asyncio.timeout(30):
+                while figures(port)("rocketmq_consumer_connections"):
+                    await asyncio.sleep(0.05)
 
         run(main())
         assert get(port, "/health/ready") == (200, "ready\n")
@@ -106,7 +116,12 @@ def _check(value: Figures, pulled_bytes: int) -> None:
     assert value("rocketmq_storage_size", storage_type="local", storage_medium="disk") > 0
     assert value("rocketmq_storage_dispatch_behind_bytes") == 0
     assert value("rocketmq_storage_message_reserve_time") > 0
-    assert value("rocketflow_connections") >= 0
+    assert value("rocketflow_connections") == 1
+    assert value("rocketflow_held_pulls") == 0
+    client = {"language": "python", "version": "479", "protocol_type": "remoting"}
+    assert value("rocketmq_producer_connections", **client) == 1
+    assert value("rocketmq_consumer_connections", consumer_group=GROUP, consume_mode="push", **client) == 1
+    assert value("rocketmq_consumer_connections") == 2
     assert value("rocketflow_loop_lag_seconds_count") > 0
     assert value("rocketflow_name_server_up", name_server="127.0.0.1:1") == 0
     assert value("rocketflow_name_server_up") == 1
