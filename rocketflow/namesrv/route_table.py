@@ -147,7 +147,7 @@ class RouteTable:
         """Raise RegistrationRefusedError if the table has no room for a broker and its topics."""
         if key not in self._live and len(self._live) >= MAX_BROKERS:
             raise RegistrationRefusedError(f"{MAX_BROKERS:,} brokers are registered here: stop some")
-        if len(self._topics) + len(topics) > MAX_TOPICS and len(self._topics.keys() | topics) > MAX_TOPICS:
+        if len(self._topics) + sum(one not in self._topics for one in topics) > MAX_TOPICS:
             raise RegistrationRefusedError(f"a NameServer has at most {MAX_TOPICS:,} topics: delete some")
 
     def _is_outdated(self, broker: BrokerData, one: Registration) -> bool:
