@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow.aio.server import RefusedError, Request
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.headers import offset as headers
-from rocketflow_store import StoreError
+from rocketflow_store import StoreError, WouldBlockError
 from rocketflow_store.spi.reads import stored_at
 
 if TYPE_CHECKING:
@@ -100,18 +100,26 @@ class OffsetRequests:
     def query(self, request: Request) -> None:
         """Answer how far a group has read a queue (request 14).
 
-        A group that has committed nothing begins at 0 where the queue still does, as in RocketMQ.
+        A group that has committed nothing begins at 0 if the queue does and the message at 0 is in memory, as in
+        RocketMQ 5; else its client decides.
         """
         header = request.command.header(headers.QueryConsumerOffsetRequestHeader)
         offset = self._offsets.get(header.consumer_group, header.topic, header.queue_id)
         if offset is None:
-            begin = self._store.min_offset(header.topic, header.queue_id)
-            if header.set_zero_if_not_found is False or begin > 0:
+            if header.set_zero_if_not_found is False or not self._begins_in_memory(header.topic, header.queue_id):
                 raise RefusedError(
                     ResponseCode.QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
                 )
             offset = 0
         request.reply(header=headers.QueryConsumerOffsetResponseHeader(offset=offset))
+
+    def _begins_in_memory(self, topic: str, queue_id: int) -> bool:
+        if self._store.min_offset(topic, queue_id) > 0:
+            return False
+        try:
+            return self._store.read_messages(topic, queue_id, 0, 1, 1, nowait=True).count > 0
+        except WouldBlockError:
+            return False
 
     def update(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Take how far a group has read a queue (request 15)."""

@@ -301,11 +301,15 @@ class Pulls:
         code = _code_of(found.status, pull.header.queue_offset)
         if code == ResponseCode.PULL_NOT_FOUND and may_wait and self._hold(pull):
             return
+        topic = self._topics.get(pull.header.topic)
+        group = self._groups.get(pull.header.consumer_group)
         answer = PullMessageResponseHeader(
             suggest_which_broker_id=0,
             next_begin_offset=found.next_offset,
             min_offset=found.min_offset,
             max_offset=found.max_offset,
+            topic_sys_flag=0 if topic is None else topic.topic_sys_flag,
+            group_sys_flag=0 if group is None else group.group_sys_flag,
         )
         body = b""
         if code == ResponseCode.SUCCESS:

@@ -55,9 +55,7 @@ _CODES: Final = {
 }
 
 _UNIQ_KEY: Final = re.compile(b"(?:^|\x02)UNIQ_KEY\x01([^\x02]*)")
-_DROPPED: Final = re.compile(
-    "(?:^|(?<=\x02))(?:WAIT\x01true|(?:POP_CK|MSG_REGION|TRACE_ON|CLUSTER)\x01[^\x02]*)(?:\x02|$)"
-)
+_DROPPED: Final = re.compile("(?:^|(?<=\x02))(?:POP_CK|MSG_REGION|TRACE_ON|CLUSTER)\x01[^\x02]*(?:\x02|$)")
 _TRANSACTION: Final = re.compile("(?:^|\x02)TRAN_MSG\x01(?i:true)(?:\x02|$)")
 _DELAY: Final = re.compile(b"(?:^|(?<=\x02))DELAY\x01[^\x02]*(?:\x02|$)")
 

@@ -1,0 +1,50 @@
+"""The same client program at Apache's servers and at RocketFlow's, through a recording proxy.
+
+What is said on one side alone has to be on the list of explained differences.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+from tests.apache.clients import all_ok, cluster, java_families, wait_for_a_broker
+from tests.apache.real_broker import RealBroker
+from tests.apache.recorder import facts_of, recording
+from tests.apache.test_apache_opens_rocketflow_stores import SIZES
+from tests.apache.transcript_differences import OF_APACHE, OF_ROCKETFLOW
+from tests.support.trials import LEVEL
+
+pytestmark = [
+    pytest.mark.apache,
+    pytest.mark.slow,
+    pytest.mark.timeout(1_800),
+    pytest.mark.skipif(LEVEL == "sample", reason="runs all families at two clusters: RF_FULL=1 runs it"),
+]
+
+FAMILIES = ["sync", "oneway", "batch", "delay", "push", "tags", "orderly", "retry", "lite", "query", "sql"]
+
+
+@pytest.mark.parametrize("version", ["5.3.3"])
+def test_what_both_brokers_say_differs_in_what_is_explained(version: str, tmp_path: Path) -> None:
+    settings = "enablePropertyFilter=true\nautoCreateTopicEnable=true\n"
+    with RealBroker(version, tmp_path / "apache", SIZES, tmp_path / "work", settings) as apache:
+        wait_for_a_broker(f"127.0.0.1:{apache.names_port}")
+        with recording(apache.names_port) as recorded:
+            found = java_families("QuickStart", version, recorded.address, FAMILIES, tmp_path, "Apache, recorded")
+        assert found == all_ok(FAMILIES)
+        theirs = facts_of(recorded.exchanges)
+    with cluster(tmp_path / "own", "brokerClusterName=RF", f"brokerName={SIZES.broker_name}") as (names, _):
+        with recording(names.port) as recorded:
+            found = java_families("QuickStart", version, recorded.address, FAMILIES, tmp_path, "RocketFlow, recorded")
+        assert found == all_ok(FAMILIES)
+        ours = facts_of(recorded.exchanges)
+    assert len(theirs) > 100
+    left = {"Apache": unexplained(theirs - ours, OF_APACHE), "RocketFlow": unexplained(ours - theirs, OF_ROCKETFLOW)}
+    assert left == {"Apache": [], "RocketFlow": []}
+
+
+def unexplained(facts: set[str], explained: dict[str, str]) -> list[str]:
+    return sorted(one for one in facts if not any(fnmatchcase(one, pattern) for pattern in explained))
