@@ -35,14 +35,17 @@ def test_what_both_brokers_say_differs_in_what_is_explained(version: str, tmp_pa
         with recording(apache.names_port) as recorded:
             found = java_families("QuickStart", version, recorded.address, FAMILIES, tmp_path, "Apache, recorded")
         assert found == all_ok(FAMILIES)
-        theirs = facts_of(recorded.exchanges)
+        of_apache = facts_of(recorded.exchanges)
     with cluster(tmp_path / "own", "brokerClusterName=RF", f"brokerName={SIZES.broker_name}") as (names, _):
         with recording(names.port) as recorded:
             found = java_families("QuickStart", version, recorded.address, FAMILIES, tmp_path, "RocketFlow, recorded")
         assert found == all_ok(FAMILIES)
-        ours = facts_of(recorded.exchanges)
-    assert len(theirs) > 100
-    left = {"Apache": unexplained(theirs - ours, OF_APACHE), "RocketFlow": unexplained(ours - theirs, OF_ROCKETFLOW)}
+        of_rocketflow = facts_of(recorded.exchanges)
+    assert len(of_apache) > 100
+    left = {
+        "Apache": unexplained(of_apache - of_rocketflow, OF_APACHE),
+        "RocketFlow": unexplained(of_rocketflow - of_apache, OF_ROCKETFLOW),
+    }
     assert left == {"Apache": [], "RocketFlow": []}
 
 
