@@ -37,7 +37,7 @@ class Exchange:
 
 @dataclass
 class Recorder:
-    """What has been said, in the order of the requests; `address` is the proxy's in place of the NameServer."""
+    """Record what is said, in the order of the requests; `address` is the proxy's in place of the NameServer."""
 
     address: str = ""
     exchanges: list[Exchange] = field(default_factory=list)
@@ -108,7 +108,7 @@ class Recorder:
 
 @contextmanager
 def recording(names_port: int) -> Iterator[Recorder]:
-    """Run a proxy in front of a NameServer, in a thread."""
+    """Run a proxy before a NameServer, in a thread."""
     loop, recorder = asyncio.new_event_loop(), Recorder()
     recorder.address = f"127.0.0.1:{loop.run_until_complete(recorder.port_for(names_port))}"
     thread = threading.Thread(target=loop.run_forever, name="recorder")
