@@ -112,7 +112,9 @@ class _Parser:
         mark = self._next_mark()
         if mark == "{":
             value = self._value(depth)
-            if not all(isinstance(one, str | int | float | None) for one in value.values()):
+            if not all(isinstance(name, str) for name in value) or not all(
+                isinstance(one, str | int | float | None) for one in value.values()
+            ):
                 raise self._error("a key of plain values")
             return tuple(sorted(value.items()))
         return self._string() if mark in ('"', "'") else self._bare()

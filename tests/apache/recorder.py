@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.command import Command, decode_command, encode_command
+from rocketflow.remoting.errors import BodyError
 from rocketflow.remoting.fastjson import loads
 from rocketflow.remoting.frame import FrameReceiver
 from rocketflow_store.format.record import decode_record
@@ -175,7 +176,7 @@ def _paths(body: bytes) -> set[str]:
 
     try:
         visit(loads(body), "")
-    except ValueError:
+    except BodyError:
         return {"that is no JSON"}
     return found
 

@@ -1,7 +1,7 @@
 """The line coverage of the inputs that fuzzing kept: `python -m tests.fuzz.line_coverage TARGET [--missing]`.
 
-Every input runs once for its time and once under a trace. Every function of the store that an input enters counts as a
-decoder, except in packages that only move bytes; its lines that no input reached are missing.
+Every input runs once for its time and once under a trace. Every function of the store or of `remoting` that an input
+enters counts as a decoder, except in packages that only move bytes; its lines that no input reached are missing.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 import rocketflow_store
+from rocketflow import remoting
 from rocketflow.spark.java_runtime import cache_directory
 from tests.fuzz.targets import TARGETS, Target
 
 _STORE: Final = Path(rocketflow_store.__file__).parent
+_REMOTING: Final = Path(remoting.__file__).parent
 _NO_DECODERS: Final = ("files", "mapped_files", "config.py", "layout/file_sizes.py")
 _MOST_TRACED: Final = 3_000
 """The number of inputs that run under the trace: the smallest ones."""
@@ -29,7 +31,7 @@ _SECONDS: Final = 600
 
 @dataclass
 class Coverage:
-    """Lines are `file:number` with the file relative to the store's folder."""
+    """Lines are `file:number` with the file relative to the folder of the store, or to that of `remoting`."""
 
     slowest_ms: float = 0.0
     ran: set[str] = field(default_factory=set)
@@ -101,11 +103,15 @@ def lines(target: Target, data: list[bytes]) -> tuple[set[str], set[str]]:
 
 
 def _decodes(file: str) -> bool:
-    return file.startswith(str(_STORE)) and not Path(file).relative_to(_STORE).as_posix().startswith(_NO_DECODERS)
+    path = Path(file)
+    if path.is_relative_to(_REMOTING):
+        return True
+    return path.is_relative_to(_STORE) and not path.relative_to(_STORE).as_posix().startswith(_NO_DECODERS)
 
 
 def _named(file: str, line: int) -> str:
-    return f"{Path(file).relative_to(_STORE)}:{line}"
+    path = Path(file)
+    return f"{path.relative_to(_STORE if path.is_relative_to(_STORE) else _REMOTING.parent)}:{line}"
 
 
 def _lines_of(code: CodeType) -> Iterator[int]:

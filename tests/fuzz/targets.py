@@ -1,6 +1,6 @@
-"""The store's decoders of bytes that another program may have written, one function each.
+"""Decoders of bytes that another program may have written, one function each.
 
-A target takes any bytes. It may return, or raise a StoreError; every other exception is a finding.
+A target takes any bytes. It may return, or raise a StoreError or a RemotingError; every other exception is a finding.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import numpy as np
 import numpy.ma
 import pyarrow as pa
 
+from rocketflow.remoting.errors import RemotingError
 from rocketflow_store import Message, MessageStore, SkipFaults, StoreConfig, StoreReader
 from rocketflow_store.commits.remembered_commits import remembered_commit
 from rocketflow_store.commits.staged_part import load, stage
@@ -74,6 +75,7 @@ from rocketflow_store.views.index.index_file import IndexFile
 from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
 from rocketflow_store.views.queues.consume_queue import ConsumeQueue
 from rocketflow_store.views.queues.consume_queue_ext import ConsumeQueueExt
+from tests.fuzz import wire_targets
 from tests.support.confinement import confined_to, unconfined
 
 CONFIG = StoreConfig(
@@ -111,7 +113,7 @@ class Target:
             self._decoded(data)
 
     def _decoded(self, data: bytes) -> None:
-        with suppress(StoreError):
+        with suppress(StoreError, RemotingError):
             self.decode(data)
 
 
@@ -838,6 +840,9 @@ TARGETS = {
         Target("tags", tags, lambda: [b"*", b"a || b||"]),
         Target("names", names, lambda: [b"orders", b"..", b"%RETRY%g", b"a/b"]),
         Target("inflate", inflate, inflate_seeds),
+        Target("frames", wire_targets.frames, wire_targets.frame_seeds),
+        Target("fast-json", wire_targets.fast_json, wire_targets.fast_json_seeds),
+        Target("recall-handle", wire_targets.recall_handle, wire_targets.recall_handle_seeds),
         Target("read-damaged", read_damaged, image_seeds, slow=True, whole_store=True),
         Target("recover-damaged", recover_damaged, image_seeds, slow=True, whole_store=True),
     )

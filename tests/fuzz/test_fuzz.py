@@ -32,11 +32,12 @@ def test_decoder_of_any_bytes_returns_or_raises_store_error(target: Target) -> N
 
 
 FOUND = {
+    "fast-json": "e3t7YToxfToiYiIsYzoxfToyfQ==",
     "records-by-units": "AgAAAAAAXXh4HwEBAAAAYgLUQIZ4eHgAaM8AAQAAKv///58AAtRAhnh4eOWLAGjPAAEAACr///+fAAIAAAAAAP8AAA"
     "AAAAA"
-    "AAIZ4QAJ41AAA/wAAAAAAAAAAhnhAAnjUeOWLAGgpzwABAAA="
+    "AAIZ4QAJ41AAA/wAAAAAAAAAAhnhAAnjUeOWLAGgpzwABAAA=",
 }
-"""Inputs that were findings: a record whose lengths put its topic after the end of the buffer."""
+"""Inputs that were findings: a key that has an object as key; lengths that put a topic after the end of the buffer."""
 
 
 @pytest.mark.parametrize(("name", "found"), FOUND.items(), ids=FOUND)
