@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from rocketflow_store.engine.broker_tables import BrokerGroups, BrokerOffsets, BrokerTopics
 from rocketflow_store.engine.message_store import MessageStore
+from rocketflow_store.files import os_files
 from rocketflow_store.metadata.config_files.plain_json_file import PlainJsonFile
-from rocketflow_store.model.errors import StoreConfigError
+from rocketflow_store.metadata.native.broker_file import BrokerFile, write_broker_file
+from rocketflow_store.model.errors import StoreConfigError, StoreError
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.reading.checked_read import ANY_MESSAGE, CheckedReader
 from rocketflow_store.reading.raw_records import query_records, read_record
@@ -18,7 +22,6 @@ from rocketflow_store.telemetry import events
 from rocketflow_store.views.dispatch.arrivals import arrivals_of
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Sequence
 
     from rocketflow_store.model.broker_requests import AppendedRun, Arrival, PutState, RawMessage
@@ -37,6 +40,7 @@ class WritingStore(MessageStore):
     """
 
     def __init__(self, path: Path, config: StoreConfig) -> None:
+        self._serving = False
         super().__init__(path, config)
         reads, log_end = self._reads, lambda: self.max_phy_offset
         self._checked = CheckedReader(reads.log, reads.queues, reads.config, reads.tag_codes, log_end)
@@ -50,6 +54,19 @@ class WritingStore(MessageStore):
             raise
         self.topic_table = BrokerTopics(files.topics, self._admin, lambda: self._writing.puts.lock, self.delete_topic)
         self.group_table = BrokerGroups(files.subscription_groups)
+
+    def serve_at(self, address: str) -> None:
+        """Let jobs that find the store locked know that a broker serves it at `address` ("host:port"). Blocks."""
+        write_broker_file(self.paths.broker_file, BrokerFile(address, os.getpid(), self.meta.store_id))
+        self._serving = True
+
+    def close(self) -> None:
+        """Close as `MessageStore.close`; the store is no longer served."""
+        if self._serving:
+            self._serving = False
+            with contextlib.suppress(StoreError):  # a file that remains is recognised: no broker answers
+                os_files.remove_file(self.paths.broker_file)
+        super().close()
 
     def json_file(self, name: str) -> PlainJsonFile:
         """Return a file of `config/` that the store keeps for the broker, such as consumerFilter.json.

@@ -429,11 +429,11 @@ def _written_ranges(fd: int, path: object, begin: int, end: int) -> list[tuple[i
     return list(data_ranges(fd, path, begin, end))
 
 
-def write_atomically(path: Path, data: bytes | pa.Buffer, *, keep_backup: bool = False) -> None:
+def write_atomically(path: Path, data: bytes | pa.Buffer, *, keep_backup: bool = False, mode: int = 0o644) -> None:
     """Replace `path` by `data` durably; with `keep_backup` the previous content is kept as `NAME.bak`."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        fd = disk.open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = disk.open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
         try:
             write_at(fd, temporary, 0, data)
             sync_file(fd, temporary)

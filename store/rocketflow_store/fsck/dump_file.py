@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 _TIMER_UNIT_HEAD: Final = struct.pack(">i", TIMER_UNIT_SIZE)
 _LOOK: Final = 1 << 20
 _NATIVE: Final = {
-    **dict.fromkeys(("stop", "ends", "deleted", "timer", "swap"), "checked"),
+    **dict.fromkeys(("stop", "ends", "deleted", "timer", "swap", "broker"), "checked"),
     "confirm": "confirm",
     "healing": "json",
     "store.id": "text",

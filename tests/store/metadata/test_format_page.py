@@ -16,6 +16,7 @@ from rocketflow_store.metadata.layout.store_layout import StoreLayout
 from rocketflow_store.metadata.layout.store_meta import StoreMeta
 from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.metadata.native import confirm, owner_file, root_paths
+from rocketflow_store.metadata.native.broker_file import BROKER_FILE_VERSION, BrokerFile
 from rocketflow_store.metadata.native.checked_json import decode_checked_json
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC, ENVELOPE_VERSION, CommitEnvelope
 from rocketflow_store.metadata.native.healing import begin_healing
@@ -155,6 +156,7 @@ def test_keys_of_ends(used: Path) -> None:
 def encoded() -> Iterator[tuple[str, list[str]]]:
     stop = TimerStop(*range(len(TimerStop.__dataclass_fields__)))
     yield "`rocketflow/timer`", list(decode_checked_json(stop.encode()))
+    yield "`rocketflow/broker`", list(decode_checked_json(BrokerFile("127.0.0.1:1", 1, "0").encode()))
     yield "`rocketflow/rebuild/swap`", list(decode_checked_json(SwapJournal((), (), False).encode()))
     envelope = CommitEnvelope("s", 0, "r", 0, 0, "", progress={"a": 1})
     yield "Envelopes", list(json.loads(envelope.encode()))
@@ -174,6 +176,7 @@ def test_types_of_staged_columns() -> None:
 
 def test_versions_and_names() -> None:
     assert rows("`rocketflow/timer`")[0] == ["`version`", "number", str(TIMER_STOP_VERSION)]
+    assert rows("`rocketflow/broker`")[0] == ["`version`", "number", str(BROKER_FILE_VERSION)]
     assert rows("Envelopes")[0] == ["`version`", "number", str(ENVELOPE_VERSION)]
     assert f"`{COMMIT_TOPIC}`" in section("Envelopes")
     assert f"`NAME.rocketflow/{owner_file.OWNER_FILE}`" in section("Files")

@@ -63,6 +63,11 @@ class RootPaths:
     def durable_ends(self) -> Path:
         return self.rocketflow / "ends"
 
+    @property
+    def broker_file(self) -> Path:
+        """The broker that serves the store."""
+        return self.rocketflow / "broker"
+
     def meta_mark(self) -> int:
         """Return a number that changes with every write of `store.meta`; 0 if it is missing."""
         try:
