@@ -16,6 +16,7 @@
 | `admin`, `group_admin` | requests of operators |
 | `runtime_figures` | figures for mqadmin's `brokerStatus` |
 | `counts`, `lags`, `metrics` | counts of messages, lags of groups, and all figures for Prometheus |
+| `store_requests` | commits and deliveries of jobs that see the store's directory |
 | `registration` | calls to NameServers |
 
 All state belongs to the event loop's thread. Calls of the store that may wait for the disk run in helper threads.

@@ -31,11 +31,13 @@ from rocketflow.broker.runtime_figures import RuntimeFigures
 from rocketflow.broker.send_back import SendBacks
 from rocketflow.broker.sends import Sends
 from rocketflow.broker.settings import settings_text
+from rocketflow.broker.store_requests import StoreRequests
 from rocketflow.broker.topics import Topics
 from rocketflow.remoting.codes import RequestCode
 from rocketflow_store import StoreClosedError
 from rocketflow_store.spi.broker import open_store
 from rocketflow_store.spi.delivery import ScheduleMessageService, TimerMessageService
+from rocketflow_store.spi.writing import when_free
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
@@ -52,6 +54,9 @@ FAST_PORT_DISTANCE: Final = 2
 """RocketMQ's second listener is this much below `listenPort`."""
 
 _PUTS_SECONDS: Final = 3.0
+
+_LOCK_SECONDS: Final = 5.0
+"""How long the store may be locked at the start: a job that found no broker commits by itself."""
 
 
 class Broker:
@@ -72,6 +77,7 @@ class Broker:
         Raises StoreError if the store cannot be opened, and OSError if an address cannot be used.
         """
         settings = self._settings
+        path, address = settings.store_path_root_dir, settings.broker_address
         try:
             if settings.exports_metrics:
                 from rocketflow.aio.http import HttpServer
@@ -79,7 +85,7 @@ class Broker:
                 self._http = HttpServer(self._unready, self._figures)
                 await self._http.start(settings.metrics_prom_exporter_host, settings.metrics_prom_exporter_port)
             self._store = await asyncio.to_thread(
-                open_store, settings.store_path_root_dir, self._store_config, store_host=settings.broker_address
+                when_free, lambda: open_store(path, self._store_config, store_host=address), _LOCK_SECONDS
             )
             tls = await asyncio.to_thread(settings.server_tls), await asyncio.to_thread(settings.client_tls)
             self._parts = _Parts(self._store, settings, self._store_config, self._given, *tls)
@@ -162,6 +168,7 @@ class _Parts:
             self._figures,
         )
         self._group_admin = GroupAdmin(store, self._topics, self._groups, self._offsets, consumers, settings)
+        self._store_requests = StoreRequests(store, self._topics)
         processors = self._processors()
         pulls = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
         limits = Limits(connections=settings.max_connections, idle_s=settings.server_channel_max_idle_time_seconds)
@@ -204,6 +211,7 @@ class _Parts:
         return {
             **self._admin.by_code(),
             **self._group_admin.by_code(),
+            **self._store_requests.by_code(),
             code.SEND_MESSAGE: self._sends.send,
             code.SEND_MESSAGE_V2: self._sends.send,
             code.SEND_BATCH_MESSAGE: self._sends.send,
@@ -247,6 +255,7 @@ class _Parts:
         self._run(self._registration.keep_registered())
         for one in self._tls:
             self._run(one.watch())
+        await asyncio.to_thread(self._store.serve_at, settings.broker_address)
 
     def unready(self) -> str:
         """Return why the broker is not ready, "" if it is."""
@@ -267,6 +276,7 @@ class _Parts:
         self._server.stop_listening()
         self._fast_server.stop_listening()
         self._pulls.answer_all()
+        self._store_requests.stop()
         await self._gatherer.finish(_PUTS_SECONDS)
         await self._server.close()
         await self._fast_server.close()

@@ -55,6 +55,7 @@ class Topics:
         self.registered = registered
         self.changes = 0
         self._changing = asyncio.Lock()
+        self._counted = self._table.data_version.counter
 
     def create_system_topics(self) -> None:
         """Create the topics that every broker has. Raises StoreError."""
@@ -160,6 +161,15 @@ class Topics:
             await asyncio.to_thread(change, argument)
         except StoreError as error:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        self._changed()
+
+    def look(self) -> None:
+        """Take note of topics that a commit or a delivery created."""
+        if self._table.data_version.counter != self._counted:
+            self._changed()
+
+    def _changed(self) -> None:
+        self._counted = self._table.data_version.counter
         self.changes += 1
         self._on_changed()
 

@@ -35,6 +35,7 @@ class RequestRefusedError(Exception):
     def __init__(self, address: str, request: int, code: int, remark: str | None) -> None:
         super().__init__(f"{address}: request {request} was answered with {code}: {remark}")
         self.code = code
+        self.remark = remark
 
 
 class Producer:

@@ -1,7 +1,7 @@
 """Request and response codes, in RocketMQ's names.
 
 RocketMQ's source: remoting/protocol/RequestCode.java, ResponseCode.java, RemotingSysResponseCode.java (5.3.3). Codes
-from 30001 to 30009 are RocketFlow's own; RocketMQ uses none of them.
+from 30001 to 30009, and of answers from 30101 to 30109, are RocketFlow's own; RocketMQ uses none of them.
 """
 
 from __future__ import annotations
@@ -206,3 +206,7 @@ class ResponseCode(IntEnum):
     GO_AWAY = 1500
     USER_NOT_EXIST = 3001
     POLICY_NOT_EXIST = 3002
+    ROCKETFLOW_REPLAY_MISMATCH = 30101
+    ROCKETFLOW_CHECKPOINT_WENT_BACK = 30102
+    ROCKETFLOW_SUPERSEDED_RUN = 30103
+    ROCKETFLOW_PROGRESS_MOVED = 30104

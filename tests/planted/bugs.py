@@ -459,8 +459,8 @@ BUGS: Final = (
         "a retried run covers the queue's current rows, not those of its begin",
         [
             Change(
-                "    known = find_run(store, request)\n    if known is not None:\n        return known\n",
-                "    known = None\n",
+                "    if known is not None:\n        return _run_after(known, request)\n    check_run_id",
+                "    known = None\n    check_run_id",
             )
         ],
         [f"{STORE}/delivery/test_requeue_run.py::test_run_continues_after_its_last_commit"],

@@ -25,7 +25,7 @@ from pyspark import TaskContext
 
 from rocketflow.spark.data_source import RocketFlowDataSource
 from rocketflow.spark.sink import writers as sink
-from rocketflow.spark.sink.append_port import DirectAppendPort
+from rocketflow.spark.sink.append_port import AppendPort
 from rocketflow_store.commits.batch_commit import CommitResult, SinkBatch
 from rocketflow_store.commits.staged_part import stage
 from rocketflow_store.metadata.layout.store_paths import StorePaths
@@ -76,7 +76,7 @@ def traced(arguments: list[str]) -> Iterator[None]:
             strace.stderr.read()
 
 
-class FaultyPort(DirectAppendPort):
+class FaultyPort(AppendPort):
     """Commits, with the planned faults."""
 
     def commit(self, batch: SinkBatch) -> CommitResult:
@@ -221,6 +221,6 @@ class FaultyDataSource(RocketFlowDataSource):
         return "rocketflow_faulty"
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:
-        sink.DirectAppendPort = FaultyPort  # type: ignore[attr-defined]
+        sink.AppendPort = FaultyPort  # type: ignore[attr-defined]
         made = sink.make_stream_writer(self.options, schema, overwrite)
         return FaultyWriter(made.options)

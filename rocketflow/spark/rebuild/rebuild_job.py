@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from rocketflow.process.arguments import JobParser
 from rocketflow.process.job_timing import timing
-from rocketflow_store import StoreConfig, StoreLockedError
-from rocketflow_store.spi.places import check_directory, is_uri, store_holder
+from rocketflow_store import StoreConfig
+from rocketflow_store.spi.places import check_directory, check_unlocked, is_uri
 from rocketflow_store.spi.rebuild import PROFILES, RebuildRequest, RebuildResult, check_target_given
 
 if TYPE_CHECKING:
@@ -90,9 +90,8 @@ def preflight(job: RebuildJob) -> None:
         return
     path = Path(job.store)
     check_directory(path, must_exist=True)
-    holder = store_holder(path, config)
-    if holder is not None and not (request.dry_run or request.wait or request.target):
-        raise StoreLockedError(path, holder)
+    if not (request.dry_run or request.wait or request.target):
+        check_unlocked(path, config)
 
 
 def run(spark: SparkSession, job: RebuildJob, progress: Progress | None = None) -> RebuildResult:

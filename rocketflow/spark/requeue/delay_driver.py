@@ -81,13 +81,21 @@ def deliver_due_on_spark(
         StoreLockedError: another process has locked the store.
         PathNotSharedError: an executor does not see the store.
     """
-    began = time.monotonic()
-    if dry_run:
-        with StoreReader(store_path, config) as reader:
-            result = preview_due(reader, reader.config.clock.now_ms() if until_ms is None else until_ms)
-    else:
+    if not dry_run:
         with MessageStore.open(store_path, config) as store:
-            result = _deliver(spark, store, until_ms, progress)
+            return deliver_from(spark, store, until_ms, progress)
+    began = time.monotonic()
+    with StoreReader(store_path, config) as reader:
+        result = preview_due(reader, reader.config.clock.now_ms() if until_ms is None else until_ms)
+    return {**result.as_dict(), **timing(result.rows, time.monotonic() - began)}
+
+
+def deliver_from(
+    spark: SparkSession, store: MessageStore, until_ms: int | None = None, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Deliver from an open store as `deliver_due_on_spark` does."""
+    began = time.monotonic()
+    result = _deliver(spark, store, until_ms, progress)
     return {**result.as_dict(), **timing(result.rows, time.monotonic() - began)}
 
 

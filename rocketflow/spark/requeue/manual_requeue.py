@@ -17,8 +17,8 @@ import numpy as np
 
 from rocketflow.errors import UsageError
 from rocketflow.process.nearest import did_you_mean
+from rocketflow.spark.shared import store_writes
 from rocketflow.spark.shared.shared_paths import shared_paths
-from rocketflow.spark.shared.store_when_free import open_when_free
 from rocketflow_store import StoreConfig, StoreReader
 from rocketflow_store.spi.commits import ProgressMovedError
 from rocketflow_store.spi.names import check_send_topic
@@ -36,15 +36,16 @@ from rocketflow_store.spi.requeue import (
     requeued_chunks,
     windows,
 )
-from rocketflow_store.spi.staging import StagingArea, load_all, stage_alike
+from rocketflow_store.spi.staging import StagingArea, stage_alike
 from rocketflow_store.spi.tables import topics_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
     from rocketflow.spark.requeue.requeue_arguments import RequeueJob
+    from rocketflow_store.spi.commits import Commits
     from rocketflow_store.spi.requeue import Queues, RequeueRequest, RequeueRun
     from rocketflow_store.spi.staging import StagedPart
 
@@ -207,8 +208,7 @@ class ManualRequeue:
             return self._counted(left, None if known is None else known.most_rows)
         if known is None:
             self._check_origins(queues)
-            with open_when_free(self._store, self._job.store_config(), wait=self._job.wait) as store:
-                known = begin_run(store, self._request, queues)
+            known = self._commit(lambda commits: begin_run(commits, self._request, queues))
         run = self._still_there(known, queues)
         while not run.finished:
             run = self._went_on(run)
@@ -292,21 +292,22 @@ class ManualRequeue:
         """Commit a batch; return the run after it, or None if another process advanced the run."""
         parts = self._staged(run, choice) if len(choice) else []
         self._wait_for_the_rate(len(choice))
+        batch = RequeuedBatch(positions, finished, len(choice), parts, choice.by_topic())
         try:
-            with open_when_free(self._store, self._job.store_config(), wait=self._job.wait) as store:
-                chunks = list(load_all(parts, store.config.delay_levels_ms))
-                batch = RequeuedBatch(positions, finished, len(choice), chunks, choice.by_topic())
-                after = advance_run(store, run, batch)
-                self._staging.sweep(after.commit.batch_id)
+            after = self._commit(lambda commits: advance_run(commits, run, batch))
         except ProgressMovedError:
             for part in parts:
                 part.discard()
             return None
+        self._staging.sweep(after.commit.batch_id)
         if len(choice):
             self._count(choice)
             self._result.batches += 1
             _say(f"batch {after.commit.batch_id}: {len(choice)} rows, {after.rows} in all")
         return after
+
+    def _commit(self, action: Callable[[Commits], RequeueRun]) -> RequeueRun:
+        return store_writes.commit(self._store, self._job.store_config(), action, wait=self._job.wait)
 
     def _staged(self, run: RequeueRun, choice: Choice) -> list[StagedPart]:
         used = np.unique(choice.topic_of)

@@ -3,6 +3,7 @@
 The job first looks at the store without a lock; if nothing is due, it takes no lock and starts no JVM. Few messages are
 delivered by this process, many by Spark tasks (`--engine` overrides this). Timer messages are always delivered by this
 process, because a timer wheel has one writer. While timers wait, each run takes the lock briefly to advance the wheel.
+While a broker serves the store, it delivers at the job's request (its own services deliver all the time).
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rocketflow.spark.shared.store_when_free import open_when_free, when_free
+from rocketflow.spark.shared.store_writes import find_broker, write
 from rocketflow_store import StoreReader
 from rocketflow_store.spi.delivery import (
     UNREADABLE,
     DueDelays,
+    TimerRun,
     deliver_due,
     deliver_due_timers,
     look_for_due,
@@ -25,10 +27,13 @@ from rocketflow_store.spi.delivery import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
     from rocketflow.spark.requeue.requeue_arguments import RequeueJob
-    from rocketflow_store.spi.delivery import TimerRun
+    from rocketflow.spark.shared.store_writes import BrokerWrites
+    from rocketflow_store import MessageStore
 
     Outcome = tuple[dict[str, Any], int]
 
@@ -58,37 +63,57 @@ def deliver_locally(job: RequeueJob) -> Outcome | None:
         lost = waiting_queues_are_lost(reader)
     if lost:
         print("queues of waiting messages are missing: rebuilding them from the log", file=sys.stderr, flush=True)
-        with open_when_free(job.store, job.store_config(), wait=job.wait):
-            pass
+        write(job.store, job.store_config(), lambda store: None, lambda broker: None, wait=job.wait)
     due = look(job)
     if not due.delayed and not due.timers_wait and not due.file_lags:
         return _fields(job, None, None, due.next_due_ms, "none"), 0
-    if due.delayed and (job.engine == "spark" or (job.engine == "auto" and due.delayed > FEW)):
+    many = due.delayed and (job.engine == "spark" or (job.engine == "auto" and due.delayed > FEW))
+    if many and find_broker(job.store, job.store_config()) is None:
         return None
-    delayed = timers = None
-    with open_when_free(job.store, job.store_config(), wait=job.wait) as store:
-        if due.delayed or due.file_lags:
-            delayed = deliver_due(store, job.until_ms, progress=_progress).as_dict()
-        if due.timers_wait:
-            timers = _timers_of(deliver_due_timers(store, job.until_ms, progress=_timer_progress))
-    return _fields(job, delayed, timers, None if due.delayed else due.next_due_ms, "local"), _exit_code(delayed, timers)
+    levels = bool(due.delayed or due.file_lags)
+
+    def deliver(store: MessageStore) -> dict[str, Any]:
+        return deliver_due(store, job.until_ms, progress=_progress).as_dict()
+
+    waits_until = None if due.delayed else due.next_due_ms
+    return _delivered(job, deliver, "local", waits_until, levels=levels, timers=due.timers_wait)
 
 
 def deliver_on_spark(spark: SparkSession, job: RequeueJob) -> Outcome:
     """Deliver; the executors of `spark` read and encode the delayed messages."""
-    from rocketflow.spark.requeue.delay_driver import deliver_due_on_spark
+    from rocketflow.spark.requeue.delay_driver import deliver_from
 
-    delayed: dict[str, Any] | None = None
-    if job.kinds & _LEVEL_KINDS:
-        delayed = when_free(
-            lambda: deliver_due_on_spark(spark, job.store, job.until_ms, False, job.store_config(), _progress),
-            wait=job.wait,
-        )
-    timers = None
-    if "timer" in job.kinds:
-        with open_when_free(job.store, job.store_config(), wait=job.wait) as store:
-            timers = _timers_of(deliver_due_timers(store, job.until_ms, progress=_timer_progress))
-    return _fields(job, delayed, timers, None, "spark"), _exit_code(delayed, timers)
+    def deliver(store: MessageStore) -> dict[str, Any]:
+        return deliver_from(spark, store, job.until_ms, _progress)
+
+    return _delivered(job, deliver, "spark", None, levels=bool(job.kinds & _LEVEL_KINDS), timers="timer" in job.kinds)
+
+
+def _delivered(
+    job: RequeueJob,
+    deliver: Callable[[MessageStore], dict[str, Any]],
+    engine: str,
+    next_due_ms: int | None,
+    *,
+    levels: bool,
+    timers: bool,
+) -> Outcome:
+    """Deliver delayed messages by `deliver`, and timer messages; a broker that serves the store does both itself."""
+
+    def directly(store: MessageStore) -> Outcome:
+        delayed = deliver(store) if levels else None
+        timed = deliver_due_timers(store, job.until_ms, progress=_timer_progress) if timers else None
+        return outcome(delayed, timed, engine)
+
+    def through(broker: BrokerWrites) -> Outcome:
+        done = broker.deliver_due(job.until_ms, levels=levels, timers=timers)
+        return outcome(done.levels, None if done.timers is None else TimerRun(**done.timers), "broker")
+
+    def outcome(delayed: dict[str, Any] | None, run: TimerRun | None, by: str) -> Outcome:
+        timed = None if run is None else _timers_of(run)
+        return _fields(job, delayed, timed, next_due_ms, by), _exit_code(delayed, timed)
+
+    return write(job.store, job.store_config(), directly, through, wait=job.wait)
 
 
 def look(job: RequeueJob) -> Due:

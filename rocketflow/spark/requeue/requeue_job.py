@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from rocketflow.process.job_timing import timing
 from rocketflow.process.printable import printable
 from rocketflow.spark.requeue.requeue_arguments import RequeueJob, parse_arguments
-from rocketflow.spark.shared.store_when_free import COMMITS_TAKE_S
+from rocketflow.spark.shared.store_writes import COMMITS_TAKE_S, find_broker
 from rocketflow_store import StoreLockedError, StoreReader
-from rocketflow_store.spi.places import check_directory, store_holder
+from rocketflow_store.spi.places import check_directory, check_unlocked
 from rocketflow_store.spi.writing import when_free
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def preflight(job: RequeueJob) -> None:
-    """Check, before anything starts, that the path is a store and that no other process holds its lock for long."""
+    """Check, before anything starts, that the path is a store, and free or served by a broker."""
     path, config = Path(job.store), job.store_config()
     check_directory(path, must_exist=True)
     with StoreReader(path, config):
@@ -38,8 +38,11 @@ def preflight(job: RequeueJob) -> None:
         return
 
     def look() -> None:
-        if (holder := store_holder(path, config)) is not None:
-            raise StoreLockedError(path, holder)
+        try:
+            check_unlocked(path, config)
+        except StoreLockedError:
+            if find_broker(path, config) is None:
+                raise
 
     when_free(look, COMMITS_TAKE_S)  # a commit of another process ends soon
 

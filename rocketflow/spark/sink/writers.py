@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from rocketflow.spark.shared import checkpoint
 from rocketflow.spark.shared.option_values import OptionError
 from rocketflow.spark.shared.worker_heap import freeze_heap_once
-from rocketflow.spark.sink.append_port import DirectAppendPort
+from rocketflow.spark.sink.append_port import AppendPort
 from rocketflow.spark.sink.sink_options import SinkOptions
 from rocketflow_store import MessageRejectedError, StoreConfig, StoreError
 from rocketflow_store.spi.commits import SinkBatch
@@ -197,7 +197,7 @@ def _commit(
     staged = _staged(messages)
     if not staged:
         if sink_id is not None:
-            DirectAppendPort(options).commit_nothing(sink_id, query_id, batch_id)
+            AppendPort(options).commit_nothing(sink_id, query_id, batch_id)
         return
     first = staged[0]
     batch = SinkBatch(
@@ -209,7 +209,7 @@ def _commit(
         parts=[one.part for one in staged],
         more_follow=more_follow,
     )
-    DirectAppendPort(options).commit(batch)
+    AppendPort(options).commit(batch)
 
 
 def _abort(options: SinkOptions, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:

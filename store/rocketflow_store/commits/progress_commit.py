@@ -8,6 +8,7 @@ planned from the last one; if another commit came between, it is refused and mus
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store.commits.batch_commit import (
@@ -18,6 +19,7 @@ from rocketflow_store.commits.batch_commit import (
     check_sink_id,
     last_commit,
 )
+from rocketflow_store.commits.staged_part import load_all
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC, CommitEnvelope
 from rocketflow_store.telemetry import events
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rocketflow_store.commits.commit_target import CommitTarget
+    from rocketflow_store.commits.staged_part import StagedPart
     from rocketflow_store.records.encoding.encode import EncodedChunk
 
 _NO_DIGEST: Final = ""
@@ -40,7 +43,8 @@ class ProgressBatch:
     """Messages to append, and the progress of their source once they are stored.
 
     `after` is the last commit of `sink_id` that the plan was made from (`last_commit`), None if there was none;
-    `progress` is the complete new state, a JSON object; `rows` records are in `chunks`, none if there is only progress.
+    `progress` is the complete new state, a JSON object; `rows` records are in `parts` and `chunks`, in this order, none
+    if there is only progress. `queues` are the numbers of queues of topics that the commit creates.
     """
 
     sink_id: str
@@ -49,18 +53,22 @@ class ProgressBatch:
     progress: Mapping[str, Any]
     rows: int = 0
     chunks: Sequence[EncodedChunk] = field(default=())
+    parts: Sequence[StagedPart] = field(default=())
+    queues: Mapping[str, int] = field(default_factory=dict)
 
 
 def commit_progress(store: CommitTarget, batch: ProgressBatch, *, queues: int | None = None) -> CommitResult:
     """Append the envelope and all rows as one commit: durable on return, visible at one instant, all or nothing.
 
-    New topics get `queues` queues. Raises ProgressMovedError, with nothing written, if `after` is not the last commit.
+    New topics that `batch.queues` does not name get `queues` queues. Raises ProgressMovedError, with nothing written,
+    if `after` is not the last commit.
     """
     check_sink_id(batch.sink_id)
     store.dispatch_pending()
     _check_unmoved(store, batch)
-    for topic in sorted({topic for chunk in batch.chunks for topic in chunk.topics}):
-        store.ensure_topic(topic, queues)
+    rows: list[StagedPart | EncodedChunk] = [*batch.parts, *batch.chunks]
+    for topic in sorted({topic for some in rows for topic in some.topics}):
+        store.ensure_topic(topic, batch.queues.get(topic, queues))
     after = batch.after
     envelope = CommitEnvelope(
         batch.sink_id,
@@ -70,10 +78,11 @@ def commit_progress(store: CommitTarget, batch: ProgressBatch, *, queues: int | 
         batch.rows,
         _NO_DIGEST,
         query_id=batch.sink_id,
-        record_crc=all([chunk.property_crc for chunk in batch.chunks] or [store.config.append_prop_crc]),
+        record_crc=all([some.property_crc for some in rows] or [store.config.append_prop_crc]),
         progress=dict(batch.progress),
     )
-    result = append_with_envelope(store, envelope, batch.chunks, check=lambda: _check_unmoved(store, batch))
+    chunks = chain(load_all(batch.parts, store.config.delay_levels_ms), batch.chunks)
+    result = append_with_envelope(store, envelope, chunks, check=lambda: _check_unmoved(store, batch))
     assert result.rows == batch.rows, f"{result.rows} rows were written, {batch.rows} were announced"
     return CommitResult(CommitStatus.COMMITTED, batch.rows, result.first_phy_offset, result.next_phy_offset)
 

@@ -9,9 +9,8 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.files import os_files
-from rocketflow_store.files.lock import DirectoryLock
 from rocketflow_store.metadata.layout.other_engines import refuse_rocksdb_data
-from rocketflow_store.metadata.layout.store_paths import check_writable_directory
+from rocketflow_store.metadata.layout.store_paths import check_writable_directory, lock_store
 from rocketflow_store.model.errors import StoreAccessError, StoreClosedError, StoreError
 from rocketflow_store.recovery.take_stop_record import StoppedFiles, leave_stop_record
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from rocketflow_store.engine.flush_services import FlushServices
     from rocketflow_store.engine.opening import StoreParts
     from rocketflow_store.engine.writing import Writing
+    from rocketflow_store.files.lock import DirectoryLock
     from rocketflow_store.files.read_once import ReadFile
     from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.metadata.native.tag_entries import TagEntries
@@ -56,7 +56,7 @@ def lock_directory(path: Path, config: StoreConfig, read: ReadFile) -> tuple[Sto
             os_files.sync_directory(path.parent)
     except OSError as error:
         raise os_files.access_error(path, error) from error
-    return paths, DirectoryLock(paths.lock)
+    return paths, lock_store(paths)
 
 
 def mark_open(paths: StorePaths) -> None:

@@ -118,8 +118,8 @@ class StoreLockedError(StoreError):
     retriable = True
     exit_code = 75
 
-    def __init__(self, path: object, holder: str) -> None:
-        super().__init__(f"{path}: locked by {holder}; stop it, or write through it")
+    def __init__(self, path: object, holder: str, remedy: str = "stop it, or write through it") -> None:
+        super().__init__(f"{path}: locked by {holder}; {remedy}")
         self.path, self.holder = str(path), holder
 
 

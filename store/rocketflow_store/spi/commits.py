@@ -5,8 +5,10 @@ from __future__ import annotations
 from rocketflow_store.commits.batch_commit import (
     CheckpointWentBackError,
     CommitResult,
+    CommitStatus,
     ReplayMismatchError,
     SinkBatch,
+    SupersededRunError,
     check_sink_id,
     commit_at,
     commit_batch,
@@ -17,23 +19,29 @@ from rocketflow_store.commits.batch_commit import (
 )
 from rocketflow_store.commits.commit_target import CommitLogReads
 from rocketflow_store.commits.progress_commit import ProgressBatch, ProgressMovedError, commit_progress
-from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
+from rocketflow_store.commits.store_commits import Commits, StoreCommits
+from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope, decode_envelope
 
 __all__ = [
     "CheckpointWentBackError",
     "CommitEnvelope",
     "CommitLogReads",
     "CommitResult",
+    "CommitStatus",
+    "Commits",
     "ProgressBatch",
     "ProgressMovedError",
     "ReplayMismatchError",
     "SinkBatch",
+    "StoreCommits",
+    "SupersededRunError",
     "check_sink_id",
     "commit_at",
     "commit_batch",
     "commit_nothing",
     "commit_places",
     "commit_progress",
+    "decode_envelope",
     "last_commit",
     "last_commits",
 ]

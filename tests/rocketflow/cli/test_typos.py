@@ -8,6 +8,7 @@ import pytest
 
 from rocketflow.cli.app import run
 from rocketflow_store import Message, MessageStore
+from rocketflow_store.commits.store_commits import StoreCommits
 from rocketflow_store.delivery.requeue.requeue_run import RequeueRequest, begin_run
 
 INTO_STORE = ("--queues", "--share", "--hold-store")
@@ -21,7 +22,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with MessageStore.open(path) as opened:
         for topic in ("orders", "flights"):
             opened.put_message(Message(topic, b"x", keys="k", tags="a", queue_id=0))
-        begin_run(opened, RequeueRequest("fix-7", "orders", "flights"), {0: (0, 1)})
+        begin_run(StoreCommits(opened), RequeueRequest("fix-7", "orders", "flights"), {0: (0, 1)})
     return path
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from rocketflow_store import FlushDiskType, Message, MessageExt, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.commits.progress_commit import ProgressMovedError
+from rocketflow_store.commits.staged_part import stage_alike
+from rocketflow_store.commits.store_commits import StoreCommits
 from rocketflow_store.delivery.requeue.ledger import ledger, requeued_by_others
 from rocketflow_store.delivery.requeue.requeue_rows import ChosenRows, requeued_chunks
 from rocketflow_store.delivery.requeue.requeue_run import (
@@ -83,11 +85,10 @@ def move(store: MessageStore, path: Path, run: RequeueRun, places: list[tuple[in
         run.rows,
     )
     with StoreReader(path) as reader:
-        chunks = list(requeued_chunks(reader, rows, store.config))
+        parts = stage_alike(requeued_chunks(reader, rows, store.config), path / "rocketflow/staging/r/0", "p")
     positions = {queue_id: offset + 1 for queue_id, offset in places}
-    return advance_run(
-        store, run, RequeuedBatch(positions, more.get("finished", False), len(places), chunks, {"orders": len(places)})
-    )
+    batch = RequeuedBatch(positions, more.get("finished", False), len(places), parts, {"orders": len(places)})
+    return advance_run(StoreCommits(store), run, batch)
 
 
 def moved(store: MessageStore) -> list[MessageExt]:
@@ -100,7 +101,7 @@ def test_run_continues_after_its_last_commit(tmp_path: Path) -> None:
     with MessageStore.open(path, SMALL) as store:
         dead_letters(store, 20)
         assert find_run(store, REQUEST) is None
-        begun = begin_run(store, REQUEST, queues(store))
+        begun = begin_run(StoreCommits(store), REQUEST, queues(store))
         assert (begun.left, begun.rows, begun.finished) == ({0: (0, 10), 1: (0, 10)}, 0, False)
         after = move(store, path, begun, [(0, 1), (0, 4)])
         assert (after.left, after.rows) == ({0: (5, 10), 1: (0, 10)}, 2)
@@ -110,7 +111,7 @@ def test_run_continues_after_its_last_commit(tmp_path: Path) -> None:
     with MessageStore.open(path, SMALL) as store:
         known = find_run(store, REQUEST)
         assert known == after
-        assert known == begin_run(store, REQUEST, queues(store)), "rows that came later are not the run's"
+        assert known == begin_run(StoreCommits(store), REQUEST, queues(store)), "rows that came later are not the run's"
         ended = move(store, path, known, [(0, 9), (1, 3), (1, 9)], finished=True)
         assert (ended.left, ended.rows, ended.finished) == ({}, 5, True)
         places = [
@@ -122,7 +123,7 @@ def test_run_continues_after_its_last_commit(tmp_path: Path) -> None:
             with pytest.raises(RequeueMismatchError, match="another run id"):
                 find_run(store, other)
         with pytest.raises(StoreConfigError, match="runId"):
-            begin_run(store, RequeueRequest("a b", "%DLQ%g"), {})
+            begin_run(StoreCommits(store), RequeueRequest("a b", "%DLQ%g"), {})
     assert verify_store(path).findings == []
 
 
@@ -131,7 +132,7 @@ def test_requeued_record_is_a_new_message_with_its_origin(tmp_path: Path) -> Non
     with MessageStore.open(path, SMALL) as store:
         dead_letters(store, 12)
         places = [(queue_id, offset) for queue_id in range(2) for offset in range(6)]
-        move(store, path, begin_run(store, REQUEST, queues(store)), places, finished=True)
+        move(store, path, begin_run(StoreCommits(store), REQUEST, queues(store)), places, finished=True)
         for (queue_id, offset), one in zip(places, moved(store), strict=True):
             dead = store.look_message_by_offset(int(store.read_units("%DLQ%g", queue_id, offset, offset + 1)[0][0]))
             assert dead is not None
@@ -171,7 +172,7 @@ def test_rows_that_cannot_be_requeued_are_named(tmp_path: Path) -> None:
         half = store.put_message(Message("%DLQ%g", b"half", queue_id=0, sys_flag=TRANSACTION_PREPARED))
         assert half.stored  # in no queue: it cannot be chosen
         long = store.put_message(Message("%DLQ%g", b"long", queue_id=0, properties={"long": "x" * 32_600}))
-        run = begin_run(store, REQUEST, queues(store))
+        run = begin_run(StoreCommits(store), REQUEST, queues(store))
         end = store.max_phy_offset
         with pytest.raises(StoreError, match=f"queue 0, queue offset {long.queue_offset}: properties.*--where"):
             move(store, path, run, [(0, 0), (0, long.queue_offset)])
@@ -189,11 +190,11 @@ def test_ledger_lists_runs_and_rows_that_others_moved(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, SMALL) as store:
         dead_letters(store, 400)
-        run = begin_run(store, REQUEST, queues(store))
+        run = begin_run(StoreCommits(store), REQUEST, queues(store))
         run = move(store, path, run, [(0, offset) for offset in range(0, 200, 2)])
         run = move(store, path, run, [(1, offset) for offset in range(150)], finished=True)
         other = RequeueRequest("r2", "%DLQ%g", "orders")
-        move(store, path, begin_run(store, other, queues(store)), [(1, 199)], finished=True)
+        move(store, path, begin_run(StoreCommits(store), other, queues(store)), [(1, 199)], finished=True)
     with StoreReader(path) as reader:
         lines = [entry.as_dict() for entry in ledger(reader)]
         assert [(one["kind"], one["runId"], one["rows"]) for one in lines] == [
@@ -217,7 +218,7 @@ def test_ledger_skips_only_damaged_records(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, SMALL) as store:
         dead_letters(store, 400)
-        run = begin_run(store, REQUEST, queues(store))
+        run = begin_run(StoreCommits(store), REQUEST, queues(store))
         run = move(store, path, run, [(0, offset) for offset in range(200)])
         move(store, path, run, [(1, offset) for offset in range(5)], finished=True)
     other = RequeueRequest("r2", "%DLQ%g", "orders")

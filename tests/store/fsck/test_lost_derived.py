@@ -10,6 +10,7 @@ import pytest
 
 from rocketflow.cli.app import run
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.commits.store_commits import StoreCommits
 from rocketflow_store.delivery.requeue.ledger import ledger
 from rocketflow_store.delivery.requeue.requeue_run import RequeueRequest, begin_run
 from rocketflow_store.fsck.repair import repair_store
@@ -32,7 +33,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with MessageStore.open(path, SIZES) as store:
         for n in range(20):
             store.put_message(Message("orders", b"x", keys=f"k{n}", queue_id=n % 2, delay_time_level=int(n == 3)))
-        begin_run(store, RequeueRequest("fix-7", "orders", "flights"), {0: (0, 1)})
+        begin_run(StoreCommits(store), RequeueRequest("fix-7", "orders", "flights"), {0: (0, 1)})
     return path
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store.commits.batch_commit import last_commit
-from rocketflow_store.commits.progress_commit import ProgressBatch, commit_progress
+from rocketflow_store.commits.progress_commit import ProgressBatch, ProgressMovedError
 from rocketflow_store.model.errors import StoreConfigError, StoreError
 from rocketflow_store.model.topic_names import DLQ_PREFIX, RETRY_PREFIX
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rocketflow_store.commits.commit_target import CommitLogReads
-    from rocketflow_store.engine.message_store import MessageStore
+    from rocketflow_store.commits.staged_part import StagedPart
+    from rocketflow_store.commits.store_commits import Commits
     from rocketflow_store.metadata.config_files import TopicsFile
     from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
-    from rocketflow_store.records.encoding.encode import EncodedChunk
 
 KIND: Final = "requeue"
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9_.@-]{1,100}\Z")
@@ -101,7 +101,7 @@ class RequeuedBatch:
     positions: Mapping[int, int]
     finished: bool
     rows: int = 0
-    chunks: Sequence[EncodedChunk] = field(default=())
+    parts: Sequence[StagedPart] = field(default=())
     topics: Mapping[str, int] = field(default_factory=dict)
     """Number of rows by target topic."""
 
@@ -120,43 +120,36 @@ def find_run(reads: CommitLogReads, request: RequeueRequest) -> RequeueRun | Non
         RequeueMismatchError: the run began with another request.
     """
     commit = last_commit(reads, request.sink_id)
-    if commit is None:
-        return None
-    progress, asked = commit.progress, request.as_json()
-    for name, value in asked.items():
-        if progress.get(name) != value:
-            raise RequeueMismatchError(
-                f"run id {request.run_id} began with {name} {progress.get(name)!r}, not {value!r}: "
-                "repeat the original request, or give another run id"
-            )
-    queues = {int(queue_id): (int(begin), int(end)) for queue_id, (begin, end) in progress["queues"].items()}
-    positions = {int(queue_id): int(at) for queue_id, at in progress["positions"].items()}
-    return RequeueRun(request, queues, positions, int(progress["rows"]), bool(progress["finished"]), commit)
+    return None if commit is None else _run_after(commit, request)
 
 
-def begin_run(store: MessageStore, request: RequeueRequest, queues: Queues) -> RequeueRun:
+def begin_run(commits: Commits, request: RequeueRequest, queues: Queues) -> RequeueRun:
     """Fix the rows of a run and return it; return the existing run if it began before."""
-    known = find_run(store, request)
+    known = commits.last_commit(request.sink_id)
     if known is not None:
-        return known
+        return _run_after(known, request)
     check_run_id(request.run_id)
     positions = {queue_id: begin for queue_id, (begin, _) in queues.items()}
     progress = _progress(request, queues, positions, 0, finished=not any(begin < end for begin, end in queues.values()))
-    commit_progress(store, ProgressBatch(request.sink_id, request.run_id, None, progress))
-    return _found(store, request)
+    try:
+        commit = commits.commit_progress(ProgressBatch(request.sink_id, request.run_id, None, progress))
+    except ProgressMovedError:  # another process began it meanwhile
+        return begin_run(commits, request, queues)
+    return _run_after(commit, request)
 
 
-def advance_run(store: MessageStore, run: RequeueRun, batch: RequeuedBatch) -> RequeueRun:
+def advance_run(commits: Commits, run: RequeueRun, batch: RequeuedBatch) -> RequeueRun:
     """Append the rows of a batch and advance the run in one commit; raise ProgressMovedError if it moved meanwhile."""
     positions = {**run.positions, **batch.positions}
     progress = _progress(run.request, run.queues, positions, run.rows + batch.rows, finished=batch.finished)
     moved = {str(one): [run.positions[one], at] for one, at in sorted(positions.items()) if at > run.positions[one]}
     progress |= {"moved": moved, "topics": dict(batch.topics)}
-    for topic in batch.topics:
-        store.ensure_topic(topic, queues_of_a_new(topic))
+    queues = {topic: queues_of_a_new(topic) for topic in batch.topics}
     sink_id, run_id = run.request.sink_id, run.request.run_id
-    commit_progress(store, ProgressBatch(sink_id, run_id, run.commit, progress, batch.rows, batch.chunks))
-    return _found(store, run.request)
+    commit = commits.commit_progress(
+        ProgressBatch(sink_id, run_id, run.commit, progress, batch.rows, parts=batch.parts, queues=queues)
+    )
+    return _run_after(commit, run.request)
 
 
 def queues_of_a_new(topic: str) -> int:
@@ -170,10 +163,18 @@ def queue_count(topics: TopicsFile, topic: str) -> int:
     return known.queues_to_write() if known is not None else queues_of_a_new(topic)
 
 
-def _found(store: MessageStore, request: RequeueRequest) -> RequeueRun:
-    found = find_run(store, request)
-    assert found is not None, f"run {request.run_id} was committed just now"
-    return found
+def _run_after(commit: CommitEnvelope, request: RequeueRequest) -> RequeueRun:
+    """Return the run after one of its commits. Raises RequeueMismatchError if it began with another request."""
+    progress, asked = commit.progress, request.as_json()
+    for name, value in asked.items():
+        if progress.get(name) != value:
+            raise RequeueMismatchError(
+                f"run id {request.run_id} began with {name} {progress.get(name)!r}, not {value!r}: "
+                "repeat the original request, or give another run id"
+            )
+    queues = {int(queue_id): (int(begin), int(end)) for queue_id, (begin, end) in progress["queues"].items()}
+    positions = {int(queue_id): int(at) for queue_id, at in progress["positions"].items()}
+    return RequeueRun(request, queues, positions, int(progress["rows"]), bool(progress["finished"]), commit)
 
 
 def _progress(

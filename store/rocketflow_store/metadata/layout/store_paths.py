@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.files.lock import lock_holder
+from rocketflow_store.files.lock import DirectoryLock, lock_holder
 from rocketflow_store.files.mapped.log_directories import LogDirectories
 from rocketflow_store.files.os_files import access_error, read_file
 from rocketflow_store.metadata.config_files.topics import TopicsFile
@@ -18,12 +18,14 @@ from rocketflow_store.metadata.layout.store_layout import (
     has_owner_file,
     side_directory,
 )
+from rocketflow_store.metadata.native.broker_file import read_broker_file
 from rocketflow_store.metadata.native.root_paths import RootPaths
-from rocketflow_store.model.errors import NotAStoreError
+from rocketflow_store.model.errors import NotAStoreError, StoreLockedError
 from rocketflow_store.settings.loader import warn_once
 
 if TYPE_CHECKING:
     from rocketflow_store.files.read_once import ReadFile
+    from rocketflow_store.metadata.native.broker_file import BrokerFile
     from rocketflow_store.settings.store_config import StoreConfig
 
 _LEFT_OF_A_STORE: Final = frozenset({"lock", "config", "consumequeue", "index", "rocketflow", "abort"})
@@ -134,12 +136,31 @@ def holds_log(path: str | os.PathLike[str], config: StoreConfig | None = None) -
     return StorePaths.of(Path(path), config).holds_log()
 
 
-def store_holder(path: str | os.PathLike[str], config: StoreConfig | None = None) -> str | None:
-    """Return a description, with the pid, of the process that holds a store's lock; None if it is free.
+def check_unlocked(path: str | os.PathLike[str], config: StoreConfig | None = None) -> None:
+    """Raise StoreLockedError if a process holds the lock of the store at a path; do not take the lock."""
+    paths = StorePaths.of(Path(path), config)
+    if (holder := lock_holder(paths.lock)) is not None:
+        raise _locked_error(paths, holder)
 
-    The lock is not taken.
-    """
-    return lock_holder(StorePaths.of(Path(path), config).lock)
+
+def lock_store(paths: RootPaths) -> DirectoryLock:
+    """Take the lock of a store; the StoreLockedError of a store that a broker serves names the broker."""
+    try:
+        return DirectoryLock(paths.lock)
+    except StoreLockedError as error:
+        raise _locked_error(paths, error.holder) from error
+
+
+def serving_broker(path: str | os.PathLike[str]) -> BrokerFile | None:
+    """Return the broker that says it serves the store at a path; one that was killed may still be named."""
+    return read_broker_file(RootPaths(Path(path)).broker_file)
+
+
+def _locked_error(paths: RootPaths, holder: str) -> StoreLockedError:
+    broker = read_broker_file(paths.broker_file)
+    if broker is None or f"pid {broker.pid} " not in f"{holder} ":
+        return StoreLockedError(paths.root, holder)
+    return StoreLockedError(paths.root, f"the broker at {broker.address}, {holder}", "stop the broker first")
 
 
 def topics_of(root: str | os.PathLike[str]) -> TopicsFile:

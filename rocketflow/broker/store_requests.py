@@ -1,0 +1,234 @@
+"""RocketFlow's own requests: jobs that see the store's directory commit and deliver through its broker.
+
+A job reads the store and stages its rows by path, as without a broker; what needs the store's lock comes as a request.
+Commits run one after the other in a thread of their own, so that the event loop waits neither for the put lock nor for
+the disk. A request that is repeated after a lost answer changes nothing: the last envelope in the log decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from rocketflow.aio.server import OVERLOAD, Processor, RefusedError, Request
+from rocketflow.remoting import store_bodies as bodies
+from rocketflow.remoting.bodies import encode_body
+from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.store_bodies import STORE_BODY_VERSION, decode_store_body
+from rocketflow_store import FlushDiskTimeoutError, StoreError, StoreFencedError
+from rocketflow_store.spi.commits import (
+    CheckpointWentBackError,
+    CommitEnvelope,
+    CommitResult,
+    ProgressBatch,
+    ProgressMovedError,
+    ReplayMismatchError,
+    SinkBatch,
+    StoreCommits,
+    SupersededRunError,
+    check_sink_id,
+    commit_batch,
+    decode_envelope,
+    last_commit,
+)
+from rocketflow_store.spi.delivery import deliver_due, deliver_due_timers
+from rocketflow_store.spi.names import check_send_topic
+from rocketflow_store.spi.staging import StagedPart, StagingArea
+
+if TYPE_CHECKING:
+    from rocketflow.broker.topics import Topics
+    from rocketflow_store.spi.broker import WritingStore
+
+T = TypeVar("T")
+B = TypeVar("B", bound=bodies.StoreBody)
+
+MAX_WAITING: Final = 64
+"""Requests of each kind that may wait for the one that runs."""
+
+SYNC_SECONDS: Final = 600.0
+
+_CODES: Final[dict[type[StoreError], ResponseCode]] = {
+    ReplayMismatchError: ResponseCode.ROCKETFLOW_REPLAY_MISMATCH,
+    CheckpointWentBackError: ResponseCode.ROCKETFLOW_CHECKPOINT_WENT_BACK,
+    SupersededRunError: ResponseCode.ROCKETFLOW_SUPERSEDED_RUN,
+    ProgressMovedError: ResponseCode.ROCKETFLOW_PROGRESS_MOVED,
+    StoreFencedError: ResponseCode.SERVICE_NOT_AVAILABLE,
+}
+
+
+class StoreRequests:
+    """Requests 30001, 30003, 30004, 30005 and 30008."""
+
+    def __init__(self, store: WritingStore, topics: Topics) -> None:
+        self._store = store
+        self._topics = topics
+        self._commits = _OneAtATime("commits")
+        self._deliveries = _OneAtATime("requeue")
+
+    def by_code(self) -> Mapping[int, Processor]:
+        """Return the processor of each request code."""
+        return {
+            RequestCode.ROCKETFLOW_COMMIT_BATCH: self._commit_batch,
+            RequestCode.ROCKETFLOW_COMMIT_PROGRESS: self._commit_progress,
+            RequestCode.ROCKETFLOW_LAST_COMMIT: self._last_commit,
+            RequestCode.ROCKETFLOW_STORE_INFO: self._info,
+            RequestCode.ROCKETFLOW_REQUEUE: self._requeue,
+        }
+
+    def stop(self) -> None:
+        """Begin no further commit or delivery; one that runs is completed before the store is closed."""
+        self._commits.stop()
+        self._deliveries.stop()
+
+    async def _commit_batch(self, request: Request) -> None:
+        body = _decoded(request, bodies.CommitBatchBody)
+
+        def commit() -> CommitResult:
+            batch = SinkBatch(
+                sink_id=check_sink_id(body.sink_id),
+                query_id=body.query_id,
+                batch_id=body.batch_id,
+                run_id=body.run_id,
+                run_seq=body.run_seq,
+                parts=self._parts(body.sink_id, body.batch_id, body.parts),
+                more_follow=body.more_follow,
+            )
+            result = commit_batch(self._store, batch, queues=body.queues, replay_mismatch=body.replay_mismatch)
+            self._sync(body, result.end_offset)
+            return result
+
+        result = await self._run(self._commits, commit)
+        answer = bodies.CommitResultBody(
+            status=result.status.value,
+            rows=result.rows,
+            begin_offset=result.begin_offset,
+            end_offset=result.end_offset,
+        )
+        request.reply(body=encode_body(answer))
+
+    async def _commit_progress(self, request: Request) -> None:
+        body = _decoded(request, bodies.CommitProgressBody)
+
+        def commit() -> CommitEnvelope:
+            after = None
+            if body.after is not None and (after := decode_envelope(body.after.encode())) is None:
+                raise RefusedError(ResponseCode.INVALID_PARAMETER, "after: is not an envelope of this version")
+            batch_id = 0 if after is None else after.batch_id + 1
+            parts = self._parts(check_sink_id(body.sink_id), batch_id, body.parts)
+            rows = sum(one.rows for one in parts)
+            batch = ProgressBatch(
+                body.sink_id, body.run_id, after, body.progress, rows, parts=parts, queues=body.queues
+            )
+            envelope = StoreCommits(self._store).commit_progress(batch)
+            self._sync(body, envelope.end_offset)
+            return envelope
+
+        envelope = await self._run(self._commits, commit)
+        request.reply(body=encode_body(_envelope_body(envelope)))
+
+    async def _last_commit(self, request: Request) -> None:
+        body = _decoded(request, bodies.LastCommitBody)
+        found = await self._run(self._commits, lambda: last_commit(self._store, check_sink_id(body.sink_id)))
+        request.reply(body=encode_body(_envelope_body(found)))
+
+    def _info(self, request: Request) -> None:
+        store = self._store
+        answer = bodies.StoreInfoBody(
+            store_id=store.meta.store_id,
+            path=str(store.path),
+            confirm_offset=store.confirm_offset,
+            min_phy_offset=store.min_phy_offset,
+            max_phy_offset=store.max_phy_offset,
+        )
+        request.reply(body=encode_body(answer))
+
+    async def _requeue(self, request: Request) -> None:
+        body = _decoded(request, bodies.RequeueBody)
+
+        def deliver() -> bodies.RequeueResultBody:
+            levels: dict[str, Any] | None = None
+            timers: dict[str, Any] | None = None
+            if body.levels:
+                levels = deliver_due(self._store, body.until_ms).as_dict()
+            if body.timers:
+                timers = asdict(deliver_due_timers(self._store, body.until_ms))
+            self._sync(body, self._store.max_phy_offset)
+            return bodies.RequeueResultBody(levels=levels, timers=timers)
+
+        request.reply(body=encode_body(await self._run(self._deliveries, deliver)))
+
+    async def _run(self, queue: _OneAtATime, call: Callable[[], T]) -> T:
+        """Return the result of a call that blocks. Raises RefusedError for the store's refusals."""
+        try:
+            return await queue.run(call)
+        except StoreError as error:
+            raise RefusedError(_CODES.get(type(error), ResponseCode.SYSTEM_ERROR), str(error)) from None
+        finally:
+            self._topics.look()
+
+    def _parts(self, sink_id: str, batch_id: int, parts: Sequence[bodies.PartBody]) -> list[StagedPart]:
+        """Return staged parts, whose files can only lie in the directory of this batch. Raises StoreError."""
+        for topic in {topic for one in parts for topic in one.topics}:
+            check_send_topic(topic)
+        directory = StagingArea(self._store.path, sink_id).directory(batch_id)
+        return [
+            StagedPart(
+                rows=one.rows,
+                size=one.size,
+                crc=one.crc,
+                digest=None if one.digest is None else int(one.digest, 16),
+                topics=tuple(one.topics),
+                path=str(directory / one.file),
+                property_crc=one.property_crc,
+            )
+            for one in parts
+        ]
+
+    def _sync(self, body: bodies.WriteBody, end: int) -> None:
+        """Wait until the log is on the disk up to `end` if the job asks for it. Raises FlushDiskTimeoutError."""
+        if body.sync and not self._store.flush_to(end, SYNC_SECONDS):
+            raise FlushDiskTimeoutError(self._store.path, SYNC_SECONDS)
+
+
+class _OneAtATime:
+    """Runs calls one after the other in a thread; at most MAX_WAITING wait."""
+
+    def __init__(self, name: str) -> None:
+        self._executor = ThreadPoolExecutor(1, name)
+        self._count = 0
+        self._stopped = False
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """Return the result of a call. Raises RefusedError if too many wait, or after `stop`."""
+        if self._stopped:
+            raise RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker stops")
+        if self._count > MAX_WAITING:
+            raise RefusedError(ResponseCode.SYSTEM_BUSY, OVERLOAD)
+        self._count += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+        finally:
+            self._count -= 1
+
+    def stop(self) -> None:
+        """Begin no further call."""
+        self._stopped = True
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _decoded(request: Request, body: type[B]) -> B:
+    found = decode_store_body(request.command.body, body)
+    if found.v != STORE_BODY_VERSION:
+        raise RefusedError(
+            ResponseCode.VERSION_NOT_SUPPORTED,
+            f"version {found.v} of this request is not known, the broker knows {STORE_BODY_VERSION}: "
+            "use the same version of RocketFlow for job and broker",
+        )
+    return found
+
+
+def _envelope_body(envelope: CommitEnvelope | None) -> bodies.EnvelopeBody:
+    return bodies.EnvelopeBody(envelope=None if envelope is None else envelope.encode().decode())

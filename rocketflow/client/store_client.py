@@ -1,0 +1,100 @@
+"""RocketFlow's own requests to the broker that serves a store, one connection each, for callers without an event loop.
+
+A broker is asked first which store it serves: the port of one that was killed may belong to another by now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, TypeVar
+
+from rocketflow.aio.channel import Channel, ChannelClosedError
+from rocketflow.aio.loop import run
+from rocketflow.aio.peers import Peers
+from rocketflow.client.producer import RequestRefusedError
+from rocketflow.remoting.bodies import encode_body
+from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.errors import RemotingError
+from rocketflow.remoting.store_bodies import StoreBody, StoreInfoBody, decode_store_body
+
+B = TypeVar("B")
+
+ANSWER_SECONDS: Final = 10.0
+"""How long a broker may take to say which store it serves."""
+
+PING_SECONDS: Final = 20.0
+_LONGEST_SECONDS: Final = 24 * 3600.0
+
+
+class NoBrokerError(Exception):
+    """No broker at the address serves the store; nothing was requested."""
+
+
+class AnswerLostError(Exception):
+    """The connection ended before the answer: the request may have been carried out, or may still be."""
+
+
+class StoreClient:
+    """Requests to the broker at `address` about the store with an id."""
+
+    def __init__(self, address: str, store_id: str) -> None:
+        self.address = address
+        self._store_id = store_id
+
+    def check(self) -> None:
+        """Raise NoBrokerError unless the broker serves the store."""
+        run(self._with_connection(None))
+
+    def ask(self, code: RequestCode, body: StoreBody, answer: type[B]) -> B:
+        """Send a request and return the body of its answer, however long that takes.
+
+        Raises NoBrokerError, AnswerLostError, and RequestRefusedError for another answer than 0.
+        """
+        found = run(self._with_connection((code, encode_body(body))))
+        try:
+            return decode_store_body(found, answer)
+        except RemotingError as error:
+            raise RequestRefusedError(self.address, code, ResponseCode.SYSTEM_ERROR, str(error)) from None
+
+    async def _with_connection(self, request: tuple[RequestCode, bytes] | None) -> bytes:
+        peers = Peers()
+        try:
+            channel = await self._checked_channel(peers)
+            return b"" if request is None else await self._answer(channel, *request)
+        finally:
+            await peers.close()
+
+    async def _checked_channel(self, peers: Peers) -> Channel:
+        code = RequestCode.ROCKETFLOW_STORE_INFO
+        try:
+            channel = await peers.channel(self.address)
+            answer = await channel.request(code, timeout_s=ANSWER_SECONDS)
+        except (OSError, ChannelClosedError) as error:  # TimeoutError is an OSError
+            raise NoBrokerError(f"{self.address}: {error}") from None
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise NoBrokerError(f"{self.address}: a broker, but not RocketFlow's, or one before 0.7")
+        try:
+            info = decode_store_body(answer.body, StoreInfoBody)
+        except RemotingError as error:
+            raise NoBrokerError(f"{self.address}: {error}") from None
+        if info.store_id != self._store_id:
+            raise NoBrokerError(f"{self.address}: serves another store, {info.path}")
+        return channel
+
+    async def _answer(self, channel: Channel, code: RequestCode, body: bytes) -> bytes:
+        """Return the answer; ask for a sign of life every PING_SECONDS, which also keeps the connection open."""
+        waiting = asyncio.ensure_future(channel.request(code, body=body, timeout_s=_LONGEST_SECONDS))
+        try:
+            while not (await asyncio.wait({waiting}, timeout=PING_SECONDS))[0]:
+                await channel.request(RequestCode.ROCKETFLOW_STORE_INFO, timeout_s=ANSWER_SECONDS)
+            answer = await waiting
+        except (OSError, ChannelClosedError) as error:
+            raise AnswerLostError(f"{self.address}: {error}") from None
+        finally:
+            waiting.cancel()
+        if answer.code != ResponseCode.SUCCESS:
+            raise RequestRefusedError(self.address, code, answer.code, answer.remark)
+        return answer.body
+
+
+__all__ = ["AnswerLostError", "NoBrokerError", "RequestRefusedError", "StoreClient"]
