@@ -125,16 +125,15 @@ def find_run(reads: CommitLogReads, request: RequeueRequest) -> RequeueRun | Non
 
 def begin_run(commits: Commits, request: RequeueRequest, queues: Queues) -> RequeueRun:
     """Fix the rows of a run and return it; return the existing run if it began before."""
-    known = commits.last_commit(request.sink_id)
-    if known is not None:
-        return _run_after(known, request)
     check_run_id(request.run_id)
     positions = {queue_id: begin for queue_id, (begin, _) in queues.items()}
     progress = _progress(request, queues, positions, 0, finished=not any(begin < end for begin, end in queues.values()))
     try:
         commit = commits.commit_progress(ProgressBatch(request.sink_id, request.run_id, None, progress))
-    except ProgressMovedError:  # another process began it meanwhile
-        return begin_run(commits, request, queues)
+    except ProgressMovedError:
+        known = commits.last_commit(request.sink_id)
+        assert known is not None, f"run {request.run_id} began before"
+        return _run_after(known, request)
     return _run_after(commit, request)
 
 
