@@ -68,6 +68,7 @@ class PutGatherer:
         self._scheduled = False
         self._writing = False
         self._slow_until = 0.0
+        self._held_until = 0.0
         self._writer = ThreadPoolExecutor(1, "put-writer")
         self._syncer = ThreadPoolExecutor(1, "put-sync")
         self._unsynced: list[tuple[list[Put], AppendedRun]] = []
@@ -148,7 +149,7 @@ class PutGatherer:
         self._schedule()
 
     def _next_run(self) -> list[Put]:
-        """Take the messages of the next run; refuse those that have waited too long."""
+        """Take the messages of the next run; refuse those that have waited too long, unless for a commit's put lock."""
         limit = time.monotonic() - self._wait_limit_s
         run: list[Put] = []
         size = taken = 0
@@ -156,7 +157,7 @@ class PutGatherer:
             if run and (len(run) >= MAX_RUN or size >= MAX_RUN_BYTES):
                 break
             taken += 1
-            if one.arrived < limit:
+            if max(one.arrived, self._held_until) < limit:
                 self._close(one)
                 one.refuse(ResponseCode.SYSTEM_BUSY, TIMEOUT_CLEAN_QUEUE)
             else:
@@ -168,14 +169,22 @@ class PutGatherer:
     def _append_in_thread(self, run: list[Put]) -> None:
         self._writing = True
         messages = [one.message for one in run]
-        future = self._loop.run_in_executor(self._writer, self._store.append, messages)
+        future = self._loop.run_in_executor(self._writer, self._append_when_free, messages)
         future.add_done_callback(lambda done: self._appended_in_thread(run, done))
 
-    def _appended_in_thread(self, run: list[Put], done: asyncio.Future[AppendedRun]) -> None:
+    def _append_when_free(self, messages: list[RawMessage]) -> tuple[AppendedRun, bool]:
+        """Append in the writer's thread; return whether the put lock was taken (by a commit, a delivery) as well."""
+        appended = self._store.try_append(messages)
+        return (self._store.append(messages), True) if appended is None else (appended, False)
+
+    def _appended_in_thread(self, run: list[Put], done: asyncio.Future[tuple[AppendedRun, bool]]) -> None:
         self._writing = False
         error = done.exception()
         if error is None:
-            self._appended(run, done.result())
+            appended, was_held = done.result()
+            if was_held:
+                self._held_until = time.monotonic()
+            self._appended(run, appended)
         else:
             self._fail(run, error)
         self._schedule()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -13,13 +14,13 @@ from rocketflow_store import PutMessageResult, PutMessageStatus, StoreClosedErro
 from rocketflow_store.spi.broker import AppendedRun, RawMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rocketflow_store.spi.broker import WritingStore
 
 
 class Store:
-    """Counts offsets; `busy` makes the put lock look taken, `failure` is raised by each append."""
+    """Counts offsets; `busy` makes the put lock look taken, `wait` waits for it, `failure` is raised by each append."""
 
     def __init__(self) -> None:
         self.busy = False
@@ -27,11 +28,13 @@ class Store:
         self.runs: list[int] = []
         self.end = 0
         self.published = 0
+        self.wait: Callable[[], object] = lambda: None
 
     def try_append(self, messages: Sequence[RawMessage]) -> AppendedRun | None:
         return None if self.busy else self.append(messages)
 
     def append(self, messages: Sequence[RawMessage]) -> AppendedRun:
+        self.wait()
         if self.failure is not None:
             raise self.failure
         self.runs.append(len(messages))
@@ -131,6 +134,24 @@ def test_messages_that_have_waited_too_long_are_refused_with_2() -> None:
         await settled(gatherer)
         assert [code for code, _ in outcomes.refused] == [ResponseCode.SYSTEM_BUSY]
         assert store.runs == []
+        await gatherer.finish(1)
+
+    asyncio.run(trial())
+
+
+def test_messages_that_waited_for_the_put_lock_of_a_commit_are_not_refused() -> None:
+    async def trial() -> None:
+        store, outcomes, free = Store(), Outcomes(), threading.Event()
+        store.busy, store.wait = True, free.wait
+        gatherer = gatherer_of(store, wait_limit_s=1.0)
+        outcomes.put(gatherer)
+        await asyncio.sleep(0.05)
+        outcomes.put(gatherer)
+        await asyncio.sleep(1.2)
+        store.busy = False
+        free.set()
+        await settled(gatherer)
+        assert (outcomes.offsets, outcomes.refused) == ([0, 1], [])
         await gatherer.finish(1)
 
     asyncio.run(trial())
