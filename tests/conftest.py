@@ -24,6 +24,7 @@ TOGETHER: Final = {
     "tests/project/test_page_blocks.py": "spark",
     "tests/project/test_readme_blocks.py": "spark",
     "tests/rocketflow/demo/": "spark",
+    "tests/reliability/network/test_spark_beside_broker.py": "driver",
     "tests/reliability/test_commit_steps.py": "driver",
     "tests/reliability/test_replays.py": "driver",
     "tests/reliability/test_sink_faults.py": "driver",

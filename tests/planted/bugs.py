@@ -10,6 +10,7 @@ STORE: Final = "tests/store"
 ROWS: Final = "tests/reliability"
 KAFKA: Final = "tests/rocketflow/kafka"
 POWER: Final = f"{ROWS}/test_power_loss.py::test_power_loss"
+BESIDE: Final = "tests/rocketflow/spark/test_store_writes.py"
 FAILING: Final = f"{ROWS}/test_failing_syncs.py"
 
 BUGS: Final = (
@@ -459,8 +460,8 @@ BUGS: Final = (
         "a retried run covers the queue's current rows, not those of its begin",
         [
             Change(
-                "    if known is not None:\n        return _run_after(known, request)\n    check_run_id",
-                "    known = None\n    check_run_id",
+                "ProgressBatch(request.sink_id, request.run_id, None, progress)",
+                "ProgressBatch(request.sink_id, request.run_id, commits.last_commit(request.sink_id), progress)",
             )
         ],
         [f"{STORE}/delivery/test_requeue_run.py::test_run_continues_after_its_last_commit"],
@@ -1072,5 +1073,29 @@ BUGS: Final = (
         "a reader takes the queue offset of a damaged last unit for the end of a BatchCQ topic's queue",
         [Change("        if holds is not None:\n            end = ", "        if False:\n            end = ")],
         [f"{STORE}/views/test_batch_queues.py"],
+    ),  # -- jobs beside a broker
+    Bug(
+        "short-part-is-an-error-of-arrow",
+        "a staged part that is shorter than announced ends a commit with an error of Arrow, not as a damaged part",
+        [Change("source.slice(0, min(part.size, source.size))", "source.slice(0, part.size)")],
+        [f"{BESIDE}::test_refusals_through_the_broker_are_those_of_the_store"],
+    ),
+    Bug(
+        "sends-refused-during-a-commit",
+        "messages that waited for the put lock of a commit are refused as if the disk were slow",
+        [Change("if max(one.arrived, self._held_until) < limit:", "if one.arrived < limit:")],
+        ["tests/rocketflow/broker/test_put_gatherer.py"],
+    ),
+    Bug(
+        "lost-answer-looks-like-another-process",
+        "progress whose answer was lost looks as if another process had moved it",
+        [Change("action(_Repeated(commits) if repeats else commits)", "action(commits)")],
+        [f"{BESIDE}::test_a_lost_answer_is_repaired_by_repeating"],
+    ),
+    Bug(
+        "a-part-names-any-file",
+        "a request of a job makes the broker read files outside of the directory of its batch",
+        [Change('[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}$")]', '.+$")]')],
+        [f"{BESIDE}::test_a_request_cannot_name_files_outside_of_its_batch"],
     ),
 )

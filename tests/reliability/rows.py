@@ -52,6 +52,7 @@ ROWS: Final = {
     "P15": "bulk rebuild killed, two at once, beside an appender",
     "P16": "requeue killed at each disk call, twice at once, clocks jump",
     "P17": "a replay with other rows",
+    "P18": "a query and producers write one topic through a broker; broker, commit or driver killed",
     "N01": "decoders of the wire protocol get bytes that are no requests",
     "N02": "mutated frames on live sockets beside a good client",
     "N03": "lengths, headers and values that cannot be",
@@ -65,7 +66,7 @@ ROWS: Final = {
     "N14": "frames cut anywhere, and many frames at once",
 }
 
-KILLS: Final = ("S01", "S02", "S03", "S21", "S23", "S26", "P01", "P02", "P03", "P04", "P15", "P16", "N13")
+KILLS: Final = ("S01", "S02", "S03", "S21", "S23", "S26", "P01", "P02", "P03", "P04", "P15", "P16", "P18", "N13")
 """Rows that kill processes."""
 POWER_LOSSES: Final = ("S06", "S07", "S17", "S18")
 DAMAGE: Final = ("S09", "S10", "S11", "S12", "S13", "S14", "S28", "S29", "S30")

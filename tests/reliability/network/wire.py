@@ -116,16 +116,17 @@ async def is_served(channel: Channel, number: int) -> None:
 class Load:
     """Senders on several connections; numbers of messages, and the places that were acknowledged."""
 
-    def __init__(self, address: str, *, topic: str = "t", first: int = 0) -> None:
+    def __init__(self, address: str, *, topic: str = "t", first: int = 0, pause_s: float = 0.0) -> None:
         self.attempted: set[int] = set()
         self.acked: dict[int, Place] = {}
         self.refused: set[int] = set()
         self._address = address
         self._topic = topic
         self._next = first
+        self._pause_s = pause_s
 
     async def run(self, connections: int, senders: int) -> None:
-        """Send until the server ends the connections; each sender sends its next message after the answer."""
+        """Send until the server ends the connections; a sender sends its next message after the answer and a pause."""
         await asyncio.gather(*(self._connection(senders) for _ in range(connections)))
 
     async def _connection(self, senders: int) -> None:
@@ -153,6 +154,8 @@ class Load:
                 self.refused.add(number)
                 if answer.code == ResponseCode.SERVICE_NOT_AVAILABLE:
                     return
+            if self._pause_s:
+                await asyncio.sleep(self._pause_s)
 
 
 def rss_anon_mib(pid: int) -> float:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -58,6 +59,9 @@ from tests.reliability.network.wire import broker_at, no_traceback, send_header
 from tests.support.ports import free_port
 from tests.support.servers import RunningServer, running
 from tests.support.trials import COMMAND_LINE, environment
+
+LARGE_ROWS = 64 << 10
+"""Rows of 1,000 bytes: 64 MiB of records."""
 
 SYNC = StoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
 
@@ -350,7 +354,7 @@ def test_a_lost_answer_is_repaired_by_repeating(broker: RunningServer) -> None:
 
 
 def test_a_stale_file_of_a_broker_is_recognised(broker: RunningServer, tmp_path: Path) -> None:
-    """The lock is held by another process, and the file names a broker that is gone, or that of another store."""
+    """The lock is held by another process, and the file names a broker that has ended, or that of another store."""
     path = tmp_path / "s"
     with MessageStore.open(path) as store:
         store.put_message(Message("t", b"x")).raise_for_status()
@@ -372,6 +376,40 @@ def test_commands_that_need_the_lock_say_stop_the_broker_first(broker: RunningSe
         (line,) = [one for one in done.stderr.splitlines() if one.startswith("error:")]
         assert f"the broker at {broker.address}, pid {broker.process.pid}" in line
         assert line.endswith("stop the broker first")
+
+
+def test_no_send_is_refused_while_a_large_batch_is_committed(tmp_path: Path) -> None:
+    with broker_at(tmp_path, "mappedFileSizeCommitLog=134217728") as broker:
+        path = store_of(broker)
+        one = batch(path, [b"x" * 1000] * LARGE_ROWS, "large")
+        stop, answers = threading.Event(), Counter[int]()
+
+        async def send() -> None:
+            peers = Peers()
+            channel = await peers.channel(broker.address)
+            sends = []
+            while not stop.is_set():
+                sends.append(
+                    asyncio.ensure_future(
+                        channel.request(RequestCode.SEND_MESSAGE, send_header("small"), body=b"x", timeout_s=60)
+                    )
+                )
+                await asyncio.sleep(0.002)
+            answers.update([answer.code for answer in await asyncio.gather(*sends)])
+            await peers.close()
+
+        sender = threading.Thread(target=lambda: run(send()))
+        sender.start()
+        try:
+            assert commit(path, one).rows == LARGE_ROWS
+        finally:
+            stop.set()
+            sender.join(60)
+        assert set(answers) == {ResponseCode.SUCCESS}
+        assert len(stored(path, "small")) == answers.total()
+        assert len(stored(path, "large")) == LARGE_ROWS
+        assert broker.stop() == 0
+        no_traceback(broker)
 
 
 def test_verify_and_a_copy_of_the_log_work_beside_the_broker(broker: RunningServer, tmp_path: Path) -> None:
