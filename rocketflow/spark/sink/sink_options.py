@@ -51,7 +51,7 @@ SINK_OPTIONS: Final = (
         "true or false",
         "setting rocketflow.directIO",
         "Whether rows bypass the page cache: faster where new memory is expensive (up to 1.6 times in some virtual "
-        "machines), but readers of the batch find it on disk, not in memory.",
+        "machines), but readers of the batch find it on disk, not in memory. Without effect beside a broker.",
     ),
     Option(
         "replayMismatch",
@@ -64,7 +64,7 @@ SINK_OPTIONS: Final = (
         "lockTimeout",
         "duration (500ms, 30s, 15m)",
         "60s",
-        "Longest wait for a store that another process has locked.",
+        "Longest wait for a store that another process has locked; RocketFlow's broker commits at once.",
     ),
     Option(
         "config",
