@@ -34,6 +34,11 @@ class RunningServer:
         self.process.terminate()
         return self.process.wait(STOP_SECONDS)
 
+    def stop_in_order(self) -> None:
+        """Stop it by SIGTERM; AssertionError if its exit code is not 0 or its log has a traceback."""
+        assert self.stop() == 0, self.log.read_text()[-3000:]
+        assert "Traceback" not in self.log.read_text(), self.log.read_text()[-3000:]
+
     def kill(self) -> None:
         """Stop it by SIGKILL."""
         self.process.kill()
@@ -77,3 +82,20 @@ def running(command: str, home: Path, *arguments: str, port: int = 0, shell: str
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+SMALL_STORE = ("mappedFileSizeCommitLog=16777216", "maxHashSlotNum=1000", "maxIndexNum=4000")
+
+
+@contextmanager
+def running_broker(home: Path, *settings: str, port: int = 0, shell: str = "") -> Iterator[RunningServer]:
+    """Run a broker with a small store in `home/store`."""
+    options = [f"storePathRootDir={home}/store", *SMALL_STORE, *settings]
+    arguments = [part for one in options for part in ("--set", one)]
+    with running("broker", home, *arguments, port=port, shell=shell) as broker:
+        yield broker
+
+
+def store_of(broker: RunningServer) -> Path:
+    """Return the store's directory of a `running_broker`."""
+    return broker.log.parent / "store"

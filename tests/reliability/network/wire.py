@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from rocketflow.aio.channel import Channel, ChannelClosedError
@@ -18,23 +16,14 @@ from rocketflow.remoting.headers.header import Header
 from rocketflow.remoting.headers.pull import PullMessageRequestHeader
 from rocketflow.remoting.headers.send import SendMessageRequestHeader
 from tests.support.checker import Place
-from tests.support.servers import RunningServer, running
+from tests.support.servers import RunningServer, running_broker
 from tests.support.workload import body
 
 CODE = RequestCode
 ANSWER_SECONDS = 30.0
 GROUP = "g"
 
-SMALL_STORE = ("mappedFileSizeCommitLog=16777216", "maxHashSlotNum=1000", "maxIndexNum=4000")
-
-
-@contextmanager
-def broker_at(home: Path, *settings: str, port: int = 0, shell: str = "") -> Iterator[RunningServer]:
-    """Run a broker with a small store in `home/store`."""
-    options = [f"storePathRootDir={home}/store", *SMALL_STORE, *settings]
-    arguments = [part for one in options for part in ("--set", one)]
-    with running("broker", home, *arguments, port=port, shell=shell) as broker:
-        yield broker
+broker_at = running_broker
 
 
 def send_header(topic: str = "t", queue_id: int = 0, **changes: object) -> SendMessageRequestHeader:
@@ -116,17 +105,16 @@ async def is_served(channel: Channel, number: int) -> None:
 class Load:
     """Senders on several connections; numbers of messages, and the places that were acknowledged."""
 
-    def __init__(self, address: str, *, topic: str = "t", first: int = 0, pause_s: float = 0.0) -> None:
+    def __init__(self, address: str, *, topic: str = "t", first: int = 0) -> None:
         self.attempted: set[int] = set()
         self.acked: dict[int, Place] = {}
         self.refused: set[int] = set()
         self._address = address
         self._topic = topic
         self._next = first
-        self._pause_s = pause_s
 
     async def run(self, connections: int, senders: int) -> None:
-        """Send until the server ends the connections; a sender sends its next message after the answer and a pause."""
+        """Send until the server ends the connections; each sender sends its next message after the answer."""
         await asyncio.gather(*(self._connection(senders) for _ in range(connections)))
 
     async def _connection(self, senders: int) -> None:
@@ -154,8 +142,6 @@ class Load:
                 self.refused.add(number)
                 if answer.code == ResponseCode.SERVICE_NOT_AVAILABLE:
                     return
-            if self._pause_s:
-                await asyncio.sleep(self._pause_s)
 
 
 def rss_anon_mib(pid: int) -> float:

@@ -19,8 +19,7 @@ from rocketflow.spark.requeue.requeue_arguments import RequeueJob
 from rocketflow_store import StoreReader
 from rocketflow_store.delivery.requeue.ledger import ledger
 from rocketflow_store.delivery.requeue.requeue_run import RequeueRequest
-from tests.reliability.network.wire import broker_at, no_traceback
-from tests.support.servers import RunningServer
+from tests.support.servers import RunningServer, running_broker, store_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,14 +32,9 @@ WAIT_SECONDS = 120.0
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """Run a broker; at the end it stops in order and its log has no traceback."""
-    with broker_at(tmp_path_factory.mktemp("broker")) as found:
+    with running_broker(tmp_path_factory.mktemp("broker")) as found:
         yield found
-        assert found.stop() == 0
-        no_traceback(found)
-
-
-def store_of(broker: RunningServer) -> Path:
-    return broker.log.parent / "store"
+        found.stop_in_order()
 
 
 def send(broker: RunningServer, topic: str, bodies: Sequence[str]) -> None:
@@ -74,7 +68,7 @@ def test_a_query_copies_messages_as_they_come_into_a_topic_that_producers_write(
     copy = rows.option("startingOffsets", "earliest").load().select("body").writeStream.format("rocketflow")
     query = copy.options(path=str(path), topic="both", checkpointLocation=str(tmp_path / "c")).start()
     try:
-        for turn in range(3):
+        for turn in range(2):
             copied = [f"copied {turn} {number}" for number in range(30)]
             send(broker, "in", copied)
             send(broker, "both", [f"sent {turn} {number}" for number in range(30)])

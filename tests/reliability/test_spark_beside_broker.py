@@ -6,21 +6,21 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
+from rocketflow.aio.channel import ChannelClosedError
 from rocketflow.aio.loop import run
-from rocketflow.aio.peers import Peers
-from rocketflow.remoting.codes import ResponseCode
+from rocketflow.client.messages import OutgoingMessage
+from rocketflow.client.producer import Producer, RequestRefusedError
 from tests.reliability.driver_process import Driver, Outcome
-from tests.reliability.network.wire import CODE, Load, asked, broker_at, no_traceback, send_header, topic_header
-from tests.support.checker import Verdict, check, numbers_in_topic
+from tests.support.checker import Place, Verdict, check, numbers_in_topic
 from tests.support.ports import free_port
 from tests.support.results import Tally
-from tests.support.servers import RunningServer
+from tests.support.servers import RunningServer, running_broker
 from tests.support.trials import LEVEL, seeds
 from tests.support.workload import body
 
@@ -31,17 +31,45 @@ FIRST_COPIED = 10_000_000
 SINK = "copies"
 
 
-async def _sent(address: str, numbers: Iterable[int]) -> None:
+class Sender:
+    """Sends numbered messages to topic `t` until the broker ends, one after the other in each queue."""
+
+    def __init__(self, address: str, first: int) -> None:
+        self.attempted: set[int] = set()
+        self.acked: dict[int, Place] = {}
+        self._address, self._next = address, first
+        self._thread = threading.Thread(target=lambda: run(self._run()))
+        self._thread.start()
+
+    async def _run(self) -> None:
+        await asyncio.gather(*(self._send(queue_id) for queue_id in (0, 1)))
+
+    async def _send(self, queue_id: int) -> None:
+        producer = Producer("", timeout_s=60)
+        with suppress(OSError, ChannelClosedError, RequestRefusedError):  # killed, or stopping
+            while True:
+                number, self._next = self._next, self._next + 1
+                self.attempted.add(number)
+                message = OutgoingMessage(body(number), {"KEYS": f"k{number}"})
+                offset = await producer.send_batch(self._address, "t", queue_id, [message])
+                self.acked[number] = queue_id, offset
+                await asyncio.sleep(0.005)
+        await producer.close()
+
+    def wait(self) -> None:
+        """Wait until the broker has ended."""
+        self._thread.join(60)
+
+
+async def _sent(address: str, numbers: list[int]) -> None:
     """Send the rows that the query copies."""
-    peers = Peers()
-    channel = await peers.channel(address)
+    producer = Producer("", timeout_s=60)
     for topic in ("in", "t"):
-        await asked(channel, CODE.UPDATE_AND_CREATE_TOPIC, topic_header(topic, 2))
-    answers = await asyncio.gather(
-        *(asked(channel, CODE.SEND_MESSAGE, send_header("in", number % 2), body(number)) for number in numbers)
-    )
-    assert {one.code for one in answers} == {ResponseCode.SUCCESS}
-    await peers.close()
+        await producer.create_topic(address, topic, 2)
+    for queue_id in (0, 1):
+        rows = [OutgoingMessage(body(number), {}) for number in numbers[queue_id::2]]
+        await producer.send_batch(address, "in", queue_id, rows)
+    await producer.close()
 
 
 class Beside:
@@ -52,21 +80,17 @@ class Beside:
         self.copied = set(range(FIRST_COPIED, FIRST_COPIED + rng.randint(2 * BATCH_ROWS, 4 * BATCH_ROWS)))
         self._port, self._rng = free_port((-2, 1)), rng
         self._open = ExitStack()
-        self._loads: list[tuple[Load, threading.Thread]] = []
+        self._senders: list[Sender] = []
         self.broker = self._started()
-        run(_sent(self.broker.address, self.copied))
+        run(_sent(self.broker.address, sorted(self.copied)))
         self.send()
 
     def _started(self) -> RunningServer:
-        return self._open.enter_context(broker_at(self.home, port=self._port))
+        return self._open.enter_context(running_broker(self.home, port=self._port))
 
     def send(self) -> None:
         """Send to topic `t` until the broker ends."""
-        first = sum(len(one.attempted) for one, _ in self._loads)
-        load = Load(self.broker.address, first=first, pause_s=0.01)
-        thread = threading.Thread(target=lambda: run(load.run(connections=2, senders=3)))
-        thread.start()
-        self._loads.append((load, thread))
+        self._senders.append(Sender(self.broker.address, sum(len(one.attempted) for one in self._senders)))
 
     def copy(self, driver: Driver) -> Outcome:
         """Run the query until it has copied all rows."""
@@ -97,27 +121,23 @@ class Beside:
         self.broker.kill()
         hit = query.is_alive()
         time.sleep(self._rng.uniform(0, 0.3))
-        no_traceback(self.broker)
         self.broker = self._started()
         self.send()
         return hit
 
     def stop(self) -> Verdict:
         """Stop producers and broker, and compare topic `t` with what was sent, acknowledged and copied."""
-        assert self.broker.stop() == 0, self.broker.log.read_text()[-3000:]
-        no_traceback(self.broker)
-        for _, thread in self._loads:
-            thread.join(60)
+        self.broker.stop_in_order()
+        for one in self._senders:
+            one.wait()
         self._open.close()
-        loads = [load for load, _ in self._loads]
         verdict = check(
             self.store,
-            {number: place for load in loads for number, place in load.acked.items()},
-            self.copied.union(*(load.attempted for load in loads)),
-            refused=set().union(*(load.refused for load in loads)),
+            {number: place for one in self._senders for number, place in one.acked.items()},
+            self.copied.union(*(one.attempted for one in self._senders)),
         )
         verdict.lost += sorted(self.copied - set(numbers_in_topic(self.store, "t").values()))
-        assert loads[0].acked
+        assert self._senders[0].acked
         return verdict
 
 
