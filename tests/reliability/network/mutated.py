@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rocketflow.remoting import bodies
+from rocketflow.remoting import bodies, store_bodies
 from rocketflow.remoting.bodies import encode_body
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.command import Command, encode_command
@@ -28,6 +28,9 @@ BODIES: Final = tuple(
     one
     for one in vars(bodies).values()
     if isinstance(one, type) and issubclass(one, bodies.Body) and one is not bodies.Body
+)
+STORE_BODIES: Final = tuple(
+    one for one in vars(store_bodies).values() if isinstance(one, type) and issubclass(one, store_bodies.StoreBody)
 )
 
 EVIL: Final = (
@@ -100,7 +103,22 @@ def bodies_of(rng: random.Random) -> bytes:
             bodies.ConsumerData(group_name="g", subscription_data_set=[bodies.SubscriptionData(topic="t")])
         ],
     )
-    return rng.choice([b"", b"{}", encode_body(data), encode_body(rng.choice(BODIES)())])
+    commit = store_bodies.CommitBatchBody(
+        sink_id="s",
+        query_id="q",
+        batch_id=0,
+        run_id="r",
+        run_seq=1,
+        parts=[
+            store_bodies.PartBody(
+                file="p", rows=1, size=1, crc=1, digest="0123456789abcdef", topics=["t"], property_crc=False
+            )
+        ],
+        queues=8,
+    )
+    move = store_bodies.CommitProgressBody(sink_id="s", run_id="r", progress={"at": 1}, parts=[], queues={"t": 1})
+    some = [data, rng.choice(BODIES)(), commit, move, store_bodies.RequeueBody(until_ms=1, levels=True, timers=True)]
+    return rng.choice([b"", b"{}", *(encode_body(one) for one in some)])
 
 
 def valid(rng: random.Random, opaque: int, code: int | None = None) -> Command:

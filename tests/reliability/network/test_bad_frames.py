@@ -19,6 +19,7 @@ from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.command import Command, decode_command, encode_command
 from rocketflow.remoting.errors import RemotingError
 from rocketflow.remoting.frame import FrameReceiver, HeaderType, frame_bytes
+from rocketflow.remoting.store_bodies import decode_store_body
 from tests.reliability.network import mutated
 from tests.reliability.network.wire import (
     ANSWER_SECONDS,
@@ -50,6 +51,9 @@ def test_any_bytes_give_requests_or_an_error_of_the_protocol(tmp_path: Path, tal
                 Command(1, mutated.fields_of(1), header_type=kind).header(header)
     for one in mutated.BODIES:
         decode_body(b"{}", one)
+    for one in mutated.STORE_BODIES:
+        with suppress(RemotingError):
+            decode_store_body(b"{}", one)
     total = 2_000_000 if FULL else 200_000 if LEVEL == "fast" else 5_000
     with confined_to(tmp_path):
         for number in range(total):
@@ -57,6 +61,8 @@ def test_any_bytes_give_requests_or_an_error_of_the_protocol(tmp_path: Path, tal
             with suppress(RemotingError):
                 for found in FrameReceiver().feed(data):
                     command = decode_command(found)
+                    with suppress(RemotingError):
+                        decode_store_body(command.body, rng.choice(mutated.STORE_BODIES))
                     mutated.decoded(command, rng.choice(mutated.HEADERS), rng.choice(mutated.BODIES))
     counts.trials = counts.hits = total
 
