@@ -143,6 +143,7 @@ class _Parts:
         self._loop = asyncio.get_running_loop()
         self._topics = Topics(store, settings, lambda: self._registration.register_soon(), self._registered)
         self._tls = [one for one in (tls, client_tls) if one is not None]
+        self._needs_tls = tls is not None and not tls.optional
         self._registration = Registration(settings, self._topics, client_tls)
         self._groups = Groups(store, settings)
         self._offsets = GroupOffsets(store)
@@ -255,7 +256,7 @@ class _Parts:
         self._run(self._registration.keep_registered())
         for one in self._tls:
             self._run(one.watch())
-        await asyncio.to_thread(self._store.serve_at, settings.broker_address)
+        await asyncio.to_thread(self._store.serve_at, settings.broker_address, tls=self._needs_tls)
 
     def unready(self) -> str:
         """Return why the broker is not ready, "" if it is."""

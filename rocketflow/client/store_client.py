@@ -6,11 +6,13 @@ A broker is asked first which store it serves: the port of one that was killed m
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Final, TypeVar
 
 from rocketflow.aio.channel import Channel, ChannelClosedError
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
+from rocketflow.aio.tls import Tls, TlsFiles, client_context
 from rocketflow.client.producer import RequestRefusedError
 from rocketflow.remoting.bodies import encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
@@ -35,11 +37,16 @@ class AnswerLostError(Exception):
 
 
 class StoreClient:
-    """Requests to the broker at `address` about the store with an id."""
+    """Requests to the broker at `address` about the store with an id, which the caller sees at `path`.
 
-    def __init__(self, address: str, store_id: str) -> None:
+    With `tls` a connection begins with a handshake; the broker's certificate is not checked, as by RocketMQ's clients
+    unless they ask for it: the id says that it is the right one.
+    """
+
+    def __init__(self, address: str, path: str | Path, store_id: str, *, tls: bool = False) -> None:
         self.address = address
-        self._store_id = store_id
+        self._path, self._store_id = Path(path), store_id
+        self._tls = Tls(lambda: client_context(TlsFiles("tls.client"), verify=False)) if tls else None
 
     def check(self) -> None:
         """Raise NoBrokerError unless the broker serves the store."""
@@ -57,7 +64,7 @@ class StoreClient:
             raise RequestRefusedError(self.address, code, ResponseCode.SYSTEM_ERROR, str(error)) from None
 
     async def _with_connection(self, request: tuple[RequestCode, bytes] | None) -> bytes:
-        peers = Peers()
+        peers = Peers(tls=self._tls)
         try:
             channel = await self._checked_channel(peers)
             return b"" if request is None else await self._answer(channel, *request)
@@ -77,9 +84,16 @@ class StoreClient:
             info = decode_store_body(answer.body, StoreInfoBody)
         except RemotingError as error:
             raise NoBrokerError(f"{self.address}: {error}") from None
-        if info.store_id != self._store_id:
+        if info.store_id != self._store_id or await asyncio.to_thread(self._is_elsewhere, Path(info.path)):
             raise NoBrokerError(f"{self.address}: serves another store, {info.path}")
         return channel
+
+    def _is_elsewhere(self, path: Path) -> bool:
+        """Return whether `path` is a directory of this machine other than the caller's, a copy of the store say."""
+        try:
+            return not path.samefile(self._path)
+        except OSError:  # the broker runs on another machine, or in a container
+            return False
 
     async def _answer(self, channel: Channel, code: RequestCode, body: bytes) -> bytes:
         """Return the answer; ask for a sign of life every PING_SECONDS, which also keeps the connection open."""

@@ -55,9 +55,12 @@ class WritingStore(MessageStore):
         self.topic_table = BrokerTopics(files.topics, self._admin, lambda: self._writing.puts.lock, self.delete_topic)
         self.group_table = BrokerGroups(files.subscription_groups)
 
-    def serve_at(self, address: str) -> None:
-        """Let jobs that find the store locked know that a broker serves it at `address` ("host:port"). Blocks."""
-        write_broker_file(self.paths.broker_file, BrokerFile(address, os.getpid(), self.meta.store_id))
+    def serve_at(self, address: str, *, tls: bool = False) -> None:
+        """Let jobs that find the store locked know that a broker serves it at `address` ("host:port"). Blocks.
+
+        With `tls` it takes connections with TLS only.
+        """
+        write_broker_file(self.paths.broker_file, BrokerFile(address, os.getpid(), self.meta.store_id, tls))
         self._serving = True
 
     def close(self) -> None:

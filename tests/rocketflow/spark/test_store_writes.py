@@ -377,6 +377,19 @@ def test_a_stale_file_of_a_broker_is_recognised(broker: RunningServer, tmp_path:
     assert stored(path, "out") == [b"a", b"b"]
 
 
+def test_a_copy_of_a_served_store_is_not_written_through_its_broker(broker: RunningServer, tmp_path: Path) -> None:
+    path, copy = store_of(broker), tmp_path / "copy"
+    commit(path, batch(path, [b"a", b"b"], "copied"))
+    shutil.copytree(path, copy, ignore=shutil.ignore_patterns("abort"))
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    assert store_writes.find_broker(link, SYNC) is not None
+    assert store_writes.find_broker(copy, SYNC) is None
+    commit(copy, batch(copy, [b"c", b"d"], "copied", 1))
+    assert stored(copy, "copied") == [b"a", b"b", b"c", b"d"]
+    assert stored(path, "copied") == [b"a", b"b"]
+
+
 def test_commands_that_need_the_lock_say_stop_the_broker_first(broker: RunningServer) -> None:
     path = str(store_of(broker))
     for words in (["store", "rebuild", path], ["store", "verify", path, "--repair"], ["store", "recover", path]):
@@ -490,6 +503,14 @@ def test_due_messages_are_delivered_by_the_broker_at_the_job_s_request(broker: R
         assert time.monotonic() < end
     assert sorted(int(one) for one in stored(path, "delayed")) == [*range(20)]
     assert (result["timers"]["pending"], result["timers"]["rows"]) == (0, 0)
+
+
+def test_a_broker_that_demands_tls_is_written_through(tmp_path: Path) -> None:
+    with running_broker(tmp_path, "tls.server.mode=enforcing", "tls.test.mode.enable=true") as broker:
+        path = store_of(broker)
+        assert commit(path, batch(path, [b"a", b"b"], "out")).rows == 2
+        broker.stop_in_order()
+    assert stored(path, "out") == [b"a", b"b"]
 
 
 def test_a_stop_in_the_middle_of_a_commit_loses_and_doubles_nothing(tmp_path: Path) -> None:

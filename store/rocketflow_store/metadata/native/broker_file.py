@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.files import os_files
-from rocketflow_store.files.json_fields import int64_field, text_field
+from rocketflow_store.files.json_fields import bool_field, int64_field, text_field
 from rocketflow_store.metadata.native.checked_json import encode_checked_json, read_checked_json
 
 if TYPE_CHECKING:
@@ -28,10 +28,12 @@ class BrokerFile:
     address: str
     pid: int
     store_id: str
+    tls: bool = False
+    """True if the broker takes connections with TLS only."""
 
     def encode(self) -> bytes:
         """Return the file's bytes."""
-        fields = {"address": self.address, "pid": self.pid, "storeId": self.store_id}
+        fields = {"address": self.address, "pid": self.pid, "storeId": self.store_id, "tls": self.tls}
         return encode_checked_json({"version": BROKER_FILE_VERSION, **fields})
 
 
@@ -42,7 +44,8 @@ def read_broker_file(path: Path) -> BrokerFile | None:
         if document is None or int64_field(document, "version", 0) != BROKER_FILE_VERSION:
             return None
         address, store_id = text_field(document, "address", ""), text_field(document, "storeId", "")
-        return BrokerFile(address, int64_field(document, "pid", 0), store_id) if address else None
+        pid, tls = int64_field(document, "pid", 0), bool_field(document, "tls", False)
+        return BrokerFile(address, pid, store_id, tls) if address else None
     except ValueError:
         return None
 
