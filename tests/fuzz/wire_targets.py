@@ -13,7 +13,8 @@ from rocketflow.remoting.command import Command, decode_command, encode_command
 from rocketflow.remoting.errors import RemotingError
 from rocketflow.remoting.frame import FrameReceiver
 from rocketflow.remoting.recall_handle import RecallHandle, decode_recall_handle
-from tests.reliability.network.mutated import BODIES, HEADERS, decoded, valid
+from rocketflow.remoting.store_bodies import decode_store_body
+from tests.reliability.network.mutated import BODIES, HEADERS, STORE_BODIES, decoded, valid
 
 for header in HEADERS:  # decoders are made when they are first used
     for body in BODIES:
@@ -22,6 +23,9 @@ for header in HEADERS:  # decoders are made when they are first used
                 Command(0, fields).header(header)
             with suppress(RemotingError):
                 decode_body(b"{}", body)
+for store_body in STORE_BODIES:
+    with suppress(RemotingError):
+        decode_store_body(b"{}", store_body)
 
 
 def frames(data: bytes) -> None:
@@ -32,6 +36,8 @@ def frames(data: bytes) -> None:
         for header in (HEADERS[number], HEADERS[number - 1]):
             with suppress(RemotingError):
                 decoded(command, header, BODIES[command.opaque % len(BODIES)])
+        with suppress(RemotingError):
+            decode_store_body(command.body, STORE_BODIES[command.opaque % len(STORE_BODIES)])
 
 
 def frame_seeds() -> list[bytes]:
