@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import base64
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rocketflow_store import MessageStore
-from tests.apache.clients import all_ok, java_families, own_broker, record
+from tests.apache.clients import all_ok, java_families, own_broker, record, wait_for_a_broker
 from tests.apache.real_broker import RealBroker
 from tests.apache.test_apache_opens_rocketflow_stores import SIZES
 from tests.support.servers import running
@@ -61,6 +61,39 @@ def test_both_brokers_share_the_messages_of_a_cluster(tmp_path: Path) -> None:
         assert found == all_ok(FAMILIES), broker.log.read_text()[-3000:]
 
 
+@pytest.mark.parametrize("version", ["5.3.3", "5.5.0"])
+@pytest.mark.parametrize("first", ["RocketFlow", "Apache"])
+def test_a_group_continues_at_the_broker_that_takes_the_store_over(version: str, first: str, tmp_path: Path) -> None:
+    """Its offsets, messages that it sent back and delayed messages are in the store, whichever broker wrote it."""
+    store = tmp_path / "store"
+    with running("namesrv", tmp_path, "--set", f"kvConfigPath={tmp_path}/kv.json") as names:
+
+        def broker(kind: str) -> AbstractContextManager[object]:
+            if kind == "Apache":
+                return RealBroker(version, store, SIZES, tmp_path / "work", names_port=names.port)
+            return own_broker(tmp_path / "own", names.address, *settings_of(store))
+
+        for kind, family in ((first, "leave"), ("Apache" if first == "RocketFlow" else "RocketFlow", "take")):
+            with broker(kind):
+                wait_for_a_broker(names.address)
+                place = f"A store of {first}'s broker at the other"
+                assert java_families("FurtherFamilies", VERSION, names.address, [family], tmp_path, place) == all_ok(
+                    [family]
+                )
+
+
+def settings_of(store: Path) -> list[str]:
+    """Return the settings of our broker for a store of SIZES."""
+    return [
+        f"storePathRootDir={store}",
+        f"mappedFileSizeCommitLog={SIZES.mapped_file_size_commit_log}",
+        f"mappedFileSizeConsumeQueue={SIZES.mapped_file_size_consume_queue}",
+        f"maxHashSlotNum={SIZES.max_hash_slot_num}",
+        f"maxIndexNum={SIZES.max_index_num}",
+        f"brokerName={SIZES.broker_name}",
+    ]
+
+
 def test_a_store_passes_from_our_broker_to_apache_s_and_back(tmp_path: Path) -> None:
     store = tmp_path / "store"
     with MessageStore.open(store, SIZES) as made:
@@ -74,15 +107,7 @@ def test_a_store_passes_from_our_broker_to_apache_s_and_back(tmp_path: Path) -> 
                 with RealBroker(VERSION, store, SIZES, work, names_port=names.port) as apache:
                     answers = apache.ask("t", [*map(line, sent[-5:]), "PULL\tt\t0"])
             else:
-                settings = [
-                    f"storePathRootDir={store}",
-                    f"mappedFileSizeCommitLog={SIZES.mapped_file_size_commit_log}",
-                    f"mappedFileSizeConsumeQueue={SIZES.mapped_file_size_consume_queue}",
-                    f"maxHashSlotNum={SIZES.max_hash_slot_num}",
-                    f"maxIndexNum={SIZES.max_index_num}",
-                    f"brokerName={SIZES.broker_name}",
-                ]
-                with own_broker(tmp_path / "own", names.address, *settings) as broker:
+                with own_broker(tmp_path / "own", names.address, *settings_of(store)) as broker:
                     asking = RealBroker(VERSION, store, SIZES, tmp_path / "client", names_port=names.port)
                     answers = asking.ask("t", [*map(line, sent[-5:]), "PULL\tt\t0"])
                     assert broker.stop() == 0

@@ -52,8 +52,59 @@ public class FurtherFamilies {
             case "trace": trace(topic); break;
             case "assign": assign(topic); break;
             case "rebalance": rebalance(topic); break;
+            case "leave": leave(HANDED_OVER); break;
+            case "take": take(HANDED_OVER); break;
             default: throw new IllegalArgumentException(name);
         }
+    }
+
+    private static final String HANDED_OVER = "Further_handed_over";
+    private static final int IN_30_SECONDS = 4;
+
+    /** 20 messages are consumed, three of them are to come again in 30 s, three more are delayed as long, five wait. */
+    private static void leave(String topic) throws Exception {
+        send(topic, 0, 20);
+        Set<String> seen = ConcurrentHashMap.newKeySet();
+        DefaultMQPushConsumer consumer = reader("group_" + topic, topic, (messages, context) -> {
+            context.setDelayLevelWhenNextConsume(IN_30_SECONDS);
+            boolean again = false;
+            for (MessageExt one : messages) {
+                seen.add(text(one));
+                again |= text(one).matches("message 1[012]");
+            }
+            return again ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        await(() -> seen.size() == 20, () -> seen + " arrived");
+        Thread.sleep(2_000);  // the last ones are sent back and their offsets known
+        consumer.shutdown();
+        DefaultMQProducer producer = producer();
+        for (int i = 20; i < 23; i++) {
+            Message delayed = new Message(topic, body(i));
+            delayed.setDelayTimeLevel(IN_30_SECONDS);
+            producer.send(delayed);
+        }
+        producer.shutdown();
+        send(topic, 23, 28);
+    }
+
+    /** What `leave` left comes at the broker that has the store now, and nothing that was consumed comes again. */
+    private static void take(String topic) throws Exception {
+        Set<String> expected = new TreeSet<>();
+        for (int i = 20; i < 28; i++) {
+            expected.add("message " + i);
+        }
+        for (int i = 10; i < 13; i++) {
+            expected.add("message " + i);
+        }
+        List<String> seen = java.util.Collections.synchronizedList(new ArrayList<>());
+        DefaultMQPushConsumer consumer = reader("group_" + topic, topic, (messages, context) -> {
+            messages.forEach(one -> seen.add(text(one)));
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        await(() -> seen.containsAll(expected), () -> new TreeSet<>(seen) + " arrived");
+        Thread.sleep(2_000);
+        consumer.shutdown();
+        check(new TreeSet<>(seen).equals(expected) && seen.size() == expected.size(), seen + " arrived");
     }
 
     private static DefaultMQProducer started(DefaultMQProducer producer) throws Exception {
