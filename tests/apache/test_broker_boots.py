@@ -166,6 +166,7 @@ def over_the_network(one: JudgedMessage) -> tuple[str, ...]:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(LEVEL == "sample", reason="test_crash_images.py judges such images: RF_FAULTS=1 boots a broker too")
 @pytest.mark.parametrize("number", range(2 * len(KINDS) if FULL else 1))
 def test_broker_boots_on_recovered_crash_images(tmp_path: Path, number: int) -> None:
     """The broker starts, appends messages and stops cleanly on images of every kind.
@@ -197,6 +198,7 @@ def test_broker_boots_on_recovered_crash_images(tmp_path: Path, number: int) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(LEVEL == "sample", reason="boots a broker: RF_FAULTS=1 runs it")
 @pytest.mark.parametrize("version", versions("5.3.3", of=VERSIONS_5))
 def test_broker_takes_over_lmq_consumer_offsets(version: str, tmp_path: Path) -> None:
     """The broker reads `lmqConsumerOffset.json` and writes a new one when it stops."""

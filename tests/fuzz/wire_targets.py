@@ -14,7 +14,7 @@ from rocketflow.remoting.errors import RemotingError
 from rocketflow.remoting.frame import FrameReceiver
 from rocketflow.remoting.recall_handle import RecallHandle, decode_recall_handle
 from rocketflow.remoting.store_bodies import decode_store_body
-from tests.reliability.network.mutated import BODIES, HEADERS, STORE_BODIES, decoded, valid
+from tests.support.mutated_frames import BODIES, HEADERS, STORE_BODIES, decoded, valid
 
 for header in HEADERS:  # decoders are made when they are first used
     for body in BODIES:

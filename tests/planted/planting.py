@@ -78,41 +78,41 @@ class Tree:
             for product in PRODUCT:
                 compileall.compile_dir(path / product, quiet=2)
         modules = sorted(module for product in PRODUCT for module in (path / product).rglob("*.py"))
-        self._texts = {module: module.read_text("utf-8") for module in modules}
+        self.texts = {module: module.read_text("utf-8") for module in modules}
 
     def plant(self, bug: Bug) -> list[Path]:
         """Plant the bug and return the changed files; raise DoesNotApplyError if a text does not occur once."""
         return [self._replace(bug, change) for change in bug.changes]
 
     def _replace(self, bug: Bug, change: Change) -> Path:
-        counts = {path: text.count(change.old) for path, text in self._texts.items()}
+        counts = {path: text.count(change.old) for path, text in self.texts.items()}
         found = [path for path, count in counts.items() if count]
         times = sum(counts.values())
         if times != 1:
             raise DoesNotApplyError(
                 f"{bug.name}: this text occurs {times} times in the product, expected once:\n{change.old}"
             )
-        text = self._texts[found[0]].replace(change.old, change.new)
+        text = self.texts[found[0]].replace(change.old, change.new)
         compile(text, found[0].name, "exec")
         self._write(found[0], text)
         return found[0]
 
     def restore(self, origin: Tree) -> None:
         """Give every module its text in `origin`."""
-        for path, text in origin._texts.items():
+        for path, text in origin.texts.items():
             own = self.path / path.relative_to(origin.path)
-            if self._texts[own] != text:
+            if self.texts[own] != text:
                 self._write(own, text)
 
     def _write(self, module: Path, text: str) -> None:
         module.write_text(text, "utf-8")
-        self._texts[module] = text
+        self.texts[module] = text
         for compiled in (module.parent / "__pycache__").glob(f"{module.stem}.*.pyc"):
             compiled.unlink()
 
     def text(self, module: Path) -> str:
         """Return the text of a module of the product."""
-        return self._texts[module]
+        return self.texts[module]
 
     def run(
         self, tests: Sequence[str], seed: int, temporary: Path, trials: int = 0

@@ -379,7 +379,7 @@ class PutPath:
         for name, _ in assigned.lmq:
             run.take_offsets(name, LMQ_QUEUE_ID, 1)
         result = self._stored(one, fields.queue_id, places, now_ms)
-        due_ms = properties.get(PROPERTY_TIMER_OUT_MS) if fields.topic == _TIMER_TOPIC else None
+        due_ms = None if given or fields.topic != _TIMER_TOPIC else properties.get(PROPERTY_TIMER_OUT_MS)
         return result if due_ms is None else result._replace(timer_out_ms=int(due_ms))
 
     def _take_raw(self, run: RecordRun, raw: RawMessage, now_ms: int) -> PutMessageResult:

@@ -20,7 +20,6 @@ from rocketflow.remoting.command import Command, decode_command, encode_command
 from rocketflow.remoting.errors import RemotingError
 from rocketflow.remoting.frame import FrameReceiver, HeaderType, frame_bytes
 from rocketflow.remoting.store_bodies import decode_store_body
-from tests.reliability.network import mutated
 from tests.reliability.network.wire import (
     ANSWER_SECONDS,
     CODE,
@@ -32,6 +31,7 @@ from tests.reliability.network.wire import (
     rss_anon_mib,
     send_header,
 )
+from tests.support import mutated_frames as mutated
 from tests.support.confinement import confined_to
 from tests.support.results import Tally
 from tests.support.servers import RunningServer

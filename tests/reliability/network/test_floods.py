@@ -358,11 +358,14 @@ def test_a_broker_without_free_descriptors_serves_those_that_are_connected(tmp_p
             await is_served(channel, 1)
             stack.close()
             for _ in range(200):
+                new = Peers()
                 try:
-                    await is_served(await Peers().channel(server.address), 2)
+                    await is_served(await new.channel(server.address), 2)
                     break
                 except (OSError, ChannelClosedError):  # accepted while there was no descriptor
                     await asyncio.sleep(0.1)
+                finally:
+                    await new.close()
             else:
                 pytest.fail("no new connection is served")
             await peers.close()
