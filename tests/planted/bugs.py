@@ -689,6 +689,19 @@ BUGS: Final = (
         ],
         [f"{STORE}/reading/test_offset_by_time.py"],
     ),
+    Bug(
+        "listing-left-open",
+        "a listing of a directory that ends with an error stays open",
+        [
+            Change(
+                "                with os.scandir(directory) as entries:\n                    for entry in entries:\n"
+                "                        if not (entry.name.isdigit() and len(entry.name) >= 20):",
+                "                if entries := os.scandir(directory):\n                    for entry in entries:\n"
+                "                        if not (entry.name.isdigit() and len(entry.name) >= 20):",
+            )
+        ],
+        [f"{STORE}/engine/test_many_directories.py::test_file_in_two_directories_is_refused"],
+    ),
     # -- Airflow
     Bug(
         "airflow-busy-store-fails",
