@@ -6,14 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.reliability.network.wire import broker_at, no_traceback
-from tests.support.servers import RunningServer, running
+from tests.reliability.network.wire import no_traceback
+from tests.support.servers import RunningServer, running, running_broker
 
 
 @pytest.fixture(scope="package")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """Run a broker with SQL92 filters and recalls; at the end it stops in order and its log has no traceback."""
-    with broker_at(tmp_path_factory.mktemp("broker"), "enablePropertyFilter=true", "recallMessageEnable=true") as found:
+    with running_broker(
+        tmp_path_factory.mktemp("broker"), "enablePropertyFilter=true", "recallMessageEnable=true"
+    ) as found:
         yield found
         assert found.stop() == 0
         no_traceback(found)

@@ -15,11 +15,11 @@ from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.headers import offset as offsets
-from tests.reliability.network.wire import CODE, GROUP, Load, asked, broker_at, no_traceback, pull_header, topic_header
+from tests.reliability.network.wire import CODE, GROUP, Load, asked, no_traceback, pull_header, topic_header
 from tests.support.checker import check
 from tests.support.ports import free_port
 from tests.support.results import Tally
-from tests.support.servers import RunningServer
+from tests.support.servers import RunningServer, running_broker
 from tests.support.trials import seeds
 
 pytestmark = pytest.mark.slow
@@ -48,7 +48,7 @@ def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(
     acked = {}
     refused: set[int] = set()
     for seed in seeds(10, 50):
-        with broker_at(tmp_path, f"flushDiskType={flush}", port=port) as broker:
+        with running_broker(tmp_path, f"flushDiskType={flush}", port=port) as broker:
             load = Load(broker.address, first=max(attempted, default=-1) + 1)
             run(_under_load(broker, load, random.Random(seed).uniform(0.2, 1.0), signal.SIGKILL))
             broker.process.wait(30)
@@ -56,7 +56,7 @@ def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(
         attempted |= load.attempted
         acked |= load.acked
         refused |= load.refused
-        with broker_at(tmp_path, f"flushDiskType={flush}", port=port) as broker:
+        with running_broker(tmp_path, f"flushDiskType={flush}", port=port) as broker:
             assert broker.stop() == 0
         verdict = check(tmp_path / "store", acked, attempted, refused=refused)
         counts.trial(verdict, f"seed {seed}", hit=len(load.attempted) > len(load.acked))
@@ -70,7 +70,7 @@ def test_a_stop_under_load_is_quick_and_loses_nothing_acknowledged(
     counts = tally("N13", f"{flush}, SIGTERM")
     for seed in seeds(4, 20):
         home = tmp_path / str(seed)
-        with broker_at(home, f"flushDiskType={flush}") as broker:
+        with running_broker(home, f"flushDiskType={flush}") as broker:
             load = Load(broker.address)
             run(_under_load(broker, load, random.Random(seed).uniform(0.2, 1.0), signal.SIGTERM))
             began = time.monotonic()
@@ -110,9 +110,9 @@ def test_offsets_of_groups_survive_a_stop_and_forged_ones_do_not_lie_past_the_en
         assert beyond.fields["nextBeginOffset"] == beyond.fields["maxOffset"]
         await peers.close()
 
-    with broker_at(tmp_path) as broker:
+    with running_broker(tmp_path) as broker:
         run(commit(broker.address))
         assert broker.stop() == 0
         no_traceback(broker)
-    with broker_at(tmp_path) as broker:
+    with running_broker(tmp_path) as broker:
         run(check_offsets(broker.address))

@@ -24,7 +24,6 @@ from rocketflow.remoting.codes import ResponseCode
 from tests.reliability.network.wire import (
     CODE,
     asked,
-    broker_at,
     connected,
     descriptors,
     frame,
@@ -35,7 +34,7 @@ from tests.reliability.network.wire import (
     send_header,
 )
 from tests.support.results import Tally
-from tests.support.servers import RunningServer
+from tests.support.servers import RunningServer, running_broker
 from tests.support.trials import LEVEL, SEED
 
 pytestmark = pytest.mark.slow
@@ -98,7 +97,7 @@ def test_connections_above_the_limit_are_closed_and_those_below_are_served(
     tmp_path: Path, tally: Callable[..., Tally]
 ) -> None:
     counts = tally("N07", "limit")
-    with broker_at(
+    with running_broker(
         tmp_path, "rocketflow.maxConnections=20", "serverChannelMaxIdleTimeSeconds=4", "flushDiskType=ASYNC_FLUSH"
     ) as server:
         with many(server, 19) as sockets:
@@ -326,7 +325,7 @@ time.sleep(600)
 
 def test_peers_that_have_died_without_a_word_are_closed(tmp_path: Path, tally: Callable[..., Tally]) -> None:
     counts = tally("N05")
-    with broker_at(tmp_path, "serverChannelMaxIdleTimeSeconds=3") as server:
+    with running_broker(tmp_path, "serverChannelMaxIdleTimeSeconds=3") as server:
         served(server, range(1))
         files = descriptors(server.process.pid)
         with subprocess.Popen([sys.executable, "-c", HOLD, str(server.port), "100"], stdout=subprocess.PIPE) as stopped:
@@ -346,7 +345,7 @@ def test_peers_that_have_died_without_a_word_are_closed(tmp_path: Path, tally: C
 def test_a_broker_without_free_descriptors_serves_those_that_are_connected(tmp_path: Path) -> None:
     limit = 120
     command = f"ulimit -n {limit}; exec"
-    with broker_at(tmp_path, shell=command) as server, ExitStack() as stack:
+    with running_broker(tmp_path, shell=command) as server, ExitStack() as stack:
         peers = Peers()
 
         async def main() -> None:

@@ -18,10 +18,10 @@ from rocketflow.namesrv.settings import load_namesrv_settings
 from rocketflow.remoting.bodies import ConsumerData, HeartbeatData, ProducerData, encode_body
 from rocketflow.remoting.codes import ResponseCode
 from tests.reliability.network.test_server_start import started
-from tests.reliability.network.wire import CODE, GROUP, asked, broker_at, no_traceback, pull_header, send_header
+from tests.reliability.network.wire import CODE, GROUP, asked, no_traceback, pull_header, send_header
 from tests.support.http_get import get
 from tests.support.ports import free_port
-from tests.support.servers import running
+from tests.support.servers import running, running_broker
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +48,7 @@ def test_a_broker_exports_what_clients_did(tmp_path: Path) -> None:
     own = [part for one in (f"kvConfigPath={tmp_path}/kv.json", *names_exporter) for part in ("--set", one)]
     with (
         running("namesrv", tmp_path, *own) as names,
-        broker_at(tmp_path, f"namesrvAddr={names.address};127.0.0.1:1", *exporter) as broker,
+        running_broker(tmp_path, f"namesrvAddr={names.address};127.0.0.1:1", *exporter) as broker,
     ):
 
         async def main() -> None:
@@ -130,7 +130,7 @@ def _check(value: Figures, pulled_bytes: int) -> None:
 def test_a_port_of_figures_in_use_ends_the_start_before_a_store_is_made(tmp_path: Path) -> None:
     port = free_port()
     exporter = ("metricsExporterType=PROM", f"metricsPromExporterPort={port}")
-    with broker_at(tmp_path, *exporter) as broker:
+    with running_broker(tmp_path, *exporter) as broker:
         options = [f"listenPort={free_port((-2, 1))}", f"storePathRootDir={tmp_path}/other", *exporter]
         code, said = started("broker", tmp_path, *[part for one in options for part in ("--set", one)])
         assert code == 75, said

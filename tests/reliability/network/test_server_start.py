@@ -16,9 +16,9 @@ from rocketflow.errors import UsageError
 from rocketflow.namesrv.settings import load_namesrv_settings
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import StoreError
-from tests.reliability.network.wire import CODE, asked, broker_at, no_traceback, pull_header, send_header
+from tests.reliability.network.wire import CODE, asked, no_traceback, pull_header, send_header
 from tests.support.ports import free_port
-from tests.support.servers import running
+from tests.support.servers import running, running_broker
 from tests.support.trials import environment
 
 pytestmark = pytest.mark.slow
@@ -86,7 +86,7 @@ def _in_process(command: str, home: Path, arguments: list[str]) -> tuple[int, st
 
 
 def test_a_port_in_use_and_a_locked_store_are_named(tmp_path: Path) -> None:
-    with broker_at(tmp_path) as broker:
+    with running_broker(tmp_path) as broker:
         arguments = ["--set", f"storePathRootDir={tmp_path}/store", "--set", f"listenPort={free_port((-2, 1))}"]
         code, said = started("broker", tmp_path, *arguments)
         assert code == 75, said
@@ -106,7 +106,7 @@ WITHOUT_SERVER = f"nowhere.invalid:1;{'x' * 80}.a:9;:;127.0.0.1:99999"
 
 def test_a_broker_serves_without_its_name_server_and_registers_when_it_comes(tmp_path: Path) -> None:
     port = free_port()
-    with broker_at(tmp_path, f"namesrvAddr=127.0.0.1:{port};{WITHOUT_SERVER}") as broker:
+    with running_broker(tmp_path, f"namesrvAddr=127.0.0.1:{port};{WITHOUT_SERVER}") as broker:
 
         async def check() -> None:
             peers = Peers()
@@ -145,7 +145,7 @@ def test_a_full_disk_refuses_sends_and_serves_pulls_until_there_is_room(tmp_path
         ballast = mounted / "ballast"
         ballast.write_bytes(bytes(12 << 20))
         sizes = ("mappedFileSizeCommitLog=2097152", "mappedFileSizeConsumeQueue=20000", "diskMaxUsedSpaceRatio=95")
-        with broker_at(mounted, *sizes) as broker:
+        with running_broker(mounted, *sizes) as broker:
 
             async def check() -> None:
                 peers = Peers()

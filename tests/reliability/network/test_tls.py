@@ -12,9 +12,9 @@ from rocketflow.aio.tls import Tls, TlsFiles, client_context
 from rocketflow.client.messages import OutgoingMessage
 from rocketflow.client.producer import Producer, master_of
 from tests.reliability.network.test_server_start import started
-from tests.reliability.network.wire import broker_at, no_traceback
+from tests.reliability.network.wire import no_traceback
 from tests.support.certificates import Authority
-from tests.support.servers import running
+from tests.support.servers import running, running_broker
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +38,7 @@ def test_a_broker_registers_over_tls_and_serves_clients_with_certificates(tmp_pa
     options = [part for one in (f"kvConfigPath={tmp_path}/kv.json", *tls) for part in ("--set", one)]
     with (
         running("namesrv", tmp_path, *options) as names,
-        broker_at(tmp_path, f"namesrvAddr={names.address}", *tls) as broker,
+        running_broker(tmp_path, f"namesrvAddr={names.address}", *tls) as broker,
     ):
 
         async def main() -> None:

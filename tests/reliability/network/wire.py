@@ -16,14 +16,12 @@ from rocketflow.remoting.headers.header import Header
 from rocketflow.remoting.headers.pull import PullMessageRequestHeader
 from rocketflow.remoting.headers.send import SendMessageRequestHeader
 from tests.support.checker import Place
-from tests.support.servers import RunningServer, running_broker
+from tests.support.servers import RunningServer
 from tests.support.workload import body
 
 CODE = RequestCode
 ANSWER_SECONDS = 30.0
 GROUP = "g"
-
-broker_at = running_broker
 
 
 def send_header(topic: str = "t", queue_id: int = 0, **changes: object) -> SendMessageRequestHeader:
