@@ -29,10 +29,10 @@ from tests.reliability.network.wire import (
     is_served,
     no_traceback,
     rss_anon_mib,
-    send_header,
 )
 from tests.support import mutated_frames as mutated
 from tests.support.confinement import confined_to
+from tests.support.request_headers import send_header
 from tests.support.results import Tally
 from tests.support.servers import RunningServer
 from tests.support.trials import FULL, LEVEL, SEED

@@ -15,9 +15,10 @@ from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.headers import offset as offsets
-from tests.reliability.network.wire import CODE, GROUP, Load, asked, no_traceback, pull_header, topic_header
+from tests.reliability.network.wire import CODE, Load, asked, no_traceback
 from tests.support.checker import check
 from tests.support.ports import free_port
+from tests.support.request_headers import GROUP, pull_header, topic_header
 from tests.support.results import Tally
 from tests.support.servers import RunningServer, running_broker
 from tests.support.trials import seeds

@@ -29,10 +29,9 @@ from tests.reliability.network.wire import (
     frame,
     is_served,
     no_traceback,
-    pull_header,
     rss_anon_mib,
-    send_header,
 )
+from tests.support.request_headers import pull_header, send_header
 from tests.support.results import Tally
 from tests.support.servers import RunningServer, running_broker
 from tests.support.trials import LEVEL, SEED

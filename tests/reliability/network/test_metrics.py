@@ -18,9 +18,10 @@ from rocketflow.namesrv.settings import load_namesrv_settings
 from rocketflow.remoting.bodies import ConsumerData, HeartbeatData, ProducerData, encode_body
 from rocketflow.remoting.codes import ResponseCode
 from tests.reliability.network.test_server_start import started
-from tests.reliability.network.wire import CODE, GROUP, asked, no_traceback, pull_header, send_header
+from tests.reliability.network.wire import CODE, asked, no_traceback
 from tests.support.http_get import get
 from tests.support.ports import free_port
+from tests.support.request_headers import GROUP, pull_header, send_header
 from tests.support.servers import running, running_broker
 
 pytestmark = pytest.mark.slow

@@ -11,66 +11,14 @@ from rocketflow.aio.channel import Channel, ChannelClosedError
 from rocketflow.aio.peers import Peers
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command, encode_command, request
-from rocketflow.remoting.headers.admin import CreateTopicRequestHeader
 from rocketflow.remoting.headers.header import Header
-from rocketflow.remoting.headers.pull import PullMessageRequestHeader
-from rocketflow.remoting.headers.send import SendMessageRequestHeader
 from tests.support.checker import Place
+from tests.support.request_headers import pull_header, send_header
 from tests.support.servers import RunningServer
 from tests.support.workload import body
 
 CODE = RequestCode
 ANSWER_SECONDS = 30.0
-GROUP = "g"
-
-
-def send_header(topic: str = "t", queue_id: int = 0, **changes: object) -> SendMessageRequestHeader:
-    """Return the header of a send; the topic is made by its first message."""
-    values: dict[str, object] = {
-        "producer_group": "p",
-        "topic": topic,
-        "default_topic": "TBW102",
-        "default_topic_queue_nums": 4,
-        "queue_id": queue_id,
-        "sys_flag": 0,
-        "born_timestamp": 1_700_000_000_000,
-        "flag": 0,
-        "properties": "",
-        **changes,
-    }
-    return SendMessageRequestHeader(**values)  # type: ignore[arg-type]
-
-
-def pull_header(topic: str = "t", queue_id: int = 0, offset: int = 0, **changes: object) -> PullMessageRequestHeader:
-    """Return the header of a pull that brings its own subscription and does not wait."""
-    values: dict[str, object] = {
-        "consumer_group": GROUP,
-        "topic": topic,
-        "queue_id": queue_id,
-        "queue_offset": offset,
-        "max_msg_nums": 32,
-        "sys_flag": 4,
-        "commit_offset": 0,
-        "suspend_timeout_millis": 0,
-        "subscription": "*",
-        "sub_version": 0,
-        **changes,
-    }
-    return PullMessageRequestHeader(**values)  # type: ignore[arg-type]
-
-
-def topic_header(topic: str, queues: int = 4, perm: int = 6) -> CreateTopicRequestHeader:
-    """Return the header of a request that makes a topic."""
-    return CreateTopicRequestHeader(
-        topic=topic,
-        default_topic="TBW102",
-        read_queue_nums=queues,
-        write_queue_nums=queues,
-        perm=perm,
-        topic_filter_type="SINGLE_TAG",
-        topic_sys_flag=0,
-        order=False,
-    )
 
 
 def frame(code: int, header: Header | None = None, body: bytes = b"", opaque: int = 1) -> bytes:

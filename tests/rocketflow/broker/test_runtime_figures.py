@@ -18,37 +18,12 @@ from rocketflow.broker.service import Broker
 from rocketflow.broker.settings import load_broker_settings
 from rocketflow.remoting.bodies import KVTable, decode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
-from rocketflow.remoting.headers.pull import PullMessageRequestHeader
-from rocketflow.remoting.headers.send import SendMessageRequestHeader
 from rocketflow_store import StoreFencedError
 from rocketflow_store.spi.broker import WritingStore, open_store
 from rocketflow_store.testing import Probe
 from tests.support.http_get import get
 from tests.support.ports import free_port
-
-SEND = SendMessageRequestHeader(
-    producer_group="p",
-    topic="t",
-    default_topic="TBW102",
-    default_topic_queue_nums=1,
-    queue_id=0,
-    sys_flag=0,
-    born_timestamp=1,
-    flag=0,
-    properties="",
-)
-PULL = PullMessageRequestHeader(
-    consumer_group="g",
-    topic="t",
-    queue_id=0,
-    queue_offset=0,
-    max_msg_nums=5,
-    sys_flag=4,
-    commit_offset=0,
-    suspend_timeout_millis=0,
-    subscription="*",
-    sub_version=0,
-)
+from tests.support.request_headers import pull_header, send_header
 
 
 def options_at(home: Path) -> dict[str, str]:
@@ -71,9 +46,9 @@ def test_broker_status_counts_what_was_sent_and_read(tmp_path: Path) -> None:
 
             before = await asked()
             for _ in range(7):
-                sent = await peers.request(settings.broker_address, RequestCode.SEND_MESSAGE, SEND, body=b"x")
+                sent = await peers.request(settings.broker_address, RequestCode.SEND_MESSAGE, send_header(), body=b"x")
                 assert sent.code == ResponseCode.SUCCESS, sent.remark
-            pulled = await peers.request(settings.broker_address, RequestCode.PULL_MESSAGE, PULL)
+            pulled = await peers.request(settings.broker_address, RequestCode.PULL_MESSAGE, pull_header(max_msg_nums=5))
             assert pulled.code == ResponseCode.SUCCESS
             return before, await asked()
         finally:

@@ -27,7 +27,6 @@ from rocketflow.aio.peers import Peers
 from rocketflow.client.producer import Producer
 from rocketflow.remoting.bodies import encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
-from rocketflow.remoting.headers.send import SendMessageRequestHeader
 from rocketflow.remoting.store_bodies import CommitBatchBody, PartBody
 from rocketflow.spark.requeue.requeue_arguments import parse_arguments
 from rocketflow.spark.requeue.requeue_job import preflight, run_without_spark
@@ -57,6 +56,7 @@ from rocketflow_store.metadata.native.root_paths import RootPaths
 from rocketflow_store.records.arrow.queue_turns import QueueTurns
 from rocketflow_store.records.encoding.encode import BatchEncoder
 from tests.support.ports import free_port
+from tests.support.request_headers import send_header
 from tests.support.servers import RunningServer, running, running_broker, store_of
 from tests.support.trials import COMMAND_LINE, environment
 
@@ -72,21 +72,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     with running_broker(tmp_path_factory.mktemp("broker")) as found:
         yield found
         found.stop_in_order()
-
-
-def send_header(topic: str, properties: str = "") -> SendMessageRequestHeader:
-    """Return the header of a send to queue 0; the topic is made by its first message."""
-    return SendMessageRequestHeader(
-        producer_group="p",
-        topic=topic,
-        default_topic="TBW102",
-        default_topic_queue_nums=4,
-        queue_id=0,
-        sys_flag=0,
-        born_timestamp=1_700_000_000_000,
-        flag=0,
-        properties=properties,
-    )
 
 
 def batch(path: Path, bodies: Sequence[bytes], topic: str, number: int = 0, **more: Any) -> SinkBatch:
