@@ -110,10 +110,6 @@ class Tree:
         for compiled in (module.parent / "__pycache__").glob(f"{module.stem}.*.pyc"):
             compiled.unlink()
 
-    def text(self, module: Path) -> str:
-        """Return the text of a module of the product."""
-        return self.texts[module]
-
     def run(
         self, tests: Sequence[str], seed: int, temporary: Path, trials: int = 0
     ) -> subprocess.CompletedProcess[str]:

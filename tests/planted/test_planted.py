@@ -22,7 +22,7 @@ def test_every_bug_can_be_planted(base: Tree, tmp_path: Path) -> None:
     tree = Tree(tmp_path / "spoilt", base.path)
     for bug in BUGS:
         for path in tree.plant(bug):
-            assert path.read_text("utf-8") != base.text(base.path / path.relative_to(tree.path))
+            assert path.read_text("utf-8") != base.texts[base.path / path.relative_to(tree.path)]
         tree.restore(base)
     assert len({bug.name for bug in BUGS}) == len(BUGS)
 
