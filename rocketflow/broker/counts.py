@@ -80,7 +80,7 @@ class Counts:
         found.messages += messages
         found.bytes += size
 
-    def bury(self, group: str) -> None:
+    def dead_letter(self, group: str) -> None:
         """Count a message that went to the dead letters of a group."""
         if group not in self.dead and len(self.dead) >= MAX_DEAD:
             group = OTHER

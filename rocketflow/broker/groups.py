@@ -6,7 +6,7 @@ RocketMQ's source: broker/subscription/SubscriptionGroupManager.java.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -69,6 +69,17 @@ class Groups:
         except StoreError:
             return None
         return found
+
+    def once_known(self, group: str, call: Callable[..., None], *arguments: object) -> Coroutine[Any, Any, None] | None:
+        """Call a function now if the group exists; else return a coroutine that makes the group before, if it may."""
+        if self._table.get(group) is None:
+            return self._call_after_creation(group, call, arguments)
+        call(*arguments)
+        return None
+
+    async def _call_after_creation(self, group: str, call: Callable[..., None], arguments: tuple[object, ...]) -> None:
+        await self.for_use(group)
+        call(*arguments)
 
     async def put(self, group: str, values: Mapping[str, Any]) -> None:
         """Change these settings of a group, made if there is none. Raises RefusedError if it cannot be kept."""

@@ -124,14 +124,7 @@ class OffsetRequests:
     def update(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Take how far a group has read a queue (request 15)."""
         header = request.command.header(headers.UpdateConsumerOffsetRequestHeader)
-        if self._groups.get(header.consumer_group) is None:
-            return self._update_of_new_group(request, header)
-        self._update(request, header)
-        return None
-
-    async def _update_of_new_group(self, request: Request, header: headers.UpdateConsumerOffsetRequestHeader) -> None:
-        await self._groups.for_use(header.consumer_group)
-        self._update(request, header)
+        return self._groups.once_known(header.consumer_group, self._update, request, header)
 
     def _update(self, request: Request, header: headers.UpdateConsumerOffsetRequestHeader) -> None:
         if self._groups.get(header.consumer_group) is None:

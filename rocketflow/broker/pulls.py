@@ -124,14 +124,7 @@ class Pulls:
     def pull(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Answer with messages; let the request wait if there are none and it may."""
         header = request.command.header(PullMessageRequestHeader)
-        if self._groups.get(header.consumer_group) is None:
-            return self._pull_of_new_group(request, header)
-        self._pull(request, header)
-        return None
-
-    async def _pull_of_new_group(self, request: Request, header: PullMessageRequestHeader) -> None:
-        await self._groups.for_use(header.consumer_group)
-        self._pull(request, header)
+        return self._groups.once_known(header.consumer_group, self._pull, request, header)
 
     def _pull(self, request: Request, header: PullMessageRequestHeader) -> None:
         pull = Pull(request, header, self._checked(request, header))

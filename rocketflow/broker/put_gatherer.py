@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketflow.aio.histogram import Histogram
-from rocketflow.aio.server import OVERLOAD
+from rocketflow.aio.server import OVERLOAD, RefusedError
 from rocketflow.broker.counts import RUN_BOUNDS
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import PutMessageStatus, StoreError
@@ -37,13 +37,13 @@ SLOW_FOR_SECONDS: Final = 60.0
 TIMEOUT_CLEAN_QUEUE: Final = "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while"
 
 Answer = Callable[["PutMessageResult"], None]
-Refuse = Callable[[ResponseCode, str], None]
+Refuse = Callable[[RefusedError], None]
 
 
 class Put(NamedTuple):
     """A message on its way into the store.
 
-    `answer` is called with the result; `refuse` with a code and a text if there is none.
+    `answer` is called with the result; `refuse` with a refusal if there is none.
     """
 
     message: RawMessage
@@ -84,10 +84,10 @@ class PutGatherer:
         stops or the store fails.
         """
         if self._stopped:
-            refuse(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker stops")
+            refuse(RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker stops"))
             return
         if self._open >= MAX_OPEN or self._open_bytes >= MAX_OPEN_BYTES:
-            refuse(ResponseCode.SYSTEM_BUSY, OVERLOAD)
+            refuse(RefusedError(ResponseCode.SYSTEM_BUSY, OVERLOAD))
             return
         self._waiting.append(Put(message, answer, refuse, time.monotonic()))
         self._open += 1
@@ -159,7 +159,7 @@ class PutGatherer:
             taken += 1
             if max(one.arrived, self._held_until) < limit:
                 self._close(one)
-                one.refuse(ResponseCode.SYSTEM_BUSY, TIMEOUT_CLEAN_QUEUE)
+                one.refuse(RefusedError(ResponseCode.SYSTEM_BUSY, TIMEOUT_CLEAN_QUEUE))
             else:
                 run.append(one)
                 size += len(one.message.body)
@@ -229,7 +229,7 @@ class PutGatherer:
         LOG.error("%d messages were not stored: %s", len(run), error)
         for one in run:
             self._close(one)
-            one.refuse(ResponseCode.SERVICE_NOT_AVAILABLE, str(error))
+            one.refuse(RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)))
 
     def _close(self, put: Put) -> None:
         """Count a message no more: it is being answered."""

@@ -9,14 +9,14 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.aio.server import RefusedError, Request
-from rocketflow.broker.sends import BORN_HOST_V6, born_host
+from rocketflow.broker.sends import born_host
 from rocketflow.broker.topics import PERM_WRITE
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.errors import HeaderError
 from rocketflow.remoting.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
 from rocketflow.remoting.recall_handle import RecallHandle, decode_recall_handle
 from rocketflow_store import StoreError
-from rocketflow_store.spi.broker import RawMessage
+from rocketflow_store.spi.broker import RawMessage, encode_properties
 from rocketflow_store.spi.names import validate_group
 
 if TYPE_CHECKING:
@@ -48,18 +48,18 @@ class Recalls:
             "UNIQ_KEY": handle.uniq_key,
             "TIMER_DELIVER_MS": str(handle.deliver_ms),
             "BORN_TIMESTAMP": str(now_ms),
-            "PGROUP": header.producer_group or "",
         }
-        host, is_v6 = born_host(request.channel.address)
+        if header.producer_group:
+            properties["PGROUP"] = header.producer_group
         message = RawMessage(
             topic=handle.topic,
             queue_id=0,
             body=b"0",
-            properties="".join(f"{name}\x01{value}\x02" for name, value in properties.items() if value).encode(),
+            properties=encode_properties(properties),
             flag=0,
-            sys_flag=BORN_HOST_V6 if is_v6 else 0,
+            sys_flag=0,
             born_ms=now_ms,
-            born_host=host,
+            born_host=born_host(request.channel.address),
         )
 
         def stored(result: PutMessageResult) -> None:
@@ -68,7 +68,7 @@ class Recalls:
             else:
                 request.reply(ResponseCode.SYSTEM_ERROR, remark=f"recall failed, {result.status.name}: {result.why}")
 
-        self._gatherer.add(message, stored, lambda code, why: request.reply(code, remark=why))
+        self._gatherer.add(message, stored, request.refuse)
 
     def _checked(self, header: RecallMessageRequestHeader) -> RecallHandle:
         """Return the handle of a recall. Raises RefusedError if the message cannot be recalled here."""

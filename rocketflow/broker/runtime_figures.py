@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.broker.pulls import MAX_COLD
 from rocketflow.broker.put_gatherer import MAX_OPEN
+from rocketflow.process.properties import property_text
 
 if TYPE_CHECKING:
     from rocketflow.broker.pulls import Pulls
@@ -66,7 +67,7 @@ class RuntimeFigures:
         rates = {name: _rates(figures[name]) for name in _RATES}
         days = self._days
         return {
-            **{name: _text(value) for name, value in figures.items() if not isinstance(value, dict | list)},
+            **{name: property_text(value) for name, value in figures.items() if not isinstance(value, dict | list)},
             **rates,
             "getTransferedTps": rates["getTransferredTps"],  # as RocketMQ before 5.0 spells it
             "msgPutTotalTodayNow": str(figures["putMessageTimesTotal"]),
@@ -97,7 +98,3 @@ def seconds_to_midnight(now: datetime) -> float:
 def _rates(values: list[float | None]) -> str:
     """Return the rates over 10, 60 and 600 s; 0.0 while a window is not full, because mqadmin needs numbers."""
     return " ".join(str(value or 0.0) for value in values)
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -80,12 +80,12 @@ class SendBacks:
         def stored(result: PutMessageResult) -> None:
             if result.status is PutMessageStatus.PUT_OK:
                 if self._counts is not None and message.topic.startswith(DLQ_PREFIX):
-                    self._counts.bury(header.group)
+                    self._counts.dead_letter(header.group)
                 request.reply()
             else:
                 request.reply(ResponseCode.SYSTEM_ERROR, remark=result.status.name)
 
-        self._gatherer.add(message, stored, lambda code, why: request.reply(code, remark=why))
+        self._gatherer.add(message, stored, request.refuse)
 
     def _copy(self, phy_offset: int, wanted: SendBack, group: SubscriptionGroupConfig) -> RawMessage | None:
         """Return the message to store for the one at an offset of the log. Blocks. Raises RefusedError."""

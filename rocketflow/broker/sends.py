@@ -22,7 +22,7 @@ from rocketflow.remoting.command import RESPONSE_FLAG, Command
 from rocketflow.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from rocketflow.remoting.recall_handle import RecallHandle
 from rocketflow_store import PutMessageStatus
-from rocketflow_store.spi.broker import RawMessage
+from rocketflow_store.spi.broker import RawMessage, encode_properties
 from rocketflow_store.spi.names import is_send_refused
 
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ MAX_RECONSUME_SINCE: Final = 121
 
 _LONG_NAMES: Final = (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
 """Codes of requests whose header names its fields by words, not by letters."""
-
-BORN_HOST_V6: Final = 0x10
 
 _CODES: Final = {
     PutMessageStatus.PUT_OK: ResponseCode.SUCCESS,
@@ -81,7 +79,7 @@ class Sends:
         trace = "true" if settings.trace_on else "false"
         self._common = {"MSG_REGION": settings.region_id, "TRACE_ON": trace}
         added = {**self._common, "CLUSTER": settings.broker_cluster_name}
-        self._added = "".join(f"{name}\x01{value}\x02" for name, value in added.items())
+        self._added = encode_properties(added).decode()
 
     def send(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Put the message or batch of a request into the store, and answer once it is there.
@@ -93,7 +91,7 @@ class Sends:
         if config is None or header.topic.startswith(RETRY_PREFIX):
             return self._send_after_creation(request, header, is_first=config is None)
         self._check_state(header.topic)
-        self.put(request, self._raw(request, header, header.topic, _queue(header, config)))
+        self.put(request, self._raw(request, header, _queue(header, config)))
         return None
 
     async def _send_after_creation(self, request: Request, header: SendMessageRequestHeader, *, is_first: bool) -> None:
@@ -111,7 +109,7 @@ class Sends:
         config = await self._topics.for_send(
             header.topic, header.default_topic, header.default_topic_queue_nums, is_unit=bool(header.unit_mode)
         )
-        message = self._raw(request, header, header.topic, _queue(header, config))
+        message = self._raw(request, header, _queue(header, config))
         if header.topic.startswith(RETRY_PREFIX):
             return await self._retried(request, header, message)
         return message
@@ -126,13 +124,13 @@ class Sends:
                 size = len(message.body) + len(message.properties)
                 self._counts.send(message.topic, message.properties, result.message_count, size)
                 if message.topic.startswith(DLQ_PREFIX):
-                    self._counts.bury(message.topic.removeprefix(DLQ_PREFIX))
+                    self._counts.dead_letter(message.topic.removeprefix(DLQ_PREFIX))
             if first is None or first.done():
                 self._answer(request, result, message.topic, transaction_id)
             else:
                 first.add_done_callback(lambda _: self._answer(request, result, message.topic, transaction_id))
 
-        self._gatherer.add(message, stored, lambda code, why: request.reply(code, remark=why))
+        self._gatherer.add(message, stored, request.refuse)
 
     def _check_state(self, topic: str) -> None:
         if not self._settings.broker_permission & PERM_WRITE:
@@ -144,7 +142,7 @@ class Sends:
         if is_send_refused(topic):
             raise RefusedError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
 
-    def _raw(self, request: Request, header: SendMessageRequestHeader, topic: str, queue_id: int) -> RawMessage:
+    def _raw(self, request: Request, header: SendMessageRequestHeader, queue_id: int) -> RawMessage:
         properties = header.properties or ""
         if properties and not properties.endswith("\x02"):
             properties += "\x02"
@@ -153,16 +151,15 @@ class Sends:
                 ResponseCode.NO_PERMISSION, "the broker takes no transactional messages: transactions are not built yet"
             )
         properties = _DROPPED.sub("", properties) + self._added
-        host, is_v6 = born_host(request.channel.address)
         return RawMessage(
-            topic,
+            header.topic,
             queue_id,
             request.command.body,
             properties.encode(),
             header.flag,
-            header.sys_flag | BORN_HOST_V6 if is_v6 else header.sys_flag,
+            header.sys_flag,
             header.born_timestamp,
-            host,
+            born_host(request.channel.address),
             header.reconsume_times or 0,
             is_batch=bool(header.batch) or request.command.code == RequestCode.SEND_BATCH_MESSAGE,
         )
@@ -225,8 +222,8 @@ def _queue(header: SendMessageRequestHeader, config: TopicConfig) -> int:
 
 
 @lru_cache(maxsize=16_384)
-def born_host(address: str) -> tuple[bytes, bool]:
-    """Return `host:port` of a client as a record holds it (8 or 20 bytes), and whether it is IPv6."""
+def born_host(address: str) -> bytes:
+    """Return `host:port` of a client as a record holds it, in 8 bytes or 20 for IPv6."""
     host, _, port = address.rpartition(":")
     packed = ipaddress.ip_address(host.strip("[]") or "127.0.0.1").packed
-    return packed + int(port or 0).to_bytes(4, "big"), len(packed) == 16
+    return packed + int(port or 0).to_bytes(4, "big")

@@ -167,7 +167,7 @@ class StoreRequests:
         except StoreError as error:
             raise RefusedError(_CODES.get(type(error), ResponseCode.SYSTEM_ERROR), str(error)) from None
         finally:
-            self._topics.look()
+            self._topics.report_changes()
 
     def _parts(self, sink_id: str, batch_id: int, parts: Sequence[bodies.PartBody]) -> list[StagedPart]:
         """Return staged parts, whose files can only lie in the directory of this batch. Raises StoreError."""

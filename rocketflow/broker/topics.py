@@ -38,8 +38,7 @@ T = TypeVar("T")
 class Topics:
     """The topics of a broker; at most LIMIT are made on first use. Changes are written in a thread.
 
-    `changes` counts the changes; `on_changed` is called after each; `registered` waits until the NameServers know of
-    it.
+    `on_changed` is called after each change; `registered` waits until the NameServers know of it.
     """
 
     def __init__(
@@ -53,9 +52,8 @@ class Topics:
         self._settings = settings
         self._on_changed = on_changed
         self.registered = registered
-        self.changes = 0
         self._changing = asyncio.Lock()
-        self._counted = self._table.data_version.counter
+        self._reported = self.changes
 
     def create_system_topics(self) -> None:
         """Create the topics that every broker has. Raises StoreError."""
@@ -161,17 +159,18 @@ class Topics:
             await asyncio.to_thread(change, argument)
         except StoreError as error:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
-        self._changed()
+        self.report_changes()
 
-    def look(self) -> None:
-        """Take note of topics that a commit or a delivery created."""
-        if self._table.data_version.counter != self._counted:
-            self._changed()
+    def report_changes(self) -> None:
+        """Call `on_changed` if there are changes, also those by a commit or a delivery, that it was not called for."""
+        if self.changes != self._reported:
+            self._reported = self.changes
+            self._on_changed()
 
-    def _changed(self) -> None:
-        self._counted = self._table.data_version.counter
-        self.changes += 1
-        self._on_changed()
+    @property
+    def changes(self) -> int:
+        """Return the number of changes of the table."""
+        return self._table.data_version.counter
 
     @property
     def data_version(self) -> bodies.DataVersion:

@@ -79,7 +79,7 @@ class StoreClient:
         except (OSError, ChannelClosedError) as error:  # TimeoutError is an OSError
             raise NoBrokerError(f"{self.address}: {error}") from None
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            raise NoBrokerError(f"{self.address}: a broker, but not RocketFlow's, or one before 0.7")
+            raise NoBrokerError(f"{self.address}: a broker, but not RocketFlow's, or one that is older than this job")
         try:
             info = decode_store_body(answer.body, StoreInfoBody)
         except RemotingError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rocketflow_store.delivery.requeue.send_back import SendBack, send_back
 from rocketflow_store.engine.writing_store import WritingStore, open_store
-from rocketflow_store.format.properties import decode_properties
+from rocketflow_store.format.properties import decode_properties, encode_properties
 from rocketflow_store.model.broker_requests import AppendedRun, Arrival, RawMessage
 from rocketflow_store.reading.checked_read import Match, ReadResult
 from rocketflow_store.reading.raw_records import QueryResult
@@ -19,6 +19,7 @@ __all__ = [
     "SendBack",
     "WritingStore",
     "decode_properties",
+    "encode_properties",
     "open_store",
     "send_back",
 ]

@@ -23,7 +23,7 @@ def test_tables_end_at_their_limits_and_later_names_count_together() -> None:
     for number in range(MAX_PULLED + 50):
         counts.send(f"t{number}", b"", 1, 10)
         counts.pull(f"g{number}", "t", 2, 20)
-        counts.bury(f"g{number}")
+        counts.dead_letter(f"g{number}")
     assert len(counts.sent) == MAX_SENT + 1
     assert len(counts.pulled) == MAX_PULLED + 1
     assert len(counts.dead) == MAX_DEAD + 1

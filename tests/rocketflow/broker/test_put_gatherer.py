@@ -55,14 +55,14 @@ class Outcomes:
 
     def __init__(self) -> None:
         self.offsets: list[int] = []
-        self.refused: list[tuple[ResponseCode, str]] = []
+        self.refused: list[tuple[int, str]] = []
 
     def put(self, gatherer: PutGatherer, body: bytes = b"x") -> None:
         message = RawMessage("t", 0, body, b"", 0, 0, 0, bytes(8))
         gatherer.add(
             message,
             lambda result: self.offsets.append(result.queue_offset),
-            lambda code, why: self.refused.append((code, why)),
+            lambda error: self.refused.append((error.code, error.remark)),
         )
 
 
