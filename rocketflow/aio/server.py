@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -44,6 +46,7 @@ _DRAIN_SECONDS: Final = 1.0
 _SUM_SECONDS: Final = 0.02
 _ACCEPT_AGAIN_SECONDS: Final = 1.0
 _BACKLOG: Final = 1024
+_MOST_KEPT_DESCRIPTORS: Final = 256
 
 
 class RefusedError(Exception):
@@ -115,11 +118,12 @@ class Limits(NamedTuple):
 class Server:
     """Accepts connections and passes each request to the processor of its code; unknown codes are answered with 3.
 
-    `on_closed` is called with each connection that ends. Connections above `limits.connections` are closed at once;
-    those that are silent for `limits.idle_s`, or whose frame takes longer than `limits.frame_s`, are closed as well.
-    While more than `limits.all_unsent` bytes wait for peers, requests of the codes `large_answers` are answered with 2;
-    so are requests that would run as tasks while TASK_LIMIT of them run. While incomplete frames take more than
-    `limits.all_unread` bytes, the largest of them are not read on.
+    `on_closed` is called with each connection that ends. Connections above `limits.connections` are closed at once, and
+    so are those that take one of the process's last descriptors, which files need; those that are silent for
+    `limits.idle_s`, or whose frame takes longer than `limits.frame_s`, are closed as well. While more than
+    `limits.all_unsent` bytes wait for peers, requests of the codes `large_answers` are answered with 2; so are requests
+    that would run as tasks while TASK_LIMIT of them run. While incomplete frames take more than `limits.all_unread`
+    bytes, the largest of them are not read on.
 
     With `tls`, connections begin with a handshake of at most `limits.handshake_s`; if it is optional, the first byte of
     a connection decides. With `latency`, the times of requests with a processor are counted.
@@ -142,7 +146,7 @@ class Server:
         self._large_answers = frozenset(large_answers)
         self._tls = tls
         self._accepting: list[asyncio.Task[None]] = []
-        self._beginning: set[asyncio.Task[None]] = set()
+        self._beginning: dict[Channel, asyncio.Task[None]] = {}
         self._channels: set[Channel] = set()
         self._slow: set[Channel] = set()
         self._unsent = 0
@@ -150,9 +154,8 @@ class Server:
         self._large: dict[Channel, int] = {}
         self._unread = 0
         self._task_bytes = 0
-        self._refused = 0
+        self._refused: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._listeners: list[asyncio.Server] = []
         self._watch: asyncio.Task[None] | None = None
 
     @property
@@ -175,30 +178,25 @@ class Server:
         loop = asyncio.get_running_loop()
         if self._watch is None:
             self._watch = loop.create_task(self._watch_connections())
-        if self._tls is None:
-            server = await loop.create_server(self._channel, host, port, backlog=_BACKLOG)
-            self._listeners.append(server)
-            return int(server.sockets[0].getsockname()[1])
         listener = socket.create_server((host, port), family=_family(host), backlog=_BACKLOG)
         listener.setblocking(False)
-        self._accepting.append(loop.create_task(self._accept(listener, self._tls)))
+        self._accepting.append(loop.create_task(self._accept(listener)))
         return int(listener.getsockname()[1])
 
     def stop_listening(self) -> None:
         """Accept no more connections; those that stand are served on."""
         for task in self._accepting:
             task.cancel()
-        for listener in self._listeners:
-            listener.close()
 
     async def close(self, timeout_s: float = 3.0) -> None:
         """End all connections; requests under way have `timeout_s` seconds to be answered."""
         self.stop_listening()
         if self._watch is not None:
             self._watch.cancel()
-        for task in (*self._accepting, *self._beginning):
+        beginning = (*self._accepting, *self._beginning.values())
+        for task in beginning:
             task.cancel()
-        await asyncio.gather(*self._accepting, *self._beginning, return_exceptions=True)
+        await asyncio.gather(*beginning, return_exceptions=True)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
         for task in self._tasks:
@@ -222,9 +220,7 @@ class Server:
     def opened(self, channel: Channel) -> None:
         """Take note of a new connection."""
         self._channels.add(channel)
-        if len(self._channels) > self._limits.connections:
-            self._refused += 1
-            channel.abort()
+        self._beginning.pop(channel, None)
 
     def closed(self, channel: Channel) -> None:
         """Take note that a connection has ended."""
@@ -307,14 +303,12 @@ class Server:
             self._unsent, self._unsent_at = sum(sizes.values()), now
         return self._unsent
 
-    # --- connections that may begin with a handshake
+    # --- connections that begin
 
-    def _channel(self) -> Channel:
-        return Channel(self, unsent_limit=self._limits.unsent)
-
-    async def _accept(self, listener: socket.socket, tls: Tls) -> None:
+    async def _accept(self, listener: socket.socket) -> None:
         """Accept connections until cancelled; those that begin count for the limit."""
         loop = asyncio.get_running_loop()
+        last_descriptor = _last_descriptor()
         with listener:
             while True:
                 try:
@@ -324,19 +318,24 @@ class Server:
                     await asyncio.sleep(_ACCEPT_AGAIN_SECONDS)
                     continue
                 if len(self._channels) + len(self._beginning) >= self._limits.connections:
-                    self._refused += 1
-                    sock.close()
-                    continue
-                task = loop.create_task(self._begin(sock, tls))
-                self._beginning.add(task)
-                task.add_done_callback(self._beginning.discard)
+                    self._refuse(sock, f"there is a limit of {self._limits.connections}")
+                elif sock.fileno() > last_descriptor:
+                    self._refuse(sock, "few file descriptors are left for files (ulimit -n)")
+                else:
+                    channel = Channel(self, unsent_limit=self._limits.unsent)
+                    self._beginning[channel] = loop.create_task(self._begin(channel, sock))
 
-    async def _begin(self, sock: socket.socket, tls: Tls) -> None:
-        """Make a connection a channel, after its handshake; close it if that fails or takes too long."""
+    def _refuse(self, sock: socket.socket, why: str) -> None:
+        sock.close()
+        self._refused[why] += 1
+
+    async def _begin(self, channel: Channel, sock: socket.socket) -> None:
+        """Let a connection be a channel's, after its handshake; close it if that fails or takes too long."""
         address = address_text(_peer(sock))
-        context: ssl.SSLContext | None = tls.context
+        tls = self._tls
+        context: ssl.SSLContext | None = tls.context if tls is not None else None
         try:
-            if tls.optional:
+            if tls is not None and tls.optional:
                 async with asyncio.timeout(self._limits.idle_s):
                     first = await _first_byte(sock)
                 if not first:
@@ -345,14 +344,17 @@ class Server:
                 context = tls.context if first == HANDSHAKE_RECORD else None
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await asyncio.get_running_loop().connect_accepted_socket(
-                self._channel, sock, ssl=context, ssl_handshake_timeout=self._limits.handshake_s if context else None
+                lambda: channel, sock, ssl=context, ssl_handshake_timeout=self._limits.handshake_s if context else None
             )
         except OSError as error:  # TimeoutError and ssl.SSLError are OSErrors
-            LOG.info("%s: no TLS handshake (%s); the connection is closed", address, str(error) or type(error).__name__)
+            why = str(error) or type(error).__name__
+            LOG.info("%s: the connection is closed before it has begun: %s", address, why)
             sock.close()
         except BaseException:
             sock.close()
             raise
+        finally:
+            self._beginning.pop(channel, None)
 
     async def _watch_connections(self) -> None:
         loop = asyncio.get_running_loop()
@@ -364,9 +366,9 @@ class Server:
             if self._large and self._unread <= limits.all_unread:
                 for channel in self._channels:
                     channel.resume_for_budget()
-            if self._refused:
-                LOG.warning("%d connections above the limit of %d were closed", self._refused, limits.connections)
-                self._refused = 0
+            for why, count in self._refused.items():
+                LOG.warning("%d connections were closed: %s", count, why)
+            self._refused.clear()
 
     def _close_silent(self, now: float) -> None:
         for channel in list(self._channels):
@@ -377,6 +379,17 @@ class Server:
             ):
                 LOG.info("%s: silent for too long; the connection is closed", channel.address)
                 channel.abort()
+
+
+def _last_descriptor() -> int:
+    """Return the highest descriptor that a connection may have: the kernel gives the lowest that is free.
+
+    A fourth of all, and at most _MOST_KEPT_DESCRIPTORS, are kept for files: a store that can open none stops writing.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return 1 << 31
+    return limit - 1 - min(limit // 4, _MOST_KEPT_DESCRIPTORS)
 
 
 def _family(host: str) -> socket.AddressFamily:

@@ -353,20 +353,26 @@ def test_a_broker_without_free_descriptors_serves_those_that_are_connected(tmp_p
             with suppress(OSError):
                 for _ in range(2 * limit):
                     stack.enter_context(connected(server, 1.0))
-            await is_served(channel, 1)
+            for number in range(8):  # files of new topics are opened
+                await is_served(channel, number, f"new-{number}")
             stack.close()
             for _ in range(200):
                 new = Peers()
                 try:
                     await is_served(await new.channel(server.address), 2)
                     break
-                except (OSError, ChannelClosedError):  # accepted while there was no descriptor
+                except (OSError, ChannelClosedError):  # closed at once while the others are open
                     await asyncio.sleep(0.1)
                 finally:
                     await new.close()
             else:
                 pytest.fail("no new connection is served")
-            await peers.close()
 
-        run(main())
+        async def closing() -> None:
+            try:
+                await main()
+            finally:
+                await peers.close()
+
+        run(closing())
         no_traceback(server)

@@ -38,12 +38,12 @@ async def asked(channel: Channel, code: int, header: Header | None = None, body:
     return await channel.request(code, header, body=body, timeout_s=ANSWER_SECONDS)
 
 
-async def is_served(channel: Channel, number: int) -> None:
+async def is_served(channel: Channel, number: int, topic: str = "good") -> None:
     """Check that a good client can send and read what it sent."""
-    sent = await asked(channel, CODE.SEND_MESSAGE, send_header("good"), body(number))
+    sent = await asked(channel, CODE.SEND_MESSAGE, send_header(topic), body(number))
     assert sent.code == ResponseCode.SUCCESS, (sent.code, sent.remark)
     offset = int(sent.fields["queueOffset"])
-    found = await asked(channel, CODE.PULL_MESSAGE, pull_header("good", offset=offset))
+    found = await asked(channel, CODE.PULL_MESSAGE, pull_header(topic, offset=offset))
     assert found.code == ResponseCode.SUCCESS, (found.code, found.remark)
     assert body(number) in found.body
 
