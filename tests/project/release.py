@@ -7,29 +7,29 @@ Source archive and wheel are built from the last commit and are the same bytes o
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import re
 import subprocess
 import sys
-import tarfile
 import tempfile
 import venv
 from pathlib import Path
 from typing import Final
+
+from tests.support.golden import extract
 
 ROOT: Final = Path(__file__).parents[2]
 
 
 def build(commit: str, target: Path) -> list[Path]:
     """Write source archive and wheel of `commit` to `target`; return their paths."""
-    archive = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True, check=True).stdout
     date = subprocess.run(["git", "log", "-1", "--format=%ct", commit], cwd=ROOT, capture_output=True, check=True)
     environment = {**os.environ, "SOURCE_DATE_EPOCH": date.stdout.decode().strip()}
-    with tempfile.TemporaryDirectory() as tree:
-        with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
-            packed.extractall(tree, filter="data")
-        command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(target), tree]
+    with tempfile.TemporaryDirectory() as work:
+        archive, tree = Path(work) / "commit.tar", Path(work) / "tree"
+        subprocess.run(["git", "archive", "--output", str(archive), commit], cwd=ROOT, check=True)
+        extract(archive, tree)
+        command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(target), str(tree)]
         subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
     return sorted(target.glob("rocketflow-*"))
 

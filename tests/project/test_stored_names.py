@@ -13,11 +13,12 @@ import io
 import json
 import re
 import sys
-import tarfile
 import tempfile
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from tests.support.golden import extract
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,8 +142,7 @@ def names_in_output() -> Iterator[str]:
         lines.write_text('{"body": "b", "keys": "k"}\n{"body": "b", "delayTimeLevel": 1}\n{}\n')
         for golden, copy in (("features-53", store), ("crash-53-kill9", crashed)):
             copy.mkdir()
-            with tarfile.open(GOLDEN / golden / "store.tar.xz") as archive:
-                archive.extractall(copy, filter="data")
+            extract(GOLDEN / golden / "store.tar.xz", copy)
         for path in (store, crashed):
             for line in COMMANDS:
                 words = line.replace("STORE", str(path)).replace("INPUT", str(lines)).split()

@@ -140,7 +140,8 @@ def _make(environment: AirflowEnvironment) -> None:
     shutil.rmtree(home / "venv", ignore_errors=True)
     uv = find_uv_bin()
     _run([uv, "venv", "-q", "--python", sys.executable, str(home / "venv")], _INSTALL_S)
-    _run([uv, "pip", "install", "-q", "--python", str(environment.python), "-r", str(REQUIREMENTS)], _INSTALL_S)
+    install = [uv, "pip", "install", "-q", "--system-certs", "--python", str(environment.python)]
+    _run([*install, "-r", str(REQUIREMENTS)], _INSTALL_S)
     environment.empty_database.unlink(missing_ok=True)
     _run([str(environment.airflow), "db", "migrate"], _MIGRATE_S, {**os.environ, **_settings(home)})
 
