@@ -1,4 +1,4 @@
-"""The event loop (uvloop where it is installed), its clock, and a watch on its lag."""
+"""The event loop (uvloop where it is installed), services that run in it, and its clock."""
 
 from __future__ import annotations
 
@@ -11,20 +11,12 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
-from rocketflow.aio.histogram import Histogram
-
 LOG: Final = logging.getLogger("rocketflow.aio")
 
 T = TypeVar("T")
 
 STOP_SECONDS: Final = 10.0
 """How long a service may take to stop."""
-
-LAG_BOUNDS_S: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-LONG_LAG_SECONDS: Final = 0.1
-
-_LAG_WATCH_SECONDS: Final = 0.05
-_LAG_REPORT_SECONDS: Final = 60.0
 
 
 class Service(Protocol):
@@ -90,26 +82,3 @@ def _loop_factory() -> Any:
 def monotonic_ms() -> int:
     """Return the time of the clock that is never set, in milliseconds."""
     return int(time.monotonic() * 1000)
-
-
-class LoopLag:
-    """The lag of the loop: how late it runs what is due, measured 20 times a second."""
-
-    def __init__(self) -> None:
-        self.histogram = Histogram(LAG_BOUNDS_S)
-
-    async def watch(self) -> None:
-        """Measure until cancelled; the longest lag of a minute is logged if it is LONG_LAG_SECONDS or more."""
-        loop = asyncio.get_running_loop()
-        longest, report_at = 0.0, loop.time() + _LAG_REPORT_SECONDS
-        while True:
-            due = loop.time() + _LAG_WATCH_SECONDS
-            await asyncio.sleep(_LAG_WATCH_SECONDS)
-            now = loop.time()
-            lag = max(0.0, now - due)
-            self.histogram.observe(lag)
-            longest = max(longest, lag)
-            if now >= report_at:
-                if longest >= LONG_LAG_SECONDS:
-                    LOG.warning("the event loop was late by up to %.0f ms within the last minute", longest * 1000)
-                longest, report_at = 0.0, now + _LAG_REPORT_SECONDS

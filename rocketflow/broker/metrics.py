@@ -21,7 +21,7 @@ from rocketflow_store.spi.names import is_system_topic
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
-    from rocketflow.aio.loop import LoopLag
+    from rocketflow.aio.loop_lag import LoopLag
     from rocketflow.aio.rpc_latency import RpcLatency
     from rocketflow.aio.server import Server
     from rocketflow.broker.clients import ConsumerTable, ProducerTable

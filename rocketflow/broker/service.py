@@ -10,7 +10,7 @@ import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.aio.loop import LoopLag
+from rocketflow.aio.loop_lag import LoopLag
 from rocketflow.aio.rpc_latency import RpcLatency
 from rocketflow.aio.server import Limits, Processor, Server
 from rocketflow.broker.admin import Admin

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.aio.channel import Channel
-from rocketflow.aio.loop import LoopLag
+from rocketflow.aio.loop_lag import LoopLag
 from rocketflow.aio.rpc_latency import RpcLatency
 from rocketflow.aio.server import Limits, Server
 from rocketflow.namesrv.kv_config import KvConfig

@@ -1,4 +1,4 @@
-"""The private memory of this process."""
+"""The private memory of a process."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 
-def rss_anon_mib() -> float:
+def rss_anon_mib(pid: int | str = "self") -> float:
     """Return the resident anonymous memory in MiB: memory that no file backs and the page cache cannot reclaim."""
-    found = re.search(r"^RssAnon:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    found = re.search(r"^RssAnon:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     assert found is not None
     return int(found.group(1)) / 1024

@@ -28,10 +28,10 @@ from tests.reliability.network.wire import (
     frame,
     is_served,
     no_traceback,
-    rss_anon_mib,
 )
 from tests.support import mutated_frames as mutated
 from tests.support.confinement import confined_to
+from tests.support.memory import rss_anon_mib
 from tests.support.request_headers import send_header
 from tests.support.results import Tally
 from tests.support.servers import RunningServer

@@ -29,8 +29,8 @@ from tests.reliability.network.wire import (
     frame,
     is_served,
     no_traceback,
-    rss_anon_mib,
 )
+from tests.support.memory import rss_anon_mib
 from tests.support.request_headers import pull_header, send_header
 from tests.support.results import Tally
 from tests.support.servers import RunningServer, running_broker

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import socket
 from pathlib import Path
 
@@ -88,14 +87,6 @@ class Load:
                 self.refused.add(number)
                 if answer.code == ResponseCode.SERVICE_NOT_AVAILABLE:
                     return
-
-
-def rss_anon_mib(pid: int) -> float:
-    """Return the anonymous memory of a process in MiB."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    found = re.search(r"^RssAnon:\s+(\d+) kB$", status, re.MULTILINE)
-    assert found is not None
-    return int(found[1]) / 1024
 
 
 def descriptors(pid: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import urllib.error
 
 import pytest
@@ -12,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rocketflow.aio.exposition import Exposition
 from rocketflow.aio.histogram import Histogram
 from rocketflow.aio.http import MAX_CONNECTIONS, HttpServer
-from rocketflow.aio.loop import LAG_BOUNDS_S, LoopLag, run
+from rocketflow.aio.loop import run
 from rocketflow.aio.rpc_latency import MAX_KINDS, Rpc, RpcLatency
 from tests.support.http_get import get
 
@@ -111,19 +110,3 @@ def test_kinds_of_requests_have_a_limit() -> None:
         latency.record(Rpc(number, 0, False, "success"), 0.0)
     assert len(latency.by_kind) == MAX_KINDS + 1
     assert sum(sum(one.counts) for one in latency.by_kind.values()) == 3 * MAX_KINDS
-
-
-def test_a_handler_that_blocks_the_loop_is_counted_as_lag() -> None:
-    async def main() -> LoopLag:
-        lag = LoopLag()
-        watch = asyncio.ensure_future(lag.watch())
-        await asyncio.sleep(0.1)
-        time.sleep(0.4)
-        await asyncio.sleep(0.2)
-        watch.cancel()
-        return lag
-
-    found = run(main()).histogram
-    long = sum(found.counts[LAG_BOUNDS_S.index(0.25) :])
-    assert long >= 1
-    assert found.total >= 0.25
