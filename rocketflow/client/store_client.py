@@ -6,8 +6,9 @@ A broker is asked first which store it serves: the port of one that was killed m
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from rocketflow.aio.channel import Channel, ChannelClosedError
 from rocketflow.aio.loop import run
@@ -17,9 +18,14 @@ from rocketflow.client.producer import RequestRefusedError
 from rocketflow.remoting.bodies import encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.errors import RemotingError
+from rocketflow.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rocketflow.remoting.store_bodies import StoreBody, StoreInfoBody, decode_store_body
 
+if TYPE_CHECKING:
+    from rocketflow.remoting.command import Command
+
 B = TypeVar("B")
+T = TypeVar("T")
 
 ANSWER_SECONDS: Final = 10.0
 """How long a broker may take to say which store it serves."""
@@ -50,24 +56,47 @@ class StoreClient:
 
     def check(self) -> None:
         """Raise NoBrokerError unless the broker serves the store."""
-        run(self._with_connection(None))
+        run(self._with_connection(_nothing))
 
     def ask(self, code: RequestCode, body: StoreBody, answer: type[B]) -> B:
         """Send a request and return the body of its answer, however long that takes.
 
         Raises NoBrokerError, AnswerLostError, and RequestRefusedError for another answer than 0.
         """
-        found = run(self._with_connection((code, encode_body(body))))
+        found = run(self._with_connection(lambda channel: self._answer(channel, code, encode_body(body))))
         try:
             return decode_store_body(found, answer)
         except RemotingError as error:
             raise RequestRefusedError(self.address, code, ResponseCode.SYSTEM_ERROR, str(error)) from None
 
-    async def _with_connection(self, request: tuple[RequestCode, bytes] | None) -> bytes:
+    def commit_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Commit the next offset of each (topic, queue id) for a group, as RocketMQ's consumers do.
+
+        Raises NoBrokerError, AnswerLostError, and RequestRefusedError for another answer than 0.
+        """
+        code = RequestCode.UPDATE_CONSUMER_OFFSET
+        headers = [
+            UpdateConsumerOffsetRequestHeader(
+                consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=offset
+            )
+            for (topic, queue_id), offset in offsets.items()
+        ]
+
+        async def commit(channel: Channel) -> list[Command]:
+            try:
+                return await asyncio.gather(*(channel.request(code, one, timeout_s=ANSWER_SECONDS) for one in headers))
+            except (OSError, ChannelClosedError) as error:
+                raise AnswerLostError(f"{self.address}: {error}") from None
+
+        for answer in run(self._with_connection(commit)):
+            if answer.code != ResponseCode.SUCCESS:
+                raise RequestRefusedError(self.address, code, answer.code, answer.remark)
+
+    async def _with_connection(self, call: Callable[[Channel], Awaitable[T]]) -> T:
+        """Return the result of a call with a connection to the broker, which serves the store."""
         peers = Peers(tls=self._tls)
         try:
-            channel = await self._checked_channel(peers)
-            return b"" if request is None else await self._answer(channel, *request)
+            return await call(await self._checked_channel(peers))
         finally:
             await peers.close()
 
@@ -109,6 +138,10 @@ class StoreClient:
         if answer.code != ResponseCode.SUCCESS:
             raise RequestRefusedError(self.address, code, answer.code, answer.remark)
         return answer.body
+
+
+async def _nothing(_: Channel) -> None:
+    """Ask for nothing more than the check of the connection."""
 
 
 __all__ = ["AnswerLostError", "NoBrokerError", "RequestRefusedError", "StoreClient"]

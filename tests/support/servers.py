@@ -5,10 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from rocketflow.aio.loop import run
+from rocketflow.client.messages import OutgoingMessage
+from rocketflow.client.producer import Producer
 from tests.support.ports import free_port
 from tests.support.trials import environment
 
@@ -99,3 +102,15 @@ def running_broker(home: Path, *settings: str, port: int = 0, shell: str = "") -
 def store_of(broker: RunningServer) -> Path:
     """Return the store's directory of a `running_broker`."""
     return broker.log.parent / "store"
+
+
+def send(broker: RunningServer, topic: str, bodies: Sequence[str]) -> None:
+    """Send bodies as one batch to queue 0 of a topic, which has two queues."""
+
+    async def sent() -> None:
+        producer = Producer("", timeout_s=30)
+        await producer.create_topic(broker.address, topic, 2)
+        await producer.send_batch(broker.address, topic, 0, [OutgoingMessage(one.encode(), {}) for one in bodies])
+        await producer.close()
+
+    run(sent())

@@ -30,7 +30,7 @@ from rocketflow_store.spi.places import serving_broker, store_id
 from rocketflow_store.spi.staging import StagingArea
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from rocketflow.client.store_client import StoreClient
     from rocketflow.remoting.codes import RequestCode
@@ -228,6 +228,10 @@ class BrokerWrites:
         body = RequeueBody(until_ms=until_ms, levels=levels, timers=timers, sync=self._sync)
         return self._ask(RequestCode.ROCKETFLOW_REQUEUE, body, RequeueResultBody)
 
+    def publish_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Commit the next offset of each (topic, queue id) for a consumer group."""
+        self._called(lambda: self._client.commit_offsets(group, offsets))
+
     def _files(self, sink_id: str, batch_id: int, parts: Sequence[StagedPart]) -> list[PartBody]:
         """Return the parts as files in the directory of their batch, which the broker sees."""
         from rocketflow.remoting.store_bodies import PartBody
@@ -247,11 +251,15 @@ class BrokerWrites:
         ]
 
     def _ask(self, code: RequestCode, body: StoreBody, answer: type[Answer]) -> Answer:
+        return self._called(lambda: self._client.ask(code, body, answer))
+
+    def _called(self, call: Callable[[], Result]) -> Result:
+        """Return the result of a call of the client; its errors become the store's."""
         from rocketflow.client import store_client as client
 
         address = self._client.address
         try:
-            return self._client.ask(code, body, answer)
+            return call()
         except client.NoBrokerError as error:  # it stopped since it was found
             raise StoreLockedError(self._path, f"the broker at {address}", f"it does not answer: {error}") from None
         except client.AnswerLostError as error:

@@ -1,7 +1,8 @@
 """A query's position, published as a consumer group's offsets in RocketMQ's file for lag tools.
 
-The checkpoint holds the position that counts. While another process has locked the store, the offsets wait in a file
-beside RocketMQ's: see `metadata.layout.group_offsets` of the store.
+The checkpoint holds the position that counts. A broker of RocketFlow that serves the store is asked to commit the
+offsets. While another process has locked the store, they wait in a file beside RocketMQ's: see
+`metadata.layout.group_offsets` of the store.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from rocketflow.errors import UsageError
+from rocketflow.spark.shared.store_writes import find_broker
 from rocketflow.spark.source.store_access import SourceStores
 from rocketflow.spark.source.stream_offset import QueueKey
 from rocketflow_store import StoreError
@@ -35,7 +38,7 @@ class GroupProgress:
             mine = {key: offset for key, offset in offsets.items() if key.store == name}
             try:
                 publish_offsets(Path(self._stores.path(name)), self._group, mine)
-            except (OSError, StoreError) as error:
+            except (OSError, StoreError, UsageError) as error:
                 if name not in self._warned:
                     self._warned.add(name)
                     _log.warning("progress of group %s is not published: %s", self._group, error)
@@ -44,10 +47,16 @@ class GroupProgress:
                 self._warned.discard(name)
 
 
-def publish_offsets(root: Path, group: str, offsets: Mapping[QueueKey, int]) -> Path:
-    """Write the group's offsets for the store at `root`; return the file that they were written to.
+def publish_offsets(root: Path, group: str, offsets: Mapping[QueueKey, int]) -> Path | None:
+    """Commit the group's offsets for the store at `root`; return the file that they were written to, None by a broker.
 
     Raises:
-        OSError, StoreError: the file cannot be read or written.
+        OSError, StoreError: the file cannot be read or written, or the broker refused the offsets.
+        UsageError: a broker serves the store, and this environment cannot speak to it.
     """
-    return publish_group_offsets(root, group, {(key.topic, key.queue_id): at for key, at in offsets.items()})
+    news = {(key.topic, key.queue_id): at for key, at in offsets.items()}
+    broker = find_broker(root, None)
+    if broker is None:
+        return publish_group_offsets(root, group, news)
+    broker.publish_offsets(group, news)
+    return None

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from rocketflow.aio.loop import run
-from rocketflow.client.messages import OutgoingMessage
-from rocketflow.client.producer import Producer
 from rocketflow.spark.requeue import manual_requeue
 from rocketflow.spark.requeue.manual_requeue import requeue_on_spark
 from rocketflow.spark.requeue.requeue_arguments import RequeueJob
 from rocketflow_store import StoreReader
 from rocketflow_store.delivery.requeue.ledger import ledger
 from rocketflow_store.delivery.requeue.requeue_run import RequeueRequest
-from tests.support.servers import RunningServer, running_broker, store_of
+from tests.support.servers import RunningServer, running_broker, send, store_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,18 +32,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     with running_broker(tmp_path_factory.mktemp("broker")) as found:
         yield found
         found.stop_in_order()
-
-
-def send(broker: RunningServer, topic: str, bodies: Sequence[str]) -> None:
-    """Send bodies as one batch."""
-
-    async def sent() -> None:
-        producer = Producer("", timeout_s=30)
-        await producer.create_topic(broker.address, topic, 2)
-        await producer.send_batch(broker.address, topic, 0, [OutgoingMessage(one.encode(), {}) for one in bodies])
-        await producer.close()
-
-    run(sent())
 
 
 def stored(path: Path, topic: str) -> Counter[str]:

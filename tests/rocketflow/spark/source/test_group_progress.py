@@ -14,6 +14,7 @@ from rocketflow.spark.source.store_access import SourceStores
 from rocketflow.spark.source.stream_offset import QueueKey
 from rocketflow_store import MessageStore
 from tests.support.privileges import open_directory, unprivileged
+from tests.support.servers import running_broker, send, store_of
 from tests.support.spark_stores import append, numbered, small_config
 
 BROKERS_OWN = """{
@@ -54,6 +55,19 @@ def test_offsets_wait_in_rocketflows_file_while_the_store_is_locked(tmp_path: Pa
     found = table(tmp_path / "config" / "consumerOffset.json")
     assert (found["orders@mine"], found["orders@yours"]) == ({"0": 2}, {"0": 2})
     assert not held_back.exists()
+
+
+def test_a_broker_that_serves_the_store_commits_the_offsets(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        store = store_of(broker)
+
+        send(broker, "orders", ["first"])
+        assert publish_offsets(store, "mine", {QueueKey("", "orders", 0): 1, QueueKey("", "orders", 1): 0}) is None
+        broker.stop_in_order()
+    assert table(store / "config" / "consumerOffset.json")["orders@mine"] == {"0": 1, "1": 0}
+    assert not (store / "rocketflow" / "consumerOffset.json").exists()
+    publish_offsets(store, "mine", {QueueKey("", "orders", 1): 4})  # the broker has stopped
+    assert table(store / "config" / "consumerOffset.json")["orders@mine"] == {"0": 1, "1": 4}
 
 
 def test_publish_writes_the_file_of_a_broker_with_lmq_too(tmp_path: Path) -> None:
