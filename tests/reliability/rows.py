@@ -61,6 +61,7 @@ ROWS: Final = {
     "N06": "clients that pull and do not read",
     "N07": "thousands of connections",
     "N08": "connections that come and go, ended by RST in the middle of a frame",
+    "N09": "bodies and tables that decompress to far more than they take",
     "N10": "names that no topic and no group may have, through every request",
     "N13": "broker killed and stopped under load",
     "N14": "frames cut anywhere, and many frames at once",

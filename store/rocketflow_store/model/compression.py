@@ -16,6 +16,9 @@ MAX_DECOMPRESSED_SIZE: Final = 64 << 20
 _ZLIB_TYPES: Final = (0, 3)
 _LZ4_TYPE: Final = 1
 _ZSTD_TYPE: Final = 2
+_ZSTD_LEAST_IN: Final = 4
+_ZSTD_MOST_OUT: Final = 128 << 10
+"""A block of a Zstandard frame takes this many bytes at least, and becomes this many at most (RFC 8878, 3.1.1.2)."""
 
 
 def decompress_body(stored: bytes | memoryview, sys_flag: int, limit: int = MAX_DECOMPRESSED_SIZE) -> bytes:
@@ -55,8 +58,12 @@ def _bounded(decode: object, name: str, stored: bytes | memoryview, limit: int) 
     except Exception as error:  # each library has its own errors; all mean the same here
         raise CorruptRecordError("body", 0, f"does not decompress as {name}: {error}") from error
     if len(out) > limit:
-        raise CorruptRecordError("body", 0, f"decompresses to more than {limit} bytes")
+        raise _too_large(limit)
     return out
+
+
+def _too_large(limit: int) -> CorruptRecordError:
+    return CorruptRecordError("body", 0, f"decompresses to more than {limit} bytes")
 
 
 def _zlib(stored: bytes, limit: int) -> bytes:
@@ -78,9 +85,16 @@ def _lz4(stored: bytes, limit: int) -> bytes:
 
 
 def _zstd(stored: bytes, limit: int) -> bytes:
-    import io
-
     import zstandard
 
-    with zstandard.ZstdDecompressor().stream_reader(io.BytesIO(stored)) as reader:
-        return bytes(reader.read(limit))
+    engine = zstandard.ZstdDecompressor().decompressobj()
+    size = max(1, limit // _ZSTD_MOST_OUT * _ZSTD_LEAST_IN)  # a piece of input cannot become more than `limit` bytes
+    parts, found = [], 0
+    for begin in range(0, len(stored), size):
+        parts.append(engine.decompress(stored[begin : begin + size]))
+        found += len(parts[-1])
+        if found >= limit:
+            raise _too_large(limit - 1)
+        if engine.eof:
+            return b"".join(parts)
+    raise CorruptRecordError("body", 0, "zstd frame ends too early")

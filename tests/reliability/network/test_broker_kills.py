@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 import signal
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,13 +17,15 @@ from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.headers import offset as offsets
-from tests.reliability.network.wire import CODE, Load, asked, no_traceback
+from rocketflow_store import StoreReader
+from tests.reliability.network.wire import CODE, Load, RetryingLoad, asked, no_traceback, until
 from tests.support.checker import check
 from tests.support.ports import free_port
 from tests.support.request_headers import GROUP, pull_header, topic_header
 from tests.support.results import Tally
 from tests.support.servers import RunningServer, running_broker
 from tests.support.trials import seeds
+from tests.support.workload import number_of
 
 pytestmark = pytest.mark.slow
 
@@ -62,6 +66,46 @@ def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(
         verdict = check(tmp_path / "store", acked, attempted, refused=refused)
         counts.trial(verdict, f"seed {seed}", hit=len(load.attempted) > len(load.acked))
     assert acked
+
+
+def test_what_clients_repeat_after_a_kill_is_stored_and_doubles_have_one_unique_key(
+    tmp_path: Path, tally: Callable[..., Tally]
+) -> None:
+    counts = tally("N13", "SIGKILL, clients that retry")
+    port = free_port((-2, 1))
+    load = RetryingLoad(f"127.0.0.1:{port}")
+    sending = threading.Thread(target=lambda: run(load.run(12)))
+    kills = seeds(20, 100, least=2)
+    for seed in kills:
+        with running_broker(tmp_path, port=port) as broker:
+            if not sending.is_alive():
+                sending.start()
+            acked, chance = len(load.acked), random.Random(seed)
+            assert until(lambda: len(load.acked) > acked + chance.randrange(200))  # noqa: B023
+            broker.process.send_signal(signal.SIGKILL)
+            broker.process.wait(30)
+            no_traceback(broker)
+    with running_broker(tmp_path, port=port) as broker:
+        load.ends = True
+        sending.join(60)
+        assert broker.stop() == 0
+    assert load.attempted == set(load.acked)
+    verdict = check(tmp_path / "store", load.acked, load.attempted)
+    doubles = _unique_keys(tmp_path / "store", set(verdict.doubled))
+    one_key = [number for number, keys in doubles.items() if keys == {f"U{number}"}]
+    verdict = dataclasses.replace(verdict, doubled=sorted(set(verdict.doubled) - set(one_key)))
+    counts.trial(verdict, f"seeds {kills}: {load.repeats} repeats, {len(one_key)} doubles", hit=load.repeats > 0)
+
+
+def _unique_keys(store: Path, numbers: set[int]) -> dict[int, set[str]]:
+    found: dict[int, set[str]] = {}
+    with StoreReader(store) as reader:
+        for queue in reader.queues("t"):
+            for rows in reader.read("t", queue, *reader.bounds("t", queue), columns=["body", "properties"]):
+                for row in rows.to_pylist():
+                    if (number := number_of(row["body"])) in numbers:
+                        found.setdefault(number, set()).add(dict(row["properties"])["UNIQ_KEY"])
+    return found
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])

@@ -29,6 +29,7 @@ from tests.reliability.network.wire import (
     frame,
     is_served,
     no_traceback,
+    until,
 )
 from tests.support.memory import rss_anon_mib
 from tests.support.request_headers import pull_header, send_header
@@ -62,16 +63,6 @@ def many(server: RunningServer, count: int) -> Iterator[list[socket.socket]]:
     """Open connections and close them at the end."""
     with ExitStack() as stack:
         yield [stack.enter_context(connected(server)) for _ in range(count)]
-
-
-def until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
-    """Wait until a condition holds; return whether it does."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def test_thousands_of_connections_are_served(broker: RunningServer, tally: Callable[..., Tally]) -> None:

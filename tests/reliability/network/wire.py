@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from rocketflow.aio.channel import Channel, ChannelClosedError
@@ -87,6 +89,50 @@ class Load:
                 self.refused.add(number)
                 if answer.code == ResponseCode.SERVICE_NOT_AVAILABLE:
                     return
+
+
+class RetryingLoad:
+    """Senders that repeat a message, with its unique key, until it is acknowledged: as RocketMQ's producers do."""
+
+    def __init__(self, address: str) -> None:
+        self.acked: dict[int, Place] = {}
+        self.attempted: set[int] = set()
+        self.repeats = 0
+        self.ends = False
+        """Set by the caller: the senders end after the messages that they send."""
+        self._address = address
+
+    async def run(self, senders: int) -> None:
+        """Send, each sender on a connection of its own, until `ends` is set."""
+        peers = [Peers() for _ in range(senders)]
+        await asyncio.gather(*(self._sender(one, number) for number, one in enumerate(peers)))
+        await asyncio.gather(*(one.close() for one in peers))
+
+    async def _sender(self, peers: Peers, queue_id: int) -> None:
+        while not self.ends:
+            number = len(self.attempted)
+            self.attempted.add(number)
+            properties = f"KEYS\x01k{number}\x02UNIQ_KEY\x01U{number}\x02"
+            header = send_header("t", queue_id % 2, properties=properties)
+            while number not in self.acked:
+                try:
+                    answer = await asked(await peers.channel(self._address), CODE.SEND_MESSAGE, header, body(number))
+                except (ChannelClosedError, OSError):
+                    self.repeats += 1
+                    await asyncio.sleep(0.05)
+                    continue
+                if answer.code == ResponseCode.SUCCESS:
+                    self.acked[number] = int(answer.fields["queueId"]), int(answer.fields["queueOffset"])
+
+
+def until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
+    """Wait until a condition holds; return whether it does."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 def descriptors(pid: int) -> int:
