@@ -122,7 +122,7 @@ def test_repeated_batch_is_written_once(spark: SparkSession, tmp_path: Path) -> 
     (checkpoint / "commits" / "0").unlink()
     (checkpoint / "offsets" / "0").unlink()
     fill(tmp_path / "store", "data", [{"i": 5}])
-    with pytest.raises(ReplayMismatchError, match="came again with"):
+    with pytest.raises(ReplayMismatchError):
         _run(spark, job)
     query = json.loads((checkpoint / "metadata").read_text())["id"]
     shutil.rmtree(checkpoint)

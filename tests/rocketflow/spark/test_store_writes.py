@@ -156,9 +156,9 @@ def test_refusals_through_the_broker_are_those_of_the_store(broker: RunningServe
     commit(path, batch(path, [b"a", b"b"], "refusals", 5, run_seq=3))
     with pytest.raises(ReplayMismatchError, match="replayMismatch=skip"):
         commit(path, batch(path, [b"a", b"c"], "refusals", 5, run_seq=3))
-    with pytest.raises(CheckpointWentBackError, match="checkpoint went back"):
+    with pytest.raises(CheckpointWentBackError):
         commit(path, batch(path, [b"a"], "refusals", 4, run_seq=3))
-    with pytest.raises(SupersededRunError, match="superseded"):
+    with pytest.raises(SupersededRunError):
         commit(path, batch(path, [b"a"], "refusals", 6, run_id="older", run_seq=2))
     other = batch(path, [b"x", b"y"], "refusals", 6, run_seq=3)
     Path(str(other.parts[1].path)).write_bytes(b"another part")

@@ -232,7 +232,7 @@ def test_query_by_tags_returns_the_newest_messages_that_match(
                 assert [one.phy_offset for one in found.messages if times[5] <= one.store_timestamp <= times[9]] == [
                     one.phy_offset for one in some if one.phy_offset in wanted
                 ]
-        with pytest.raises(InvalidFilterError, match="names no tag"):
+        with pytest.raises(InvalidFilterError):
             reader.query_by_tags("orders", "*")
 
 

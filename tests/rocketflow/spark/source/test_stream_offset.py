@@ -53,5 +53,5 @@ def test_round_trip_through_json_text(positions: dict[QueueKey, QueuePosition]) 
     ],
 )
 def test_json_that_is_no_offset_raises(value: Any) -> None:
-    with pytest.raises(CheckpointError, match="checkpoint"):
+    with pytest.raises(CheckpointError):
         StreamOffset.from_json(value)
