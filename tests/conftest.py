@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -68,6 +70,17 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     for value in getattr(getattr(item, "callspec", None), "params", {}).values():
         if isinstance(value, set | frozenset) and str(value) in item.name:
             raise pytest.UsageError(f"{item.nodeid} is named after a set; name its cases or use a list")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    """Fail if a thread that a module's tests started still runs: if it never waits, it slows down all later tests."""
+    before = set(threading.enumerate())
+    yield
+    for one in set(threading.enumerate()) - before:
+        if re.fullmatch(r"Thread-\d+ \(\w+\)", one.name):  # those of Spark and Kafka have other names
+            one.join(10)
+            assert not one.is_alive(), f"{one.name} still runs"
 
 
 @pytest.fixture(scope="session")

@@ -33,16 +33,16 @@ def test_commit_never_exceeds_max_batch_rows(
     monkeypatch.setenv("ROCKETFLOW_KAFKA_RECORDS", records)
     source, back = name("t"), name("back")
     topics.create(source, back)
-    topics.send(source, [Sent(b"k", b"%d" % number) for number in range(3000)], linger_ms=500, batch_size=1 << 18)
+    topics.send(source, [Sent(b"k", b"%d" % number) for number in range(900)], linger_ms=500, batch_size=1 << 18)
     asked = ["--topics", source, "--id", source, "--max-batch-rows", "100"]
-    assert bridge("kafka-to-store", topics.address, store, *asked).rows == 3000
+    assert bridge("kafka-to-store", topics.address, store, *asked).rows == 900
     rows = rows_of_commits(store, source)
-    assert (sum(rows), max(rows)) == (3000, 100)
-    assert len(rows) < 60
+    assert (sum(rows), max(rows)) == (900, 100)
+    assert len(rows) < 18
     for first in (0, 1):
-        assert [int(body) for body, _ in stored(store, source)[first]] == list(range(first, 3000, 2))
+        assert [int(body) for body, _ in stored(store, source)[first]] == list(range(first, 900, 2))
     done = bridge("store-to-kafka", topics.address, store, *asked, "--map", f"{back}={source}")
-    assert (done.rows, done.batches) == (3000, 30)
+    assert (done.rows, done.batches) == (900, 9)
 
 
 def test_max_batch_rows_below_the_number_of_queues(topics: Topics, store: str, name: Name) -> None:

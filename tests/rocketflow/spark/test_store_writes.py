@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import os
 import shutil
@@ -295,8 +294,7 @@ class DroppingProxy:
 
     def _answer(self, server: socket.socket, client: socket.socket) -> None:
         with suppress(OSError), server.makefile("rb") as answers:
-            for number in itertools.count():
-                size = answers.read(4)
+            for number, size in enumerate(iter(lambda: answers.read(4), b"")):
                 frame = size + answers.read(int.from_bytes(size, "big"))
                 if number == 1 and self.losses:  # the first answer says which store it is
                     self.losses -= 1
@@ -306,6 +304,7 @@ class DroppingProxy:
         client.close()
 
     def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # ends the pending accept
         self._listener.close()
 
 

@@ -146,6 +146,7 @@ def test_until_after_now_counts_as_now(store: MessageStore, clock: ManualClock) 
 def test_dry_run_counts_and_changes_nothing(store: MessageStore, clock: ManualClock) -> None:
     put(store, 3)
     put(store, 2, level=3, topic="%RETRY%g")
+    store.close()  # its services would write their files meanwhile
     before = {path: path.read_bytes() for path in store.path.rglob("*") if path.is_file()}
     with StoreReader(store.path) as reader:
         result = preview_due(reader, NOW + 10_000)
@@ -156,7 +157,8 @@ def test_dry_run_counts_and_changes_nothing(store: MessageStore, clock: ManualCl
     assert (result.dry_run, result.rows, result.retries, result.next_due_ms) == (True, 5, 2, None)
     assert {path: path.read_bytes() for path in store.path.rglob("*") if path.is_file()} == before
     clock.set(NOW + 10_000)
-    done = deliver_due(store)
+    with MessageStore.open(store.path, StoreConfig(clock=clock, **SIZES)) as again:
+        done = deliver_due(again)
     assert (done.rows, done.retries, done.bytes) == (5, 2, result.bytes)
 
 
