@@ -14,8 +14,12 @@ from rocketflow_store.fsck.verify import verify_store
 from tests.apache.judge import VERSIONS_5, read_with_rocketflow, versions
 from tests.apache.real_broker import RealBroker
 from tests.apache.test_apache_opens_rocketflow_stores import SIZES as SMALL
+from tests.support.trials import LEVEL
 
-pytestmark = pytest.mark.apache
+pytestmark = [
+    pytest.mark.apache,
+    pytest.mark.skipif(LEVEL == "sample", reason="boots a broker: RF_FAULTS=1 runs it"),
+]
 
 SIZES = replace(SMALL, mapped_file_size_commit_log=1 << 20)
 KEPT, LOST = 37, 3

@@ -10,7 +10,7 @@ from tests.planted.bugs import BUGS
 from tests.planted.planting import Tree, assert_unchanged_tree_passes, hunt
 from tests.support.trials import FULL, SEED
 
-SAMPLE = 2
+SAMPLE = 1
 
 
 @pytest.fixture(scope="module")

