@@ -32,7 +32,8 @@ MAX_OPEN_BYTES: Final = 64 * 1024 * 1024
 """Messages that are not answered yet: those that wait, are being written, or wait for a sync."""
 
 SLOW_SECONDS: Final = 0.05
-SLOW_FOR_SECONDS: Final = 60.0
+SLOW_FOR_SECONDS: Final = 5.0
+"""After an append that took longer than SLOW_SECONDS, appends run in a thread for this time: they cost more there."""
 
 TIMEOUT_CLEAN_QUEUE: Final = "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while"
 
@@ -142,9 +143,7 @@ class PutGatherer:
         if appended is None:
             self._append_in_thread(run)
             return
-        if time.monotonic() - began > SLOW_SECONDS:
-            self._slow_until = time.monotonic() + SLOW_FOR_SECONDS
-            LOG.warning("an append took %.0f ms; appends run in a thread now", (time.monotonic() - began) * 1000)
+        self._took(time.monotonic() - began)
         self._appended(run, appended)
         self._schedule()
 
@@ -172,18 +171,31 @@ class PutGatherer:
         future = self._loop.run_in_executor(self._writer, self._append_when_free, messages)
         future.add_done_callback(lambda done: self._appended_in_thread(run, done))
 
-    def _append_when_free(self, messages: list[RawMessage]) -> tuple[AppendedRun, bool]:
-        """Append in the writer's thread; return whether the put lock was taken (by a commit, a delivery) as well."""
+    def _append_when_free(self, messages: list[RawMessage]) -> tuple[AppendedRun, float | None]:
+        """Append in the writer's thread; return the seconds it took, None if the put lock was taken (by a commit)."""
+        began = time.monotonic()
         appended = self._store.try_append(messages)
-        return (self._store.append(messages), True) if appended is None else (appended, False)
+        if appended is None:
+            return self._store.append(messages), None
+        return appended, time.monotonic() - began
 
-    def _appended_in_thread(self, run: list[Put], done: asyncio.Future[tuple[AppendedRun, bool]]) -> None:
+    def _took(self, seconds: float) -> None:
+        """Let further appends run in a thread for a while if one took long."""
+        now = time.monotonic()
+        if seconds > SLOW_SECONDS:
+            if now >= self._slow_until:
+                LOG.warning("an append took %.0f ms; appends run in a thread until they are quick", seconds * 1000)
+            self._slow_until = now + SLOW_FOR_SECONDS
+
+    def _appended_in_thread(self, run: list[Put], done: asyncio.Future[tuple[AppendedRun, float | None]]) -> None:
         self._writing = False
         error = done.exception()
         if error is None:
-            appended, was_held = done.result()
-            if was_held:
+            appended, seconds = done.result()
+            if seconds is None:
                 self._held_until = time.monotonic()
+            else:
+                self._took(seconds)
             self._appended(run, appended)
         else:
             self._fail(run, error)
