@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -24,9 +25,19 @@ class RealBroker:
     """A broker that runs within a `with` block; `port` serves the remoting protocol. Its end waits for a clean stop."""
 
     def __init__(
-        self, version: str, store: Path, config: StoreConfig, work: Path, conf: str = "", names_port: int = 0
+        self,
+        version: str,
+        store: Path,
+        config: StoreConfig,
+        work: Path,
+        conf: str = "",
+        names_port: int = 0,
+        flags: Sequence[str] = (*FLAGS, "-XX:MaxDirectMemorySize=512m"),
     ) -> None:
-        """Fetch the jars; `conf` holds lines that are added to broker.conf, `names_port` is a name server that runs."""
+        """Fetch the jars.
+
+        `conf` holds lines that are added to broker.conf, `names_port` is a name server that runs, `flags` are Java's.
+        """
         try:
             self._java = java_and_javac()[0]
             self._lib = fetch_jars(
@@ -38,7 +49,7 @@ class RealBroker:
         self._classes = compiled("Client", version, self._lib)
         self._store, self._config, self._work, self._conf = store, config, work, conf
         self._running: list[subprocess.Popen[bytes]] = []
-        self._own_names = names_port == 0
+        self._own_names, self._flags = names_port == 0, flags
         self.port, self.names_port = 0, names_port
 
     def __enter__(self) -> RealBroker:
@@ -78,6 +89,11 @@ class RealBroker:
         assert ["CLOSED"] in found, (done.stdout[-1000:], done.stderr[-2000:])
         return found
 
+    @property
+    def pid(self) -> int:
+        """Return the broker's process id."""
+        return self._running[-1].pid
+
     def kill(self) -> None:
         """Kill the broker and its name server with SIGKILL."""
         for process in self._running:
@@ -101,7 +117,7 @@ class RealBroker:
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [
-                    *(self._java, *FLAGS, "-XX:MaxDirectMemorySize=512m", f"-Duser.home={self._work}"),
+                    *(self._java, *self._flags, f"-Duser.home={self._work}"),
                     *(f"-Drocketmq.home.dir={self._work}", "-cp", f"{self._lib}/*"),
                     *(f"org.apache.rocketmq.{main}", "-c", str(self._work / name)),
                 ],
