@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from rocketflow.aio.loop import run
-from rocketflow.client.producer import TEMPLATE_TOPIC, Producer, RequestRefusedError, master_of
-from tests.apache.judge import FLAGS, compiled
+from tests.support.java_programs import FLAGS, compiled
 from tests.support.maven import JarsNotFetchedError, fetch_jars, java_and_javac
 from tests.support.servers import RunningServer, running
 
@@ -48,22 +45,6 @@ def own_broker(home: Path, names: str, *settings: str) -> Iterator[RunningServer
     arguments = [part for one in options for part in ("--set", one)]
     with running("broker", home, "-n", names, *arguments) as broker:
         yield broker
-
-
-def wait_for_a_broker(names: str) -> None:
-    """Wait until a broker has registered at a NameServer: Apache's does so some time after it has started."""
-
-    async def ask() -> None:
-        producer = Producer(names)
-        async with asyncio.timeout(CLIENT_SECONDS):
-            while True:
-                with suppress(RequestRefusedError):
-                    if master_of(await producer.route(TEMPLATE_TOPIC)):
-                        break
-                await asyncio.sleep(0.1)
-        await producer.close()
-
-    run(ask())
 
 
 def jars(version: str) -> Path:

@@ -13,15 +13,11 @@ import pytest
 
 from rocketflow_store import MessageExt, StoreConfig, StoreReader
 from rocketflow_store.model.message_id import decode_host, encode_host
-from tests.support.maven import JarsNotFetchedError, compile_java, fetch_jars, java_and_javac
+from tests.support.java_programs import FLAGS, compiled
+from tests.support.maven import JarsNotFetchedError, fetch_jars, java_and_javac
 from tests.support.trials import LEVEL
 
 HERE = Path(__file__).parent
-FLAGS = (
-    *("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-    *("--add-exports=java.base/sun.nio.ch=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"),
-    *("--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED"),
-)
 
 
 VERSIONS: Final = ("5.5.0", "5.3.3", "4.9.7")
@@ -58,17 +54,6 @@ class JudgedMessage:
     def place(self) -> tuple[str, int, int]:
         """Topic, queue and queue offset."""
         return self.topic, self.queue_id, self.queue_offset
-
-
-def compiled(name: str, version: str, lib: Path) -> Path:
-    """Compile `java/NAME.java` and return the folder of its classes."""
-    source = HERE / "java" / f"{name}.java"
-    text = source.read_text()
-    if version.startswith("5."):  # classes moved between the versions
-        text = text.replace("org.apache.rocketmq.store.MessageExt", "org.apache.rocketmq.common.message.MessageExt")
-        moved = "protocol.heartbeat.MessageModel"
-        text = text.replace(f"org.apache.rocketmq.common.{moved}", f"org.apache.rocketmq.remoting.{moved}")
-    return compile_java(source, text, lib)
 
 
 class ApacheStore:

@@ -8,8 +8,9 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from tests.apache.judge import FLAGS, HERE
+from tests.apache.judge import HERE
 from tests.support.golden_remoting import HOME, VERSIONS, write
+from tests.support.java_programs import FLAGS
 from tests.support.maven import compile_java, fetch_jars, java_and_javac
 
 PROGRAMS: Final = ("RemotingHeaders", "RemotingBodies")

@@ -16,7 +16,8 @@ from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.config_files.topics import TopicConfig
 from rocketflow_store.model.message import MessageBatch
 from rocketflow_store.model.system_flags import INNER_BATCH_FLAG
-from tests.apache.judge import VERSIONS_5, ApacheStore, compiled, versions
+from tests.apache.judge import VERSIONS_5, ApacheStore, versions
+from tests.support.java_programs import compiled
 
 pytestmark = pytest.mark.apache
 

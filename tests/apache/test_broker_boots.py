@@ -26,9 +26,9 @@ from rocketflow_store.records.encoding.encode import BatchEncoder
 from tests.apache.crash_images import KINDS, make_images
 from tests.apache.crash_images import SIZES as CRASH_SIZES
 from tests.apache.judge import VERSIONS_5, JudgedMessage, read_with_rocketflow, versions
-from tests.apache.real_broker import RealBroker
 from tests.apache.test_apache_opens_rocketflow_stores import SIZES, crash_and_recover, fill
 from tests.apache.test_crash_images import read_skipping_losses, recover_and_read
+from tests.support.real_broker import RealBroker
 from tests.support.trials import FULL, LEVEL, ROOT, SEED, environment
 
 pytestmark = pytest.mark.apache

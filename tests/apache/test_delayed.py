@@ -15,8 +15,8 @@ from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files.delay_offsets import DelayOffsetsFile
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from tests.apache.judge import VERSIONS_5
-from tests.apache.real_broker import RealBroker
 from tests.apache.test_apache_opens_rocketflow_stores import SIZES
+from tests.support.real_broker import RealBroker
 from tests.support.trials import LEVEL
 
 pytestmark = [

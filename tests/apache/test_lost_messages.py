@@ -12,8 +12,8 @@ import pytest
 from rocketflow_store import Message, MessageStore
 from rocketflow_store.fsck.verify import verify_store
 from tests.apache.judge import VERSIONS_5, read_with_rocketflow, versions
-from tests.apache.real_broker import RealBroker
 from tests.apache.test_apache_opens_rocketflow_stores import SIZES as SMALL
+from tests.support.real_broker import RealBroker
 from tests.support.trials import LEVEL
 
 pytestmark = [

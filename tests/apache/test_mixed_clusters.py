@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import MessageStore
-from tests.apache.clients import all_ok, java_families, own_broker, record, wait_for_a_broker
-from tests.apache.real_broker import RealBroker
+from tests.apache.clients import all_ok, java_families, own_broker, record
 from tests.apache.test_apache_opens_rocketflow_stores import SIZES
-from tests.support.servers import running
+from tests.support.real_broker import RealBroker
+from tests.support.servers import running, wait_for_a_broker
 from tests.support.trials import LEVEL
 
 pytestmark = [

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from tests.apache.clients import cluster, record
-from tests.apache.judge import FLAGS, compiled
+from tests.support.java_programs import FLAGS, compiled
 from tests.support.maven import JarsNotFetchedError, fetch_jars, java_and_javac
 from tests.support.servers import RunningServer
 from tests.support.trials import LEVEL

@@ -13,8 +13,8 @@ from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.command import Command
 from rocketflow.remoting.headers.route import GetRouteInfoRequestHeader
 from rocketflow_store import MessageStore
-from tests.apache.real_broker import RealBroker
 from tests.apache.test_apache_opens_rocketflow_stores import SIZES
+from tests.support.real_broker import RealBroker
 from tests.support.servers import running
 from tests.support.trials import LEVEL
 

@@ -19,8 +19,8 @@ from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.topic_names import TIMER_TOPIC
 from tests.apache.judge import VERSIONS_5, versions
-from tests.apache.real_broker import RealBroker
 from tests.apache.test_apache_opens_rocketflow_stores import SIZES
+from tests.support.real_broker import RealBroker
 from tests.support.trials import FULL, LEVEL
 
 pytestmark = [pytest.mark.apache, pytest.mark.slow]

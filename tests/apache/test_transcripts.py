@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.apache.clients import all_ok, cluster, java_families, wait_for_a_broker
-from tests.apache.real_broker import RealBroker
+from tests.apache.clients import all_ok, cluster, java_families
 from tests.apache.recorder import facts_of, recording
 from tests.apache.test_apache_opens_rocketflow_stores import SIZES
 from tests.apache.transcript_differences import OF_APACHE, OF_ROCKETFLOW
+from tests.support.real_broker import RealBroker
+from tests.support.servers import wait_for_a_broker
 from tests.support.trials import LEVEL
 
 pytestmark = [

@@ -24,9 +24,9 @@ from rocketflow_store.metadata.config_files.topics import TopicConfig
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest
 from tests.apache.judge import ApacheStore, read_with_rocketflow
-from tests.apache.real_broker import RealBroker
 from tests.apache.test_apache_opens_rocketflow_stores import SIZES
 from tests.apache.test_broker_boots import ACCELERATED
+from tests.support.real_broker import RealBroker
 from tests.support.trials import FULL, LEVEL, ROOT, environment
 
 pytestmark = [pytest.mark.apache, pytest.mark.slow]

@@ -20,14 +20,13 @@ from pathlib import Path
 from typing import Final
 
 from rocketflow_store import StoreConfig
-from tests.apache.clients import wait_for_a_broker
-from tests.apache.real_broker import RealBroker
 from tests.bench.figures import Figure
 from tests.support.http_get import get
 from tests.support.maven import JarsNotFetchedError, compile_java, fetch_jars, java_and_javac
 from tests.support.memory import rss_anon_mib
 from tests.support.ports import free_port
-from tests.support.servers import running
+from tests.support.real_broker import RealBroker
+from tests.support.servers import running, wait_for_a_broker
 
 VERSION: Final = "5.3.3"
 ROUNDS: Final = 5
@@ -46,7 +45,7 @@ _OPENS: Final = (
 )
 _APACHE_FLAGS: Final = ("-Xms1g", "-Xmx1g", "-XX:MaxDirectMemorySize=1g", *_OPENS)
 _CLIENT_FLAGS: Final = ("-Xms512m", "-Xmx1g", *_OPENS)
-_OURS, _APACHE = "RocketFlow", "Apache"
+_OWN_BROKER, _APACHE = "RocketFlow", "Apache"
 
 
 @dataclass(frozen=True)
@@ -147,13 +146,13 @@ def _starts(load: Load, home: Path, scale: float) -> Iterator[Figure]:
     with ExitStack() as stack:
         for peer in _peers(stack, home, "ASYNC_FLUSH"):
             load.ask("FILL", peer.names, "backlog", BACKLOG_BODY, int(900_000 * scale) // 128 * 128)
-    runs: dict[str, list[float]] = {_OURS: [], _APACHE: []}
+    runs: dict[str, list[float]] = {_OWN_BROKER: [], _APACHE: []}
     for _ in range(ROUNDS):
         for name in runs:
             with ExitStack() as stack:
                 names = stack.enter_context(running("namesrv", home / "names", "--set", f"kvConfigPath={home}/kv.json"))
                 began = time.monotonic()
-                if name == _OURS:
+                if name == _OWN_BROKER:
                     stack.enter_context(_own(home, names.address, "ASYNC_FLUSH"))
                 else:
                     stack.enter_context(_apache(home, "ASYNC_FLUSH", names.port))
@@ -185,7 +184,7 @@ def _peers(stack: ExitStack, home: Path, flush: str) -> list[Peer]:
     own = stack.enter_context(_own(home, names.address, flush))
     apache = stack.enter_context(_apache(home, flush))
     peers = [
-        Peer(_OURS, names.address, own.process.pid, ("127.0.0.1", own.port)),
+        Peer(_OWN_BROKER, names.address, own.process.pid, ("127.0.0.1", own.port)),
         Peer(_APACHE, f"127.0.0.1:{apache.names_port}", apache.pid, ("127.0.0.1", apache.port)),
     ]
     for peer in peers:
@@ -261,5 +260,5 @@ def _with_connections(peer: Peer) -> float:
 def _compared(case: str, unit: str, runs: dict[str, list[float]]) -> Iterator[Figure]:
     """Yield both figures and the ratios of the rounds, own to Apache's."""
     yield from (Figure(f"{case}, {name}", unit, tuple(found)) for name, found in runs.items())
-    pairs = zip(runs[_OURS], runs[_APACHE], strict=True)
-    yield Figure(f"  {case}: {_OURS} / {_APACHE}", "x", tuple(one / other for one, other in pairs))
+    pairs = zip(runs[_OWN_BROKER], runs[_APACHE], strict=True)
+    yield Figure(f"  {case}: {_OWN_BROKER} / {_APACHE}", "x", tuple(one / other for one, other in pairs))

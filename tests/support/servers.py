@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rocketflow.aio.loop import run
 from rocketflow.client.messages import OutgoingMessage
-from rocketflow.client.producer import Producer
+from rocketflow.client.producer import TEMPLATE_TOPIC, Producer, RequestRefusedError, master_of
 from tests.support.ports import free_port
 from tests.support.trials import environment
 
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
+REGISTERED_SECONDS = 500.0
 
 
 class RunningServer:
@@ -114,3 +116,19 @@ def send(broker: RunningServer, topic: str, bodies: Sequence[str]) -> None:
         await producer.close()
 
     run(sent())
+
+
+def wait_for_a_broker(names: str) -> None:
+    """Wait until a broker has registered at a NameServer: Apache's does so some time after it has started."""
+
+    async def ask() -> None:
+        producer = Producer(names)
+        async with asyncio.timeout(REGISTERED_SECONDS):
+            while True:
+                with suppress(RequestRefusedError):
+                    if master_of(await producer.route(TEMPLATE_TOPIC)):
+                        break
+                await asyncio.sleep(0.1)
+        await producer.close()
+
+    run(ask())

@@ -524,6 +524,7 @@ class KilledError(BaseException):
     """Stands for a kill of the process."""
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # the kill may hit a thread
 def test_kill_at_any_step_keeps_or_completes(tmp_path: Path) -> None:
     """The store is unchanged, or the next open completes the swap. Some queues were right before, some were not."""
     path = tmp_path / "s"
@@ -564,6 +565,7 @@ def test_kill_at_any_step_keeps_or_completes(tmp_path: Path) -> None:
         assert not (copy / "rocketflow" / "rebuild").exists(), context
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # the kill may hit a thread
 def test_swap_is_completed_after_stop_or_disk_error(tmp_path: Path) -> None:
     """A stop comes once, and the swap is completed; an error leaves the journal, and the next open completes it."""
     path, copy = tmp_path / "s", tmp_path / "copy"

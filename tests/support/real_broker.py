@@ -12,7 +12,7 @@ from types import TracebackType
 import pytest
 
 from rocketflow_store import StoreConfig
-from tests.apache.judge import FLAGS, compiled
+from tests.support.java_programs import FLAGS, compiled
 from tests.support.maven import JarsNotFetchedError, fetch_jars, java_and_javac
 from tests.support.ports import free_port
 

@@ -1,0 +1,27 @@
+"""Programs of `tests/apache/java`, compiled against the jars of a RocketMQ version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from tests.support.maven import compile_java
+
+SOURCES: Final = Path(__file__).parents[1] / "apache" / "java"
+FLAGS: Final = (
+    *("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+    *("--add-exports=java.base/sun.nio.ch=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"),
+    *("--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED"),
+)
+"""Options of Java for a short run."""
+
+
+def compiled(name: str, version: str, lib: Path) -> Path:
+    """Compile `java/NAME.java` and return the folder of its classes."""
+    source = SOURCES / f"{name}.java"
+    text = source.read_text()
+    if version.startswith("5."):  # classes moved between the versions
+        text = text.replace("org.apache.rocketmq.store.MessageExt", "org.apache.rocketmq.common.message.MessageExt")
+        moved = "protocol.heartbeat.MessageModel"
+        text = text.replace(f"org.apache.rocketmq.common.{moved}", f"org.apache.rocketmq.remoting.{moved}")
+    return compile_java(source, text, lib)
