@@ -143,7 +143,7 @@ class PutGatherer:
         if appended is None:
             self._append_in_thread(run)
             return
-        self._took(time.monotonic() - began)
+        self._note_duration(time.monotonic() - began)
         self._appended(run, appended)
         self._schedule()
 
@@ -179,7 +179,7 @@ class PutGatherer:
             return self._store.append(messages), None
         return appended, time.monotonic() - began
 
-    def _took(self, seconds: float) -> None:
+    def _note_duration(self, seconds: float) -> None:
         """Let further appends run in a thread for a while if one took long."""
         now = time.monotonic()
         if seconds > SLOW_SECONDS:
@@ -195,7 +195,7 @@ class PutGatherer:
             if seconds is None:
                 self._held_until = time.monotonic()
             else:
-                self._took(seconds)
+                self._note_duration(seconds)
             self._appended(run, appended)
         else:
             self._fail(run, error)

@@ -12,8 +12,8 @@ from typing import Final
 
 import pytest
 
-from tests.support.java_programs import FLAGS, compiled
-from tests.support.maven import JarsNotFetchedError, fetch_jars, java_and_javac
+from tests.support.java_programs import FLAGS, broker_jars, compiled
+from tests.support.maven import JarsNotFetchedError, java_and_javac
 from tests.support.servers import RunningServer, running
 
 CLIENT_SECONDS: Final = 500.0
@@ -51,10 +51,7 @@ def jars(version: str) -> Path:
     """Return the folder of RocketMQ's jars; skip the test with the reason if they cannot be fetched."""
     try:
         java_and_javac()
-        parts = ("store", "broker", "namesrv")
-        return fetch_jars(
-            f"apache/{version}-broker", [f"org.apache.rocketmq:rocketmq-{one}:{version}" for one in parts]
-        )
+        return broker_jars(version)
     except JarsNotFetchedError as error:
         pytest.skip(str(error))
 

@@ -22,7 +22,8 @@ from typing import Final
 from rocketflow_store import StoreConfig
 from tests.bench.figures import Figure
 from tests.support.http_get import get
-from tests.support.maven import JarsNotFetchedError, compile_java, fetch_jars, java_and_javac
+from tests.support.java_programs import broker_jars
+from tests.support.maven import JarsNotFetchedError, compile_java, java_and_javac
 from tests.support.memory import rss_anon_mib
 from tests.support.ports import free_port
 from tests.support.real_broker import RealBroker
@@ -94,8 +95,7 @@ class Load:
 
 def run(scale: float) -> Iterator[Figure]:
     try:
-        parts = ("store", "broker", "namesrv")
-        lib = fetch_jars(f"apache/{VERSION}-broker", [f"org.apache.rocketmq:rocketmq-{one}:{VERSION}" for one in parts])
+        lib = broker_jars(VERSION)
         java_and_javac()
     except JarsNotFetchedError as error:
         print(f"Apache's broker is not measured: {error}")

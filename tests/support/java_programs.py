@@ -1,11 +1,11 @@
-"""Programs of `tests/apache/java`, compiled against the jars of a RocketMQ version."""
+"""RocketMQ's jars, and programs of `tests/apache/java` compiled against those of a version."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
 
-from tests.support.maven import compile_java
+from tests.support.maven import compile_java, fetch_jars
 
 SOURCES: Final = Path(__file__).parents[1] / "apache" / "java"
 FLAGS: Final = (
@@ -14,6 +14,12 @@ FLAGS: Final = (
     *("--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED"),
 )
 """Options of Java for a short run."""
+
+
+def broker_jars(version: str) -> Path:
+    """Return the folder with the jars of RocketMQ's NameServer, broker and clients. Raises JarsNotFetchedError."""
+    parts = ("store", "broker", "namesrv")
+    return fetch_jars(f"apache/{version}-broker", [f"org.apache.rocketmq:rocketmq-{one}:{version}" for one in parts])
 
 
 def compiled(name: str, version: str, lib: Path) -> Path:

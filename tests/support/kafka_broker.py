@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from rocketflow.spark.java_runtime import find_java
 from tests.support.maven import JarsNotFetchedError, fetch_jars
 from tests.support.ports import free_port
+from tests.support.processes import end
 
 if TYPE_CHECKING:
     from typing import Self
@@ -196,9 +197,4 @@ class KafkaBroker:
         """Stop the process with SIGTERM, and after 30 s with SIGKILL."""
         if self._process.poll() is not None:
             return
-        self._process.terminate()
-        try:
-            self._process.wait(30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end(self._process, 30)

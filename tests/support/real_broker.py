@@ -12,9 +12,10 @@ from types import TracebackType
 import pytest
 
 from rocketflow_store import StoreConfig
-from tests.support.java_programs import FLAGS, compiled
-from tests.support.maven import JarsNotFetchedError, fetch_jars, java_and_javac
+from tests.support.java_programs import FLAGS, broker_jars, compiled
+from tests.support.maven import JarsNotFetchedError, java_and_javac
 from tests.support.ports import free_port
+from tests.support.processes import end
 
 BOOT_SECONDS = 60.0
 STOP_SECONDS = 60.0
@@ -40,10 +41,7 @@ class RealBroker:
         """
         try:
             self._java = java_and_javac()[0]
-            self._lib = fetch_jars(
-                f"apache/{version}-broker",
-                [f"org.apache.rocketmq:rocketmq-{part}:{version}" for part in ("store", "broker", "namesrv")],
-            )
+            self._lib = broker_jars(version)
         except JarsNotFetchedError as error:
             pytest.skip(str(error))
         self._classes = compiled("Client", version, self._lib)
@@ -125,20 +123,15 @@ class RealBroker:
                 stderr=subprocess.STDOUT,
             )
         self._running.append(process)
-        end = time.monotonic() + BOOT_SECONDS
+        latest = time.monotonic() + BOOT_SECONDS
         while b"boot success" not in log.read_bytes() or not answers(port):
             assert process.poll() is None, f"{main} ended with {process.returncode}: {log.read_text()[-2000:]}"
-            assert time.monotonic() < end, f"{main} is not up after {BOOT_SECONDS} s: {log.read_text()[-2000:]}"
+            assert time.monotonic() < latest, f"{main} is not up after {BOOT_SECONDS} s: {log.read_text()[-2000:]}"
             time.sleep(0.05)
 
     def _stop(self) -> None:
         for process in reversed(self._running):
-            process.terminate()
-            try:
-                process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end(process, STOP_SECONDS)
         self._running.clear()
 
 

@@ -14,6 +14,7 @@ from rocketflow.aio.loop import run
 from rocketflow.client.messages import OutgoingMessage
 from rocketflow.client.producer import TEMPLATE_TOPIC, Producer, RequestRefusedError, master_of
 from tests.support.ports import free_port
+from tests.support.processes import end
 from tests.support.trials import environment
 
 START_SECONDS = 60.0
@@ -73,20 +74,15 @@ def running(command: str, home: Path, *arguments: str, port: int = 0, shell: str
         )
     server = RunningServer(process, port, log)
     try:
-        end = time.monotonic() + START_SECONDS
+        latest = time.monotonic() + START_SECONDS
         while b"listens at" not in log.read_bytes():
             assert process.poll() is None, f"{command} ended with {process.returncode}: {log.read_text()[-3000:]}"
-            assert time.monotonic() < end, f"{command} is not up after {START_SECONDS} s: {log.read_text()[-3000:]}"
+            assert time.monotonic() < latest, f"{command} is not up after {START_SECONDS} s: {log.read_text()[-3000:]}"
             time.sleep(0.02)
         yield server
     finally:
         if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end(process, STOP_SECONDS)
 
 
 SMALL_STORE = ("mappedFileSizeCommitLog=16777216", "maxHashSlotNum=1000", "maxIndexNum=4000")

@@ -14,6 +14,7 @@ from typing import Final
 import rocketflow.spark
 from rocketflow.spark.session import prepare_environment
 from tests.support.ports import free_port
+from tests.support.processes import end
 
 _README: Final = Path(rocketflow.spark.__file__).with_name("README.md")
 _START_SECONDS: Final = 60
@@ -69,8 +70,4 @@ def standalone_cluster(directory: Path) -> Iterator[str]:
         for process in reversed(running):
             process.terminate()
         for process in running:
-            try:
-                process.wait(15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end(process, 15)
