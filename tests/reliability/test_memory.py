@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 ALLOCATING = {
     "encode_record",
     "encode",
-    "encode_batches",
+    "batch_records",
     "encode_properties",
     "decode_record",
     "read_at",
@@ -42,8 +42,9 @@ ALLOCATING = {
     "scan_records",
     "content_faults",
     "entry_table",
-    "dispatched",
-    "add_many",
+    "place",
+    "data",
+    "add_batch",
     "bodies",
 }
 """Functions of the product that allocate memory in proportion to their data."""

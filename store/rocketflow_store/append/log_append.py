@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from rocketflow_store.model.errors import StoreFencedError, StorePoolDeficientError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from rocketflow_store.append.assigned_properties import AssignedProperties
     from rocketflow_store.append.record_run import RecordRun
@@ -85,10 +85,10 @@ class LogAppend:
             self.take_back(begin, error)
             raise
 
-    def append(self, run: RecordRun, delay_levels_ms: Sequence[int]) -> None:
+    def append(self, run: RecordRun) -> None:
         """Write a run and publish it; take back the bytes of a failed write."""
         begin = self.commit_log.wrote_offset
-        rows, data = run.dispatched(delay_levels_ms)
+        data = run.data()
         try:
             self.commit_log.append(data, run.stretches)
         except StorePoolDeficientError:
@@ -96,7 +96,7 @@ class LogAppend:
         except BaseException as error:
             self.take_back(begin, error)
             raise
-        self.publish(run, [(run.end, rows)])
+        self.publish(run, [(run.end, run.rows)])
 
     def publish(self, filled: Filled, rows: list[tuple[int, Dispatched]]) -> None:
         """Advance the log and the queues past the written records, and queue their rows for dispatch.

@@ -7,17 +7,12 @@ from __future__ import annotations
 
 import struct
 import time
-from contextlib import suppress
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final
-
-import numpy as np
 
 from rocketflow_store.append.assigned_properties import NOTHING_ASSIGNED
 from rocketflow_store.append.put_lock import PutLock, WaitingPut
 from rocketflow_store.append.record_run import MAX_RUN_BYTES, MAX_RUN_MESSAGES, RecordRun
-from rocketflow_store.append.requests import SYNC_TIMED_OUT, Outcomes, Positions, PutRequest, body_size
-from rocketflow_store.format.batch_body import entry_positions
+from rocketflow_store.append.requests import SYNC_TIMED_OUT, Outcomes, PutRequest, body_size
 from rocketflow_store.format.lmq_properties import LMQ_QUEUE_ID
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.format.record import RecordFields
@@ -38,13 +33,9 @@ from rocketflow_store.model.results import PutMessageResult
 from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.model.system_flags import INNER_BATCH_FLAG
 from rocketflow_store.model.topic_names import TIMER_TOPIC
-from rocketflow_store.records.decoding.batch_entries import entry_positions_of
-from rocketflow_store.records.encoding.batch_records import encode_batches
 from rocketflow_store.records.encoding.delayed_placement import TimerCongestion
 from rocketflow_store.records.encoding.message_encoder import MessageEncoder, number_out_of_range
-from rocketflow_store.records.encoding.message_ids import offset_msg_ids
 from rocketflow_store.records.encoding.raw_encoder import RawEncoder, as_message
-from rocketflow_store.records.encoding.relocate import relocate
 from rocketflow_store.records.encoding.unplaced_record import unplaced_record
 from rocketflow_store.telemetry import events
 from rocketflow_store.telemetry.statistics import SLOW_PUT_NS
@@ -57,22 +48,15 @@ if TYPE_CHECKING:
     from rocketflow_store.append.log_append import LogAppend
     from rocketflow_store.append.queue_choice import QueueChoice
     from rocketflow_store.append.write_gate import WriteGate
-    from rocketflow_store.records.encoding.batch_records import CheckedBatch
     from rocketflow_store.records.encoding.unplaced_record import UnplacedRecord
     from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.telemetry.statistics import StoreStatistics
     from rocketflow_store.views.dispatch.side_queues import SideQueues
 
 
-MANY_MESSAGES: Final = 256
-"""Number of messages in batches from which on they are processed as columns, at about the cost of that many."""
-_MANY_BYTES: Final = 16 << 10
-"""Total size of batch bodies from which on their entries are located together."""
-_LMQS: Final = attrgetter("lmq")
 _BUSY: Final = "another put has held the put lock for longer than osPageCacheBusyTimeOutMills"
 _INTERRUPTED: Final = "the thread that appended this put with others was interrupted; the message may be stored"
 _TIMER_TOPIC: Final = TIMER_TOPIC.encode()
-_NOT_YET: Final = PutMessageResult(PutMessageStatus.UNKNOWN_ERROR, "", -1, -1, -1, "", -1)
 
 
 class PutPath:
@@ -94,7 +78,7 @@ class PutPath:
         self._acknowledgement = acknowledgement
         self._encoder = MessageEncoder(config)
         self._raw = RawEncoder(config, self._encoder.rules, self._encoder.next_uniq_key)
-        self._delay_levels_ms, self._property_crc = config.delay_levels_ms, config.append_prop_crc
+        self._property_crc = config.append_prop_crc
         self._side = side
         self._store_host, self._id_prefix = encode_host(config.store_host), host_digits(config.store_host)
         self._refusing = False
@@ -227,15 +211,12 @@ class PutPath:
             if self._gate.is_shut:
                 self._gate.check()
             now_ms = statistics.lock_began_ms = self._log_append.tick()
-            entries = _batch_entry_positions(requests) if MessageBatch in map(type, requests) else {}
-            many = bool(entries) and sum(map(len, entries.values())) >= MANY_MESSAGES
             log, offsets = self._log_append.commit_log, self._log_append.offsets
-            crc = self._property_crc
-            run = RecordRun(log, offsets, self._side.is_plain, now_ms, by_columns=many, property_crc=crc)
+            run = RecordRun(log, offsets, self._side.is_plain, now_ms, property_crc=self._property_crc)
             self._encoder.begin_run(len(requests), now_ms)
-            outcomes = self._take(run, requests, entries, now_ms)
+            outcomes = self._take(run, requests, now_ms)
             if run.count:
-                self._log_append.append(run, self._delay_levels_ms)
+                self._log_append.append(run)
             self._refusing = False
             return outcomes
         except (FileAllocationTimeoutError, StorePoolDeficientError) as error:
@@ -248,30 +229,17 @@ class PutPath:
         finally:
             statistics.lock_began_ms = 0
 
-    def _take(
-        self, run: RecordRun, requests: Sequence[PutRequest], entries: dict[int, Positions], now_ms: int
-    ) -> Outcomes:
-        """Add each request to the run, and return the outcomes; consecutive batches are encoded together."""
+    def _take(self, run: RecordRun, requests: Sequence[PutRequest], now_ms: int) -> Outcomes:
+        """Add each request to the run, and return the outcomes."""
         outcomes: Outcomes = []
-        batches: list[tuple[int, CheckedBatch]] = []
-        for at, request in enumerate(requests):
+        for request in requests:
             try:
                 if isinstance(request, RawMessage):
-                    if batches:
-                        self._take_batches(run, batches, outcomes, now_ms)
                     outcomes.append(self._take_raw(run, request, now_ms))
                     continue
                 if isinstance(request, MessageBatch) and not self._side.is_batch_cq(request.topic):
-                    queue_id = self._queue_choice.choose(request)
-                    batch = self._encoder.check_batch(request, queue_id, now_ms, entries.get(at))
-                    if run.by_columns:
-                        batches.append((len(outcomes), batch))
-                        outcomes.append(_NOT_YET)
-                    else:
-                        outcomes.append(self._take_batch(run, batch, now_ms))
+                    outcomes.append(self._take_batch(run, request, now_ms))
                     continue
-                if batches:
-                    self._take_batches(run, batches, outcomes, now_ms)
                 if isinstance(request, RecordFields):
                     fields, properties, given = request, decode_properties(request.properties), True
                 else:
@@ -291,70 +259,25 @@ class PutPath:
             except Exception as error:  # invalid input: a body that is a str, a topic that is None
                 why = f"the request is not a valid message: {error!r}"
                 outcomes.append(self.refuse(request, PutMessageStatus.MESSAGE_ILLEGAL, why))
-        if batches:
-            self._take_batches(run, batches, outcomes, now_ms)
         return outcomes
 
-    def _take_batches(
-        self,
-        run: RecordRun,
-        batches: list[tuple[int, CheckedBatch]],
-        outcomes: Outcomes,
-        now_ms: int,
-    ) -> None:
-        property_crc = self._property_crc
-        records = encode_batches([batch for _, batch in batches], self._store_host, property_crc=property_crc)
-        counts = records.counts
-        within = np.cumsum(records.sizes) - records.sizes
-        places = [run.place(size) for size in np.add.reduceat(records.sizes, records.firsts).tolist()]
-        phy_offsets = within + np.repeat(np.array(places) - within[records.firsts], counts)
-        offsets = []
-        for (_, batch), count in zip(batches, counts.tolist(), strict=True):
-            offsets.append(run.next_offset(batch.topic, batch.queue_id))
-            run.take_offsets(batch.topic, batch.queue_id, count)
-        queue_offsets = np.arange(len(within)) + np.repeat(np.array(offsets) - records.firsts, counts)
-        msg_ids = offset_msg_ids(self._config.store_host, phy_offsets, counts)
-        for (number, batch), count, queue_offset, phy_offset, ids in zip(
-            batches, counts.tolist(), offsets, places, msg_ids, strict=True
-        ):
-            outcomes[number] = PutMessageResult(
-                PutMessageStatus.PUT_OK,
-                batch.topic,
-                batch.queue_id,
-                queue_offset,
-                phy_offset,
-                ids,
-                now_ms,
-                message_count=count,
-            )
-        relocate(
-            records.octets,
-            records.starts,
-            records.sizes,
-            phy_offsets,
-            queue_offsets,
-            now_ms,
-            property_crc=property_crc,
-        )
-        run.add_many(records.octets.data, phy_offsets.tolist(), records.sizes.tolist())
-        batches.clear()
-
-    def _take_batch(self, run: RecordRun, batch: CheckedBatch, now_ms: int) -> PutMessageResult:
-        """Add a batch message by message, which is faster than `_take_batches` for few messages."""
-        topic, queue_id = batch.topic, batch.queue_id
+    def _take_batch(self, run: RecordRun, request: MessageBatch, now_ms: int) -> PutMessageResult:
+        """Add a batch: its records are consecutive in the log and in one queue."""
+        queue_id = self._queue_choice.choose(request)
+        batch = self._encoder.check_batch(request, queue_id, now_ms)
         records = self._encoder.batch_records(batch, now_ms)
-        if self._side.is_plain(topic) and not any(map(_LMQS, records)):
-            first, places = run.add_batch(records, (topic, queue_id))
+        if self._side.is_plain(batch.topic) and not batch.has_lmqs:
+            first, places = run.add_batch(records)
         else:
-            phy_offset = run.place(sum([one.size for one in records]))
-            first, places = run.next_offset(topic, queue_id), []
-            for one in records:
+            phy_offset = run.place(sum(records.sizes))
+            first, places = run.next_offset(batch.topic, queue_id), []
+            for one in records.one_by_one(property_crc=self._property_crc):
                 run.add(one, phy_offset)
                 places.append(phy_offset)
                 phy_offset += one.size
-        prefix = host_digits(self._config.store_host)
+        prefix = self._id_prefix
         msg_ids = ",".join([f"{prefix}{place:016X}" for place in places])
-        result = PutMessageStatus.PUT_OK, topic, queue_id, first, places[0], msg_ids, now_ms, "", len(places)
+        result = PutMessageStatus.PUT_OK, batch.topic, queue_id, first, places[0], msg_ids, now_ms, "", len(places)
         return PutMessageResult(*result)
 
     def _refuse_all(self, requests: Sequence[PutRequest], status: PutMessageStatus, why: str) -> Outcomes:
@@ -413,23 +336,6 @@ class PutPath:
         return PutMessageResult(
             PutMessageStatus.PUT_OK, one.topic, queue_id, *places, msg_id, now_ms, "", one.batch_num
         )
-
-
-def _batch_entry_positions(requests: Sequence[PutRequest]) -> dict[int, Positions]:
-    """Return where the entries of each batch begin, by the batch's index in `requests`; invalid batches are omitted."""
-    bodies = {at: request.body for at, request in enumerate(requests) if type(request) is MessageBatch}
-    try:
-        if sum(map(len, bodies.values())) > _MANY_BYTES:
-            together = entry_positions_of([*bodies.values()])
-            if together is not None:
-                return dict(zip(bodies, together, strict=True))
-    except TypeError:  # a body is not bytes
-        pass
-    found: dict[int, list[int]] = {}
-    for at, body in bodies.items():
-        with suppress(ValueError, TypeError):  # refused by `_take`
-            found[at] = entry_positions(body)
-    return {at: positions for at, positions in found.items() if positions}
 
 
 def _distribute(outcomes: Outcomes, puts: Sequence[WaitingPut]) -> None:

@@ -5,21 +5,17 @@ The queue offsets advance only when the complete run is written and published.
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-import pyarrow as pa
-
 from rocketflow_store.format.record import place_record
-from rocketflow_store.records.decoding.decode import RecordColumns
-from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
-from rocketflow_store.views.dispatch.run_rows import RunRows, SideRow, pack_unit
+from rocketflow_store.views.dispatch.run_rows import RunRows, SideRow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from rocketflow_store.log.commit_log import CommitLog
-    from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
+    from rocketflow_store.records.encoding.batch_records import BatchRecords
     from rocketflow_store.records.encoding.unplaced_record import UnplacedRecord
     from rocketflow_store.views.queues.queue_offsets import QueueOffsets
 
@@ -29,26 +25,20 @@ MAX_RUN_BYTES: Final = 4 << 20
 
 
 class RecordRun:
-    """One run that starts at the log's end; the caller holds the put lock.
-
-    With `by_columns` the rows for dispatch are decoded from the bytes of all records, instead of from each record.
-    """
+    """One run that starts at the log's end; the caller holds the put lock."""
 
     __slots__ = (
         "_commit_log",
         "_is_plain",
         "_offsets",
         "_parts",
-        "_phy_offsets",
         "_property_crc",
         "_room_to",
-        "_rows",
-        "_sizes",
         "_written",
-        "by_columns",
         "count",
         "end",
         "next_offsets",
+        "rows",
         "store_timestamp",
         "stretches",
     )
@@ -60,25 +50,22 @@ class RecordRun:
         is_plain: Callable[[str], bool],
         store_timestamp: int,
         *,
-        by_columns: bool = False,
         property_crc: bool = False,
     ) -> None:
         """Start an empty run; `is_plain(topic)` returns True if the topic's queues have a CqUnit for each message."""
         self._commit_log, self._offsets, self._is_plain = commit_log, offsets, is_plain
         self._property_crc = property_crc
-        self.by_columns = by_columns
         self.store_timestamp = store_timestamp
         self.end = commit_log.wrote_offset
         self.count = 0
         self._room_to = -1
         """End offset of the space in the current log file; -1 before the first record."""
-        self._rows = RunRows(store_timestamp)
-        self._parts: list[bytes | memoryview] = []
+        self.rows = RunRows(store_timestamp)
+        """The rows to dispatch."""
+        self._parts: list[bytes] = []
         self._written = 0
         self.stretches: list[tuple[int, int]] = []
         """See `CommitLog.append`."""
-        self._phy_offsets: list[int] = []
-        self._sizes: list[int] = []
         self.next_offsets: dict[tuple[str, int], int] = {}
         """Next offset of each queue that this run uses."""
 
@@ -114,62 +101,31 @@ class RecordRun:
         if phy_offset is None:
             phy_offset = self.place(size)
         self._parts.append(place_record(before, rest, queue_offset, phy_offset, self._property_crc))
-        if self.by_columns:
-            self._phy_offsets.append(phy_offset)
-            self._sizes.append(size)
-        else:
-            rows = self._rows
-            plain = queue_id >= 0 and self._is_plain(topic)
-            rows.add(queue if plain else None, queue_offset, phy_offset, size, tags_code, keys)
-            if lmq or (queue_id >= 0 and not plain):
-                place = -1 if plain else queue_id, queue_offset, phy_offset, size
-                rows.add_side(SideRow(topic, *place, tags_code, self.store_timestamp, batch_num, lmq))
+        rows, plain = self.rows, queue_id >= 0 and self._is_plain(topic)
+        rows.add(queue if plain else None, queue_offset, phy_offset, size, tags_code, keys)
+        if lmq or (queue_id >= 0 and not plain):
+            place = -1 if plain else queue_id, queue_offset, phy_offset, size
+            rows.add_side(SideRow(topic, *place, tags_code, self.store_timestamp, batch_num, lmq))
         if queue_id >= 0:
             self.next_offsets[queue] = queue_offset + batch_num
         self.count += 1
         return queue_offset, phy_offset
 
-    def add_batch(self, records: Sequence[UnplacedRecord], queue: tuple[str, int]) -> tuple[int, list[int]]:
+    def add_batch(self, batch: BatchRecords) -> tuple[int, list[int]]:
         """Add records of one plain queue within one log file; return the first queue offset and physical offsets."""
-        first = queue_offset = self.next_offset(*queue)
-        phy_offset = self.place(sum([one.size for one in records]))
-        rows, parts, property_crc = self._rows, self._parts, self._property_crc
-        if not self.count:
-            rows.first_phy_offset = phy_offset
-        key_offsets, keys, places = rows.key_offsets, rows.keys, []
-        units = rows.units_of(queue, queue_offset)
-        for before, rest, size, _, _, tags_code, own_keys, _, _ in records:
-            parts.append(place_record(before, rest, queue_offset, phy_offset, property_crc))
-            units.append(pack_unit(phy_offset, size, tags_code))
-            for key in own_keys:
-                keys.append(key)
-                key_offsets.append(phy_offset)
-            places.append(phy_offset)
-            queue_offset += 1
-            phy_offset += size
-        rows.last_with_unit = places[-1]
-        self.next_offsets[queue] = queue_offset
-        self.count += len(records)
-        return first, places
-
-    def add_many(self, records: memoryview, phy_offsets: Sequence[int], sizes: Sequence[int]) -> None:
-        """Add encoded records, at the physical offsets that `place` reserved."""
-        self._parts.append(records)
+        queue = batch.topic, batch.queue_id
+        first, sizes = self.next_offset(*queue), batch.sizes
+        *places, _ = accumulate(sizes, initial=self.place(sum(sizes)))
+        self._parts += batch.place(first, places[0], property_crc=self._property_crc)
+        self.rows.add_batch(queue, first, places, batch)
+        self.next_offsets[queue] = first + len(sizes)
         self.count += len(sizes)
-        self._phy_offsets += phy_offsets
-        self._sizes += sizes
+        return first, places
 
     def advance(self, offsets: QueueOffsets) -> None:
         """Advance the queues of the run past its records."""
         offsets.move_to(self.next_offsets)
 
-    def dispatched(self, delay_levels_ms: Sequence[int]) -> tuple[RunRows | DispatchRows, bytes | memoryview]:
-        """Return the rows to dispatch, and the records' bytes, whose offsets in the log are `stretches`."""
-        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        if not self.by_columns:
-            return self._rows, data
-        sizes = np.array(self._sizes, np.int64)
-        records = RecordColumns(pa.py_buffer(data), np.cumsum(sizes) - sizes, sizes)
-        rows = rows_of_records(records, 0, delay_levels_ms)
-        rows.phy_offsets = np.array(self._phy_offsets, np.int64)
-        return rows, data
+    def data(self) -> bytes:
+        """Return the records' bytes, whose offsets in the log are `stretches`."""
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from rocketflow_store.format.record import RecordFields
 from rocketflow_store.model.broker_requests import RawMessage
 from rocketflow_store.model.message import Message, MessageBatch
 from rocketflow_store.model.results import PutMessageResult
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    import numpy.typing as npt
-
-Positions: TypeAlias = "Sequence[int] | npt.NDArray[np.int64]"
-"""Positions (bytes) at which the entries of a batch body begin."""
 
 PutRequest: TypeAlias = Message | MessageBatch | RecordFields | RawMessage
 """A message, a client's batch, a record whose fields are given byte for byte, or a single message of the wire."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
 
@@ -11,12 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _ENTRY: Final = struct.Struct(">iiiii")
-_SIZES: Final = struct.Struct(">i12xi")
-"""Sizes of the entry and of its body."""
+_SIZE_FLAG_BODY: Final = struct.Struct(">i8xii")
+"""Size of the entry, flag, and size of its body."""
 _PROPERTIES_SIZE: Final = struct.Struct(">h")
 FLAG_AT: Final = 12
-FLAG_AND_BODY_SIZE: Final = struct.Struct(">ii")
-"""At FLAG_AT of an entry."""
 BODY_SIZE_AT: Final = 16
 BODY_AT: Final = _ENTRY.size
 FIXED_SIZE: Final = _ENTRY.size + _PROPERTIES_SIZE.size
@@ -31,6 +29,10 @@ class BatchEntry(NamedTuple):
     properties: bytes
 
 
+Entry: TypeAlias = tuple[int, bytes, bytes]
+"""A `BatchEntry` as a plain tuple, which costs a third: flag, body, encoded properties."""
+
+
 def encode_batch_body(entries: Iterable[BatchEntry]) -> bytes:
     """Encode the entries one after the other; raise ValueError if a property string is too long."""
     parts: list[bytes] = []
@@ -42,31 +44,36 @@ def encode_batch_body(entries: Iterable[BatchEntry]) -> bytes:
     return b"".join(parts)
 
 
-def entry_positions(body: bytes) -> list[int]:
-    """Return the positions of the entries of a batch body; raise ValueError if they do not fill it exactly."""
-    positions: list[int] = []
+def batch_entries(body: bytes) -> list[Entry]:
+    """Return flag, body and encoded properties of each entry; raise ValueError if they do not fill `body` exactly."""
+    entries: list[Entry] = []
     at, end = 0, len(body)
-    unpack, append, last = _SIZES.unpack_from, positions.append, end - FIXED_SIZE
+    unpack, append, last = _SIZE_FLAG_BODY.unpack_from, entries.append, end - FIXED_SIZE
     while at <= last:
-        size, body_size = unpack(body, at)
-        properties_at = at + BODY_AT + body_size
-        if body_size < 0 or properties_at + 2 > end:
-            raise ValueError(f"entry {len(positions)} at {at}: body of {body_size} bytes reaches outside of the batch")
-        properties_size = body[properties_at] << 8 | body[properties_at + 1]
-        if size != FIXED_SIZE + body_size + properties_size or at + size > end or properties_size > MAX_PROPERTIES_SIZE:
-            raise ValueError(f"entry {len(positions)} at {at}: lengths do not add up to {size}")
-        append(at)
-        at += size
+        size, flag, body_size = unpack(body, at)
+        begin, middle = at + BODY_AT, at + BODY_AT + body_size
+        if body_size < 0 or middle + 2 > end:
+            raise ValueError(f"entry {len(entries)} at {at}: body of {body_size} bytes reaches outside of the batch")
+        properties_size = body[middle] << 8 | body[middle + 1]
+        following = at + size
+        if size != FIXED_SIZE + body_size + properties_size or following > end or properties_size > MAX_PROPERTIES_SIZE:
+            raise ValueError(f"entry {len(entries)} at {at}: lengths do not add up to {size}")
+        append((flag, body[begin:middle], body[middle + 2 : following]))
+        at = following
     if at != end:
-        raise ValueError(f"{end - at} bytes after entry {len(positions) - 1} are no entry")
+        raise ValueError(f"{end - at} bytes after entry {len(entries) - 1} are no entry")
+    return entries
+
+
+def entry_positions(body: bytes) -> list[int]:
+    """Return the positions of the entries of a batch body; raise ValueError as `batch_entries` does."""
+    positions, at = [], 0
+    for _, own_body, properties in batch_entries(body):
+        positions.append(at)
+        at += FIXED_SIZE + len(own_body) + len(properties)
     return positions
 
 
 def decode_batch_body(body: bytes) -> list[BatchEntry]:
     """Decode the entries of a batch body; raise ValueError if it is invalid."""
-    entries = []
-    for at in entry_positions(body):
-        size, _, _, flag, body_size = _ENTRY.unpack_from(body, at)
-        middle = at + BODY_AT + body_size
-        entries.append(BatchEntry(flag, body[at + BODY_AT : middle], body[middle + 2 : at + size]))
-    return entries
+    return [BatchEntry(*one) for one in batch_entries(body)]

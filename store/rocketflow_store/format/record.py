@@ -61,6 +61,8 @@ _TAIL: Final = struct.Struct(">iqi")
 _INT64: Final = struct.Struct(">q")
 BEFORE_PLACE: Final = struct.Struct(">iiiii")
 _PLACE: Final = struct.Struct(">qq")
+PLACED_HEAD: Final = struct.Struct(">iiiiiqq")
+"""`BEFORE_PLACE` and the offsets."""
 AFTER_PLACE: Final = {(born, store): struct.Struct(f">iq{born}sq{store}siqi") for born in (8, 20) for store in (8, 20)}
 _V6_FLAGS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 _IPV4_HOSTS: Final = 16
@@ -204,7 +206,7 @@ def encode_record(
 
 def property_crc_tail(record_without_tail: Bytes) -> bytes:
     """Return the 20 bytes that protect a whole record: the CRC's decimal digits, least significant first."""
-    return PROPERTY_CRC_NAME + f"\x02{_crc32(record_without_tail) & 0x7FFFFFFF:010d}"[::-1].encode()
+    return b"%b%b\x02" % (PROPERTY_CRC_NAME, (b"%010d" % (_crc32(record_without_tail) & 0x7FFFFFFF))[::-1])
 
 
 def encode_blank(remaining: int) -> bytes:

@@ -16,7 +16,6 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pyarrow as pa
 from hypothesis import Phase, settings
@@ -32,7 +31,6 @@ from rocketflow_store import (
     StoreConfig,
     StoreReader,
 )
-from rocketflow_store.append import put_path
 from rocketflow_store.commits.batch_commit import CommitStatus, SinkBatch, commit_batch, last_commit
 from rocketflow_store.commits.staged_part import batch_directory, stage
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
@@ -270,13 +268,11 @@ class StoreLife(RuleBasedStateMachine):
         rows=st.lists(ROWS, min_size=1, max_size=6),
         topic=st.sampled_from(TOPICS),
         queue_id=st.integers(0, QUEUES - 1),
-        by_columns=st.booleans(),
     )
-    def put_client_batch(self, rows: list[Row], topic: str, queue_id: int, by_columns: bool) -> None:
+    def put_client_batch(self, rows: list[Row], topic: str, queue_id: int) -> None:
         rows = [replace(one, topic=topic, queue_id=queue_id) for one in rows]
         entries = [BatchEntry(0, one.body, encode_properties(one.properties)) for one in rows]
-        with patch.object(put_path, "MANY_MESSAGES", 1 if by_columns else 64):
-            result = self.store.put_message(MessageBatch(topic, encode_batch_body(entries), queue_id=queue_id))
+        result = self.store.put_message(MessageBatch(topic, encode_batch_body(entries), queue_id=queue_id))
         size = sum(map(self.size_of, rows)) + BLANK_SIZE
         if not result.stored:  # the store reserves the longest size of a record
             assert result.status is PutMessageStatus.MESSAGE_ILLEGAL

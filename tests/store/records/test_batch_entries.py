@@ -1,4 +1,4 @@
-"""Entries of many batches are found like those of each single one, and the ids are the same."""
+"""Entries of batches: found together like those of each single one, and stored as a record each."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ import random
 from itertools import count
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig
-from rocketflow_store.append import put_path
-from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body, entry_positions
+from rocketflow_store.format.batch_body import BatchEntry, decode_batch_body, encode_batch_body, entry_positions
 from rocketflow_store.format.properties import encode_properties
+from rocketflow_store.format.record import RecordFields, encode_record
+from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.message import MessageBatch
-from rocketflow_store.model.message_id import offset_msg_id
+from rocketflow_store.model.message_id import decode_offset_msg_id, encode_host
 from rocketflow_store.records.decoding.batch_entries import entry_positions_of
-from rocketflow_store.records.encoding.message_ids import offset_msg_ids
 
 ENTRIES = st.builds(BatchEntry, st.integers(-(1 << 31), (1 << 31) - 1), st.binary(max_size=40), st.binary(max_size=40))
 BODIES = st.one_of(
@@ -60,14 +59,6 @@ def test_damaged_batches_give_no_false_entries(bodies: list[bytes], data: st.Dat
     assert (together and [found.tolist() for found in together]) == one_by_one(bodies)
 
 
-@pytest.mark.parametrize("host", ["10.1.2.3:10911", "[2001:db8::1]:80"])
-def test_ids_of_many_messages_are_those_of_each(host: str) -> None:
-    offsets = [0, 1, 255, 0xABCDEF, (1 << 40) + 5, (1 << 63) - 1]
-    joined = offset_msg_ids(host, np.array(offsets), np.array([1, 3, 2]))
-    ids = [offset_msg_id(host, offset) for offset in offsets]
-    assert joined == [ids[0], ",".join(ids[1:4]), ",".join(ids[4:])]
-
-
 def test_an_invalid_batch_among_others_is_refused_alone(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The others of the same put, with bodies of every type, are stored as if put alone."""
     entry = BatchEntry(0, b"body", b"KEYS\x01k\x02")
@@ -94,10 +85,8 @@ def test_an_invalid_batch_among_others_is_refused_alone(tmp_path_factory: pytest
 
 @pytest.mark.parametrize("crc", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_batches_in_columns_are_stored_as_one_by_one(
-    seed: int, crc: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The bytes of log, queues and index are the same."""
+def test_every_entry_is_the_record_of_its_message(seed: int, crc: bool, tmp_path: Path) -> None:
+    """The bytes in the log are those that the message alone would have; queues and index agree with the log."""
     rng = random.Random(seed)
     keys = count(1)
     texts = ["k", "größe", "a b  c", "x" * 300, "😀"]
@@ -123,30 +112,50 @@ def test_batches_in_columns_are_stored_as_one_by_one(
         )
 
     runs = [[batch() for _ in range(rng.choice([1, 1, 2, 6]))] for _ in range(45)]
-    files = []
-    for number, many in enumerate((0, 1 << 30)):
-        monkeypatch.setattr(put_path, "MANY_MESSAGES", many)
-        root = tmp_path / str(number)
-        config = StoreConfig(
-            mapped_file_size_commit_log=256 << 10,
-            mapped_file_size_consume_queue=20 * 50,
-            max_message_size=128 << 10,
-            enabled_append_prop_crc=crc,
-            clock=ManualClock(1_700_000_000_000),
-        )
-        with MessageStore.open(root, config) as store:
-            for requests in runs:
-                assert all(result.stored for result in store.put_messages(requests))
-        derived = [path for name in ("commitlog", "consumequeue", "index") for path in (root / name).rglob("*")]
-        files.append({str(path.relative_to(root)): path.read_bytes() for path in derived if path.is_file()})
-    assert len([name for name in files[0] if name.startswith("commitlog")]) > 3
-    assert files[0].keys() == files[1].keys()
-    assert [name for name, data in files[0].items() if files[1][name] != data] == []
+    config = StoreConfig(
+        mapped_file_size_commit_log=256 << 10,
+        mapped_file_size_consume_queue=20 * 50,
+        max_message_size=128 << 10,
+        enabled_append_prop_crc=crc,
+        clock=ManualClock(1_700_000_000_000),
+    )
+    wanted: list[tuple[int, bytes]] = []
+    with MessageStore.open(tmp_path, config) as store:
+        for requests in runs:
+            for request, result in zip(requests, store.put_messages(requests), strict=True):
+                assert result.stored
+                places = [decode_offset_msg_id(one)[1] for one in result.msg_id.split(",")]
+                for number, (entry, place) in enumerate(zip(decode_batch_body(request.body), places, strict=True)):
+                    fields = fields_of(request, entry, crc)
+                    offset = result.queue_offset + number
+                    wanted.append((place, encode_record(fields, place, offset, 1_700_000_000_000, crc)))
+    files = sorted((tmp_path / "commitlog").iterdir())
+    log = b"".join(one.read_bytes() for one in files)
+    assert [place for place, record in wanted if log[place : place + len(record)] != record] == []
+    assert len(files) > 3
+    report = verify_store(tmp_path, config)
+    assert report.findings == []
 
 
-@pytest.mark.parametrize("many", [0, 1 << 30])
-def test_entries_without_a_uniq_key_get_one_each(many: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(put_path, "MANY_MESSAGES", many)
+def fields_of(batch: MessageBatch, entry: BatchEntry, crc: bool) -> RecordFields:
+    """Return the record of an entry."""
+    suffix = encode_properties(batch.properties)
+    closed = entry.properties.endswith(b"\x02") or not (suffix or crc)
+    return RecordFields(
+        topic=batch.topic.encode(),
+        queue_id=batch.queue_id,
+        body=entry.body,
+        properties=entry.properties + (b"" if closed else b"\x02") + suffix,
+        flag=entry.flag,
+        sys_flag=batch.sys_flag,
+        born_timestamp=5,
+        born_host=encode_host(batch.born_host or "127.0.0.1:10911"),
+        store_host=encode_host("127.0.0.1:10911"),
+        reconsume_times=batch.reconsume_times,
+    )
+
+
+def test_entries_without_a_uniq_key_get_one_each(tmp_path: Path) -> None:
     own = [b"", b"a\x01b", b"XUNIQ_KEY\x01no\x02", b"UNIQ_KEY\x01mine\x02", b"a\x01b\x02UNIQ_KEY\x01mine too"]
     body = encode_batch_body([BatchEntry(0, b"body", properties) for properties in own])
     with MessageStore.open(tmp_path / "s", StoreConfig()) as store:

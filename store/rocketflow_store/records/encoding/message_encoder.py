@@ -9,21 +9,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-from isal.isal_zlib import crc32
-
-from rocketflow_store.format.batch_body import (
-    BODY_AT,
-    BODY_SIZE_AT,
-    FIXED_SIZE,
-    FLAG_AND_BODY_SIZE,
-    FLAG_AT,
-    entry_positions,
-)
-from rocketflow_store.format.lmq_properties import lmq_units
-from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, decode_properties, encode_properties
-from rocketflow_store.format.record import BEFORE_PLACE, PROPERTY_CRC_SIZE, RecordFields, batch_parts
+from rocketflow_store.format.batch_body import FIXED_SIZE, batch_entries
+from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, encode_properties
 from rocketflow_store.format.record import FIXED_SIZE as RECORD_FIXED_SIZE
+from rocketflow_store.format.record import PLACED_HEAD, PROPERTY_CRC_SIZE, RecordFields, batch_parts
 from rocketflow_store.model.errors import MessageRejectedError
 from rocketflow_store.model.java_compat import string_hash
 from rocketflow_store.model.message import Message, MessageBatch
@@ -58,19 +47,17 @@ from rocketflow_store.model.topic_names import (
     check_send_topic,
     check_topic,
 )
-from rocketflow_store.records.encoding.batch_records import UNIQ_KEY_PATTERN, CheckedBatch
+from rocketflow_store.records.encoding.batch_records import BatchRecords, CheckedBatch
 from rocketflow_store.records.encoding.delayed_placement import LATER, place_for_later
 from rocketflow_store.records.encoding.unplaced_record import (
     RecordRules,
-    UnplacedRecord,
     dispatch_keys,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
+    from rocketflow_store.format.batch_body import Entry
     from rocketflow_store.records.encoding.delayed_placement import TimerCongestion
     from rocketflow_store.settings.store_config import StoreConfig
 
@@ -94,7 +81,7 @@ _ASSIGNED: Final = frozenset({PROPERTY_CRC32, PROPERTY_INNER_BASE, PROPERTY_INNE
 """Properties that only the store writes; a sender's are dropped."""
 _EACH_ITS_OWN: Final = frozenset({PROPERTY_UNIQ_KEY, PROPERTY_WAIT})
 """Properties of a batch that are not added to its messages: they have their own, and a second one would win."""
-_HAS_UNIQ_KEY: Final = re.compile(UNIQ_KEY_PATTERN.encode())
+_HAS_UNIQ_KEY: Final = re.compile(b"(?:^|\x02)UNIQ_KEY\x01")
 _LMQS: Final = f"{PROPERTY_INNER_MULTI_DISPATCH}\x01".encode()
 """In the property string of a message that names LMQs."""
 _MAX_INNER_NUM: Final = (1 << 15) - 1
@@ -178,21 +165,10 @@ class MessageEncoder:
         )
         return fields, properties
 
-    def check_batch(
-        self,
-        batch: MessageBatch,
-        queue_id: int,
-        now_ms: int,
-        positions: Sequence[int] | npt.NDArray[np.int64] | None = None,
-    ) -> CheckedBatch:
-        """Check that every entry of a client batch can be stored; raise MessageRejectedError if one cannot.
-
-        The entries' `positions` are searched for if they are not given.
-        """
+    def check_batch(self, batch: MessageBatch, queue_id: int, now_ms: int) -> CheckedBatch:
+        """Check that every entry of a client batch can be stored; raise MessageRejectedError if one cannot."""
         check_send_topic(batch.topic)
-        self._check_batch_size(batch)
-        if positions is None:
-            positions = self._entries(batch)
+        entries = self._entries(batch)
         if queue_id < 0:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"queue id {queue_id} is negative")
         if batch.sys_flag & (TRANSACTION_MASK | INNER_BATCH_FLAG):
@@ -212,60 +188,51 @@ class MessageEncoder:
         reserved = self._reserved
         room = MAX_PROPERTIES_SIZE - len(suffix) - reserved - 1 - _NEW_UNIQ_KEY_SIZE
         if len(batch.body) > room:  # usually the batch is smaller than the properties of one message may be
-            _check_properties(batch.body, positions, room)
+            _check_properties(entries, room)
         hosts = len(born_host) + len(self._store_host)
         most = RECORD_FIXED_SIZE + hosts + 2 + len(batch.topic) + len(suffix) + reserved + 1 + _NEW_UNIQ_KEY_SIZE
-        size = len(batch.body) + len(positions) * (most - FIXED_SIZE)
+        size = len(batch.body) + len(entries) * (most - FIXED_SIZE)
         limit = min(self._config.max_message_size + 65_536, self._config.mapped_file_size_commit_log - 8)
         if size > limit:
             raise MessageRejectedError(
                 PutMessageStatus.MESSAGE_ILLEGAL,
-                f"{len(positions)} messages of {size} bytes together, a batch may have {limit}",
+                f"{len(entries)} messages of {size} bytes together, a batch may have {limit}",
             )
         return CheckedBatch(
             topic=batch.topic,
             queue_id=queue_id,
-            body=batch.body,
-            positions=positions,
+            entries=entries,
             suffix=suffix,
+            has_lmqs=_LMQS in batch.body or _LMQS in suffix,
             sys_flag=batch.sys_flag,
             born_timestamp=now_ms if batch.born_timestamp is None else batch.born_timestamp,
             born_host=born_host,
             reconsume_times=batch.reconsume_times,
         )
 
-    def batch_records(self, batch: CheckedBatch, now_ms: int) -> list[UnplacedRecord]:
-        """Return the record of each entry; one without a UNIQ_KEY gets one."""
-        body, topic, suffix = bytes(batch.body), batch.topic, batch.suffix
+    def batch_records(self, batch: CheckedBatch, now_ms: int) -> BatchRecords:
+        """Return the records of the entries; one without a UNIQ_KEY gets one."""
+        topic, suffix, reserved = batch.topic, batch.suffix, self._reserved
         fields = RecordFields(
             *(topic.encode(), batch.queue_id, b"", b"", 0, batch.sys_flag, batch.born_timestamp),
             *(batch.born_host, self._store_host, batch.reconsume_times),
         )
         magic, after, topic_part = batch_parts(fields, now_ms)
-        fixed = 20 + 16 + len(after) + 4 + len(topic_part) + 2
-        reserved = self._reserved
-        tag_entries, queue_id, created = self.rules.tag_entries, batch.queue_id, []
-        for at in batch.positions:
-            flag, body_size = FLAG_AND_BODY_SIZE.unpack_from(body, at + FLAG_AT)
-            body_end = at + BODY_AT + body_size
-            properties_at = body_end + 2
-            raw = body[properties_at : properties_at + (body[body_end] << 8 | body[body_end + 1])]
+        fixed = PLACED_HEAD.size + len(after) + 4 + len(topic_part) + 2 + reserved
+        tag_entries, complete = self.rules.tag_entries, bool(suffix or reserved)
+        created = BatchRecords(topic, batch.queue_id, magic, after, topic_part, [], [], [], [])
+        _, _, _, _, _, messages, sizes, tags_codes, all_keys = created
+        for flag, body, raw in batch.entries:
             if b"UNIQ_KEY\x01" not in raw or not _HAS_UNIQ_KEY.search(raw):
-                raw = (raw if not raw or raw[-1] == 2 else raw + b"\x02") + self._uniq_property() + suffix
-            elif (suffix or reserved) and raw[-1] != 2:  # writers before 5.2 omit the last separator
-                raw += b"\x02" + suffix
-            elif suffix:
-                raw += suffix
+                raw = (raw if not raw or raw[-1] == 2 else raw + b"\x02") + self._uniq_property()
+            elif complete and raw[-1] != 2:  # writers before 5.2 omit the last separator
+                raw += b"\x02"
+            raw += suffix
             tags, keys = dispatch_keys(raw, topic, tag_entries)
-            content = body[at + BODY_AT : body_end]
-            property_size = len(raw) + reserved
-            size = fixed + body_size + property_size
-            before = BEFORE_PLACE.pack(size, magic, crc32(content) & 0x7FFFFFFF, queue_id, flag)
-            sizes = body[at + BODY_SIZE_AT : at + BODY_AT], property_size.to_bytes(2, "big")
-            rest = b"".join((after, sizes[0], content, topic_part, sizes[1], raw))
-            code = string_hash(tags) if tags else 0
-            lmq = lmq_units(decode_properties(raw)) if _LMQS in raw else ()
-            created.append(UnplacedRecord(before, rest, size, topic, queue_id, code, keys, 1, lmq))
+            messages.append((flag, body, raw))
+            sizes.append(fixed + len(body) + len(raw))
+            tags_codes.append(string_hash(tags) if tags else 0)
+            all_keys.append(keys)
         return created
 
     def _uniq_property(self) -> bytes:
@@ -273,7 +240,6 @@ class MessageEncoder:
 
     def inner_batch(self, batch: MessageBatch) -> Message:
         """Return the single message that a BatchCQ topic stores of a client batch."""
-        self._check_batch_size(batch)
         count = len(self._entries(batch))
         if count > _MAX_INNER_NUM:
             raise MessageRejectedError(
@@ -290,22 +256,20 @@ class MessageEncoder:
             reconsume_times=batch.reconsume_times,
         )
 
-    def _check_batch_size(self, batch: MessageBatch) -> None:
+    def _entries(self, batch: MessageBatch) -> list[Entry]:
+        """Return the entries of a batch; raise MessageRejectedError for one that is too large, empty or none."""
         if len(batch.body) > self._config.max_message_size:
             raise MessageRejectedError(
                 PutMessageStatus.MESSAGE_ILLEGAL,
                 f"batch of {len(batch.body)} bytes, maxMessageSize is {self._config.max_message_size}",
             )
-
-    @staticmethod
-    def _entries(batch: MessageBatch) -> list[int]:
         try:
-            positions = entry_positions(batch.body)
+            entries = batch_entries(bytes(batch.body))
         except ValueError as error:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"not a batch: {error}") from error
-        if not positions:
+        if not entries:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, "a batch without messages")
-        return positions
+        return entries
 
     @staticmethod
     def own_properties(message: Message) -> dict[str, str]:
@@ -330,17 +294,12 @@ class MessageEncoder:
         return properties
 
 
-def _check_properties(body: bytes, positions: Sequence[int] | npt.NDArray[np.int64], room: int) -> None:
+def _check_properties(entries: Sequence[Entry], room: int) -> None:
     """Raise MessageRejectedError if the properties of an entry take more than `room` bytes."""
-    starts = np.asarray(positions, np.int64)
-    sizes = np.diff(starts, append=len(body))
-    for row in np.flatnonzero(sizes > room).tolist():
-        at = int(starts[row])
-        body_size = int.from_bytes(body[at + BODY_SIZE_AT : at + BODY_AT], "big")
-        property_size = int(sizes[row]) - FIXED_SIZE - body_size
-        if property_size > room:
+    for row, (_, _, properties) in enumerate(entries):
+        if len(properties) > room:
             raise MessageRejectedError(
                 PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
-                f"properties of {property_size} bytes, a batch has space for {room}",
+                f"properties of {len(properties)} bytes, a batch has space for {room}",
                 row,
             )

@@ -77,7 +77,7 @@ def unplaced_record(
     return UnplacedRecord(*record, topic, queue_id, tags_code, keys, batch_num, lmq)
 
 
-_FACTS: Final = re.compile(f"(?:^|\x02)({PROPERTY_UNIQ_KEY}|{PROPERTY_KEYS}|{PROPERTY_TAGS})\x01([^\x02]+)")
+_FACTS: Final = re.compile(f"(?:^|\x02)({PROPERTY_UNIQ_KEY}|{PROPERTY_KEYS}|{PROPERTY_TAGS})\x01([^\x02]+)".encode())
 
 
 def dispatch_keys(raw: bytes, topic: str, tag_entries: bool) -> tuple[str, list[str]]:
@@ -85,9 +85,12 @@ def dispatch_keys(raw: bytes, topic: str, tag_entries: bool) -> tuple[str, list[
 
     Of duplicate properties the last one counts: see `format.properties.decode_properties`.
     """
-    get = dict(_FACTS.findall(raw.decode("utf-8", "replace"))).get
-    tags = get(PROPERTY_TAGS, "")
-    return tags, index_keys(topic, get(PROPERTY_UNIQ_KEY), get(PROPERTY_KEYS), tags if tag_entries else None)
+    facts = dict(_FACTS.findall(raw))
+    uniq_key = facts.get(b"UNIQ_KEY", b"").decode("utf-8", "replace")
+    if len(facts) == 1 and uniq_key:
+        return "", [f"{topic}#{uniq_key}"]
+    tags, keys = (facts.get(name, b"").decode("utf-8", "replace") for name in (b"TAGS", b"KEYS"))
+    return tags, index_keys(topic, uniq_key, keys, tags if tag_entries else None)
 
 
 def index_keys(topic: str, uniq_key: str | None, keys: str | None, tags: str | None) -> list[str]:

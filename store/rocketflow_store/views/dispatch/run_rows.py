@@ -9,6 +9,8 @@ from rocketflow_store.format.consume_queue_unit import UNIT_STRUCT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rocketflow_store.records.encoding.batch_records import BatchRecords
+
 pack_unit = UNIT_STRUCT.pack
 """Return the bytes of a unit: physical offset, size, tags code."""
 
@@ -80,6 +82,16 @@ class RunRows:
             self.units_of(queue, queue_offset).append(pack_unit(phy_offset, size, tags_code))
             self.last_with_unit = phy_offset
         if keys:
+            self.keys += keys
+            self.key_offsets += [phy_offset] * len(keys)
+
+    def add_batch(self, queue: tuple[str, int], queue_offset: int, places: list[int], batch: BatchRecords) -> None:
+        """Add the records of a batch, at consecutive offsets of `queue` and at `places` of the log."""
+        if self.first_phy_offset < 0:
+            self.first_phy_offset = places[0]
+        self.units_of(queue, queue_offset).extend(map(pack_unit, places, batch.sizes, batch.tags_codes))
+        self.last_with_unit = places[-1]
+        for phy_offset, keys in zip(places, batch.keys):
             self.keys += keys
             self.key_offsets += [phy_offset] * len(keys)
 
