@@ -12,7 +12,7 @@ import numpy as np
 
 from rocketflow_store.files.os_files import access_error, remove_directory, sync_directory
 from rocketflow_store.files.sync_together import sync_together
-from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
+from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_STRUCT
 from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.model.topic_names import LMQ_PREFIX as LMQ_PREFIX
 from rocketflow_store.model.topic_names import is_directory_name
@@ -35,8 +35,9 @@ class _Known:
     """Cached state of a queue. Several threads use it at once: each reads one consistent tuple, and stores one."""
 
     queue: ConsumeQueue
-    seen: tuple[int, bytes] = (-1, b"")
-    """The number after the last unit that was seen to point at its record (-1 before the first look), and that unit."""
+    seen: tuple[int, bytes, int] = (-1, b"", -1)
+    """The number after the last unit that was seen to point at its record (-1 before the first look), that unit, and
+    the queue's number of changes before the look."""
     low: tuple[int, int, int] = (-1, -1, -1)
     """The first unit that may be read, and the log's begin and the queue's end for which this is valid."""
     promised: int = 0
@@ -44,7 +45,7 @@ class _Known:
 
     def forget(self) -> None:
         """Drop the cached bounds."""
-        self.seen, self.low = (-1, b""), (-1, -1, -1)
+        self.seen, self.low = (-1, b"", -1), (-1, -1, -1)
 
 
 class FileQueueTable:
@@ -149,13 +150,16 @@ class FileQueueTable:
         if not self._write and queue.is_replaced():
             queue.refresh()
             known.forget()
-        seen, last_unit = known.seen
+        (seen, last_unit, seen_at), changes = known.seen, queue.changes
         if seen > queue.first_unit:
+            if self._write and seen_at == changes and _is_before(last_unit, confirm_offset) and seen >= known.promised:
+                return seen  # only this process writes, and it has written nothing since
             tail = queue.units(seen - 1, seen + (_LOOKED_AHEAD if self._past_gaps else 1))
             if tail[:1].tobytes() != last_unit:
                 seen = -1
             elif len(tail) > 1 and not written(tail[1:]).any() and seen >= known.promised:
                 # the usual case: one read
+                known.seen = seen, last_unit, changes
                 return seen if confirm_offset is None else self._confirmed(known, seen, confirm_offset)
         else:  # no unit was seen, or its file was deleted meanwhile
             seen = -1
@@ -174,7 +178,8 @@ class FileQueueTable:
             queue.refresh()
             reached = self._probe(queue, known.promised)
             found = self._trim(queue, known.promised, reached)
-        known.seen = found, queue.units(found - 1, found).tobytes() if found > queue.first_unit else b""
+        last_unit = queue.units(found - 1, found).tobytes() if found > queue.first_unit else b""
+        known.seen = found, last_unit, changes
         if confirm_offset is None or found == 0:
             return found
         return self._confirmed(known, found, confirm_offset)
@@ -319,3 +324,9 @@ class FileQueueTable:
         for known in self._known.values():
             known.queue.close()
         self._known.clear()
+
+
+def _is_before(unit: bytes, confirm_offset: int | None) -> bool:
+    """Return True if an encoded unit is written and its record is before `confirm_offset` (None: any is)."""
+    phy_offset, size, _ = UNIT_STRUCT.unpack(unit)
+    return size > 0 and (confirm_offset is None or phy_offset < confirm_offset)

@@ -27,7 +27,7 @@ _GAP_UNITS: Final = 256
 class UnitFiles:
     """The common part of all kinds of queues; `UNIT_DTYPE`, `UNIT_SIZE` and `written` differ by kind."""
 
-    __slots__ = ("_queue", "_unsynced_bytes", "_unsynced_from", "created")  # a store may have ten thousand of these
+    __slots__ = ("_queue", "_unsynced_bytes", "_unsynced_from", "changes", "created")  # a store has up to ten thousand
 
     UNIT_DTYPE: ClassVar[np.dtype[np.void]]
     UNIT_SIZE: ClassVar[int]
@@ -39,6 +39,8 @@ class UnitFiles:
         self._unsynced_from, self._unsynced_bytes = -1, 0
         self.created = False
         """True if files were created since the directories were last synced."""
+        self.changes = 0
+        """Number of changes of units that this process made; counted after each."""
 
     @staticmethod
     def written(units: Units) -> npt.NDArray[np.bool_]:
@@ -207,6 +209,7 @@ class UnitFiles:
         if self._unsynced_from < 0 or first < self._unsynced_from:
             self._unsynced_from = first
         self._unsynced_bytes += len(data)
+        self.changes += 1
 
     def _add_file(self, position: int) -> Any:
         first = len(self._queue) == 0
@@ -225,10 +228,12 @@ class UnitFiles:
         self._queue.drop_from(start)
         if last is not None and last.file_from_offset != position:
             last.zero_from(position - last.file_from_offset)
+        self.changes += 1
 
     def destroy(self) -> None:
         """Delete every file."""
         self._queue.drop_from(0)
+        self.changes += 1
 
     def remove_first(self, count: int, now_ms: int, forcibly_after_ms: int) -> list[Path]:
         """Delete the `count` oldest files: see `MappedFileQueue.remove_first`."""
