@@ -14,9 +14,10 @@
 | `replies` | replies of request-reply, to the client that waits |
 | `send_back` | messages that a consumer could not handle |
 | `topics`, `groups` | settings of topics and groups, and those made on first use |
-| `admin`, `group_admin` | requests of operators |
+| `admin`, `topic_admin`, `group_admin` | requests of operators |
 | `runtime_figures` | figures for mqadmin's `brokerStatus` |
 | `counts`, `lags`, `metrics` | counts of messages, lags of groups, and all figures for Prometheus |
+| `stats` | counts by topic and group over the last minute, hour and day, for mqadmin's `statsAll` |
 | `store_requests` | commits and deliveries of jobs that see the store's directory |
 | `registration` | calls to NameServers |
 

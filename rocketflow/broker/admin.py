@@ -6,7 +6,7 @@ RocketMQ's source: broker/processor/AdminBrokerProcessor.java.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -14,15 +14,11 @@ import msgspec
 from rocketflow import __version__
 from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import Processor, RefusedError, Request
-from rocketflow.broker.offsets import stored_ms
-from rocketflow.broker.topics import check_topic_name, topic_body
 from rocketflow.remoting import bodies
-from rocketflow.remoting.bodies import MessageQueue, decode_body, encode_body, queue_map
+from rocketflow.remoting.bodies import decode_body, encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import VERSION
 from rocketflow.remoting.headers import admin as headers
-from rocketflow_store.spi.names import MAX_QUEUE_NUMS, is_system_topic
-from rocketflow_store.spi.tables import TopicConfig
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
@@ -31,11 +27,10 @@ if TYPE_CHECKING:
     from rocketflow.broker.offsets import GroupOffsets
     from rocketflow.broker.runtime_figures import RuntimeFigures
     from rocketflow.broker.settings import BrokerSettings
+    from rocketflow.broker.stats import BrokerStats
     from rocketflow.broker.topics import Topics
-    from rocketflow_store.spi.broker import WritingStore
 
 VERSION_NAME: Final = "V5_3_3"
-_ALL_PERMISSIONS: Final = 7
 
 
 class Admin:
@@ -43,7 +38,6 @@ class Admin:
 
     def __init__(
         self,
-        store: WritingStore,
         topics: Topics,
         groups: Groups,
         offsets: GroupOffsets,
@@ -52,9 +46,10 @@ class Admin:
         settings: BrokerSettings,
         settings_text: Callable[[], str],
         figures: RuntimeFigures,
+        stats: BrokerStats,
     ) -> None:
         self._figures = figures
-        self._store = store
+        self._stats = stats
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
@@ -68,16 +63,9 @@ class Admin:
         """Return the processor of each request code."""
         code = RequestCode
         return {
-            code.UPDATE_AND_CREATE_TOPIC: self._put_topic,
-            code.UPDATE_AND_CREATE_TOPIC_LIST: self._put_topics,
             code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: self._put_groups,
-            code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self._get_system_topics,
             code.GET_ALL_PRODUCER_INFO: self._get_all_producers,
             code.VIEW_BROKER_STATS_DATA: self._get_counts,
-            code.DELETE_TOPIC_IN_BROKER: self._delete_topic,
-            code.GET_TOPIC_CONFIG: self._get_topic,
-            code.GET_ALL_TOPIC_CONFIG: self._get_topics,
-            code.GET_TOPIC_STATS_INFO: self._get_topic_figures,
             code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self._put_group,
             code.DELETE_SUBSCRIPTIONGROUP: self._delete_group,
             code.GET_SUBSCRIPTIONGROUP_CONFIG: self._get_group,
@@ -91,95 +79,6 @@ class Admin:
             code.GET_BROKER_RUNTIME_INFO: self._get_runtime_info,
             code.GET_ALL_CONSUMER_OFFSET: self._get_all_offsets,
         }
-
-    # --- topics
-
-    async def _put_topic(self, request: Request) -> None:
-        header = request.command.header(headers.CreateTopicRequestHeader)
-        attributes = dict(
-            part.removeprefix("+").split("=", 1) for part in (header.attributes or "").split(",") if "=" in part
-        )
-        wanted = TopicConfig(
-            header.topic,
-            header.read_queue_nums,
-            header.write_queue_nums,
-            header.perm,
-            header.order,
-            header.topic_filter_type,
-            header.topic_sys_flag or 0,
-            attributes,
-        )
-        await self._change_topics([wanted])
-        request.reply()
-
-    async def _put_topics(self, request: Request) -> None:
-        body = decode_body(request.command.body, bodies.TopicConfigList)
-        await self._change_topics(
-            [
-                TopicConfig(
-                    one.topic_name,
-                    one.read_queue_nums,
-                    one.write_queue_nums,
-                    one.perm,
-                    one.order,
-                    one.topic_filter_type,
-                    one.topic_sys_flag,
-                    {} if one.attributes is msgspec.UNSET else one.attributes,
-                )
-                for one in body.topic_config_list
-            ]
-        )
-        request.reply()
-
-    async def _change_topics(self, wanted: Sequence[TopicConfig]) -> None:
-        """Make or change topics, and wait until the NameServers know of it; all names are checked first."""
-        for one in wanted:
-            check_topic_name(one.topic_name)
-            if is_system_topic(one.topic_name):
-                raise RefusedError(
-                    ResponseCode.INVALID_PARAMETER, f"The topic[{one.topic_name}] is conflict with system topic."
-                )
-            if not (0 <= one.read_queue_nums <= MAX_QUEUE_NUMS and 0 <= one.write_queue_nums <= MAX_QUEUE_NUMS):
-                raise RefusedError(ResponseCode.INVALID_PARAMETER, f"a topic has 0 to {MAX_QUEUE_NUMS} queues")
-            if not 0 <= one.perm <= _ALL_PERMISSIONS:
-                raise RefusedError(ResponseCode.INVALID_PARAMETER, f"perm {one.perm} is not 0 to {_ALL_PERMISSIONS}")
-        changed = [one for one in wanted if self._topics.get(one.topic_name) != one]
-        for one in changed:
-            await self._topics.put(one)
-        if changed:
-            await self._topics.registered()
-
-    def _get_system_topics(self, request: Request) -> None:
-        names = sorted(one for one in self._topics.all() if is_system_topic(one))
-        request.reply(body=encode_body(bodies.TopicList(topic_list=names)))
-
-    async def _delete_topic(self, request: Request) -> None:
-        header = request.command.header(headers.DeleteTopicRequestHeader)
-        if is_system_topic(header.topic):
-            raise RefusedError(
-                ResponseCode.INVALID_PARAMETER, f"The topic[{header.topic}] is conflict with system topic."
-            )
-        await self._topics.delete(header.topic)
-        request.reply()
-
-    def _get_topic(self, request: Request) -> None:
-        header = request.command.header(headers.GetTopicConfigRequestHeader)
-        config = self._topics.known(header.topic)
-        request.reply(body=encode_body(topic_body(config)))
-
-    def _get_topics(self, request: Request) -> None:
-        request.reply(body=encode_body(self._topics.wrapper()))
-
-    async def _get_topic_figures(self, request: Request) -> None:
-        header = request.command.header(headers.GetTopicStatsInfoRequestHeader)
-        config = self._topics.known(header.topic)
-        figures = {}
-        for queue_id in range(max(config.write_queue_nums, config.read_queue_nums)):
-            begin, end = self._store.bounds(header.topic, queue_id)
-            newest = await stored_ms(self._store, header.topic, queue_id, end - 1) if begin < end else None
-            queue = MessageQueue(header.topic, self._settings.broker_name, queue_id)
-            figures[queue] = {"lastUpdateTimestamp": newest or 0, "maxOffset": end, "minOffset": begin}
-        request.reply(body=encode_body({"offsetTable": queue_map(figures), "topicPutTps": 0.0}))
 
     # --- groups
 
@@ -203,6 +102,7 @@ class Admin:
     async def _delete_group(self, request: Request) -> None:
         header = request.command.header(headers.DeleteSubscriptionGroupRequestHeader)
         await self._groups.delete(header.group_name)
+        self._stats.group_deleted(header.group_name)
         if header.clean_offset or header.remove_offset:
             self._offsets.delete_group(header.group_name)
         request.reply()
@@ -290,9 +190,13 @@ class Admin:
         )
 
     def _get_counts(self, request: Request) -> None:
-        """Answer that nothing is counted by this name (request 315): the broker has no counts by topic and group."""
+        """Answer with the counts of the last minute, hour and day under a name and a key (request 315)."""
         header = request.command.header(headers.ViewBrokerStatsDataRequestHeader)
-        raise RefusedError(ResponseCode.SYSTEM_ERROR, f"The stats <{header.stats_name}> <{header.stats_key}> not exist")
+        name, key = header.stats_name, header.stats_key
+        found = self._stats.view(name, key)
+        if found is None:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
+        request.reply(body=encode_body(found))
 
     async def _get_runtime_info(self, request: Request) -> None:
         table = {

@@ -1,4 +1,4 @@
-"""Counts of messages by topic and group, as plain integers: the send path adds, a scrape converts.
+"""Counts of messages by topic and group, as plain integers: sends and pulls add, a scrape or mqadmin reads.
 
 RocketMQ's source: broker/metrics/BrokerMetricsManager.java (getMessageType),
 broker/processor/SendMessageProcessor.java, DefaultPullMessageResultHandler.java.
@@ -7,9 +7,15 @@ broker/processor/SendMessageProcessor.java, DefaultPullMessageResultHandler.java
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rocketflow.aio.histogram import Histogram
+from rocketflow.broker.topics import DLQ_PREFIX
+
+if TYPE_CHECKING:
+    from rocketflow.broker.stats import BrokerStats
+    from rocketflow_store import PutMessageResult
+    from rocketflow_store.spi.broker import RawMessage
 
 OTHER: Final = "other"
 """The name of all topics and groups that come after the limit of a table."""
@@ -46,6 +52,36 @@ class Pulled:
     def __init__(self) -> None:
         self.messages = 0
         self.bytes = 0
+
+
+class MessageCounts:
+    """Counts of sends, pulls and send-backs: for mqadmin (`stats`), and with metrics for Prometheus (`exported`)."""
+
+    def __init__(self, stats: BrokerStats, exported: Counts | None) -> None:
+        self._stats = stats
+        self._exported = exported
+
+    def sent(self, message: RawMessage, result: PutMessageResult) -> None:
+        """Count a message or a batch that a client sent and that is stored."""
+        topic, messages = message.topic, result.message_count
+        self._stats.sent(topic, messages, result.stored_size)
+        if self._exported is not None:
+            size = len(message.body) + len(message.properties)
+            self._exported.send(topic, message.properties, messages, size)
+            if topic.startswith(DLQ_PREFIX):
+                self._exported.dead_letter(topic.removeprefix(DLQ_PREFIX))
+
+    def pulled(self, topic: str, group: str, messages: int, size: int) -> None:
+        """Count the messages of an answer; `size` is that of their records in bytes."""
+        self._stats.pulled(topic, group, messages, size)
+        if self._exported is not None:
+            self._exported.pull(group, topic, messages, size)
+
+    def sent_back(self, topic: str, group: str, *, is_dead: bool) -> None:
+        """Count a message of `topic` that a consumer of `group` sent back; with `is_dead` it is a dead letter."""
+        self._stats.sent_back(topic, group)
+        if is_dead and self._exported is not None:
+            self._exported.dead_letter(group)
 
 
 class Counts:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rocketflow.broker.groups import Groups
     from rocketflow.broker.offsets import GroupOffsets
     from rocketflow.broker.settings import BrokerSettings
+    from rocketflow.broker.stats import BrokerStats
     from rocketflow.broker.topics import Topics
     from rocketflow.remoting.headers.header import Header
     from rocketflow_store.spi.broker import WritingStore
@@ -51,7 +52,9 @@ class GroupAdmin:
         offsets: GroupOffsets,
         consumers: ConsumerTable[Channel],
         settings: BrokerSettings,
+        stats: BrokerStats,
     ) -> None:
+        self._stats = stats
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -133,7 +136,8 @@ class GroupAdmin:
             group = self._consumers.get(header.consumer_group)
             topics = sorted({*committed, *(group.subscriptions if group is not None else ())})
         figures = await self._figures(header.consumer_group, topics)
-        request.reply(body=encode_body({"consumeTps": 0.0, "offsetTable": queue_map(figures)}))
+        rate = sum(self._stats.get_rate(topic, header.consumer_group) for topic in topics)
+        request.reply(body=encode_body({"consumeTps": rate, "offsetTable": queue_map(figures)}))
 
     async def _figures(self, group: str, topics: Iterable[str]) -> dict[MessageQueue, dict[str, int]]:
         committed = self._offsets.of_group(group)
@@ -164,7 +168,7 @@ class GroupAdmin:
                     continue
                 figures = await self._figures(group, [topic])
                 total += sum(one["brokerOffset"] - one["consumerOffset"] for one in figures.values())
-                stats.append({"consumeTps": 0.0, "offsetTable": queue_map(figures)})
+                stats.append({"consumeTps": self._stats.get_rate(topic, group), "offsetTable": queue_map(figures)})
             if stats:
                 found.append({group: stats})
         body = {

@@ -26,7 +26,7 @@ from rocketflow_store.spi.filters import TagFilter, compile_filter
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
     from rocketflow.broker.clients import ConsumerTable
-    from rocketflow.broker.counts import Counts
+    from rocketflow.broker.counts import MessageCounts
     from rocketflow.broker.groups import Groups
     from rocketflow.broker.offsets import GroupOffsets
     from rocketflow.broker.settings import BrokerSettings
@@ -105,7 +105,7 @@ class Pulls:
         consumers: ConsumerTable[Channel],
         offsets: GroupOffsets,
         settings: BrokerSettings,
-        counts: Counts | None = None,
+        counts: MessageCounts,
     ) -> None:
         self._counts = counts
         self._store = store
@@ -307,8 +307,7 @@ class Pulls:
         body = b""
         if code == ResponseCode.SUCCESS:
             body = bytes(found.data)
-            if self._counts is not None:
-                self._counts.pull(pull.header.consumer_group, pull.header.topic, found.count, len(body))
+            self._counts.pulled(pull.header.topic, pull.header.consumer_group, found.count, len(body))
         pull.request.reply(code, answer, body=body, remark=found.status.name)
 
     def _answer_reset(self, pull: Pull, offset: int) -> None:

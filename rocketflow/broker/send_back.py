@@ -17,7 +17,7 @@ from rocketflow_store import PutMessageStatus, StoreError
 from rocketflow_store.spi.broker import SendBack, send_back
 
 if TYPE_CHECKING:
-    from rocketflow.broker.counts import Counts
+    from rocketflow.broker.counts import MessageCounts
     from rocketflow.broker.groups import Groups
     from rocketflow.broker.put_gatherer import PutGatherer
     from rocketflow.broker.settings import BrokerSettings
@@ -37,7 +37,7 @@ class SendBacks:
         topics: Topics,
         groups: Groups,
         settings: BrokerSettings,
-        counts: Counts | None = None,
+        counts: MessageCounts,
     ) -> None:
         self._counts = counts
         self._store = store
@@ -79,8 +79,8 @@ class SendBacks:
 
         def stored(result: PutMessageResult) -> None:
             if result.status is PutMessageStatus.PUT_OK:
-                if self._counts is not None and message.topic.startswith(DLQ_PREFIX):
-                    self._counts.dead_letter(header.group)
+                is_dead = message.topic.startswith(DLQ_PREFIX)
+                self._counts.sent_back(header.origin_topic or message.topic, header.group, is_dead=is_dead)
                 request.reply()
             else:
                 request.reply(ResponseCode.SYSTEM_ERROR, remark=result.status.name)

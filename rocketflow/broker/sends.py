@@ -26,7 +26,7 @@ from rocketflow_store.spi.broker import RawMessage, encode_properties
 from rocketflow_store.spi.names import is_send_refused
 
 if TYPE_CHECKING:
-    from rocketflow.broker.counts import Counts
+    from rocketflow.broker.counts import MessageCounts
     from rocketflow.broker.groups import Groups
     from rocketflow.broker.put_gatherer import PutGatherer
     from rocketflow.broker.queue_locks import QueueLocks
@@ -68,7 +68,7 @@ class Sends:
         groups: Groups,
         locks: QueueLocks,
         settings: BrokerSettings,
-        counts: Counts | None = None,
+        counts: MessageCounts,
     ) -> None:
         self._gatherer = gatherer
         self._topics = topics
@@ -120,11 +120,8 @@ class Sends:
         transaction_id = uniq_key[1].decode() if uniq_key else None
 
         def stored(result: PutMessageResult) -> None:
-            if self._counts is not None and result.stored:
-                size = len(message.body) + len(message.properties)
-                self._counts.send(message.topic, message.properties, result.message_count, size)
-                if message.topic.startswith(DLQ_PREFIX):
-                    self._counts.dead_letter(message.topic.removeprefix(DLQ_PREFIX))
+            if result.stored:
+                self._counts.sent(message, result)
             if first is None or first.done():
                 self._answer(request, result, message.topic, transaction_id)
             else:

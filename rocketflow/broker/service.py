@@ -10,13 +10,14 @@ import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.loop_lag import LoopLag
 from rocketflow.aio.rpc_latency import RpcLatency
 from rocketflow.aio.server import Limits, Processor, Server
 from rocketflow.broker.admin import Admin
 from rocketflow.broker.client_requests import ClientRequests
 from rocketflow.broker.clients import ConsumerTable, ProducerTable
-from rocketflow.broker.counts import Counts
+from rocketflow.broker.counts import Counts, MessageCounts
 from rocketflow.broker.group_admin import GroupAdmin
 from rocketflow.broker.groups import Groups
 from rocketflow.broker.offsets import GroupOffsets, OffsetRequests
@@ -31,7 +32,9 @@ from rocketflow.broker.runtime_figures import RuntimeFigures
 from rocketflow.broker.send_back import SendBacks
 from rocketflow.broker.sends import Sends
 from rocketflow.broker.settings import settings_text
+from rocketflow.broker.stats import BrokerStats
 from rocketflow.broker.store_requests import StoreRequests
+from rocketflow.broker.topic_admin import TopicAdmin
 from rocketflow.broker.topics import Topics
 from rocketflow.remoting.codes import RequestCode
 from rocketflow_store import StoreClosedError
@@ -149,7 +152,9 @@ class _Parts:
         self._offsets = GroupOffsets(store)
         self._locks = QueueLocks()
         self._lag = LoopLag()
-        self._counts = Counts() if settings.exports_metrics else None
+        exported = Counts() if settings.exports_metrics else None
+        self._stats = BrokerStats(settings.broker_cluster_name)
+        self._counts = MessageCounts(self._stats, exported)
         latency = RpcLatency() if settings.exports_metrics else None
         producers: ProducerTable[Channel] = ProducerTable()
         consumers: ConsumerTable[Channel] = ConsumerTable()
@@ -164,11 +169,15 @@ class _Parts:
         self._clients = ClientRequests(producers, consumers, self._locks, self._topics, self._groups, settings)
         self._figures = RuntimeFigures(store, self._gatherer, self._pulls)
         self._admin = Admin(
-            *(store, self._topics, self._groups, self._offsets, producers, consumers, settings),
+            *(self._topics, self._groups, self._offsets, producers, consumers, settings),
             lambda: settings_text(settings, given),
             self._figures,
+            self._stats,
         )
-        self._group_admin = GroupAdmin(store, self._topics, self._groups, self._offsets, consumers, settings)
+        self._topic_admin = TopicAdmin(store, self._topics, settings, self._stats)
+        self._group_admin = GroupAdmin(
+            store, self._topics, self._groups, self._offsets, consumers, settings, self._stats
+        )
         self._store_requests = StoreRequests(store, self._topics)
         processors = self._processors()
         pulls = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
@@ -186,14 +195,14 @@ class _Parts:
             latency=latency,
         )
         self._metrics: BrokerMetrics | None = None
-        if self._counts is not None and latency is not None:
+        if exported is not None and latency is not None:
             from rocketflow.broker.metrics import BrokerMetrics, Sources
 
             self._metrics = BrokerMetrics(
                 Sources(
                     *(store, self._topics, self._groups, self._offsets, producers, consumers, self._gatherer),
                     *(self._pulls, self._registration, (self._server, self._fast_server)),
-                    *(self._counts, latency, self._lag),
+                    *(exported, latency, self._lag),
                 ),
                 settings,
             )
@@ -211,6 +220,7 @@ class _Parts:
         )
         return {
             **self._admin.by_code(),
+            **self._topic_admin.by_code(),
             **self._group_admin.by_code(),
             **self._store_requests.by_code(),
             code.SEND_MESSAGE: self._sends.send,
@@ -248,6 +258,7 @@ class _Parts:
         await self._fast_server.listen(settings.listen_address, settings.listen_port - FAST_PORT_DISTANCE)
         self._run(self._lag.watch())
         self._run(self._figures.watch_midnights())
+        self._run(self._stats.watch(monotonic_ms))
         self._run(self._pulls.expire())
         self._run(self._clients.expire())
         self._run(self._offsets.save_every(settings.flush_consumer_offset_interval / 1000))

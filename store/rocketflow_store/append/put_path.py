@@ -278,7 +278,7 @@ class PutPath:
         prefix = self._id_prefix
         msg_ids = ",".join([f"{prefix}{place:016X}" for place in places])
         result = PutMessageStatus.PUT_OK, batch.topic, queue_id, first, places[0], msg_ids, now_ms, "", len(places)
-        return PutMessageResult(*result)
+        return PutMessageResult(*result, None, sum(records.sizes))
 
     def _refuse_all(self, requests: Sequence[PutRequest], status: PutMessageStatus, why: str) -> Outcomes:
         return [self.refuse(request, status, why) for request in requests]
@@ -318,7 +318,8 @@ class PutPath:
         queue_offset, phy_offset = run.add(one)
         msg_id = f"{self._id_prefix}{phy_offset:016X}"
         return PutMessageResult(
-            PutMessageStatus.PUT_OK, raw.topic, raw.queue_id, queue_offset, phy_offset, msg_id, now_ms
+            *(PutMessageStatus.PUT_OK, raw.topic, raw.queue_id, queue_offset, phy_offset, msg_id, now_ms),
+            *("", 1, None, one.size),
         )
 
     def _check_size(self, one: UnplacedRecord) -> None:
@@ -334,7 +335,8 @@ class PutPath:
         """Return the result of a record at `places` (queue offset, physical offset)."""
         msg_id = offset_msg_id(self._config.store_host, places[1])
         return PutMessageResult(
-            PutMessageStatus.PUT_OK, one.topic, queue_id, *places, msg_id, now_ms, "", one.batch_num
+            *(PutMessageStatus.PUT_OK, one.topic, queue_id, *places, msg_id, now_ms, "", one.batch_num),
+            *(None, one.size),
         )
 
 

@@ -27,6 +27,8 @@ class PutMessageResult(NamedTuple):
     message_count: int = 1
     timer_out_ms: int | None = None
     """Time (ms) at which a message that waits in the timer is due; None for every other message."""
+    stored_size: int = 0
+    """Bytes of the records in the log."""
 
     @property
     def stored(self) -> bool:

@@ -1,0 +1,155 @@
+"""Counts by topic and group over the last minute, hour and day, for mqadmin's `statsAll` and `consumerProgress`.
+
+RocketMQ's source: store/stats/BrokerStatsManager.java, common/stats/StatsItem.java, StatsItemSet.java.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+TOPIC_PUT_NUMS: Final = "TOPIC_PUT_NUMS"
+TOPIC_PUT_SIZE: Final = "TOPIC_PUT_SIZE"
+GROUP_GET_NUMS: Final = "GROUP_GET_NUMS"
+GROUP_GET_SIZE: Final = "GROUP_GET_SIZE"
+SEND_BACK_NUMS: Final = "SNDBCK_PUT_NUMS"
+BROKER_PUT_NUMS: Final = "BROKER_PUT_NUMS"
+BROKER_GET_NUMS: Final = "BROKER_GET_NUMS"
+NAMES: Final = (
+    *(TOPIC_PUT_NUMS, TOPIC_PUT_SIZE, GROUP_GET_NUMS, GROUP_GET_SIZE),
+    *(SEND_BACK_NUMS, BROKER_PUT_NUMS, BROKER_GET_NUMS),
+)
+"""RocketMQ's names of the counts; the key is a topic, `topic@group`, or for the last two the cluster's name."""
+
+
+class Window(NamedTuple):
+    """A period over which counts are compared: a sum is noted every `every_ms`, and the last `most` are kept."""
+
+    name: str
+    every_ms: int
+    most: int
+
+
+WINDOWS: Final = (Window("statsMinute", 10_000, 7), Window("statsHour", 600_000, 7), Window("statsDay", 3_600_000, 25))
+
+_AT_ONCE: Final = 2_000
+"""Items that are noted before other work of the loop comes in between."""
+
+
+class Item:
+    """One count: the sum of what was added, and how often something was added."""
+
+    __slots__ = ("_noted", "times", "value")
+
+    def __init__(self) -> None:
+        self.value = self.times = 0
+        self._noted: tuple[deque[tuple[int, int, int]], ...] = tuple(deque(maxlen=one.most) for one in WINDOWS)
+
+    def note(self, window: int, now_ms: int) -> None:
+        """Note the sums of this time for a window, by its number in WINDOWS."""
+        noted = self._noted[window]
+        if not noted:
+            noted.append((now_ms - WINDOWS[window].every_ms, 0, 0))
+        noted.append((now_ms, self.value, self.times))
+
+    def figures(self, window: int) -> dict[str, float]:
+        """Return the sum over a window, the sum a second, and the average that was added at once."""
+        noted = self._noted[window]
+        if not noted:
+            return {"sum": 0, "tps": 0.0, "avgpt": 0.0}
+        (began_ms, value, times), (now_ms, last_value, last_times) = noted[0], noted[-1]
+        total, count = last_value - value, last_times - times
+        return {
+            "sum": total,
+            "tps": total * 1000 / (now_ms - began_ms) if now_ms > began_ms else 0.0,
+            "avgpt": total / count if count else 0.0,
+        }
+
+
+class BrokerStats:
+    """The counts of a broker of the cluster `cluster`. Counts of deleted topics and groups are removed."""
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+        self._items: dict[str, dict[str, Item]] = {name: {} for name in NAMES}
+
+    def sent(self, topic: str, messages: int, size: int) -> None:
+        """Count the messages of one request that were stored; `size` is that of their records in bytes."""
+        self._add(TOPIC_PUT_NUMS, topic, messages)
+        self._add(TOPIC_PUT_SIZE, topic, size)
+        self._add(BROKER_PUT_NUMS, self._cluster, messages)
+
+    def pulled(self, topic: str, group: str, messages: int, size: int) -> None:
+        """Count the messages of one answer to a group; `size` is that of their records in bytes."""
+        key = f"{topic}@{group}"
+        self._add(GROUP_GET_NUMS, key, messages)
+        self._add(GROUP_GET_SIZE, key, size)
+        self._add(BROKER_GET_NUMS, self._cluster, messages)
+
+    def sent_back(self, topic: str, group: str) -> None:
+        """Count a message that a consumer sent back."""
+        self._add(SEND_BACK_NUMS, f"{topic}@{group}", 1)
+
+    def _add(self, name: str, key: str, value: int) -> None:
+        item = self._items[name].get(key)
+        if item is None:
+            item = self._items[name][key] = Item()
+        item.value += value
+        item.times += 1
+
+    def view(self, name: str, key: str) -> dict[str, dict[str, float]] | None:
+        """Return the figures of every window, None if nothing is counted under this name and key."""
+        item = self._items.get(name, {}).get(key)
+        return None if item is None else {one.name: item.figures(at) for at, one in enumerate(WINDOWS)}
+
+    def put_rate(self, topic: str) -> float:
+        """Return how many messages of a topic are stored a second, over the last minute."""
+        return self._rate(TOPIC_PUT_NUMS, topic)
+
+    def get_rate(self, topic: str, group: str) -> float:
+        """Return how many messages of a topic a group gets a second, over the last minute."""
+        return self._rate(GROUP_GET_NUMS, f"{topic}@{group}")
+
+    def _rate(self, name: str, key: str) -> float:
+        item = self._items[name].get(key)
+        return 0.0 if item is None else item.figures(0)["tps"]
+
+    def topic_deleted(self, topic: str) -> None:
+        """Remove the counts of a topic."""
+        for name in (TOPIC_PUT_NUMS, TOPIC_PUT_SIZE):
+            self._items[name].pop(topic, None)
+        self._remove(lambda key: key.startswith(f"{topic}@"))
+
+    def group_deleted(self, group: str) -> None:
+        """Remove the counts of a group."""
+        self._remove(lambda key: key.endswith(f"@{group}"))
+
+    def _remove(self, is_removed: Callable[[str], bool]) -> None:
+        for name in (GROUP_GET_NUMS, GROUP_GET_SIZE, SEND_BACK_NUMS):
+            for key in [one for one in self._items[name] if is_removed(one)]:
+                del self._items[name][key]
+
+    def note(self, window: int, now_ms: int) -> Iterator[None]:
+        """Note the sums of all counts for a window; yield after every 2,000 of them."""
+        items = iter([item for table in self._items.values() for item in table.values()])
+        while part := list(islice(items, _AT_ONCE)):
+            for item in part:
+                item.note(window, now_ms)
+            yield
+
+    async def watch(self, now_ms: Callable[[], int]) -> None:
+        """Note the sums of every window at its times, until cancelled."""
+        step_ms = WINDOWS[0].every_ms
+        passed_ms = 0
+        while True:
+            await asyncio.sleep(step_ms / 1000)
+            passed_ms += step_ms
+            for number, window in enumerate(WINDOWS):
+                if passed_ms % window.every_ms == 0:
+                    for _ in self.note(number, now_ms()):
+                        await asyncio.sleep(0)
