@@ -10,7 +10,7 @@ _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_port(near: tuple[int, ...] = ()) -> int:
-    """Return a port of 127.0.0.1 that is free, as are its neighbrandom_source at the given distances.
+    """Return a port of 127.0.0.1 that is free, as are its neighbours at the given distances.
 
     The port lies below the ephemeral range, so that the system does not assign it to a client connection of another
     test before the server binds it.

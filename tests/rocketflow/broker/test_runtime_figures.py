@@ -74,9 +74,10 @@ def test_health_names_a_store_that_is_being_opened_a_fenced_store_and_the_stop(
     port = free_port()
     options = {**options_at(tmp_path), "metricsExporterType": "PROM", "metricsPromExporterPort": str(port)}
     settings, config, given = load_broker_settings(None, options, {})
-    may_open, opened = threading.Event(), []
+    opening, may_open, opened = threading.Event(), threading.Event(), []
 
     def slowly(*arguments: Any, **named: Any) -> WritingStore:
+        opening.set()
         assert may_open.wait(60)
         opened.append(open_store(*arguments, **named))
         return opened[0]
@@ -89,7 +90,7 @@ def test_health_names_a_store_that_is_being_opened_a_fenced_store_and_the_stop(
 
         broker = Broker(settings, config, given)
         starting = asyncio.ensure_future(broker.start())
-        await asyncio.sleep(0.2)
+        assert await asyncio.to_thread(opening.wait, 60)
         assert (await asked("/health/live"))[0] == 200
         assert await asked("/health/ready") == (503, "the store is not open yet\n")
         assert (await asked("/metrics"))[0] == 503
