@@ -135,23 +135,25 @@ class GroupAdmin:
         else:
             group = self._consumers.get(header.consumer_group)
             topics = sorted({*committed, *(group.subscriptions if group is not None else ())})
-        figures = await self._figures(header.consumer_group, topics)
+        figures = await asyncio.to_thread(self._figures, header.consumer_group, topics)
         rate = sum(self._stats.get_rate(topic, header.consumer_group) for topic in topics)
         request.reply(body=encode_body({"consumeTps": rate, "offsetTable": queue_map(figures)}))
 
-    async def _figures(self, group: str, topics: Iterable[str]) -> dict[MessageQueue, dict[str, int]]:
+    def _figures(self, group: str, topics: Iterable[str]) -> dict[MessageQueue, dict[str, int]]:
+        """Return how far a group is in each queue. Waits for the disk."""
         committed = self._offsets.of_group(group)
         figures = {}
         for topic in topics:
-            config = self._topics.get(topic)
-            for queue_id in range(config.read_queue_nums if config else 0):
-                end = self._store.bounds(topic, queue_id)[1]
-                offset = committed.get(topic, {}).get(queue_id, 0)
-                last = await stored_ms(self._store, topic, queue_id, offset - 1) if offset > 0 else None
+            config, offsets = self._topics.get(topic), committed.get(topic, {})
+            queues = config.read_queue_nums if config else 0
+            last_read = {one: offset - 1 for one, offset in offsets.items() if offset > 0 and one < queues}
+            times = self._store.stored_times(topic, last_read)
+            for queue_id in range(queues):
+                offset = offsets.get(queue_id, 0)
                 figures[MessageQueue(topic, self._settings.broker_name, queue_id)] = {
-                    "brokerOffset": end,
+                    "brokerOffset": self._store.bounds(topic, queue_id)[1],
                     "consumerOffset": offset,
-                    "lastTimestamp": last or 0,
+                    "lastTimestamp": times.get(queue_id, 0),
                     "pullOffset": offset,
                 }
         return figures
@@ -166,7 +168,7 @@ class GroupAdmin:
                 config = self._topics.get(topic)
                 if config is None or (header.is_order and not config.order):
                     continue
-                figures = await self._figures(group, [topic])
+                figures = await asyncio.to_thread(self._figures, group, [topic])
                 total += sum(one["brokerOffset"] - one["consumerOffset"] for one in figures.values())
                 stats.append({"consumeTps": self._stats.get_rate(topic, group), "offsetTable": queue_map(figures)})
             if stats:

@@ -57,7 +57,7 @@ class GroupOffsets:
 
     def of_group(self, group: str) -> dict[str, dict[int, int]]:
         """Return the next offsets of a group by topic and queue."""
-        return {topic: offsets for (topic, name), offsets in self._table.items().items() if name == group}
+        return self._table.of_group(group)
 
     def all(self) -> dict[tuple[str, str], dict[int, int]]:
         """Return a copy of all next offsets, by (topic, group) and queue."""
@@ -72,7 +72,7 @@ class GroupOffsets:
 
     def groups_of_topic(self, topic: str) -> list[str]:
         """Return the groups that have committed an offset of a topic."""
-        return [group for (name, group) in self._table.items() if name == topic]
+        return self._table.groups_of(topic)
 
     async def save(self) -> None:
         """Write the changes, in a thread; they stay for the next time if that fails. Raises StoreError."""

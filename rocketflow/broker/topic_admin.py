@@ -5,13 +5,13 @@ RocketMQ's source: broker/processor/AdminBrokerProcessor.java.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from rocketflow.aio.server import Processor, RefusedError, Request
-from rocketflow.broker.offsets import stored_ms
 from rocketflow.broker.topics import check_topic_name, topic_body
 from rocketflow.remoting import bodies
 from rocketflow.remoting.bodies import MessageQueue, decode_body, encode_body, queue_map
@@ -128,15 +128,28 @@ class TopicAdmin:
     def _get_topics(self, request: Request) -> None:
         request.reply(body=encode_body(self._topics.wrapper()))
 
+    def _figures(self, config: TopicConfig) -> dict[MessageQueue, dict[str, int]]:
+        """Return the bounds of a topic's queues, and the time of their newest messages. Waits for the disk."""
+        topic = config.topic_name
+        bounds = {
+            queue_id: self._store.bounds(topic, queue_id)
+            for queue_id in range(max(config.write_queue_nums, config.read_queue_nums))
+        }
+        newest = {queue_id: end - 1 for queue_id, (begin, end) in bounds.items() if begin < end}
+        times = self._store.stored_times(topic, newest)
+        return {
+            MessageQueue(topic, self._settings.broker_name, queue_id): {
+                "lastUpdateTimestamp": times.get(queue_id, 0),
+                "maxOffset": end,
+                "minOffset": begin,
+            }
+            for queue_id, (begin, end) in bounds.items()
+        }
+
     async def _get_topic_figures(self, request: Request) -> None:
         header = request.command.header(headers.GetTopicStatsInfoRequestHeader)
         config = self._topics.known(header.topic)
-        figures = {}
-        for queue_id in range(max(config.write_queue_nums, config.read_queue_nums)):
-            begin, end = self._store.bounds(header.topic, queue_id)
-            newest = await stored_ms(self._store, header.topic, queue_id, end - 1) if begin < end else None
-            queue = MessageQueue(header.topic, self._settings.broker_name, queue_id)
-            figures[queue] = {"lastUpdateTimestamp": newest or 0, "maxOffset": end, "minOffset": begin}
+        figures = await asyncio.to_thread(self._figures, config)
         request.reply(
             body=encode_body({"offsetTable": queue_map(figures), "topicPutTps": self._stats.put_rate(header.topic)})
         )

@@ -136,6 +136,16 @@ class BrokerOffsets:
         with self._lock:
             return dict(self._table.get((topic, group), {}))
 
+    def of_group(self, group: str) -> dict[str, Offsets]:
+        """Return the next offsets of a group by topic and queue."""
+        with self._lock:
+            return {topic: dict(offsets) for (topic, name), offsets in self._table.items() if name == group}
+
+    def groups_of(self, topic: str) -> list[str]:
+        """Return the groups that have committed an offset of a topic."""
+        with self._lock:
+            return [group for name, group in self._table if name == topic]
+
     def items(self) -> dict[Key, Offsets]:
         """Return a copy of the table."""
         with self._lock:

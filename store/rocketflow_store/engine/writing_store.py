@@ -9,20 +9,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from rocketflow_store.engine.broker_tables import BrokerGroups, BrokerOffsets, BrokerTopics
 from rocketflow_store.engine.message_store import MessageStore
 from rocketflow_store.files import os_files
+from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
 from rocketflow_store.metadata.config_files.plain_json_file import PlainJsonFile
 from rocketflow_store.metadata.native.broker_file import BrokerFile, write_broker_file
 from rocketflow_store.model.errors import StoreConfigError, StoreError
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.reading.checked_read import ANY_MESSAGE, CheckedReader
+from rocketflow_store.reading.queue_figures import stored_at
 from rocketflow_store.reading.raw_records import query_records, read_record
 from rocketflow_store.telemetry import events
 from rocketflow_store.views.dispatch.arrivals import arrivals_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from rocketflow_store.model.broker_requests import AppendedRun, Arrival, PutState, RawMessage
     from rocketflow_store.reading.checked_read import Match, ReadResult
@@ -212,6 +216,29 @@ class WritingStore(MessageStore):
         """Return the (min, max) queue offsets that readers see; (0, 0) for a queue that does not exist."""
         self._check_open()
         return self._reads.queues.bounds(topic, queue_id)
+
+    def stored_times(self, topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
+        """Return the store time (ms) of one message of each queue; `offsets` are queue offsets by queue id.
+
+        Queues whose message cannot be read are omitted. Waits for the disk.
+        """
+        self._check_open()
+        found, rows, units = {}, [], []
+        for queue_id, offset in offsets.items():
+            queue = self._reads.queues.find(topic, queue_id)
+            if queue is not None and offset >= queue.first_unit:
+                unit = queue.units(offset, offset + 1).tobytes()
+                if unit:
+                    rows.append(queue_id)
+                    units.append(unit)
+            elif (
+                queue is None and (time_ms := stored_at(self, topic, queue_id, offset)) is not None
+            ):  # of a BatchCQ topic
+                found[queue_id] = time_ms
+        if units:
+            times = self._reads.log.store_timestamps(np.frombuffer(b"".join(units), UNIT_DTYPE)).tolist()
+            found.update((queue_id, time_ms) for queue_id, time_ms in zip(rows, times) if time_ms >= 0)
+        return found
 
     def earliest_store_ms(self) -> int | None:
         """Return when the first record of the log was stored (ms), None without one. Waits for the disk."""
