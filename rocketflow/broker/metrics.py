@@ -10,8 +10,8 @@ import asyncio
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from rocketflow.aio.exposition import Exposition
 from rocketflow.broker.counts import OTHER
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rocketflow.broker.put_gatherer import PutGatherer
     from rocketflow.broker.registration import Registration
     from rocketflow.broker.settings import BrokerSettings
+    from rocketflow.broker.store_requests import StoreRequests
     from rocketflow.broker.topics import Topics
     from rocketflow_store.spi.broker import WritingStore
 
@@ -47,6 +48,18 @@ _DISK: Final = ("local", "disk")
 _MODES: Final = {"CONSUME_ACTIVELY": "pull", "CONSUME_PASSIVELY": "push", "CONSUME_POP": "pop"}
 
 
+class Delivery(Protocol):
+    """A service that delivers waiting messages."""
+
+    @property
+    def delivered(self) -> int:
+        """Return how many messages it has delivered."""
+
+    @property
+    def error(self) -> Exception | None:
+        """Return the error of its last attempt, None without one."""
+
+
 class Sources(NamedTuple):
     """The parts of a broker that have figures."""
 
@@ -60,6 +73,8 @@ class Sources(NamedTuple):
     pulls: Pulls
     registration: Registration
     servers: Sequence[Server]
+    deliveries: Mapping[str, Delivery]
+    jobs: StoreRequests
     counts: Counts
     latency: RpcLatency
     lag: LoopLag
@@ -123,6 +138,14 @@ class BrokerMetrics:
         shown.histogram("rocketflow_loop_lag_seconds", "Lag of the event loop", [((), parts.lag.histogram)])
         text = "Messages of one append to the store"
         shown.histogram("rocketflow_put_run_messages", text, [((), parts.gatherer.runs)])
+        done = [((kind,), one.delivered) for kind, one in parts.deliveries.items()]
+        shown.counter("rocketflow_delivered_total", "Delayed and timer messages that were delivered", done, ("kind",))
+        failing = [((kind,), float(one.error is not None)) for kind, one in parts.deliveries.items()]
+        shown.gauge("rocketflow_delivery_failing", "1 if the last attempt to deliver failed", failing, ("kind",))
+        committed = [((kind,), one.commits) for kind, one in parts.jobs.totals.items()]
+        shown.counter("rocketflow_job_commits_total", "Commits of jobs through the broker", committed, ("kind",))
+        rows = [((kind,), one.rows) for kind, one in parts.jobs.totals.items()]
+        shown.counter("rocketflow_job_rows_total", "Messages that jobs committed through the broker", rows, ("kind",))
 
     def _add_clients(self, shown: Exposition) -> None:
         producers = Counter(

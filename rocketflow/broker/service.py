@@ -194,6 +194,7 @@ class _Parts:
             tls=tls,
             latency=latency,
         )
+        self._deliveries: dict[str, ScheduleMessageService | TimerMessageService] = {}
         self._metrics: BrokerMetrics | None = None
         if exported is not None and latency is not None:
             from rocketflow.broker.metrics import BrokerMetrics, Sources
@@ -202,12 +203,11 @@ class _Parts:
                 Sources(
                     *(store, self._topics, self._groups, self._offsets, producers, consumers, self._gatherer),
                     *(self._pulls, self._registration, (self._server, self._fast_server)),
-                    *(exported, latency, self._lag),
+                    *(self._deliveries, self._store_requests, exported, latency, self._lag),
                 ),
                 settings,
             )
         self._tasks: list[asyncio.Task[None]] = []
-        self._deliveries: list[ScheduleMessageService | TimerMessageService] = []
 
     def _processors(self) -> dict[int, Processor]:
         code = RequestCode
@@ -262,7 +262,8 @@ class _Parts:
         self._run(self._pulls.expire())
         self._run(self._clients.expire())
         self._run(self._offsets.save_every(settings.flush_consumer_offset_interval / 1000))
-        self._deliveries = [ScheduleMessageService(self._store), TimerMessageService(self._store)]
+        self._deliveries["delay"] = ScheduleMessageService(self._store)
+        self._deliveries["timer"] = TimerMessageService(self._store)
         await self._registration.register()
         self._run(self._registration.keep_registered())
         for one in self._tls:
@@ -292,7 +293,7 @@ class _Parts:
         await self._gatherer.finish(_PUTS_SECONDS)
         await self._server.close()
         await self._fast_server.close()
-        for one in self._deliveries:
+        for one in self._deliveries.values():
             await asyncio.to_thread(one.stop)
         await self._offsets.save()
         self._store.notify_arrivals(None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rocketflow.aio.server import OVERLOAD, Processor, RefusedError, Request
@@ -23,6 +23,7 @@ from rocketflow_store.spi.commits import (
     CheckpointWentBackError,
     CommitEnvelope,
     CommitResult,
+    CommitStatus,
     ProgressBatch,
     ProgressMovedError,
     ReplayMismatchError,
@@ -59,6 +60,19 @@ _CODES: Final[dict[type[StoreError], ResponseCode]] = {
 }
 
 
+@dataclass(slots=True)
+class JobTotals:
+    """Commits since the start, and their messages."""
+
+    commits: int = 0
+    rows: int = 0
+
+    def add(self, rows: int) -> None:
+        """Count a commit."""
+        self.commits += 1
+        self.rows += rows
+
+
 class StoreRequests:
     """Requests 30001, 30003, 30004, 30005 and 30008."""
 
@@ -67,6 +81,8 @@ class StoreRequests:
         self._topics = topics
         self._commits = _OneAtATime("commits")
         self._deliveries = _OneAtATime("requeue")
+        self.totals = {"batch": JobTotals(), "progress": JobTotals()}
+        """What jobs have committed, by kind of commit; a replay commits nothing."""
 
     def by_code(self) -> Mapping[int, Processor]:
         """Return the processor of each request code."""
@@ -101,6 +117,8 @@ class StoreRequests:
             return result
 
         result = await self._run(self._commits, commit)
+        if result.status is CommitStatus.COMMITTED:
+            self.totals["batch"].add(result.rows)
         answer = bodies.CommitResultBody(
             status=result.status.value,
             rows=result.rows,
@@ -127,6 +145,7 @@ class StoreRequests:
             return envelope
 
         envelope = await self._run(self._commits, commit)
+        self.totals["progress"].add(envelope.rows)
         request.reply(body=encode_body(_envelope_body(envelope)))
 
     async def _last_commit(self, request: Request) -> None:

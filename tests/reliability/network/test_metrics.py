@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -23,10 +26,21 @@ from tests.support.http_get import get
 from tests.support.ports import free_port
 from tests.support.request_headers import GROUP, pull_header, send_header
 from tests.support.servers import running, running_broker
+from tests.support.trials import ROOT
 
 pytestmark = pytest.mark.slow
 
 Figures = Callable[..., float]
+
+DASHBOARD: Final = ROOT / "conf" / "grafana-broker.json"
+
+
+def names_in(dashboard: Path) -> set[str]:
+    """Return the metrics that the queries of a Grafana dashboard name."""
+    panels = json.loads(dashboard.read_text("utf-8"))["panels"]
+    queries = " ".join(target["expr"] for panel in panels for target in panel.get("targets", ()))
+    found = re.findall(r"\b(?:rocketmq|rocketflow)_[a-z_]+", queries)
+    return {re.sub("_(bucket|count|sum)$", "", one) for one in found}
 
 
 def figures(port: int) -> Figures:
@@ -78,6 +92,13 @@ def test_a_broker_exports_what_clients_did(tmp_path: Path) -> None:
             async with asyncio.timeout(30):
                 while figures(port)("rocketmq_consumer_connections"):
                     await asyncio.sleep(0.05)
+                while figures(port)("rocketflow_delivered_total", kind="delay") < 1:
+                    await asyncio.sleep(0.05)
+            value = figures(port)
+            assert value("rocketflow_delivered_total") == 1
+            assert value("rocketflow_delivery_failing") == 0
+            text = get(port, "/metrics")[1]
+            assert [one for one in names_in(DASHBOARD) if f"# TYPE {one} " not in text] == []
 
         run(main())
         assert get(port, "/health/ready") == (200, "ready\n")

@@ -54,6 +54,11 @@ class TimerMessageService:
         """Counts of all steps so far."""
         return self._delivery.counts
 
+    @property
+    def delivered(self) -> int:
+        """Number of messages that were delivered so far."""
+        return self.counts.delivered
+
     def waiting_at(self, timestamp_ms: int) -> int:
         """Return how many of the messages taken in wait in the tick of `timestamp_ms`."""
         return self._delivery.waiting_at(timestamp_ms)
