@@ -203,7 +203,11 @@ class _Parts:
                 Sources(
                     *(store, self._topics, self._groups, self._offsets, producers, consumers, self._gatherer),
                     *(self._pulls, self._registration, (self._server, self._fast_server)),
-                    *(self._deliveries, self._store_requests, exported, latency, self._lag),
+                    deliveries=self._deliveries,
+                    jobs=self._store_requests,
+                    counts=exported,
+                    latency=latency,
+                    lag=self._lag,
                 ),
                 settings,
             )
