@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketflow.aio.channel import LARGE, UNSENT_LIMIT, Channel, address_text
 from rocketflow.aio.rpc_latency import ONE_WAY, SUCCESS, WRITE_FAILED, Rpc, RpcLatency
+from rocketflow.aio.slow_requests import SLOW_SECONDS, SlowRequests
 from rocketflow.aio.tls import HANDSHAKE_RECORD
-from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.codes import ResponseCode, code_name
 from rocketflow.remoting.command import Command, answer
 from rocketflow.remoting.errors import BodyError, HeaderError
 
@@ -62,13 +63,14 @@ class RefusedError(Exception):
 class Request(NamedTuple):
     """One request and the connection that it came on; with `latency`, the time until its answer is counted there.
 
-    `arrived` is the loop's time of the arrival; `was_held` is set of a pull that waits.
+    `arrived` is the loop's time of the arrival; `was_held` is set of a pull that waits. `slow` notes a late answer.
     """
 
     channel: Channel
     command: Command
-    latency: RpcLatency | None = None
     arrived: float = 0.0
+    slow: SlowRequests | None = None
+    latency: RpcLatency | None = None
     was_held: bool = False
 
     def reply(
@@ -86,8 +88,12 @@ class Request(NamedTuple):
         self.channel.send(response)
 
     def _count(self, code: int, result: str) -> None:
+        if self.slow is None:
+            return
+        seconds = asyncio.get_running_loop().time() - self.arrived
+        if seconds >= SLOW_SECONDS and not self.was_held:
+            self.slow.note(self.command.code, self.channel.address, seconds)
         if self.latency is not None:
-            seconds = asyncio.get_running_loop().time() - self.arrived
             self.latency.record(Rpc(self.command.code, code, self.was_held, result), seconds)
 
     def refuse(self, error: RefusedError) -> None:
@@ -126,7 +132,8 @@ class Server:
     bytes, the largest of them are not read on.
 
     With `tls`, connections begin with a handshake of at most `limits.handshake_s`; if it is optional, the first byte of
-    a connection decides. With `latency`, the times of requests with a processor are counted.
+    a connection decides. With `latency`, the times of requests with a processor are counted; requests that take
+    SLOW_SECONDS or longer are logged.
     """
 
     def __init__(
@@ -140,6 +147,7 @@ class Server:
         latency: RpcLatency | None = None,
     ) -> None:
         self._latency = latency
+        self._slow_requests = SlowRequests()
         self._processors = dict(processors)
         self._on_closed = on_closed
         self._limits = limits or Limits()
@@ -253,10 +261,7 @@ class Server:
             unknown = f"request code {command.code} is not supported"
             Request(channel, command).reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=unknown)
             return
-        if self._latency is None:
-            request = Request(channel, command)
-        else:
-            request = Request(channel, command, self._latency, asyncio.get_running_loop().time())
+        request = Request(channel, command, channel.last_heard, self._slow_requests, self._latency)
         if command.code in self._large_answers and self.is_congested:
             request.reply(ResponseCode.SYSTEM_BUSY, remark=OVERLOAD)
             return
@@ -291,7 +296,7 @@ class Server:
             request.refuse(error)
             return
         if not isinstance(error, HeaderError | BodyError):
-            LOG.error("%s: request %s failed", request.channel.address, _name(request.command.code), exc_info=error)
+            LOG.error("%s: request %s failed", request.channel.address, code_name(request.command.code), exc_info=error)
         request.reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
 
     def _all_unsent(self) -> int:
@@ -412,10 +417,3 @@ async def _first_byte(sock: socket.socket) -> bytes:
     finally:
         loop.remove_reader(sock)
     return sock.recv(1, socket.MSG_PEEK)
-
-
-def _name(code: int) -> str:
-    try:
-        return f"{code} {RequestCode(code).name}"
-    except ValueError:
-        return str(code)

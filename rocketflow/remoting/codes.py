@@ -210,3 +210,11 @@ class ResponseCode(IntEnum):
     ROCKETFLOW_CHECKPOINT_WENT_BACK = 30102
     ROCKETFLOW_SUPERSEDED_RUN = 30103
     ROCKETFLOW_PROGRESS_MOVED = 30104
+
+
+def code_name(code: int) -> str:
+    """Return a request code with its name, for people; the number alone if it has none."""
+    try:
+        return f"{code} {RequestCode(code).name}"
+    except ValueError:
+        return str(code)

@@ -15,9 +15,10 @@ from tests.support.trials import COMMAND_LINE, ROOT, environment
 SHIPPED = ROOT / "conf" / "logging.json"
 
 
-def command(*words: object, **more: str) -> subprocess.CompletedProcess[str]:
+def command(*words: object, cwd: Path | None = None, **more: str) -> subprocess.CompletedProcess[str]:
     arguments = [sys.executable, "-c", COMMAND_LINE, *map(str, words)]
-    return subprocess.run(arguments, env=environment(**more), capture_output=True, text=True, timeout=60, check=False)
+    env = environment(**more)
+    return subprocess.run(arguments, env=env, cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.fixture
@@ -52,6 +53,16 @@ def test_log_lines_go_to_the_target_in_the_file(tmp_path: Path, without_its_queu
 def test_shipped_logging_file_works(without_its_queues: Path) -> None:
     ended = command("--logging", SHIPPED, "store", "recover", without_its_queues)
     assert " WARNING rocketflow_store: RF-HEAL " in ended.stderr
+
+
+def test_shipped_file_with_rotation_writes_below_the_current_directory(
+    tmp_path: Path, without_its_queues: Path
+) -> None:
+    file = SHIPPED.with_name("logging-file.json")
+    ended = command("--logging", file, "store", "recover", without_its_queues, cwd=tmp_path)
+    assert "RF-HEAL" not in ended.stderr
+    assert " WARNING rocketflow_store: RF-HEAL " in (tmp_path / "rocketflow.log").read_text("utf-8")
+    assert json.loads(file.read_bytes())["handlers"]["file"]["backupCount"] == 10
 
 
 @pytest.mark.parametrize(
