@@ -46,6 +46,28 @@ BUGS: Final = (
         [f"{ROWS}/test_forged_records.py"],
     ),
     Bug(
+        "batch-in-one-place",
+        "the records of a client batch do not know that they follow each other in the queue",
+        [
+            Change(
+                "            queue_offset += 1\n            phy_offset += size\n        return pieces",
+                "            phy_offset += size\n        return pieces",
+            )
+        ],
+        [f"{STORE}/records/test_batch_entries.py"],
+    ),
+    Bug(
+        "queue-end-remembered",
+        "a writer believes that a queue ends where it did, after it has written more units",
+        [
+            Change(
+                "        self._unsynced_bytes += len(data)\n        self.changes += 1\n",
+                "        self._unsynced_bytes += len(data)\n",
+            )
+        ],
+        [f"{STORE}/reading/test_reader_model.py", f"{STORE}/append"],
+    ),
+    Bug(
         "superseded-run-commits",
         "a driver that was superseded by another one commits its batch",
         [Change("    if batch.run_seq < newest:\n", "    if batch.run_seq < 0:\n")],
