@@ -65,6 +65,7 @@ ROWS: Final = {
     "N10": "names that no topic and no group may have, through every request",
     "N13": "broker killed and stopped under load",
     "N14": "frames cut anywhere, and many frames at once",
+    "N15": "the event loop under load: its lag is measured",
 }
 
 KILLS: Final = ("S01", "S02", "S03", "S21", "S23", "S26", "P01", "P02", "P03", "P04", "P15", "P16", "P18", "N13")

@@ -84,6 +84,11 @@ def _fuzz(one: dict[str, Any]) -> str:
     return text
 
 
+def _lag(one: dict[str, Any]) -> str:
+    count, late = sum(one["lags"]), sum(one["late"])
+    return f"{100 * (count - late) / count:.2f} % within 100 ms, at most {max(one['highest_s']) * 1000:.0f} ms"
+
+
 def _planted(one: dict[str, Any]) -> str:
     return f"{one['caught']} of {one['planted']}"
 
@@ -95,6 +100,7 @@ MEASURED = {
     "memory": ("RssAnon of a writer, highest; left when it is closed", _memory, "300 MiB; 0, 0"),
     "fuzz": ("fuzzing, executions", _fuzz, "2,000,000; 95 %; 5 ms"),
     "planted": ("planted bugs caught", _planted, "all"),
+    "lag": ("N15: lag of the broker's event loop under load", _lag, "99.9 % within 100 ms"),
 }
 """Name -> (title, function that formats the values, bar)."""
 
