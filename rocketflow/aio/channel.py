@@ -14,11 +14,13 @@ from rocketflow.remoting.command import Command, decode_command, encode_command,
 from rocketflow.remoting.errors import RemotingError
 from rocketflow.remoting.frame import MAX_FRAME_SIZE, Frame, FrameReceiver
 from rocketflow.remoting.pending import PendingRequests
+from rocketflow.remoting.signature import sign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rocketflow.remoting.headers.header import Header
+    from rocketflow.remoting.signature import Credentials
 
 LOG: Final = logging.getLogger("rocketflow.aio")
 
@@ -86,6 +88,9 @@ class Channel(asyncio.Protocol):
         self._out: list[bytes] = []
         self._out_size = 0
         self.address = ""
+        self.credentials: Credentials | None = None
+        """Who signs the requests of `ask` and `request`; none are signed without."""
+
         self.last_heard = self._loop.time()
         self._frame_begun: float | None = None
         self._reported = 0
@@ -178,6 +183,8 @@ class Channel(asyncio.Protocol):
         if not self.is_open:
             raise ChannelClosedError(f"{self.address}: the connection has ended")
         command.opaque = self._pending.next_opaque()
+        if self.credentials is not None:
+            sign(command, self.credentials)
         waiter: asyncio.Future[Command] = self._loop.create_future()
         self._pending.add(command.opaque, waiter)
         self.send(command)

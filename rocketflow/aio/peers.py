@@ -17,6 +17,7 @@ from rocketflow.remoting.command import Command, answer
 if TYPE_CHECKING:
     from rocketflow.aio.tls import Tls
     from rocketflow.remoting.headers.header import Header
+    from rocketflow.remoting.signature import Credentials
 
 CONNECT_SECONDS: Final = 3.0
 
@@ -25,12 +26,17 @@ class Peers:
     """Holds one connection to each address that requests were sent to.
 
     `processors` handle the requests that a server sends on such a connection, by code. With `tls`, connections begin
-    with a handshake.
+    with a handshake; with `credentials`, requests are signed.
     """
 
     def __init__(
-        self, processors: Mapping[int, Callable[[Channel, Command], None]] | None = None, *, tls: Tls | None = None
+        self,
+        processors: Mapping[int, Callable[[Channel, Command], None]] | None = None,
+        *,
+        tls: Tls | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
+        self._credentials = credentials
         self._processors = dict(processors or {})
         self._tls = tls
         self._channels: dict[str, Channel] = {}
@@ -72,6 +78,7 @@ class Peers:
             raise OSError(f"{address}: the TLS handshake failed: {error}") from None
         except (ValueError, OverflowError) as error:  # a host that cannot be encoded, a port above 65535
             raise OSError(f"{address!r} is no address: {error}") from None
+        channel.credentials = self._credentials
         return channel
 
     async def close(self) -> None:

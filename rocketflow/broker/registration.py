@@ -34,7 +34,7 @@ class Registration:
     def __init__(self, settings: BrokerSettings, topics: Topics, tls: Tls | None) -> None:
         self._settings = settings
         self._topics = topics
-        self._peers = Peers(tls=tls)
+        self._peers = Peers(tls=tls, credentials=settings.credentials)
         self._soon = asyncio.Event()
         self._taken = 0
         self._progress = asyncio.Condition()

@@ -14,6 +14,7 @@ from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.loop_lag import LoopLag
 from rocketflow.aio.rpc_latency import RpcLatency
 from rocketflow.aio.server import Limits, Processor, Server
+from rocketflow.broker.access import Access
 from rocketflow.broker.admin import Admin
 from rocketflow.broker.client_requests import ClientRequests
 from rocketflow.broker.clients import ConsumerTable, ProducerTable
@@ -91,7 +92,8 @@ class Broker:
                 when_free, lambda: open_store(path, self._store_config, store_host=address), _LOCK_SECONDS
             )
             tls = await asyncio.to_thread(settings.server_tls), await asyncio.to_thread(settings.client_tls)
-            self._parts = _Parts(self._store, settings, self._store_config, self._given, *tls)
+            access = await asyncio.to_thread(Access, settings, self._store)
+            self._parts = _Parts(self._store, settings, self._store_config, self._given, *tls, access)
             await self._parts.start()
         except BaseException:
             await self._close()
@@ -140,7 +142,9 @@ class _Parts:
         given: Mapping[str, Any],
         tls: Tls | None,
         client_tls: Tls | None,
+        access: Access,
     ) -> None:
+        self._access = access
         self._settings = settings
         self._store = store
         self._loop = asyncio.get_running_loop()
@@ -179,7 +183,7 @@ class _Parts:
             store, self._topics, self._groups, self._offsets, consumers, settings, self._stats
         )
         self._store_requests = StoreRequests(store, self._topics)
-        processors = self._processors()
+        processors = access.guarded(self._processors())
         pulls = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
         limits = Limits(connections=settings.max_connections, idle_s=settings.server_channel_max_idle_time_seconds)
         large = (*pulls, RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID)
@@ -272,7 +276,10 @@ class _Parts:
         self._run(self._registration.keep_registered())
         for one in self._tls:
             self._run(one.watch())
-        await asyncio.to_thread(self._store.serve_at, settings.broker_address, tls=self._needs_tls)
+        for service in self._access.services():
+            self._run(service)
+        secret = self._access.job_secret
+        await asyncio.to_thread(self._store.serve_at, settings.broker_address, tls=self._needs_tls, secret=secret)
 
     def unready(self) -> str:
         """Return why the broker is not ready, "" if it is."""

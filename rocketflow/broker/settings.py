@@ -12,11 +12,13 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from rocketflow.broker.user_settings import UserSettings, check_user_keys, code_list, initial_user, inner_client
 from rocketflow.errors import UsageError
 from rocketflow.process.exposure import check_exposure
 from rocketflow.process.nearest import did_you_mean
 from rocketflow.process.properties import properties_text
 from rocketflow.process.server_settings import ServerSettings, with_tls_file
+from rocketflow.remoting.signature import Credentials
 from rocketflow_store import StoreConfig
 from rocketflow_store.spi.settings import KNOWN_KEYS, SETTINGS, load_settings, typed_value
 
@@ -29,9 +31,6 @@ _NOT_YET: Final[dict[str, tuple[frozenset[object], str]]] = {
     "brokerRole": (frozenset({"ASYNC_MASTER"}), "replication is not built yet: set brokerRole=ASYNC_MASTER"),
     "enableControllerMode": (frozenset({False}), "the controller is not supported: set enableControllerMode=false"),
     "enableDLegerCommitLog": (frozenset({False}), "DLedger is not supported: set enableDLegerCommitLog=false"),
-    "aclEnable": (frozenset({False}), "access control is not built yet: set aclEnable=false"),
-    "authenticationEnabled": (frozenset({False}), "access control is not built yet: set authenticationEnabled=false"),
-    "authorizationEnabled": (frozenset({False}), "access control is not built yet: set authorizationEnabled=false"),
     "brokerId": (frozenset({0}), "replication is not built yet: set brokerId=0"),
 }
 """Settings whose promise would not be kept, with the values that are accepted."""
@@ -76,6 +75,41 @@ class BrokerSettings(ServerSettings, kw_only=True, rename="camel"):
     store_path_root_dir: str = ""
     start_accept_send_request_time_stamp: int = 0
     server_channel_max_idle_time_seconds: Seconds = 120
+    authentication_enabled: bool = False
+    authentication_whitelist: str = ""
+    authorization_enabled: bool = False
+    authorization_whitelist: str = ""
+    init_authentication_user: str = ""
+    inner_client_authentication_credentials: str = ""
+
+    @property
+    def controls_access(self) -> bool:
+        """Return whether requests need credentials."""
+        return self.acl_enable or self.authentication_enabled
+
+    @property
+    def credentials(self) -> Credentials | None:
+        """Return the account with which the broker signs its own requests. Raises UsageError."""
+        return inner_client(self.inner_client_authentication_credentials)
+
+    @property
+    def users(self) -> UserSettings | None:
+        """Return the settings of users, None if the broker has none. Raises UsageError."""
+        if self.authorization_enabled and not self.authentication_enabled:
+            raise UsageError(
+                "authorizationEnabled=true trusts names that were not checked: set authenticationEnabled=true too"
+            )
+        if not self.authentication_enabled:
+            return None
+        if self.acl_enable:
+            raise UsageError("aclEnable=true and authenticationEnabled=true are two kinds of accounts: set one of them")
+        first = (initial_user(self.init_authentication_user), self.credentials)
+        return UserSettings(
+            self.authorization_enabled,
+            code_list("authenticationWhitelist", self.authentication_whitelist),
+            code_list("authorizationWhitelist", self.authorization_whitelist),
+            tuple(one for one in first if one is not None),
+        )
 
     @property
     def listen_address(self) -> str:
@@ -126,8 +160,10 @@ def load_broker_settings(
         settings.store_path_root_dir = str(Path.home() / "store")
     for key, address in (("bindAddress", settings.listen_address), ("brokerIP1", settings.broker_ip1)):
         check_exposure(key, address, allowed=settings.is_protected)
+    check_user_keys(given)
     settings.check()
     settings.client_tls()
+    _ = settings.users, settings.credentials  # raise UsageError
     of_store = {key: value for key, value in given.items() if key not in own or key in _STORE_KEYS}
     return settings, StoreConfig.from_mapping(of_store), given
 

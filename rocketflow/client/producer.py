@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rocketflow.aio.tls import Tls
     from rocketflow.remoting.command import Command
     from rocketflow.remoting.headers.header import Header
+    from rocketflow.remoting.signature import Credentials
 
 TEMPLATE_TOPIC: Final = "TBW102"
 MASTER_ID: Final = "0"
@@ -43,16 +44,22 @@ class Producer:
 
     Calls raise RequestRefusedError, OSError and ChannelClosedError where a server cannot be reached or its connection
     ends, and TimeoutError where it does not answer within `timeout_s` seconds: then it may still handle the request.
-    `tls` is that of connections to NameServer and brokers.
+    `tls` is that of connections to NameServer and brokers; `credentials` sign the requests to both.
     """
 
     def __init__(
-        self, name_server: str, *, group: str = "rocketflow", timeout_s: float = 3.0, tls: Tls | None = None
+        self,
+        name_server: str,
+        *,
+        group: str = "rocketflow",
+        timeout_s: float = 3.0,
+        tls: Tls | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         self._name_server = name_server
         self._group = group
         self._timeout_s = timeout_s
-        self._peers = Peers(tls=tls)
+        self._peers = Peers(tls=tls, credentials=credentials)
 
     async def close(self) -> None:
         """End all connections."""

@@ -19,6 +19,7 @@ from rocketflow.remoting.bodies import encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.errors import RemotingError
 from rocketflow.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
+from rocketflow.remoting.signature import JOB_ACCESS_KEY, Credentials
 from rocketflow.remoting.store_bodies import StoreBody, StoreInfoBody, decode_store_body
 
 if TYPE_CHECKING:
@@ -46,12 +47,14 @@ class StoreClient:
     """Requests to the broker at `address` about the store with an id, which the caller sees at `path`.
 
     With `tls` a connection begins with a handshake; the broker's certificate is not checked, as by RocketMQ's clients
-    unless they ask for it: the id says that it is the right one.
+    unless they ask for it: the id says that it is the right one. `secret` is the one that the broker has written into
+    the store's directory; requests are signed with it, "" for none.
     """
 
-    def __init__(self, address: str, path: str | Path, store_id: str, *, tls: bool = False) -> None:
+    def __init__(self, address: str, path: str | Path, store_id: str, *, tls: bool = False, secret: str = "") -> None:
         self.address = address
         self._path, self._store_id = Path(path), store_id
+        self._credentials = Credentials(JOB_ACCESS_KEY, secret) if secret else None
         self._tls = Tls(lambda: client_context(TlsFiles("tls.client"), verify=False)) if tls else None
 
     def check(self) -> None:
@@ -94,7 +97,7 @@ class StoreClient:
 
     async def _with_connection(self, call: Callable[[Channel], Awaitable[T]]) -> T:
         """Return the result of a call with a connection to the broker, which serves the store."""
-        peers = Peers(tls=self._tls)
+        peers = Peers(tls=self._tls, credentials=self._credentials)
         try:
             return await call(await self._checked_channel(peers))
         finally:
@@ -109,6 +112,8 @@ class StoreClient:
             raise NoBrokerError(f"{self.address}: {error}") from None
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             raise NoBrokerError(f"{self.address}: a broker, but not RocketFlow's, or one that is older than this job")
+        if answer.code != ResponseCode.SUCCESS:
+            raise NoBrokerError(f"{self.address}: answer {answer.code}: {answer.remark}")
         try:
             info = decode_store_body(answer.body, StoreInfoBody)
         except RemotingError as error:

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rocketflow.access.guard import Guard
 from rocketflow.aio.channel import Channel
 from rocketflow.aio.loop_lag import LoopLag
 from rocketflow.aio.rpc_latency import RpcLatency
@@ -32,7 +33,8 @@ class NameServer:
     def __init__(self, settings: NamesrvSettings) -> None:
         """Load the texts by key, and the TLS files; blocks.
 
-        Raises OSError and BodyError if the file of texts cannot be used, UsageError if a TLS file cannot be used.
+        Raises OSError and BodyError if the file of texts cannot be used, UsageError if a file of TLS or accounts cannot
+        be used.
         """
         self._settings = settings
         self._routes = RouteTable(
@@ -43,8 +45,10 @@ class NameServer:
         self._tls = settings.server_tls()
         self._lag = LoopLag()
         self._latency = RpcLatency() if settings.exports_metrics else None
+        self._rules = settings.plain_files()
+        guarded = Guard(self._rules).guarded(processors.by_code())
         self._server = Server(
-            processors.by_code(), on_closed=self._channel_closed, limits=limits, tls=self._tls, latency=self._latency
+            guarded, on_closed=self._channel_closed, limits=limits, tls=self._tls, latency=self._latency
         )
         self._http: HttpServer | None = None
         self._stopping = False
@@ -64,6 +68,8 @@ class NameServer:
         self._tasks += [loop.create_task(self._expire()), loop.create_task(self._lag.watch())]
         if self._tls is not None:
             self._tasks.append(loop.create_task(self._tls.watch()))
+        if self._rules is not None:
+            self._tasks.append(loop.create_task(self._rules.watch()))
 
     async def stop(self) -> None:
         """End all connections."""

@@ -34,7 +34,6 @@ WITHOUT_EFFECT: Final = frozenset(
 class NamesrvSettings(ServerSettings, kw_only=True, rename="camel"):
     """The settings of a NameServer; attributes are RocketMQ's keys in snake case."""
 
-    rocketmq_home: str = ""
     bind_address: str = "127.0.0.1"
     listen_port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 9876
     kv_config_path: str = ""

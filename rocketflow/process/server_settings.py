@@ -5,10 +5,11 @@ RocketMQ's source: remoting/netty/TlsSystemConfig.java, TlsHelper.java (extractT
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
@@ -26,6 +27,9 @@ DISABLED: Final = "disabled"
 PERMISSIVE: Final = "permissive"
 ENFORCING: Final = "enforcing"
 
+if TYPE_CHECKING:
+    from rocketflow.access.plain_files import PlainFiles
+
 _MODES: Final = (DISABLED, PERMISSIVE, ENFORCING)
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
 _NOT_IN_TLS_FILE: Final = ("tls.server.mode", "tls.enable", TLS_FILE)
@@ -34,6 +38,8 @@ _NO_METRICS: Final = ("DISABLE", "0")
 """RocketMQ takes the name of an exporter or its number."""
 
 _HIDDEN: Final = "******"
+_SECRET: Final = ("keyPassword", "initAuthenticationUser", "innerClientAuthenticationCredentials")
+"""Ends of the keys whose values are not shown."""
 
 
 class ServerSettings(msgspec.Struct, kw_only=True):
@@ -63,6 +69,8 @@ class ServerSettings(msgspec.Struct, kw_only=True):
         default=MAX_CONNECTIONS, name=f"{OWN_PREFIX}maxConnections"
     )
     allow_insecure: bool = msgspec.field(default=False, name=ALLOW_INSECURE)
+    acl_enable: bool = msgspec.field(default=False, name="aclEnable")
+    rocketmq_home: str = msgspec.field(default="", name="rocketmqHome")
 
     def __post_init__(self) -> None:
         """Let calls of other servers use TLS where the own server enforces it, as in RocketMQ."""
@@ -71,8 +79,13 @@ class ServerSettings(msgspec.Struct, kw_only=True):
 
     @property
     def is_protected(self) -> bool:
-        """Return whether other hosts may reach the server: TLS is enforced, or the network is trusted."""
-        return self.allow_insecure or self.tls_server_mode == ENFORCING
+        """Return whether other hosts may reach the server: TLS or access control, or the network is trusted."""
+        return self.allow_insecure or self.tls_server_mode == ENFORCING or self.controls_access
+
+    @property
+    def controls_access(self) -> bool:
+        """Return whether requests need credentials."""
+        return self.acl_enable
 
     @property
     def exports_metrics(self) -> bool:
@@ -82,6 +95,7 @@ class ServerSettings(msgspec.Struct, kw_only=True):
     def check(self) -> None:
         """Check what both servers have; blocks. Raises UsageError."""
         self.server_tls()
+        self.plain_files()
         if self.metrics_exporter_type not in (*_PROMETHEUS, *_NO_METRICS):
             raise UsageError(
                 f"metricsExporterType={self.metrics_exporter_type}: figures are exported to Prometheus only: set PROM "
@@ -135,11 +149,22 @@ class ServerSettings(msgspec.Struct, kw_only=True):
         verify = self.tls_client_auth_server and not self.tls_test_mode_enable
         return _built(lambda: Tls(lambda: client_context(files, verify=verify), files.paths))
 
+    def plain_files(self) -> PlainFiles | None:
+        """Return the accounts of `aclEnable=true`, None without it. Raises UsageError; blocks."""
+        if not self.acl_enable:
+            return None
+        home = self.rocketmq_home or os.environ.get("ROCKETMQ_HOME", "")
+        if not home:
+            raise UsageError("aclEnable=true: set rocketmqHome to the directory that has conf/plain_acl.yml")
+        from rocketflow.access.plain_files import PlainFiles
+
+        return PlainFiles(Path(home) / "conf")
+
     def shown(self) -> dict[str, object]:
         """Return the values by key, passwords hidden."""
         fields = msgspec.structs.fields(self)
         values = {field.encode_name: getattr(self, field.name) for field in fields}
-        return {key: _HIDDEN if value and key.endswith("keyPassword") else value for key, value in values.items()}
+        return {key: _HIDDEN if value and key.endswith(_SECRET) else value for key, value in values.items()}
 
     def properties_text(self) -> str:
         """Return the settings as a properties file, passwords hidden."""

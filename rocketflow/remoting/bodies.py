@@ -299,3 +299,39 @@ def queue_map(values: Mapping[MessageQueue, object] | Iterable[tuple[MessageQueu
     """Return a map whose keys are queues, ready to stand in a body."""
     items = values.items() if isinstance(values, Mapping) else values
     return msgspec.Raw(fastjson.object_keys((queue_key(queue), encode_body(value)) for queue, value in items))
+
+
+class UserInfo(Body, kw_only=True):
+    """A user of RocketMQ 5's access control; `user_type` is Super or Normal, `user_status` enable or disable."""
+
+    password: str | None = None
+    user_status: str | None = None
+    user_type: str | None = None
+    username: str | None = None
+
+    def __repr__(self) -> str:
+        """Return a text without the password."""
+        return f"UserInfo(username={self.username!r}, user_type={self.user_type!r}, user_status={self.user_status!r})"
+
+
+class PolicyEntryInfo(Body, kw_only=True):
+    """Actions on a resource that are allowed or denied."""
+
+    actions: list[str] = []
+    decision: str | None = None
+    resource: str | None = None
+    source_ips: list[str] | UnsetType = UNSET
+
+
+class PolicyInfo(Body, kw_only=True):
+    """The entries of one type of policy: Custom or Default."""
+
+    entries: list[PolicyEntryInfo] = []
+    policy_type: str | None = None
+
+
+class AclInfo(Body, kw_only=True):
+    """The policies of a subject, `User:name`."""
+
+    policies: list[PolicyInfo] = []
+    subject: str | None = None

@@ -152,7 +152,7 @@ def find_broker(path: str | Path, config: StoreConfig | None) -> BrokerWrites | 
             f"{path}: served by the broker at {known.address}; to write through it, install the extra "
             f"(pip install 'rocketflow[broker]': {error}), or stop the broker"
         ) from None
-    client = StoreClient(known.address, path, store_id(path), tls=known.tls)
+    client = StoreClient(known.address, path, store_id(path), tls=known.tls, secret=known.secret)
     with suppress(NoBrokerError):
         client.check()
         return BrokerWrites(path, client, sync=config is not None and config.sync_flush)

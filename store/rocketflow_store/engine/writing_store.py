@@ -59,12 +59,14 @@ class WritingStore(MessageStore):
         self.topic_table = BrokerTopics(files.topics, self._admin, lambda: self._writing.puts.lock, self.delete_topic)
         self.group_table = BrokerGroups(files.subscription_groups)
 
-    def serve_at(self, address: str, *, tls: bool = False) -> None:
+    def serve_at(self, address: str, *, tls: bool = False, secret: str = "") -> None:
         """Let jobs that find the store locked know that a broker serves it at `address` ("host:port"). Blocks.
 
-        With `tls` it takes connections with TLS only.
+        With `tls` it takes connections with TLS only. Jobs sign their requests with `secret`, which only the broker's
+        user can read.
         """
-        write_broker_file(self.paths.broker_file, BrokerFile(address, os.getpid(), self.meta.store_id, tls))
+        broker = BrokerFile(address, os.getpid(), self.meta.store_id, tls, secret)
+        write_broker_file(self.paths.broker_file, broker)
         self._serving = True
 
     def close(self) -> None:

@@ -74,6 +74,8 @@ class JsonConfigFile(ABC):
     HAS_VERSION: ClassVar[bool] = True
     """False for a file that RocketMQ writes without `dataVersion`."""
 
+    mode: int = 0o644
+
     def __init__(self, directory: Path, clock: Clock | None = None, name: str | None = None) -> None:
         self.path = directory / (name or self.NAME)
         self._is_held = False
@@ -153,7 +155,8 @@ class JsonConfigFile(ABC):
                 raise access_error(directory, error) from error
             sync_directory(directory.parent)
         try:
-            write_atomically(self.path, format_json(dict(sorted(document.items()))), keep_backup=self._name_is_good)
+            data = format_json(dict(sorted(document.items())))
+            write_atomically(self.path, data, keep_backup=self._name_is_good, mode=self.mode)
         except BaseException:
             self._seen = None  # memory is ahead of the disk: load again from the disk
             raise

@@ -12,11 +12,15 @@ if TYPE_CHECKING:
 
     from rocketflow_store.model.clock import Clock
 
+USERS_FILE: Final = "rocketflowUsers.json"
+"""RocketFlow's file of users and policies, readable by the broker's user only; RocketMQ keeps them in RocksDB."""
+
 PLAIN_FILES: Final = frozenset(
     {
         "consumerFilter.json",
         "consumerOrderInfo.json",
         "messageRequestMode.json",
+        USERS_FILE,
         "topicQueueMapping.json",
         "transactionMetrics.json",
     }
@@ -33,6 +37,8 @@ class PlainJsonFile(JsonConfigFile):
         if name not in PLAIN_FILES:
             raise StoreConfigError("config file", name, f"must be one of {', '.join(sorted(PLAIN_FILES))}")
         super().__init__(directory, clock, name)
+        if name == USERS_FILE:
+            self.mode = 0o600
         self._members: dict[str, Any] = {}
 
     def load(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ answers with `store_id`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.files import os_files
@@ -31,10 +31,14 @@ class BrokerFile:
     tls: bool = False
     """True if the broker takes connections with TLS only."""
 
+    secret: str = field(default="", repr=False)
+    """What jobs sign their requests with; "" if the broker does not check them."""
+
     def encode(self) -> bytes:
         """Return the file's bytes."""
         fields = {"address": self.address, "pid": self.pid, "storeId": self.store_id, "tls": self.tls}
-        return encode_checked_json({"version": BROKER_FILE_VERSION, **fields})
+        secret = {"secret": self.secret} if self.secret else {}
+        return encode_checked_json({"version": BROKER_FILE_VERSION, **fields, **secret})
 
 
 def read_broker_file(path: Path) -> BrokerFile | None:
@@ -45,7 +49,7 @@ def read_broker_file(path: Path) -> BrokerFile | None:
             return None
         address, store_id = text_field(document, "address", ""), text_field(document, "storeId", "")
         pid, tls = int64_field(document, "pid", 0), bool_field(document, "tls", False)
-        return BrokerFile(address, pid, store_id, tls) if address else None
+        return BrokerFile(address, pid, store_id, tls, text_field(document, "secret", "")) if address else None
     except ValueError:
         return None
 

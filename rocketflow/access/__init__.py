@@ -1,0 +1,13 @@
+"""Access control of NameServer and broker: who may send which request.
+
+| module | content |
+|---|---|
+| `permissions` | what each request code needs, one row per code |
+| `addresses` | patterns of addresses |
+| `plain_rules`, `plain_files` | accounts of RocketMQ 4: the rules, and the YAML files that hold them |
+| `policies`, `user_rules` | users and policies of RocketMQ 5: the decision about a resource, and about a request |
+| `guard` | the check before a request reaches its processor |
+
+`permissions`, `addresses`, `plain_rules` and `policies` decide without I/O. Without rules, requests of operators are
+taken from the server's own host only.
+"""

@@ -1,0 +1,109 @@
+"""The check before a request reaches its processor.
+
+RocketMQ's source: broker/auth/pipeline/AuthenticationPipeline.java, AuthorizationPipeline.java,
+broker/BrokerController.java (initialAcl).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, Protocol
+
+from rocketflow.access.addresses import Host, host_of
+from rocketflow.access.permissions import ROWS, Audience, Row
+from rocketflow.aio.server import Processor, RefusedError, Request
+from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.signature import ACCESS_KEY, JOB_ACCESS_KEY, is_signed
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from rocketflow.remoting.command import Command
+
+LOG: Final = logging.getLogger("rocketflow.access")
+
+_JOB_CLIENT_CODES: Final = frozenset({RequestCode.UPDATE_CONSUMER_OFFSET})
+"""Requests of clients that jobs also send."""
+
+_LOG_SECONDS: Final = 1.0
+_MOST_LOGGED: Final = 5
+_MOST_COUNTED: Final = 1_000
+
+
+class Rules(Protocol):
+    """Accounts or users, and what they allow."""
+
+    def refusal(self, row: Row, command: Command, host: Host | None) -> str | None:
+        """Return why a request is refused, None if it is allowed. Raises HeaderError and BodyError."""
+
+
+def refusal(row: Row, command: Command, host: Host | None, rules: Rules | None, job_secret: str) -> str | None:
+    """Return why a request is refused, None if it is allowed. Raises HeaderError and BodyError.
+
+    A job's signature counts for the requests of jobs only. Without `rules`, clients and brokers are not checked, and
+    operators and other jobs have to be on the server's host.
+    """
+    is_of_job = row.audience is Audience.JOB or command.code in _JOB_CLIENT_CODES
+    if is_of_job and job_secret and command.fields.get(ACCESS_KEY) == JOB_ACCESS_KEY:
+        return None if is_signed(command, job_secret) else "the store has another secret: run the job again"
+    if rules is not None:
+        return rules.refusal(row, command, host)
+    if row.audience in (Audience.CLIENT, Audience.BROKER) or (host is not None and host.is_loopback):
+        return None
+    return (
+        f"request {command.code} is for {row.audience.value}, and no access control is set up: send it from the "
+        "server's host, or set aclEnable=true or authenticationEnabled=true"
+    )
+
+
+class Guard:
+    """Checks requests by `rules`, which may change; refusals are logged at most once a second."""
+
+    def __init__(self, rules: Rules | None = None, job_secret: str = "") -> None:
+        self._rules = rules
+        self._job_secret = job_secret
+        self._refused: Counter[str] = Counter()
+        self._logged = 0.0
+
+    def guarded(self, processors: Mapping[int, Processor]) -> dict[int, Processor]:
+        """Return processors that are called only if their requests are allowed; codes without a row are left out.
+
+        Without rules, processors of clients' requests are returned as they are.
+        """
+        found: dict[int, Processor] = {}
+        for code, processor in processors.items():
+            row = ROWS.get(code)
+            if row is None:
+                LOG.error("request %d has no row in access.permissions: it is answered as an unknown one", code)
+            elif self._rules is None and row.audience in (Audience.CLIENT, Audience.BROKER):
+                found[code] = processor
+            else:
+                found[code] = self._checked(row, processor)
+        return found
+
+    def _checked(self, row: Row, processor: Processor) -> Processor:
+        def process(request: Request) -> Coroutine[Any, Any, None] | None:
+            address = request.channel.address
+            why = refusal(row, request.command, host_of(address), self._rules, self._job_secret)
+            if why is None:
+                return processor(request)
+            self._count(address.rpartition(":")[0], request.command.code, why)
+            raise RefusedError(ResponseCode.NO_PERMISSION, why)
+
+        return process
+
+    def _count(self, host: str, code: int, why: str) -> None:
+        """Log a refusal, or add it to the next line."""
+        if len(self._refused) < _MOST_COUNTED:
+            self._refused[host] += 1
+        now = time.monotonic()
+        if now - self._logged < _LOG_SECONDS:
+            return
+        self._logged = now
+        counts = ", ".join(f"{count} from {one}" for one, count in self._refused.most_common(_MOST_LOGGED))
+        self._refused.clear()
+        LOG.warning("requests without permission: %s; the last is %d: %s", counts, code, ascii(why))

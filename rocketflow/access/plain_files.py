@@ -1,0 +1,129 @@
+"""The files of RocketMQ 4's accounts: `conf/plain_acl.yml` and `conf/acl/**/*.yml`, read again when they change.
+
+RocketMQ's source: acl/plain/PlainPermissionManager.java (load, getAllAclFiles), AclUtils.java (getYamlDataObject).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from rocketflow.access.addresses import Host
+from rocketflow.access.permissions import Row
+from rocketflow.access.plain_rules import PlainRules, PlainRulesError, merged_rules, parse_rules
+from rocketflow.errors import UsageError
+from rocketflow.remoting.command import Command
+
+LOG: Final = logging.getLogger("rocketflow.access")
+
+WATCH_SECONDS: Final = 1.0
+MAX_BYTES: Final = 1024 * 1024
+MAX_FILES: Final = 1_000
+
+_NOT_RULES: Final = "tools.yml"
+"""The credentials of mqadmin, which may lie beside the rules."""
+
+
+class PlainFiles:
+    """The rules in the files below a `conf` directory; only the first read raises UsageError."""
+
+    def __init__(self, conf: Path) -> None:
+        """Read the files. Blocks. Raises UsageError if there is none, or one cannot be used."""
+        self._conf = conf
+        self._seen = self._look()
+        if not self._seen:
+            raise UsageError(
+                f"aclEnable=true: there is no {conf / 'plain_acl.yml'} and no .yml file in {conf / 'acl'}: write one, "
+                "or set rocketmqHome to the directory that has conf/plain_acl.yml"
+            )
+        self._rules = _load(list(self._seen))
+
+    def refusal(self, row: Row, command: Command, host: Host | None) -> str | None:
+        """Return why a request is refused, None if it is allowed. Raises HeaderError and BodyError."""
+        return self._rules.refusal(row, command, host)
+
+    async def watch(self) -> None:
+        """Look at the files until cancelled."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            await asyncio.to_thread(self.reload)
+
+    def reload(self) -> None:
+        """Read the files again if one has changed; the rules stay if one cannot be used. Blocks."""
+        seen = self._look()
+        if seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            self._rules = _load(list(seen))
+        except UsageError as error:
+            LOG.error("the access rules that were loaded before stay in effect: %s", error)
+        else:
+            LOG.warning("the access rules have changed: %d accounts are loaded", len(self._rules.accounts))
+
+    def _look(self) -> dict[Path, tuple[int, int, int]]:
+        """Return the files, each with what changes with its content."""
+        found = {}
+        for path in (self._conf / "plain_acl.yml", *_yaml_files(self._conf / "acl")):
+            try:
+                status = path.stat()
+            except OSError:
+                continue
+            found[path] = (status.st_mtime_ns, status.st_size, status.st_ino)
+        return found
+
+
+def load_document(data: bytes) -> object:
+    """Return a YAML document of lists, mappings and texts. Raises PlainRulesError, whose text has no part of the data.
+
+    Aliases are refused: they would let a small file stand for a large one.
+    """
+    if len(data) > MAX_BYTES:
+        raise PlainRulesError(f"it has {len(data):,} bytes, at most {MAX_BYTES:,} are allowed")
+    try:
+        text = data.decode()
+        for event in yaml.parse(text, Loader=yaml.BaseLoader):
+            if isinstance(event, yaml.AliasEvent):
+                raise PlainRulesError(f"{_line(event.start_mark)}aliases (*name) are not allowed")
+        return yaml.load(text, Loader=yaml.BaseLoader)
+    except yaml.MarkedYAMLError as error:
+        raise PlainRulesError(f"{_line(error.problem_mark)}this is no YAML") from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError, TypeError) as error:
+        raise error if isinstance(error, PlainRulesError) else PlainRulesError("this is no YAML") from None
+
+
+def _line(mark: yaml.Mark | None) -> str:
+    return "" if mark is None else f"line {mark.line + 1}: "
+
+
+def _load(paths: list[Path]) -> PlainRules:
+    if not paths or len(paths) > MAX_FILES:
+        raise UsageError(f"there are {len(paths):,} files of access rules, 1 to {MAX_FILES:,} are allowed")
+    parts = []
+    for path in paths:
+        try:
+            with path.open("rb") as file:
+                parts.append(parse_rules(load_document(file.read(MAX_BYTES + 1))))
+        except OSError as error:
+            raise UsageError(f"{path}: the access rules cannot be read ({error.strerror}): correct its mode") from None
+        except PlainRulesError as error:
+            raise UsageError(f"{path}: {error}: correct the file") from None
+    try:
+        return merged_rules(parts)
+    except PlainRulesError as error:
+        raise UsageError(f"{paths[0].parent}: {error}") from None
+
+
+def _yaml_files(directory: Path) -> list[Path]:
+    found = [
+        Path(folder, name)
+        for folder, _, names in os.walk(directory)
+        for name in names
+        if name.endswith((".yml", ".yaml")) and name != _NOT_RULES
+    ]
+    return sorted(found)
