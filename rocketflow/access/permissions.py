@@ -198,7 +198,9 @@ _OPERATORS: Final[dict[int, Row]] = {
     _CODE.UPDATE_AND_GET_GROUP_FORBIDDEN: _change(_group("group", _UPDATE), _topic("topic", _UPDATE)),
     _CODE.UPDATE_BROKER_CONFIG: _change(_cluster(_UPDATE)),
     _CODE.INVOKE_BROKER_TO_RESET_OFFSET: _change(_topic("topic", _UPDATE), _group("group", _UPDATE)),
-    _CODE.CLONE_GROUP_OFFSET: _change(_group("srcGroup", _UPDATE), _group("destGroup", _UPDATE)),
+    _CODE.CLONE_GROUP_OFFSET: _change(
+        *(_group("srcGroup", _UPDATE), _group("destGroup", _UPDATE), _topic("topic", _UPDATE, optional=True)),
+    ),
     _CODE.CONSUME_MESSAGE_DIRECTLY: _change(_group("consumerGroup", _SUB), _topic("topic", _SUB, optional=True)),
     _CODE.RESUME_CHECK_HALF_MESSAGE: _change(_topic("topic", _UPDATE, optional=True), _cluster(_UPDATE)),
     _CODE.SET_MESSAGE_REQUEST_MODE: _change(_cluster(_UPDATE)),

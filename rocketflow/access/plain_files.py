@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
@@ -97,7 +97,7 @@ def load_document(data: bytes) -> object:
         raise error if isinstance(error, PlainRulesError) else PlainRulesError("this is no YAML") from None
 
 
-def _line(mark: yaml.Mark | None) -> str:
+def _line(mark: Any) -> str:
     return "" if mark is None else f"line {mark.line + 1}: "
 
 

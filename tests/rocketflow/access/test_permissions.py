@@ -1,0 +1,132 @@
+"""The table of permissions: every request that a server processes has a row, and rows ask for what RocketMQ's do."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from rocketflow.access.permissions import ROWS, USER_CODES, Action, Audience, Kind, Need
+from rocketflow.remoting.bodies import (
+    ConsumerData,
+    HeartbeatData,
+    LockBatchRequestBody,
+    MessageQueueBody,
+    SubscriptionData,
+    encode_body,
+)
+from rocketflow.remoting.codes import RequestCode
+from rocketflow.remoting.command import Command
+from rocketflow.remoting.errors import RemotingError
+from tests.support.golden_remoting import codes, header_samples
+
+CODE = RequestCode
+KINDS = {"TOPIC": Kind.TOPIC, "GROUP": Kind.GROUP, "CLUSTER": Kind.CLUSTER}
+
+
+def needs(code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> list[Need]:
+    """Return the needs of a request."""
+    return list(ROWS[code].needs_of(Command(code, fields or {}, body=body)))
+
+
+def processed(package: str) -> set[int]:
+    """Return the request codes that tables of processors in a package have as keys."""
+    found = set()
+    for path in Path("rocketflow", package).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            for key in node.keys if isinstance(node, ast.Dict) else ():
+                if isinstance(key, ast.Attribute) and key.attr in CODE.__members__:
+                    found.add(CODE[key.attr].value)
+    return found
+
+
+@pytest.mark.parametrize(("package", "least"), [("broker", 65), ("namesrv", 23)])
+def test_every_request_that_a_server_processes_has_a_row(package: str, least: int) -> None:
+    found = processed(package)
+    assert len(found) >= least
+    assert sorted(found - ROWS.keys()) == []
+
+
+def test_every_row_has_a_code_of_rocketmq_or_of_rocketflow() -> None:
+    known = {*codes("5.3.3")["RequestCode"].values(), *(one for one in CODE if one.name.startswith("ROCKETFLOW_"))}
+    assert ROWS.keys() <= known
+
+
+def test_only_reads_leave_the_cluster_unchanged() -> None:
+    for code, row in ROWS.items():
+        actions = {action for need in _needs_with_names(code) for action in need.actions}
+        if row.audience is Audience.ADMIN:
+            assert row.is_read is (actions <= {Action.GET, Action.LIST}), CODE(code)
+        assert row.audience is Audience.CLIENT or row.needs, CODE(code)
+
+
+def _needs_with_names(code: int) -> list[Need]:
+    names = ("topic", "b", "group", "consumerGroup", "groupName", "srcGroup", "destGroup", "originTopic")
+    return needs(code, dict.fromkeys(names, "n"), b"{}")
+
+
+DIFFERENT = {
+    CODE.GET_ROUTEINFO_BY_TOPIC: "a NameServer gives routes to every account",
+    CODE.GET_BROKER_MEMBER_GROUP: "as routes",
+    CODE.GET_TOPICS_BY_CLUSTER: "as routes",
+    CODE.GET_KV_CONFIG: "as routes",
+    CODE.GET_KVLIST_BY_NAMESPACE: "as routes",
+    CODE.GET_ALL_TOPIC_CONFIG: "the whole table: GET on the cluster",
+    CODE.UPDATE_AND_CREATE_TOPIC_LIST: "the topics are in the body: UPDATE on the cluster",
+    CODE.LOCK_BATCH_MQ: "in the body",
+    CODE.UNLOCK_BATCH_MQ: "in the body",
+    CODE.HEART_BEAT: "in the body",
+}
+"""Rows that differ from the annotations of RocketMQ's header classes."""
+
+
+def test_rows_have_the_resources_and_actions_of_rocketmqs_header_classes() -> None:
+    compared = 0
+    for sample in header_samples("5.3.3"):
+        if sample.code not in ROWS or sample.code in DIFFERENT or sample.name != "all":
+            continue
+        found = {one.kind: one.actions for one in _needs_with_names(sample.code)}
+        wanted = {Action(one.title()) for one in sample.actions}
+        resources = {KINDS[one.resource] for one in sample.fields if one.resource in KINDS}
+        for kind in resources or {KINDS[sample.resource or "CLUSTER"]}:
+            assert found.get(kind, set()) & wanted or Kind.CLUSTER in found, (CODE(sample.code), kind, found, wanted)
+            compared += 1
+    assert compared > 60
+
+
+@pytest.mark.parametrize("code", [CODE.SEND_MESSAGE, CODE.SEND_MESSAGE_V2, CODE.SEND_BATCH_MESSAGE])
+def test_sends_need_their_topic_and_sends_to_a_retry_topic_its_group(code: CODE) -> None:
+    field = "topic" if code == CODE.SEND_MESSAGE else "b"
+    assert needs(code, {field: "t"}) == [Need(Kind.TOPIC, "t", frozenset({Action.PUB}))]
+    assert needs(code, {field: "%RETRY%g", "a": "other"}) == [Need(Kind.GROUP, "g", frozenset({Action.SUB}))]
+    assert needs(code, {field: "%DLQ%g"}) == [Need(Kind.TOPIC, "%DLQ%g", frozenset({Action.PUB}))]
+    assert needs(code, {field: "RMQ_SYS_TRACE_TOPIC"}) == needs(code, {field: "c_REPLY_TOPIC"}) == []
+
+
+@pytest.mark.parametrize("code", [CODE.PULL_MESSAGE, CODE.LITE_PULL_MESSAGE])
+def test_pulls_need_topic_and_group_also_that_of_a_retry_topic(code: CODE) -> None:
+    subscribe = frozenset({Action.SUB})
+    mine = Need(Kind.GROUP, "mine", subscribe)
+    assert needs(code, {"topic": "t", "consumerGroup": "mine"}) == [Need(Kind.TOPIC, "t", subscribe), mine]
+    other = needs(code, {"topic": "%RETRY%other", "consumerGroup": "mine"})
+    assert other == [Need(Kind.GROUP, "other", subscribe), mine]
+    assert needs(code) == [Need(Kind.TOPIC, "", subscribe), Need(Kind.GROUP, "", subscribe)]
+
+
+def test_heartbeats_and_locks_need_what_their_bodies_name() -> None:
+    consumer = ConsumerData(group_name="g", subscription_data_set=[SubscriptionData(topic="t")])
+    body = encode_body(HeartbeatData(consumer_data_set=[consumer, msgspec.structs.replace(consumer, group_name="h")]))
+    found = needs(CODE.HEART_BEAT, body=body)
+    assert [(one.kind, one.name) for one in found] == [("Group", "g"), ("Topic", "t"), ("Group", "h"), ("Topic", "t")]
+    queues = [MessageQueueBody(topic=one, queue_id=number) for one in ("t", "%RETRY%g") for number in (0, 1)]
+    lock = encode_body(LockBatchRequestBody(consumer_group="g", mq_set=queues))
+    assert {(one.kind, one.name) for one in needs(CODE.LOCK_BATCH_MQ, body=lock)} == {("Group", "g"), ("Topic", "t")}
+    with pytest.raises(RemotingError):
+        needs(CODE.HEART_BEAT, body=b"[")
+
+
+def test_requests_about_users_are_3001_to_3010() -> None:
+    assert set(range(3001, 3011)) == USER_CODES
+    assert all(ROWS[one].audience is Audience.ADMIN for one in USER_CODES)
