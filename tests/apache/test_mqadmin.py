@@ -28,12 +28,13 @@ SECONDS: Final = 900
 
 
 def mqadmin(names: RunningServer, home: Path, commands: Sequence[Sequence[str]]) -> list[str]:
-    """Run commands in one JVM; return the text that each printed."""
+    """Run commands in one JVM; return the text that each printed. `home/conf/tools.yml` may have an account."""
     try:
         lib = fetch_jars(f"apache/{VERSION}-tools", [f"org.apache.rocketmq:rocketmq-tools:{VERSION}"])
     except JarsNotFetchedError as error:
         pytest.skip(str(error))
-    flags = [*FLAGS, f"-Duser.home={home}", "-cp", f"{lib}/*:{compiled('AdminCommands', VERSION, lib)}"]
+    homes = (f"-Duser.home={home}", f"-Drocketmq.home.dir={home}")  # conf/tools.yml has the account, if there is one
+    flags = [*FLAGS, *homes, "-cp", f"{lib}/*:{compiled('AdminCommands', VERSION, lib)}"]
     done = subprocess.run(
         [java_and_javac()[0], *flags, f"-Drocketmq.namesrv.addr={names.address}", "AdminCommands"],
         input="".join("\t".join(one) + "\n" for one in commands),
