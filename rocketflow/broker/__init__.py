@@ -18,6 +18,7 @@
 | `runtime_figures` | figures for mqadmin's `brokerStatus` |
 | `counts`, `lags`, `metrics` | counts of messages, lags of groups, and all figures for Prometheus |
 | `stats` | counts by topic and group over the last minute, hour and day, for mqadmin's `statsAll` |
+| `access`, `user_requests`, `user_settings` | who may send which request; users and policies |
 | `store_requests` | commits and deliveries of jobs that see the store's directory |
 | `registration` | calls to NameServers |
 

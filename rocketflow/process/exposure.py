@@ -21,7 +21,7 @@ def check_exposure(key: str, address: str, *, allowed: bool, by_tls: bool = True
         raise UsageError(f"{key}={address} is no IP address") from None
     if not local and not allowed:
         what = "neither TLS nor access control protects" if by_tls else "nothing protects"
-        remedy = " or tls.server.mode=enforcing" if by_tls else ""
+        remedy = ", tls.server.mode=enforcing or aclEnable=true" if by_tls else ""
         raise UsageError(
             f"{key}={address} can be reached from other hosts, and {what} the server: set {key}=127.0.0.1{remedy}, or "
             f"{ALLOW_INSECURE}=true if the network is trusted"

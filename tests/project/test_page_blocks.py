@@ -28,6 +28,8 @@ SPARK: Final = "rocketflow/spark/README.md"
 RUN: Final = {
     ("README.md", "sh"): "tests/project/test_readme_blocks.py",
     ("README.md", "python"): "tests/project/test_readme_blocks.py",
+    ("OPERATIONS.md", "python"): "tests/project/test_secure_broker.py",
+    ("OPERATIONS.md", "text"): "tests/project/test_secure_broker.py",
     (SPARK, "python"): "tests/project/test_page_blocks.py",
     (SPARK, "sql"): "tests/project/test_page_blocks.py",
     ("jobs/examples/README.md", "sh"): "tests/rocketflow/spark/test_examples.py",
@@ -36,7 +38,8 @@ RUN: Final = {
 }
 """Pages and languages of blocks with the test that runs them."""
 NOT_RUN: Final = {
-    ("OPERATIONS.md", "sh"): "servers at RocketMQ's ports; tests/apache/test_quick_start.py runs both at free ones",
+    ("OPERATIONS.md", "sh"): "servers at RocketMQ's ports; tests/apache/test_quick_start.py runs both at free ones, "
+    "tests/project/test_secure_broker.py those with accounts",
     (
         SPARK,
         "sh",

@@ -63,6 +63,8 @@ ROWS: Final = {
     "N08": "connections that come and go, ended by RST in the middle of a frame",
     "N09": "bodies and tables that decompress to far more than they take",
     "N10": "names that no topic and no group may have, through every request",
+    "N11": "every request code without and with credentials, from another address",
+    "N12": "signatures that are cut, changed, of another request, of another secret",
     "N13": "broker killed and stopped under load",
     "N14": "frames cut anywhere, and many frames at once",
     "N15": "the event loop under load: its lag is measured",

@@ -128,7 +128,8 @@ BROKEN = [
     (f"accounts: [{{accessKey: long-enough, secretKey: [{SECRET}]}}]", "secretKey: one text is expected"),
     ("globalWhiteRemoteAddresses: [10.1.2]", "globalWhiteRemoteAddresses: '10.1.2'"),
     ("accounts: [&a {accessKey: long-enough, secretKey: x1234567}, *a]", "line 1: aliases"),
-    ("[" * 5_000, "this is no YAML"),
+    ("[" * 100_000, "line 1: "),
+    ("- " * 100_000, "line 1: there are more than 8 levels"),
     ("a: " + "x" * MAX_BYTES, "at most 1,048,576 are allowed"),
 ]
 
