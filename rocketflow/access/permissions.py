@@ -220,7 +220,7 @@ _OPERATORS: Final[dict[int, Row]] = {
     _CODE.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: _read(_cluster(_GET)),
     _CODE.VIEW_BROKER_STATS_DATA: _read(_cluster(_GET)),
     _CODE.GET_TOPIC_STATS_INFO: _read(_topic("topic", _GET)),
-    _CODE.QUERY_CONSUME_QUEUE: _read(_topic("topic", _GET)),
+    _CODE.QUERY_CONSUME_QUEUE: _read(_topic("topic", _GET), _group("consumerGroup", _GET, optional=True)),
     _CODE.QUERY_TOPIC_CONSUME_BY_WHO: _read(_topic("topic", _GET)),
     _CODE.QUERY_CORRECTION_OFFSET: _read(_topic("topic", _GET), _cluster(_GET)),
     _CODE.QUERY_CONSUME_TIME_SPAN: _read(_topic("topic", _GET), _group("group", _GET)),

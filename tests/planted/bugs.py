@@ -1133,4 +1133,91 @@ BUGS: Final = (
         [Change('[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}$")]', '.+$")]')],
         [f"{BESIDE}::test_a_request_cannot_name_files_outside_of_its_batch"],
     ),
+    # -- access control
+    Bug(
+        "signature-without-the-body",
+        "a request's body can be changed on its way",
+        [Change('encode(errors="replace") + body\n', 'encode(errors="replace")\n')],
+        ["tests/rocketflow/remoting/test_signature.py"],
+    ),
+    Bug(
+        "any-beginning-of-a-signature-counts",
+        "a signature that is cut counts as the complete one",
+        [
+            Change(
+                'return hmac.compare_digest(expected.encode(), fields.get(SIGNATURE, "").encode(errors="replace"))',
+                'return expected.startswith(fields.get(SIGNATURE, ""))',
+            )
+        ],
+        ["tests/rocketflow/remoting/test_signature.py"],
+    ),
+    Bug(
+        "batches-without-permission",
+        "batches are taken without a permission for their topic, as RocketMQ 4 does",
+        [
+            Change(
+                '    _CODE.SEND_BATCH_MESSAGE: _client(_topic("b", _PUB)),\n',
+                "    _CODE.SEND_BATCH_MESSAGE: _client(),\n",
+            )
+        ],
+        ["tests/rocketflow/access"],
+    ),
+    Bug(
+        "retry-topics-of-other-groups",
+        "a consumer reads the retry topics of all groups, as in RocketMQ",
+        [
+            Change(
+                "        return Need(Kind.GROUP, name.removeprefix(RETRY_PREFIX), frozenset(of_group))\n",
+                "        return None if of_group else Need(Kind.GROUP, name, actions)\n",
+            )
+        ],
+        ["tests/rocketflow/access"],
+    ),
+    Bug(
+        "code-without-a-row",
+        "a request that a server processes has no row: it is answered as an unknown one",
+        [Change('    _CODE.GET_TOPIC_STATS_INFO: _read(_topic("topic", _GET)),\n', "")],
+        ["tests/rocketflow/access/test_permissions.py"],
+    ),
+    Bug(
+        "denial-of-a-prefix-hides-an-exception",
+        "the shortest prefix decides instead of the longest",
+        [Change("not self.is_prefix, len(self.name)", "not self.is_prefix, -len(self.name)")],
+        ["tests/rocketflow/access/test_user_rules.py"],
+    ),
+    Bug(
+        "unchecked-name-is-a-super-user",
+        "a request that needs no authentication gets the rights of the user that it names",
+        [
+            Change(
+                '        name = "" if unknown is not None else command.fields[ACCESS_KEY]\n',
+                '        name = command.fields.get(ACCESS_KEY, "")\n'
+                '        name = name if name in self._tables.users else ""\n',
+            )
+        ],
+        ["tests/rocketflow/access/test_user_rules.py"],
+    ),
+    Bug(
+        "lost-files-are-no-rules",
+        "if the files of accounts are removed while a server runs, it forgets its accounts",
+        [Change("    if not paths or len(paths) > MAX_FILES:\n", "    if len(paths) > MAX_FILES:\n")],
+        ["tests/rocketflow/access/test_plain_rules.py"],
+    ),
+    Bug(
+        "operators-from-everywhere",
+        "without accounts a broker takes requests of operators from every address",
+        [
+            Change(
+                "row.audience in (Audience.CLIENT, Audience.BROKER) or (host",
+                "row.audience is not Audience.JOB or (host",
+            )
+        ],
+        [f"{ROWS}/network/test_access.py::test_without_accounts_operators_and_jobs_have_to_be_on_the_brokers_host"],
+    ),
+    Bug(
+        "secrets-in-the-settings",
+        "an operator reads the first user's password in the broker's settings",
+        [Change('"keyPassword", "initAuthenticationUser", ', '"keyPassword", ')],
+        [f"{ROWS}/network/test_access.py::test_a_reply_shows_no_secret_of_the_settings"],
+    ),
 )

@@ -156,7 +156,7 @@ def test_keys_of_ends(used: Path) -> None:
 def encoded() -> Iterator[tuple[str, list[str]]]:
     stop = TimerStop(*range(len(TimerStop.__dataclass_fields__)))
     yield "`rocketflow/timer`", list(decode_checked_json(stop.encode()))
-    yield "`rocketflow/broker`", list(decode_checked_json(BrokerFile("127.0.0.1:1", 1, "0").encode()))
+    yield "`rocketflow/broker`", list(decode_checked_json(BrokerFile("127.0.0.1:1", 1, "0", secret="s").encode()))
     yield "`rocketflow/rebuild/swap`", list(decode_checked_json(SwapJournal((), (), False).encode()))
     envelope = CommitEnvelope("s", 0, "r", 0, 0, "", progress={"a": 1})
     yield "Envelopes", list(json.loads(envelope.encode()))
