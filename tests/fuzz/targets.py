@@ -842,6 +842,7 @@ TARGETS = {
         Target("inflate", inflate, inflate_seeds),
         Target("frames", wire_targets.frames, wire_targets.frame_seeds),
         Target("fast-json", wire_targets.fast_json, wire_targets.fast_json_seeds),
+        Target("accounts", wire_targets.accounts, wire_targets.accounts_seeds),
         Target("recall-handle", wire_targets.recall_handle, wire_targets.recall_handle_seeds),
         Target("read-damaged", read_damaged, image_seeds, slow=True, whole_store=True),
         Target("recover-damaged", recover_damaged, image_seeds, slow=True, whole_store=True),

@@ -7,14 +7,19 @@ from contextlib import suppress
 
 import msgspec
 
+from rocketflow.access.permissions import ROWS
+from rocketflow.access.plain_files import load_document
+from rocketflow.access.plain_rules import PlainRulesError, parse_rules
 from rocketflow.remoting import fastjson
 from rocketflow.remoting.bodies import decode_body
 from rocketflow.remoting.command import Command, decode_command, encode_command
 from rocketflow.remoting.errors import RemotingError
 from rocketflow.remoting.frame import FrameReceiver
 from rocketflow.remoting.recall_handle import RecallHandle, decode_recall_handle
+from rocketflow.remoting.signature import is_signed
 from rocketflow.remoting.store_bodies import decode_store_body
 from tests.support.mutated_frames import BODIES, HEADERS, STORE_BODIES, decoded, valid
+from tests.support.signed import PLAIN_RULES
 
 for header in HEADERS:  # decoders are made when they are first used
     for body in BODIES:
@@ -38,6 +43,24 @@ def frames(data: bytes) -> None:
                 decoded(command, header, BODIES[command.opaque % len(BODIES)])
         with suppress(RemotingError):
             decode_store_body(command.body, STORE_BODIES[command.opaque % len(STORE_BODIES)])
+        with suppress(RemotingError):
+            is_signed(command, "secret")
+        with suppress(RemotingError):
+            _ = list(ROWS[_CODES[command.code % len(_CODES)]].needs_of(command))
+
+
+_CODES = sorted(ROWS)
+
+
+def accounts(data: bytes) -> None:
+    """Read a file of accounts."""
+    with suppress(PlainRulesError):
+        parse_rules(load_document(data))
+
+
+def accounts_seeds() -> list[bytes]:
+    """Return a file of accounts, and its parts in other spellings."""
+    return [PLAIN_RULES.encode(), b'{"accounts":[{accessKey: "1234567", secretKey: \'12345678\', admin: TRUE}]}']
 
 
 def frame_seeds() -> list[bytes]:
