@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Access:
-    """Who may send which request to a broker; `job_secret` is for jobs that see the store's directory."""
+    """The check of a broker's requests; `job_secret` is for jobs that see the store's directory."""
 
     def __init__(self, settings: BrokerSettings, store: WritingStore) -> None:
         """Load accounts or users. Blocks. Raises UsageError and StoreError."""

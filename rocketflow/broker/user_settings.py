@@ -44,7 +44,7 @@ class _InnerClient(msgspec.Struct, rename="camel"):
 
 
 class UserSettings(NamedTuple):
-    """Which checks are made, and the super users that are made at the start if they do not exist."""
+    """The checks to make, and the super users that are made at the start if they do not exist."""
 
     authorizes: bool
     unauthenticated: frozenset[int]

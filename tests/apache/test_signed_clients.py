@@ -29,8 +29,8 @@ pytestmark = [
 
 Account = tuple[str, str]
 
-NOBODY: Final = ("", "")
-STRANGER: Final = ("somebody", "no-such-secret")
+UNSIGNED: Final = ("", "")
+STRANGER: Final = ("stranger", "no-such-secret")
 WRITES: Final = (WRITER.access_key, WRITER.secret_key)
 READS: Final = (READER.access_key, READER.secret_key)
 IMPOSTOR: Final = (WRITER.access_key, "another-secret")
@@ -46,11 +46,11 @@ CALLS: Final[list[tuple[Account, str, str, str, str]]] = [
     (READS, "BATCH", "orders", "", REFUSED),
     (IMPOSTOR, "SEND", "orders", "", REFUSED),
     (STRANGER, "SEND", "orders", "", REFUSED),
-    (NOBODY, "SEND", "orders", "", REFUSED),
+    (UNSIGNED, "SEND", "orders", "", REFUSED),
     (READS, "PULL", "orders", "readers", "ok"),
     (READS, "PULL", "orders", "others", REFUSED),
     (WRITES, "PULL", "orders", "readers", REFUSED),
-    (NOBODY, "PULL", "orders", "readers", REFUSED),
+    (UNSIGNED, "PULL", "orders", "readers", REFUSED),
     (READS, "PUSH", "orders", "readers", "ok"),
 ]
 """Calls of clients: who makes them, what they do, topic, group, and the result."""

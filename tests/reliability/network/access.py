@@ -83,4 +83,4 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-SOMEBODY = Credentials("somebody", "no-such-secret")
+STRANGER = Credentials("stranger", "no-such-secret")

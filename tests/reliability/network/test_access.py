@@ -36,7 +36,7 @@ from rocketflow_store.spi.places import serving_broker
 from tests.reliability.network.access import (
     OPEN,
     QUIET,
-    SOMEBODY,
+    STRANGER,
     all_codes,
     fingerprint,
     other_address,
@@ -114,7 +114,7 @@ def test_no_code_passes_without_credentials_and_nothing_changes(
             for address in addresses:
                 peers = Peers()
                 for fields in ({}, usual_fields())[LEVEL == "sample" :]:
-                    for by in (None, SOMEBODY):
+                    for by in (None, STRANGER):
                         found = await swept(await peers.channel(address), fields, by)
                         assert {code for code, one in found.items() if one == REFUSED} <= ROWS.keys()
                         assert set(found.values()) == {REFUSED, UNKNOWN}, Counter(found.values())
@@ -409,8 +409,8 @@ def test_users_and_policies_are_made_kept_and_removed(tmp_path: Path) -> None:
         found = await answer(channel, CODE.AUTH_DELETE_ACL, auth.DeleteAclRequestHeader(subject="User:bob"), by=ADMIN)
         assert found.code == ResponseCode.SUCCESS, found.remark
         assert (await answer(channel, CODE.SEND_MESSAGE, send_header("orders"), b"x", BOB)).code == REFUSED
-        gone = await answer(channel, CODE.AUTH_DELETE_USER, user, by=ADMIN)
-        assert gone.code == ResponseCode.SUCCESS, gone.remark
+        deleted = await answer(channel, CODE.AUTH_DELETE_USER, user, by=ADMIN)
+        assert deleted.code == ResponseCode.SUCCESS, deleted.remark
         unknown = await answer(channel, CODE.SEND_MESSAGE, send_header("orders"), b"x", BOB)
         assert (unknown.code, unknown.remark) == (REFUSED, "User:bob is not found.")
 

@@ -38,7 +38,7 @@ def test_a_signature_is_valid_for_its_request_and_secret_only(
     fields: dict[str, str], body: bytes, secret: str, other: str
 ) -> None:
     command = Command(10, dict(fields), body=body)
-    sign(command, Credentials("somebody", secret))
+    sign(command, Credentials("stranger", secret))
     assert is_signed(command, secret)
     if other.strip("\0") != secret.strip("\0"):  # HMAC fills a secret with zeros
         assert not is_signed(command, other)
