@@ -1,7 +1,7 @@
 """Signatures of requests: an HMAC-SHA1 over the values of their fields, in the order of the names, and their body.
 
-A signature says who sent which fields and body; it holds no time and no number, so a program that reads a request on the wire
-can send the same request again. TLS prevents that.
+A signature says who sent which fields and body; it holds no time and no number, so a program that reads a request on
+the wire can send the same request again. TLS prevents that.
 
 RocketMQ's source: acl/common/AclUtils.java, AclSigner.java, AclClientRPCHook.java,
 auth/authentication/builder/DefaultAuthenticationContextBuilder.java.

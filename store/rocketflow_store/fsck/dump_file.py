@@ -59,6 +59,9 @@ _NATIVE: Final = {
     "store.id": "text",
 }
 """Kinds of RocketFlow's files, by name; they are in the folder `rocketflow`."""
+_USERS: Final = "rocketflowUsers.json"
+_SECRETS: Final = frozenset({"secret", "password"})
+"""Members of `rocketflow/broker` and `config/rocketflowUsers.json` that are not shown."""
 
 
 def dump_file(file: str | Path) -> Iterator[dict[str, Any]]:
@@ -334,7 +337,13 @@ def _json(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
         value = parse_json_object(bytes(data).decode("utf-8"))
     except (ValueError, StoreError) as error:
         raise CorruptRecordError(path, 0, f"cannot be parsed as JSON: {error}") from error
-    yield {"kind": "json", "content": value}
+    yield {"kind": "json", "content": _without_secrets(value) if path.name.startswith(_USERS) else value}
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: "******" if key in _SECRETS else _without_secrets(one) for key, one in value.items()}
+    return value
 
 
 def _checked(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
@@ -344,7 +353,8 @@ def _checked(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
         value = decode_checked_json(bytes(data))
     except ValueError as error:
         raise CorruptRecordError(path, 0, f"the CRC of its {len(data)} bytes is wrong ({error})") from error
-    yield {"kind": path.name.removesuffix(".bak"), "content": value}
+    name = path.name.removesuffix(".bak")
+    yield {"kind": name, "content": _without_secrets(value) if name == "broker" else value}
 
 
 def _confirm(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:

@@ -32,6 +32,7 @@ from rocketflow.remoting.headers import admin, auth
 from rocketflow.remoting.headers.header import Header
 from rocketflow.remoting.signature import JOB_ACCESS_KEY, SIGNATURE, Credentials, sign
 from rocketflow.remoting.store_bodies import EnvelopeBody, LastCommitBody
+from rocketflow_store.fsck.dump_file import dump_file
 from rocketflow_store.spi.places import serving_broker
 from tests.reliability.network.access import (
     OPEN,
@@ -419,6 +420,12 @@ def test_users_and_policies_are_made_kept_and_removed(tmp_path: Path) -> None:
         path = store_of(broker) / "config" / "rocketflowUsers.json"
         assert path.stat().st_mode & 0o777 == 0o600
         broker.kill()
+    known = serving_broker(store_of(broker))
+    assert known is not None
+    dumped = str([one for file in (path, path.parents[1] / "rocketflow" / "broker") for one in dump_file(file)])
+    assert "bob" in dumped
+    assert known.address in dumped
+    assert not [one for one in (known.secret, ADMIN.secret_key, BOB.secret_key) if one in dumped]
     with users_broker(tmp_path) as broker:
         with_channel(broker.address, is_kept)
         log = broker.log.read_text()
