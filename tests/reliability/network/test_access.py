@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow.access.permissions import ROWS, Audience
+from rocketflow.access.permissions import ROWS, USER_CODES, Audience
 from rocketflow.aio.channel import Channel
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
@@ -123,6 +123,11 @@ def test_no_code_passes_without_credentials_and_nothing_changes(
                             counts.trial(None, f"{code}", hit=one == REFUSED)
                 await peers.close()
             assert fingerprint(broker) == before
+            passed = await swept(channel, {}, ADMIN)
+            refused = {code for code, one in passed.items() if one == REFUSED}
+            assert refused <= {CODE.UPDATE_BROKER_CONFIG, CODE.RECALL_MESSAGE, *USER_CODES}, refused
+            assert CODE.UPDATE_BROKER_CONFIG in refused, "settings are not changed over the network"
+            assert {code for code, one in passed.items() if one != UNKNOWN} >= {*range(10, 13), *USER_CODES, 30_001}
 
         with_channel(broker.address, check)
         assert "has no row" not in broker.log.read_text()
