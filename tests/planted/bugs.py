@@ -1160,7 +1160,7 @@ BUGS: Final = (
                 "    _CODE.SEND_BATCH_MESSAGE: _client(),\n",
             )
         ],
-        ["tests/rocketflow/access"],
+        ["tests/rocketflow/access/test_permissions.py"],
     ),
     Bug(
         "retry-topics-of-other-groups",
@@ -1171,7 +1171,7 @@ BUGS: Final = (
                 "        return None if of_group else Need(Kind.GROUP, name, actions)\n",
             )
         ],
-        ["tests/rocketflow/access"],
+        ["tests/rocketflow/access/test_permissions.py"],
     ),
     Bug(
         "code-without-a-row",
