@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rocketflow.remoting.signature import Credentials
     from rocketflow_store.spi.broker import WritingStore
 
-USERS_FILE = "rocketflowUsers.json"
+USERS_FILE: Final = "rocketflowUsers.json"
 
 
 class UserRequests:

@@ -37,7 +37,7 @@ DIFFERENT: Final = {
 """Patterns that RocketMQ reads in another way."""
 
 
-def ours(pattern: str, address: str) -> str:
+def meaning(pattern: str, address: str) -> str:
     """Return what a pattern says about an address."""
     try:
         return str(any(one.matches(ipaddress.ip_address(address)) for one in parse_addresses(pattern))).lower()
@@ -59,8 +59,8 @@ def test_patterns_mean_what_they_mean_to_rocketmq(tmp_path: Path) -> None:
         timeout=300,
         check=False,
     )
-    theirs = done.stdout.split()
-    assert len(theirs) == len(pairs), done.stderr[-2000:]
-    differing = {pattern for (pattern, address), one in zip(pairs, theirs) if one != ours(pattern, address)}
-    shown = [(*pair, one, ours(*pair)) for pair, one in zip(pairs, theirs) if one != ours(*pair)]
+    answers = done.stdout.split()
+    assert len(answers) == len(pairs), done.stderr[-2000:]
+    differing = {pattern for (pattern, address), one in zip(pairs, answers) if one != meaning(pattern, address)}
+    shown = [(*pair, one, meaning(*pair)) for pair, one in zip(pairs, answers) if one != meaning(*pair)]
     assert differing == DIFFERENT.keys(), shown

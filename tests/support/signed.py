@@ -1,11 +1,16 @@
-"""Requests with and without signatures, as accounts of access rules send them."""
+"""Brokers with accounts, and requests with and without their signatures."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.remoting.command import VERSION, Command, request
 from rocketflow.remoting.signature import Credentials, sign
+from tests.support.servers import RunningServer, running_broker
 
 if TYPE_CHECKING:
     from rocketflow.remoting.headers.header import Header
@@ -48,3 +53,21 @@ def signed(
     if by is not None:
         sign(command, by)
     return command
+
+
+@contextmanager
+def plain_broker(home: Path, *settings: str, rules: str = PLAIN_RULES) -> Iterator[RunningServer]:
+    """Run a broker with accounts of RocketMQ 4, whose file is `home/conf/plain_acl.yml`."""
+    (home / "conf").mkdir(parents=True, exist_ok=True)
+    (home / "conf" / "plain_acl.yml").write_text(rules)
+    with running_broker(home, "aclEnable=true", f"rocketmqHome={home}", *settings) as broker:
+        yield broker
+
+
+@contextmanager
+def users_broker(home: Path, *settings: str) -> Iterator[RunningServer]:
+    """Run a broker with users and policies of RocketMQ 5; its super user is ADMIN."""
+    first = json.dumps({"username": ADMIN.access_key, "password": ADMIN.secret_key})
+    options = ("authenticationEnabled=true", "authorizationEnabled=true", f"initAuthenticationUser={first}")
+    with running_broker(home, *options, *settings) as broker:
+        yield broker

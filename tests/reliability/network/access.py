@@ -1,12 +1,9 @@
-"""Brokers with access rules, and requests to them from this host's loopback or its other address."""
+"""Every request code with usual fields, this host's other address, and what a store's files are."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,8 +11,7 @@ import pytest
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.signature import Credentials
 from tests.support.golden_remoting import header_samples
-from tests.support.servers import RunningServer, running_broker, store_of
-from tests.support.signed import ADMIN, PLAIN_RULES
+from tests.support.servers import RunningServer, store_of
 
 OPEN = ("bindAddress=0.0.0.0", "rocketflow.allowInsecure=true")
 """Settings of a server that this host's other address reaches."""
@@ -31,24 +27,6 @@ def other_address() -> str:
         if not found.startswith("127."):
             return str(found)
     pytest.skip("this host has no address besides loopback")
-
-
-@contextmanager
-def plain_broker(home: Path, *settings: str, rules: str = PLAIN_RULES) -> Iterator[RunningServer]:
-    """Run a broker with accounts of RocketMQ 4, whose file is `home/conf/plain_acl.yml`."""
-    (home / "conf").mkdir(parents=True, exist_ok=True)
-    (home / "conf" / "plain_acl.yml").write_text(rules)
-    with running_broker(home, "aclEnable=true", f"rocketmqHome={home}", *settings) as broker:
-        yield broker
-
-
-@contextmanager
-def users_broker(home: Path, *settings: str) -> Iterator[RunningServer]:
-    """Run a broker with users and policies of RocketMQ 5; its super user is ADMIN."""
-    first = json.dumps({"username": ADMIN.access_key, "password": ADMIN.secret_key})
-    options = ("authenticationEnabled=true", "authorizationEnabled=true", f"initAuthenticationUser={first}")
-    with running_broker(home, *options, *settings) as broker:
-        yield broker
 
 
 PROGRESS = frozenset({"checkpoint", "rocketflow/confirm", "rocketflow/ends"})

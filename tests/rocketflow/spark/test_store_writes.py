@@ -57,6 +57,7 @@ from rocketflow_store.records.encoding.encode import BatchEncoder
 from tests.support.ports import free_port
 from tests.support.request_headers import send_header
 from tests.support.servers import RunningServer, running, running_broker, store_of
+from tests.support.signed import plain_broker
 from tests.support.trials import COMMAND_LINE, environment
 
 LARGE_ROWS = 64 << 10
@@ -246,6 +247,15 @@ def in_directory(part: StagedPart, directory: Path) -> StagedPart:
         return part
     directory.mkdir(parents=True, exist_ok=True)
     return replace(part, path=str(Path(part.path).rename(directory / Path(part.path).name)))
+
+
+def test_a_job_without_an_account_commits_through_a_broker_with_accounts(tmp_path: Path) -> None:
+    with plain_broker(tmp_path) as broker:
+        path = store_of(broker)
+        commit(path, batch(path, [b"0", b"1"], "out", 0))
+        commit(path, batch(path, [b"2", b"3"], "out", 1))
+        assert stored(path, "out") == [b"0", b"1", b"2", b"3"]
+        broker.stop_in_order()
 
 
 def test_a_write_goes_on_when_the_broker_is_killed_and_comes_back(tmp_path: Path) -> None:
