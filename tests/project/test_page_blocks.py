@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 import typer
 
-from rocketflow.cli.app import app
-from rocketflow.errors import UsageError
-from rocketflow.spark.submit import print_job_help
+from rocketflow.cli.app import app, run
 from rocketflow_store import Message, MessageStore
 from tests.project.site import ROOT, tracked_pages
 
@@ -90,35 +88,31 @@ def _lines(text: str) -> list[str]:
     return text.replace("\\\n", " ").splitlines()
 
 
-_JOBS: Final = {"kafka-to-store": "kafka_bridge", "store-to-kafka": "kafka_bridge", "run": "quality"}
-"""Commands that hand their options on to a job."""
-
-
 @cache
-def options_of_job(job: str) -> str:
-    """Return the help of a job of `rocketflow submit`; it is empty if `job` is no job of RocketFlow."""
+def options_in_help(*words: str) -> set[str]:
+    """Return the options that `rocketflow WORDS --help` prints; there are none of a job that is not RocketFlow's."""
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.suppress(UsageError):
-        print_job_help(job)
-    return printed.getvalue()
+    with contextlib.redirect_stdout(printed):
+        run([*words, "--help"])
+    return set(re.findall(r"--[a-z-]+", printed.getvalue()))
 
 
 def problem(words: list[str]) -> str | None:
     """Return what is wrong with the command `rocketflow WORDS`, or None."""
     command: Any = typer.main.get_command(app)
     known = {"--help", *(flag for one in command.params for flag in one.opts)}
-    rest = list(words)
+    rest, group = list(words), []
     while rest and hasattr(command, "commands") and re.fullmatch(r"[a-z][a-z-]*", rest[0]):
         if rest[0] not in command.commands:
             return f"no command {rest[0]}"
-        command = command.commands[rest.pop(0)]
+        group.append(rest.pop(0))
+        command = command.commands[group[-1]]
         known |= {flag for one in command.params for flag in (*one.opts, *one.secondary_opts)}
-    job = _JOBS.get(str(command.name), rest[0] if command.name == "submit" and rest else None)
-    if job is not None:
-        options = re.findall(r"--[a-z-]+", options_of_job(job))
+    if command.context_settings.get("ignore_unknown_options"):  # the job or the bridge parses them
+        options = options_in_help(*group, *(rest[:1] if command.name == "submit" else ()))
         if not options:
             return None  # a job of the user's own
-        known |= set(options)
+        known |= options
     given = rest[: rest.index("--")] if "--" in rest else rest
     unknown = [one for one in given if re.match(r"--[a-z]", one) and one.partition("=")[0] not in known]
     return f"no option {unknown}" if unknown else None

@@ -16,9 +16,11 @@ import sys
 import tempfile
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from rocketflow.cli.reference.output_fields import OUTPUT_FIELDS
 from tests.support.golden import extract
+from tests.support.output_fields import keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,26 +119,22 @@ def names_of_settings() -> Iterator[str]:
     yield from (f"export rocketflow_store {name}" for name in rocketflow_store.__all__)
 
 
-def keys(value: Any, path: str = "") -> Iterator[str]:
-    """Yield the path of each key in a JSON value; keys that are names of topics or queues become `*`."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            if key in ("properties", "progress", "packages"):
-                yield f"{path}.{key}"
-            elif re.fullmatch(r"[a-z][A-Za-z]*", key):
-                yield f"{path}.{key}"
-                yield from keys(inner, f"{path}.{key}")
-            else:
-                yield from keys(inner, f"{path}.*")
-    elif isinstance(value, list):
-        for inner in value:
-            yield from keys(inner, path)
+def output_name(line: str) -> str:
+    """Return the command of a line of COMMANDS."""
+    return " ".join(word for word in line.split()[:2] if word.islower())
 
 
 def names_in_output() -> Iterator[str]:
-    """Yield the keys of the JSON that the store commands print."""
+    """Yield the keys of the JSON that these commands print, and those that the reference describes for other ones.
+
+    The tests of the other commands compare what they print with the reference (`tests.support.output_fields`).
+    """
     from rocketflow.cli.app import run
 
+    ran = {output_name(line) for line in COMMANDS if not line.startswith("submit ")}
+    for command, fields in OUTPUT_FIELDS.items():
+        if command not in ran:
+            yield from (f"JSON {command}: {field}" for field in fields)
     with tempfile.TemporaryDirectory() as temporary:
         store, crashed, lines = (Path(temporary) / name for name in ("store", "crashed", "lines"))
         lines.write_text('{"body": "b", "keys": "k"}\n{"body": "b", "delayTimeLevel": 1}\n{}\n')
@@ -151,7 +149,7 @@ def names_in_output() -> Iterator[str]:
                     run(words if words[0] == "submit" else [*words, "--json"])
                 if words[0] == "submit":
                     continue  # there so that the ledger has lines
-                name = " ".join(word for word in line.split()[:2] if word.islower())
+                name = output_name(line)
                 for text in out.getvalue().splitlines():
                     if text.startswith(("{", "[")):
                         yield from (f"JSON {name}: {one[1:]}" for one in keys(json.loads(text)))

@@ -50,10 +50,7 @@ def all_entries(commands: Any) -> list[Entry]:
         *_below(commands, ""),
         *(Entry(code, EXIT_CODE, about, (("what to do", remedy),)) for code, about, remedy in _EXIT_CODES),
         *(Entry(one.code, EVENT, one.about, (("cause", one.cause), ("what to do", one.remedy))) for one in EVENTS),
-        *(
-            Entry(f"{command} --json", OUTPUT, f"Fields of `rocketflow {command} --json`.", tuple(fields.items()))
-            for command, fields in OUTPUT_FIELDS.items()
-        ),
+        *(_of_output(command, fields) for command, fields in OUTPUT_FIELDS.items()),
     ]
 
 
@@ -103,6 +100,12 @@ def _shown(value: Any, unit: str) -> str:
 def _of_options(kind: str, options: Iterable[Option]) -> Iterator[Entry]:
     for one in options:
         yield Entry(one.name, kind, one.about, (("default", one.default or "none"), ("values", one.values)))
+
+
+def _of_output(command: str, fields: dict[str, str]) -> Entry:
+    if command.startswith("submit "):
+        return Entry(command, OUTPUT, f"Fields of the last line of `rocketflow {command}`.", tuple(fields.items()))
+    return Entry(f"{command} --json", OUTPUT, f"Fields of `rocketflow {command} --json`.", tuple(fields.items()))
 
 
 def _below(group: Any, name: str) -> Iterator[Entry]:

@@ -1,8 +1,13 @@
-"""The fields of the JSON that commands print with `--json`, by command; a dot separates levels of objects and lists."""
+"""The fields of the JSON that commands print with `--json`, and jobs as their last line, by command.
+
+A dot separates levels of objects and lists; `*` stands for any name, such as a topic's or a number.
+"""
 
 from __future__ import annotations
 
 from typing import Final
+
+from rocketflow.cli.reference.job_fields import BRIDGE_FIELDS, DEMO_FIELDS, JOB_FIELDS, QUALITY_FIELDS
 
 _QUEUE_BOUNDS: Final = {
     "minOffset": "first queue offset that can be read",
@@ -34,6 +39,28 @@ _MESSAGE: Final = {
     "bodyError": "why body is null; else missing",
 }
 
+_REBUILD: Final = {
+    "path": "the store",
+    "engine": "local or spark",
+    "dryRun": "whether nothing was written",
+    "profile": "RocketMQ version of the derived files",
+    "records": "records of the log",
+    "bytes": "their bytes",
+    "units": "ConsumeQueue units",
+    "indexEntries": "index entries",
+    "files": "files that were written",
+    "queues": "queues",
+    "changedFiles": "files whose content differs from before",
+    "damaged": "damaged ranges of the log",
+    "deletedTopics": "topics that were deleted and stay so",
+    "swapped": "whether the new files took the place of the old ones",
+    "seconds": "time it took",
+    "mbPerSecond": "MB of the log a second",
+    "estimatedSeconds": "with --dry-run: time that the rebuild will take",
+    "neededBytes": "with --dry-run: space that it will need",
+    "noRoom": "with --dry-run: directories without that space",
+}
+
 OUTPUT_FIELDS: Final[dict[str, dict[str, str]]] = {
     "doctor": {
         "ok": "whether every check passed",
@@ -42,6 +69,13 @@ OUTPUT_FIELDS: Final[dict[str, dict[str, str]]] = {
         "checks.ok": "whether it passed",
         "checks.detail": "what was found",
         "checks.remedy": "what to do; empty if the check passed",
+    },
+    **DEMO_FIELDS,
+    "explain": {
+        "name": "name of the entry",
+        "kind": "setting, source option, sink option, command, exit code, event code or JSON output",
+        "about": "its description",
+        "facts": "further facts, an object of strings: default, values, what to do, ...",
     },
     "init": {
         "directory": "the directory",
@@ -84,6 +118,12 @@ OUTPUT_FIELDS: Final[dict[str, dict[str, str]]] = {
     "store dump": {
         "kind": "kind of the item: record, blank, unit, entry, slot, ... or of the file",
         "content": "of a JSON file: its content",
+    },
+    "store export": {
+        "topic": "topic",
+        "rows": "messages that were exported",
+        "files": "files that were written",
+        "leftOut": "messages that cannot be read; the files do not have them",
     },
     "store find": _MESSAGE,
     "store groups": {
@@ -148,27 +188,7 @@ OUTPUT_FIELDS: Final[dict[str, dict[str, str]]] = {
     "store offset": {
         "offset": "queue offset of the message at that time; --boundary says which",
     },
-    "store rebuild": {
-        "path": "the store",
-        "engine": "local or spark",
-        "dryRun": "whether nothing was written",
-        "profile": "RocketMQ version of the derived files",
-        "records": "records of the log",
-        "bytes": "their bytes",
-        "units": "ConsumeQueue units",
-        "indexEntries": "index entries",
-        "files": "files that were written",
-        "queues": "queues",
-        "changedFiles": "files whose content differs from before",
-        "damaged": "damaged ranges of the log",
-        "deletedTopics": "topics that were deleted and stay so",
-        "swapped": "whether the new files took the place of the old ones",
-        "seconds": "time it took",
-        "mbPerSecond": "MB of the log a second",
-        "estimatedSeconds": "with --dry-run: time that the rebuild will take",
-        "neededBytes": "with --dry-run: space that it will need",
-        "noRoom": "with --dry-run: directories without that space",
-    },
+    "store rebuild": _REBUILD,
     "store recover": {
         "abortFound": "whether the last writer was killed",
         "truncatedFrom": "end of the log before the recovery",
@@ -197,5 +217,15 @@ OUTPUT_FIELDS: Final[dict[str, dict[str, str]]] = {
         "unlistedFindings": "findings above the number that is listed",
         "lostRecords": "records that are lost",
         "seconds": "time it took",
+    },
+    **BRIDGE_FIELDS,
+    **QUALITY_FIELDS,
+    **JOB_FIELDS,
+    "submit rebuild_index": {
+        "job": "rebuild_index",
+        "rows": "records of the log",
+        "batches": "1",
+        **_REBUILD,
+        "rowsPerSecond": "records a second",
     },
 }

@@ -17,7 +17,9 @@ from rocketflow.cli.reference.output_fields import OUTPUT_FIELDS
 from rocketflow.cli.reference.pages import DIRECTORY, pages
 from rocketflow.spark.sink.sink_options import SINK_OPTIONS, SinkOptions
 from rocketflow.spark.source.source_options import SOURCE_OPTIONS, SourceOptions
+from rocketflow.spark.submit import job_names
 from rocketflow_store import StoreConfig
+from tests.support.output_fields import check_fields
 
 STORED_NAMES: Final = (Path(__file__).parents[2] / "project" / "stored_names.txt").read_text("utf-8").splitlines()
 ENTRIES: Final = all_entries(typer.main.get_command(app))
@@ -49,7 +51,15 @@ def test_every_field_of_json_output_is_described() -> None:
     described = {(command, name) for command, fields in OUTPUT_FIELDS.items() for name in fields}
     assert described - printed == {(f"store {name}", "bodyError") for name in ("cat", "find")}
     assert printed - described == set()
-    assert names(OUTPUT) == {f"{command} --json" for command in OUTPUT_FIELDS}
+    assert names(OUTPUT) == {one if one.startswith("submit ") else f"{one} --json" for one in OUTPUT_FIELDS}
+
+
+def test_every_command_and_job_that_prints_json_is_described() -> None:
+    """The commands of the bridge parse their options, among them --json, themselves."""
+    options = {re.fullmatch(r"option rocketflow (.+) --json", one) for one in STORED_NAMES}
+    printing = {one[1] for one in options if one} | {"bridge kafka-to-store", "bridge store-to-kafka"}
+    printing |= {f"submit {job}" for job in job_names()}
+    assert {one.partition(" --")[0] for one in OUTPUT_FIELDS} == printing
 
 
 def test_defaults_of_options_are_those_of_the_parsers() -> None:
@@ -75,9 +85,10 @@ def test_defaults_of_options_are_those_of_the_parsers() -> None:
 def test_explain_prints_every_entry_of_a_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "FLUSHdisktype", "--json"]) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    check_fields("explain", *found)
     assert [one["kind"] for one in found] == ["setting", "sink option"]
     assert found[0]["facts"]["environment"] == "ROCKETFLOW_flushDiskType"
-    for name in ("ROCKETFLOW_directIO", "flush_disk_type", "store verify", "RF-FENCE", "75"):
+    for name in ("ROCKETFLOW_directIO", "flush_disk_type", "store verify", "RF-FENCE", "75", "submit stream"):
         assert run(["explain", name]) == 0
         assert capsys.readouterr().out
 

@@ -16,6 +16,7 @@ import pytest
 from rocketflow.cli.app import run
 from rocketflow_store import Message, MessageStore
 from tests.support.golden import GOLDEN
+from tests.support.output_fields import check_fields
 
 CLOSED = ("basic-49", "basic-53", "basic-55", "features-55", "expired-53", "features-53", "propcrc-53")
 
@@ -154,6 +155,7 @@ def test_export_and_dump_read_files_of_apache(
 
     path = golden_store("basic-53")
     (result,) = call(capsys, "store", "export", path, "--topic", "orders", "--to", tmp_path, "--json")
+    check_fields("store export", result)
     table = pyarrow.parquet.read_table(tmp_path)
     assert table.num_rows == result["rows"] == 1981
     features = golden_store("features-53")

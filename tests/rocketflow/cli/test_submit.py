@@ -15,6 +15,7 @@ import pytest
 
 from rocketflow.cli.app import run
 from rocketflow_store import Message, MessageStore, StoreReader
+from tests.support.output_fields import check_fields
 from tests.support.trials import COMMAND_LINE, environment, processes_marked
 
 JOBS = ["kafka_bridge", "quality", "rebuild_index", "requeue", "stream"]
@@ -124,4 +125,5 @@ def test_completed_run_prints_only_its_progress_and_result(tmp_path: Path) -> No
         "batch 0: 20 rows, 20 in all",
     ]
     assert json.loads(result)["rows"] == 20
+    check_fields("submit stream", json.loads(result))
     assert os.path.exists(tmp_path / "checkpoint")

@@ -16,6 +16,7 @@ from rocketflow.demo.demo import EVENT_TIME, run_demo
 from rocketflow.demo.flights import load_flights
 from rocketflow.spark.stream.stream_job import parse_arguments, run
 from rocketflow_store import StoreReader
+from tests.support.output_fields import check_fields
 from tests.support.trials import FULL
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def test_demo_replaces_an_earlier_one_and_has_the_expected_results(tmp_path: Pat
     done = demo("--dir", str(home), "--json")
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout.splitlines()[-1])
+    check_fields("demo", facts)
     assert (facts["appended"], facts["streamed"]) == (336_776, 336_776)
     assert (facts["events"], facts["minutes"], facts["verified"]) == (128_432, 5_056_783, True)
     with StoreReader(home / "store") as reader:
@@ -76,6 +78,7 @@ def test_demo_copies_a_store_written_by_rocketmq(
     source, home = str(golden_store("basic-53")), str(tmp_path / "demo")
     assert run_demo(store=source, directory=home, as_json=True, stream=in_session(spark)) == 0
     facts = json.loads(capsys.readouterr().out.splitlines()[-1])
+    check_fields("demo --store", facts)
     assert (facts["verified"], facts["streamed"]) == (True, 6000)
 
 
@@ -98,6 +101,7 @@ def test_the_network_demo_survives_a_killed_broker(
         done = demo("--network", "--dir", str(tmp_path / "demo"), "--json")
         assert done.returncode == 0, done.stderr
         facts = json.loads(done.stdout.splitlines()[-1])
+        check_fields("demo --network", facts)
         assert (facts["sent"], facts["streamed"]) == (336_776, 336_776)
         assert (facts["events"], facts["minutes"], facts["verified"]) == (128_432, 5_056_783, True)
         return
@@ -108,6 +112,7 @@ def test_the_network_demo_survives_a_killed_broker(
         == 0
     )
     facts = json.loads(capsys.readouterr().out.splitlines()[-1])
+    check_fields("demo --network", facts)
     assert (facts["sent"], facts["streamed"], facts["verified"]) == (30_000, 30_000, True)
     late = pc.filter(some["dep_delay"], pc.greater(some["dep_delay"], 0))
     assert (facts["events"], facts["minutes"]) == (len(late), pc.sum(late).as_py())

@@ -18,6 +18,7 @@ from rocketflow.process.job_entry import run_job
 from tests.rocketflow.kafka.bridging import Sent, Topics, bridge, stored
 from tests.support.kafka_broker import connector_jars
 from tests.support.maven import JarsNotFetchedError
+from tests.support.output_fields import check_fields
 from tests.support.trials import COMMAND_LINE, FULL, ROOT, environment
 
 pytestmark = pytest.mark.kafka
@@ -38,6 +39,7 @@ def test_job_copies_into_the_store_and_back(
     for arguments in (into, ["--direction", "store-to-kafka", *common, f"{back}={local}", "--topics", local]):
         assert main(arguments) == 0
         line = json.loads(capsys.readouterr().out.splitlines()[-1])
+        check_fields("submit kafka_bridge", line)
         assert (line["job"], line["rows"], line["guarantee"]) == ("kafka_bridge", 40, "exactly-once")
     assert topics.read(back) == topics.read(source)
 
@@ -75,6 +77,7 @@ def test_spark_connector_copies_store_to_kafka(topics: Topics, store: str, name:
         )
         assert done.returncode == 0, done.stderr
         line = json.loads(done.stdout.splitlines()[-1])
+        check_fields("submit kafka_bridge --engine spark", line)
         assert (line["engine"], line["guarantee"], line["rows"]) == ("spark", "at-least-once", rows)
     read = topics.read(back)
     assert {queue: [one.value for one in rows] for queue, rows in read.items()} == {

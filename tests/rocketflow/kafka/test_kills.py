@@ -23,6 +23,7 @@ from rocketflow.kafka.shared.topic_record import offsets_alone
 from rocketflow_store import StoreReader
 from tests.rocketflow.kafka.bridging import Sent, Topics, bridge, bridge_process, finished, options, stored
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.output_fields import check_fields
 from tests.support.trials import FULL, SEED
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(3600 if FULL else 600)]
@@ -84,6 +85,7 @@ def test_killed_bridges_neither_lose_nor_duplicate_messages(topics: Topics, stor
         bridge_process("kafka-to-store", topics.address, store, *into, "--until-caught-up"), 1800 if FULL else 120
     )
     assert code == 0, f"seed {SEED}: {error}"
+    check_fields("bridge kafka-to-store", done)
     queues = copied(store, source.replace(".", "|"))
     assert queues == {one: list(range(one, MESSAGES, 2)) for one in (0, 1)}, f"seed {SEED}"
     assert done["progress"] == {source: {"0": MESSAGES // 2, "1": MESSAGES // 2}}
@@ -96,6 +98,7 @@ def test_killed_bridges_neither_lose_nor_duplicate_messages(topics: Topics, stor
         bridge_process("store-to-kafka", topics.address, store, *out, "--until-caught-up"), 1800 if FULL else 120
     )
     assert code == 0, f"seed {SEED}: {error}"
+    check_fields("bridge store-to-kafka", done)
     read = topics.read(back)
     got = {partition: [int(one.value or b"-1") for one in rows] for partition, rows in read.items()}
     assert got == {one: list(range(one, MESSAGES, 2)) for one in (0, 1)}, f"seed {SEED}"

@@ -12,6 +12,7 @@ from rocketflow.kafka.into_store.store_commit import PartitionPart
 from rocketflow_store import Message, MessageStore
 from tests.rocketflow.kafka.bridging import small_store
 from tests.rocketflow.kafka.test_store_commit import commit, part
+from tests.support.output_fields import check_fields
 
 ODD = {"KAFKA_OFFSET": "3"}, {"KAFKA_OFFSET": "x", "KAFKA_TOPIC": "t", "KAFKA_PARTITION": "0"}
 
@@ -69,6 +70,12 @@ def test_query_of_a_kafka_offset(
         printed = json.loads(capsys.readouterr().out)
         assert (printed["found"], printed["exact"]) == (code == 0, code == 0 and "first after" not in answer)
         assert ("why" in printed) == (code == 1)
+
+
+def test_json_has_the_fields_of_the_reference(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["bridge", "offset-map", store, "--topic", "t", "--json", "--queue", "0", "--offset"]
+    assert [run([*asked, offset]) for offset in ("9", "10")] == [0, 1]
+    check_fields("bridge offset-map", *map(json.loads, capsys.readouterr().out.splitlines()))
 
 
 QUEUES = [

@@ -16,6 +16,7 @@ from rocketflow.quality.errors import BodySchemaError
 from rocketflow.quality.jobs.range_check import RangeCheck, check_range
 from rocketflow.quality.pass_columns import CARRIED, MESSAGE, WELL_FORMED
 from tests.rocketflow.quality.topics import fill, suite_json, write_suite
+from tests.support.output_fields import check_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -193,17 +194,22 @@ def test_reason_of_an_unreadable_decimal_names_field_and_value(body: bytes, why:
 
 @pytest.mark.spark
 def test_check_uses_the_body_options_of_command_and_suite(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Runs the command in the tests' Spark session."""
+    monkeypatch.setattr("rocketflow.quality.jobs.session.quality_session", lambda *_, **__: spark)
+    monkeypatch.setattr(spark, "stop", lambda: None)
     store = str(tmp_path / "store")
     fill(tmp_path / "store", "data", [b"1;x", b"NA;y"], 1)
     file = write_suite(tmp_path / "s.json", ("expect_column_values_to_not_be_null", {"column": "s"}))
-    asked = {"body_schema": "i int, s string", "body_format": "csv"}
     options = {"sep": ";", "nullValue": "NA"}
-    found = check_range(spark, RangeCheck(store, "data", file, **asked, body_options=options))  # type: ignore[arg-type]
-    assert (found["rows"], found["malformed"], found["success"]) == (2, 0, True)
     line = ["quality", "check", store, "--topic", "data", "--suite", file, "--body-schema", "i int, s string"]
-    assert run([*line, "--body-format", "csv", "--body-option", "seperator=;"]) == 2
+    line += ["--body-format", "csv"]
+    assert run([*line, *(f"--body-option={name}={value}" for name, value in options.items()), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    check_fields("quality check", found)
+    assert (found["rows"], found["malformed"], found["success"]) == (2, 0, True)
+    assert run([*line, "--body-option", "seperator=;"]) == 2
     assert "--body-option seperator: no option of csv bodies" in capsys.readouterr().err
     raw = suite_json(("expect_column_values_to_not_be_null", {"column": "s"}))
     own = {"bodySchema": "i int, s string", "bodyFormat": "csv", "bodyOptions": options}

@@ -18,6 +18,7 @@ from rocketflow.quality.results.results import read_results
 from rocketflow.quality.results.trend import trend_of
 from tests.rocketflow.quality.topics import fill, write_suite
 from tests.support.browser import Browser
+from tests.support.output_fields import check_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +53,9 @@ def checked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tu
     return home / "store", home / "site"
 
 
-def test_trend_shows_the_rates_of_the_batches(checked: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_trend_shows_the_rates_of_the_batches(
+    checked: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     store, site = checked
     trend = trend_of(read_results(str(store)))
     assert [round(one.rate or 0, 3) for one in trend.expectations[LABEL]] == [1.0, 0.667, 0.667]
@@ -64,6 +67,11 @@ def test_trend_shows_the_rates_of_the_batches(checked: tuple[Path, Path], capsys
     assert run(["quality", "results", str(store), "--json", "--max", "2"]) == 0
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [one["outcome"] for one in printed] == ["quarantined", "batch quarantined"]
+    check_fields("quality results", *printed)
+    assert run(["quality", "docs", str(store), "--to", str(tmp_path / "new"), "--max", "1", "--json"]) == 0
+    built = json.loads(capsys.readouterr().out)
+    check_fields("quality docs", built)
+    assert (built["index"], built["pages"]) == (str(tmp_path / "new" / "index.html"), 1)
     (site / "mine").touch()
     assert run(["quality", "docs", str(store), "--to", str(site.parent)]) == 2, "a directory that is no site"
     capsys.readouterr()

@@ -25,6 +25,7 @@ from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.clock import ManualClock
 from tests.rocketflow.quality.topics import fill, origins, rows_of, write_suite
 from tests.support.flight_rules import SUITE, bad_flights
+from tests.support.output_fields import check_fields
 from tests.support.trials import COMMAND_LINE, LEVEL, environment
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def test_flights_are_split_into_good_and_bad_as_by_pandas(spark: SparkSession, t
     assert 30 < len(expected) < 1000
     assert origins(store, "bad") == expected, "the rows that pandas finds, in their order"
     assert (done.rows, done.quarantined, done.malformed, done.batches) == (1503, len(expected), 3, 2)
+    check_fields("submit quality", json.loads(done.as_json()))
     sent = [json.loads(row["body"]) for row in rows_of(store, "good", ["body"])]
     kept = flights[~bad]
     assert [one["flight"] for one in sent] == kept["flight"].tolist()

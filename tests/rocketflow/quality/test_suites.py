@@ -22,6 +22,7 @@ from rocketflow.quality.results.trend import percent
 from rocketflow.quality.suites.suite import Action, load_suite
 from rocketflow_store import Message, MessageStore
 from tests.rocketflow.quality.topics import fill, suite, suite_json
+from tests.support.output_fields import check_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -246,6 +247,10 @@ def test_suite_is_drafted_from_a_topic(tmp_path: Path, capsys: pytest.CaptureFix
     assert (bounds["min_value"], bounds["max_value"]) == (0, 109)
     assert run(["quality", "init", "data", "--store", str(store), "--to", str(file)]) == 2, "it may be edited already"
     assert "--force" in capsys.readouterr().err
+    assert run(["quality", "init", str(store), "--topic", "data", "--to", str(file), "--force", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    check_fields("quality init", printed)
+    assert (printed["sampled"], printed["unreadable"], printed["leftOut"]) == (100, 1, [])
     assert draft_suite(str(store), "data").unreadable == 1
 
 

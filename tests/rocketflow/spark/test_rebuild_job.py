@@ -33,6 +33,7 @@ from tests.support.damage import flip
 from tests.support.every_kind import derived, make
 from tests.support.golden import GOLDEN
 from tests.support.maven import JarsNotFetchedError
+from tests.support.output_fields import check_fields
 from tests.support.s3_server import s3_server
 
 pytestmark = pytest.mark.spark
@@ -66,6 +67,7 @@ def test_rebuild_makes_the_files_that_apache_wrote(
     assert main(arguments) == 0
     out, err = capsys.readouterr()
     done = json.loads(out)
+    check_fields("submit rebuild_index", dry, done)
     assert files_of(path) == files_of(golden)
     assert (done["job"], done["engine"], done["swapped"], dry["swapped"]) == ("rebuild_index", "spark", True, False)
     assert done["rows"] == done["records"] == dry["records"] == 6000

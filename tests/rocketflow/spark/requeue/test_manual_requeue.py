@@ -29,6 +29,7 @@ from rocketflow_store.delivery.requeue.requeue_run import RequeueMismatchError, 
 from rocketflow_store.delivery.requeue.send_back import SendBack, consumer_send_msgs_back
 from rocketflow_store.files import lock
 from rocketflow_store.fsck.verify import verify_store
+from tests.support.output_fields import check_fields
 from tests.support.trials import COMMAND_LINE, environment
 
 pytestmark = pytest.mark.spark
@@ -315,14 +316,15 @@ def test_job_moves_the_row_and_the_ledger_lists_the_run(
     end = end_of_log(store)
     assert main([*arguments, "--dry-run"]) == 0
     out, err = capsys.readouterr()
-    result = json.loads(out)
-    assert (result["rows"], result["to"], result["dryRun"], end_of_log(store)) == (1, {"fixed": 1}, True, end)
-    assert (result["sample"][0]["queueOffset"], result["sample"][0]["toTopic"]) == (7, "fixed")
+    preview = json.loads(out)
+    assert (preview["rows"], preview["to"], preview["dryRun"], end_of_log(store)) == (1, {"fixed": 1}, True, end)
+    assert (preview["sample"][0]["queueOffset"], preview["sample"][0]["toTopic"]) == (7, "fixed")
     assert "1 rows would be moved" in err
     assert main([*arguments, "--run-id", "job-1"]) == 0
     result = json.loads(capsys.readouterr().out)
     expected = {"job": "requeue", "rows": 1, "batches": 1, "runId": "job-1", "totalRows": 1, "finished": True}
     assert expected.items() <= result.items()
+    check_fields("submit requeue --from-topic", preview, result)
     assert result["seconds"] > 0
     assert result["rowsPerSecond"] > 0
     command = [sys.executable, "-c", COMMAND_LINE, "store", "ledger", str(store), "--run-id", "job-1", "--json"]

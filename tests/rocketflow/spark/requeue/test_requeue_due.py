@@ -24,6 +24,7 @@ from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, 
 from rocketflow_store.delivery.requeue.send_back import SendBack, consumer_send_msgs_back
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.clock import ManualClock, SystemClock
+from tests.support.output_fields import check_fields
 from tests.support.trials import COMMAND_LINE, environment
 
 pytestmark = pytest.mark.spark
@@ -78,9 +79,9 @@ def test_all_kinds_are_delivered_once_without_a_jvm(
     path = tmp_path / "s"
     now_ms = waiting(path)
     size = sum(one.stat().st_size for one in path.rglob("*"))
-    result = run(capsys, path, "--dry-run")
-    assert (result["rows"], result["byKind"]) == (12, {"delay": 5, "retry": 4, "timer": 3})
-    assert (result["dryRun"], len(result["timers"]["sample"])) == (True, 3)
+    preview = run(capsys, path, "--dry-run")
+    assert (preview["rows"], preview["byKind"]) == (12, {"delay": 5, "retry": 4, "timer": 3})
+    assert (preview["dryRun"], len(preview["timers"]["sample"])) == (True, 3)
     assert sum(one.stat().st_size for one in path.rglob("*")) == size
     early = run(capsys, path, "--kinds", "delay,retry", "--until", str(now_ms - HOUR_MS + 7_000))
     assert early["byKind"] == {"delay": 2, "retry": 0, "timer": 0}
@@ -95,6 +96,7 @@ def test_all_kinds_are_delivered_once_without_a_jvm(
     assert (again["rows"], again["batches"]) == (0, 0)
     none = run(capsys, path, "--kinds", "delay")
     assert (none["rows"], none["engine"], none["nextDueMs"] > now_ms) == (0, "none", True)
+    check_fields("submit requeue", preview, early, result, again, none)
     assert bodies(path, "orders") == ORDERS
     assert verify_store(path).findings == []
     command = [sys.executable, "-c", COMMAND_LINE, "store", "ledger", str(path), "--json"]
