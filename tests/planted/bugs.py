@@ -556,6 +556,12 @@ BUGS: Final = (
         [f"{STORE}/delivery/test_delay_delivery.py::test_message_without_a_legal_target_is_skipped_and_reported"],
     ),
     Bug(
+        "delivery-of-a-closed-store",
+        "a delivery from a closed store looks as if nothing were due",
+        [Change("        self._store.check_open()\n        now_ms = ", "        now_ms = ")],
+        [f"{STORE}/delivery/test_delay_delivery.py::test_delivery_from_a_closed_store_raises"],
+    ),
+    Bug(
         "redelivered-with-the-old-crc",
         "a redelivered record keeps the CRC property of its old place",
         [

@@ -135,7 +135,7 @@ class MessageStore(StoreReads):
 
     def dispatch_pending(self) -> None:
         """Dispatch records that could not be dispatched (no space for a queue); raise while the cause persists."""
-        self._check_open()
+        self.check_open()
         self._dispatch.follow()
 
     def clean(self) -> CleanResult:
@@ -144,7 +144,7 @@ class MessageStore(StoreReads):
         If the disk is used beyond `diskSpaceCleanForciblyRatio`, the oldest files are deleted whatever their age.
         """
         self.flush()
-        return self._rounds.clean(self._check_open)
+        return self._rounds.clean(self.check_open)
 
     def _before_removal(self, min_phy_offset: int) -> None:
         queues = self._reads.queues
@@ -159,12 +159,12 @@ class MessageStore(StoreReads):
 
         A refusal is a status, not an exception, and nothing of it is stored.
         """
-        self._check_open()
+        self.check_open()
         return self._writing.puts.put((message,))[0]
 
     def put_messages(self, messages: Iterable[Message | MessageBatch]) -> list[PutMessageResult]:
         """Store messages in order with one flush for all; each has its own outcome."""
-        self._check_open()
+        self.check_open()
         return self._writing.puts.put(tuple(messages))
 
     def put_message_async(self, message: Message | MessageBatch) -> Future[PutMessageResult]:
@@ -175,12 +175,12 @@ class MessageStore(StoreReads):
         StoreFencedError. A future that was cancelled before its turn stores nothing. Callbacks run in the store's
         threads and should be short.
         """
-        self._check_open()
+        self.check_open()
         return self._writing.later.submit_one(message)
 
     def put_messages_async(self, messages: Iterable[Message | MessageBatch]) -> Future[list[PutMessageResult]]:
         """Store messages like `put_messages`, without waiting: see `put_message_async`."""
-        self._check_open()
+        self.check_open()
         return self._writing.later.submit(tuple(messages))
 
     def put_record(self, fields: RecordFields) -> PutMessageResult:
@@ -189,7 +189,7 @@ class MessageStore(StoreReads):
         Raises:
             MessageRejectedError: its topic cannot be the name of a directory.
         """
-        self._check_open()
+        self.check_open()
         if not is_directory_name(fields.topic.decode("utf-8", "replace")):
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"topic {fields.topic!r:.80} is not valid")
         return self._writing.puts.put((fields,))[0]
@@ -209,7 +209,7 @@ class MessageStore(StoreReads):
         disk fails half-way, the rows before that stay, complete and in order (`append_commit` writes all or none). With
         SYNC_FLUSH the rows are durable when this returns.
         """
-        self._check_open()
+        self.check_open()
         return self._writing.bulk.append_batch(batch, topic)
 
     def append_commit(
@@ -223,19 +223,19 @@ class MessageStore(StoreReads):
         `envelope(begin_offset, end_offset)` gives the envelope's record; its size must not depend on the offsets.
         `check` is called while no other thread can put, before anything is written; its exception refuses the commit.
         """
-        self._check_open()
+        self.check_open()
         return self._writing.bulk.append_commit(envelope, chunks, check)
 
     # -- topics
 
     def queue_count(self, topic: str) -> int:
         """Return the number of write queues of a topic; a new topic is created with the default number."""
-        self._check_open()
+        self.check_open()
         return self._admin.queue_count(topic)
 
     def ensure_topic(self, topic: str, queues: int | None = None) -> None:
         """Create the topic, with `queues` queues (or the default number), if it does not exist."""
-        self._check_open()
+        self.check_open()
         self._admin.ensure(topic, queues)
 
     def create_topic(self, topic: str, queues: int = 8, *, queue_type: str | None = None) -> None:
@@ -247,12 +247,12 @@ class MessageStore(StoreReads):
             StoreConfigError: the topic's messages were stored with another queue type.
         """
         with self._writing.puts.lock:  # no first message of the other type may be stored meanwhile
-            self._check_open()
+            self.check_open()
             self._admin.create(topic, queues, queue_type)
 
     def set_topic_queues(self, topic: str, queues: int) -> None:
         """Give a topic `queues` write queues, and read queues for every queue that it ever had."""
-        self._check_open()
+        self.check_open()
         self._admin.set_queues(topic, queues)
 
     def delete_topic(self, topic: str) -> None:
@@ -264,7 +264,7 @@ class MessageStore(StoreReads):
         Raises:
             StoreConfigError: the topic belongs to the store itself.
         """
-        self._check_open()
+        self.check_open()
         check_deletable(topic)
         with self._rounds.lock, self._writing.puts.lock:
             self.flush()
@@ -334,7 +334,7 @@ class MessageStore(StoreReads):
     def refresh(self) -> None:
         """Do nothing: the writer creates and deletes the files itself."""
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
         """Raise StoreClosedError if the store is closed: its files may belong to another writer."""
         if self._life.closed:
             raise StoreClosedError(self.path)

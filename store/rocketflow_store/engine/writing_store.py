@@ -127,12 +127,12 @@ class WritingStore(MessageStore):
         Raises:
             StoreClosedError: The store is closed.
         """
-        self._check_open()
+        self.check_open()
         return self._writing.raw.try_append(requests)
 
     def append(self, requests: Sequence[RawMessage]) -> AppendedRun:
         """Append requests as `try_append` does, after waiting for the put lock (held during a sink's commit)."""
-        self._check_open()
+        self.check_open()
         return self._writing.raw.append(requests)
 
     def flush_to(self, end: int, timeout_s: float) -> bool:
@@ -144,7 +144,7 @@ class WritingStore(MessageStore):
         Raises:
             StoreFencedError: The sync failed; no later one is attempted.
         """
-        self._check_open()
+        self.check_open()
         return self._writing.raw.flush_to(end, timeout_s)
 
     def publish(self, end: int) -> None:
@@ -155,7 +155,7 @@ class WritingStore(MessageStore):
         Raises:
             StoreError: The dispatch failed (a full disk, say); the records stay pending, and the next call retries.
         """
-        self._check_open()
+        self.check_open()
         self._writing.raw.publish(end)
 
     def put_state(self) -> PutState:
@@ -185,7 +185,7 @@ class WritingStore(MessageStore):
         Raises:
             WouldBlockError: With `nowait`, the first record is not in the page cache.
         """
-        self._check_open()
+        self.check_open()
         began_ns = time.perf_counter_ns()
         wanted = ANY_MESSAGE if match is None else match
         result = self._checked.read(topic, queue_id, offset, max_count, max_bytes, wanted, nowait=nowait)
@@ -201,7 +201,7 @@ class WritingStore(MessageStore):
         Raises:
             WouldBlockError: With `nowait`, the record is not in the page cache.
         """
-        self._check_open()
+        self.check_open()
         return read_record(self._reads, phy_offset, nowait=nowait)
 
     def query_records(
@@ -211,12 +211,12 @@ class WritingStore(MessageStore):
 
         At most `max_count` and `max_bytes`, the first whatever its size. Waits for the disk.
         """
-        self._check_open()
+        self.check_open()
         return query_records(self._reads, topic, key, max_count, (begin_ms, end_ms), max_bytes)
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Return the (min, max) queue offsets that readers see; (0, 0) for a queue that does not exist."""
-        self._check_open()
+        self.check_open()
         return self._reads.queues.bounds(topic, queue_id)
 
     def stored_times(self, topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
@@ -224,7 +224,7 @@ class WritingStore(MessageStore):
 
         Queues whose message cannot be read are omitted. Waits for the disk.
         """
-        self._check_open()
+        self.check_open()
         found, rows, units = {}, [], []
         for queue_id, offset in offsets.items():
             queue = self._reads.queues.find(topic, queue_id)
@@ -244,13 +244,13 @@ class WritingStore(MessageStore):
 
     def earliest_store_ms(self) -> int | None:
         """Return when the first record of the log was stored (ms), None without one. Waits for the disk."""
-        self._check_open()
+        self.check_open()
         first = self.min_phy_offset
         return self._reads.log.store_timestamp_at(first) if first < self.max_phy_offset else None
 
     def appended_end(self, topic: str, queue_id: int) -> int:
         """Return the offset that the queue's next message gets; appended messages count before they are visible."""
-        self._check_open()
+        self.check_open()
         return self._parts.offsets.next(topic, queue_id)
 
 

@@ -95,7 +95,7 @@ class StoreReader(StoreReads):
         else:
             self._take(replace(opened, meta_mark=mark))
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
         """Do nothing: a closed reader has no files, and finds nothing."""
 
     def _reads_of(self, topic: str, queue_id: int) -> ReadSources:

@@ -63,7 +63,7 @@ class StoreReads(ABC):
         """Look for new and deleted files, topics and queues."""
 
     @abstractmethod
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
         """Raise StoreClosedError if nothing may be read anymore."""
 
     def _reads_of(self, topic: str, queue_id: int) -> ReadSources:
@@ -178,7 +178,7 @@ class StoreReads(ABC):
         verified; for one without (4.9 has none) the body's CRC is verified if `body` is requested, and other columns
         have none. Columns that only describe the record's place need no CRC.
         """
-        self._check_open()
+        self.check_open()
         return self._batches(topic, queue_id, (start, end), Wanted.of(columns, tags, max_batch_bytes), faults)
 
     def _batches(
@@ -193,7 +193,7 @@ class StoreReads(ABC):
         self, topic: str, queue_id: int, offset: int, max_count: int = 32, tags: str | None = None
     ) -> GetMessageResult:
         """Return up to `max_count` messages from `offset`, within the transfer limits of RocketMQ's getMessage."""
-        self._check_open()
+        self.check_open()
         return self._reads_of(topic, queue_id).getter.get(topic, queue_id, offset, max_count, tags)
 
     def get_offset_in_queue_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> int:
@@ -202,12 +202,12 @@ class StoreReads(ABC):
         A queue without messages returns its min offset; another boundary raises StoreConfigError. Records that cannot
         be read are skipped, and logged if one of them may have been the answer.
         """
-        self._check_open()
+        self.check_open()
         return self._reads_of(topic, queue_id).times.offset(topic, queue_id, timestamp_ms, boundary)
 
     def search_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> OffsetByTime:
         """Return the answer of `get_offset_in_queue_by_time`, and the unreadable records beside it."""
-        self._check_open()
+        self.check_open()
         return self._reads_of(topic, queue_id).times.search(topic, queue_id, timestamp_ms, boundary)
 
     # -- messages by place, id, key and TAGS
@@ -217,12 +217,12 @@ class StoreReads(ABC):
 
         Bytes in a message's body that look like a record do not count: its unit, or the log before it, must prove it.
         """
-        self._check_open()
+        self.check_open()
         return self._reads.lookup.at(phy_offset)
 
     def view_message(self, topic: str, msg_id: str) -> MessageExt | None:
         """Return the message of `topic` with an offset message id, or else the newest with this UNIQ_KEY."""
-        self._check_open()
+        self.check_open()
         return self._reads.lookup.by_id(topic, msg_id)
 
     def query_message(
@@ -240,7 +240,7 @@ class StoreReads(ABC):
         damaged record, or one that claims another message's place) is a fault, as is an index damage that may hide a
         message; without `faults` they are skipped and logged.
         """
-        self._check_open()
+        self.check_open()
         policy = SkipFaults() if faults is None else faults
         return self._reads.lookup.by_key(topic, key, max_count, begin, end, policy)
 
@@ -252,6 +252,6 @@ class StoreReads(ABC):
         Raises:
             InvalidFilterError: the expression matches every message.
         """
-        self._check_open()
+        self.check_open()
         query, reads = TagQuery.parse(topic, tags, begin, end), self._reads
         return reads.lookup.by_tags(query, max_count, reads.times, unclean=self.state == "unclean")

@@ -26,7 +26,7 @@ from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files.delay_offsets import DelayOffsetsFile
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC, CommitEnvelope
 from rocketflow_store.model.clock import ManualClock
-from rocketflow_store.model.errors import StoreError, StoreLockedError
+from rocketflow_store.model.errors import StoreClosedError, StoreError, StoreLockedError
 from rocketflow_store.model.message import MessageExt
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
@@ -574,6 +574,16 @@ def _until(true: Callable[[], bool]) -> None:
             return
         tick.wait(0.005)
     raise AssertionError("it did not come true")
+
+
+def test_delivery_from_a_closed_store_raises(store: MessageStore, clock: ManualClock) -> None:
+    put(store, 3)
+    clock.set(NOW + 2_000)
+    store.close()
+    with pytest.raises(StoreClosedError):
+        deliver_due(store)
+    with MessageStore.open(store.path, store.config) as opened:
+        assert deliver_due(opened).rows == 3
 
 
 def test_delivery_works_with_sync_flush(tmp_path: Path, clock: ManualClock) -> None:

@@ -22,7 +22,7 @@ from rocketflow_store.delivery.timer.timer_message_service import TimerMessageSe
 from rocketflow_store.delivery.timer.timer_wheel import TimerWheel
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.clock import ManualClock
-from rocketflow_store.model.errors import MessageRejectedError, StoreConfigError
+from rocketflow_store.model.errors import MessageRejectedError, StoreClosedError, StoreConfigError
 from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.model.topic_names import TIMER_TOPIC
 from rocketflow_store.records.encoding.delayed_placement import TimerCongestion
@@ -183,6 +183,19 @@ def test_until_after_the_clock_counts_as_now(tmp_path: Path) -> None:
     world.now = START + DAY
     assert world.run(START + 20_000).delivered == 1
     world.check(START + 20_000)
+    assert world.run().delivered == 1
+
+
+def test_delivery_from_a_closed_store_raises_and_writes_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path / "s")
+    with world.open() as store:
+        world.send(store, 1_000)
+    world.now = START + 2_000
+    before = {one: one.stat().st_mtime_ns for one in world.path.rglob("*")}
+    for dry_run in (True, False):
+        with pytest.raises(StoreClosedError):
+            deliver_due_timers(store, dry_run=dry_run)
+    assert {one: one.stat().st_mtime_ns for one in world.path.rglob("*")} == before
     assert world.run().delivered == 1
 
 

@@ -132,7 +132,12 @@ class DelayDelivery:
         self._positions: Positions | None = None
 
     def deliver(self, until_ms: int | None = None, progress: Progress | None = None) -> DeliveryResult:
-        """Deliver what is due at `until_ms`, by default (and at the latest) now by the store's clock."""
+        """Deliver what is due at `until_ms`, by default (and at the latest) now by the store's clock.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        self._store.check_open()
         now_ms = self._store.config.clock.now_ms()
         result = DeliveryResult(now_ms if until_ms is None else min(until_ms, now_ms))
         while True:
@@ -225,7 +230,8 @@ def deliver_due(
 ) -> DeliveryResult:
     """Deliver once what is due at `until_ms`, by default and at the latest now; a repeated call delivers the rest only.
 
-    Raises what a commit of the store raises; messages of earlier commits are delivered and are not delivered again.
+    Raises StoreClosedError, and what a commit of the store raises; messages of earlier commits are delivered and are
+    not delivered again.
     """
     return DelayDelivery(store, run_id).deliver(until_ms, progress)
 

@@ -86,7 +86,12 @@ def deliver_due_timers(
 
     Each message is delivered once, even if runs are killed, repeated or concurrent. `progress` is called after every
     commit. With `dry_run` nothing is written, and a StoreReader is enough; `sample` limits the samples returned.
+
+    Raises:
+        StoreClosedError: the store is closed.
+        StoreConfigError: `store` is not open for writing, and not `dry_run`.
     """
+    store.check_open()
     if dry_run:
         return _dry_run(store, until_ms, sample)
     if not isinstance(store, MessageStore):
