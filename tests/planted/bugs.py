@@ -509,7 +509,7 @@ BUGS: Final = (
     Bug(
         "delay-file-believed",
         "delayOffset.json is trusted over the log",
-        [Change("        believed = evidence.search(level, start, shown[0])\n", "        believed = end\n")],
+        [Change("            believed = self.search(level, start, shown[0])\n", "            believed = end\n")],
         [
             f"{STORE}/delivery/test_delay_delivery.py::test_delivery_continues_at_the_envelopes_position",
             f"{ROWS}/test_requeue_kills.py",

@@ -275,8 +275,10 @@ class CheckedReader:
         for number in range(at, min(len(units), at + most)):
             unit = units[number]
             _, phy_offset, size, _, messages, _ = unit
-            if (found or span) and self._is_full(
-                count, messages, total, size, max_count, max_bytes, reading.log_end - phy_offset
+            if (found or span) and (
+                count + messages > max_count
+                or total + size > max_bytes
+                or self._is_past_transfer_limits(count + 1, total + size, reading.log_end - phy_offset)
             ):
                 return span, number
             if span and not (
@@ -291,21 +293,16 @@ class CheckedReader:
             count, total = count + messages, total + size
         return span, at + len(span)
 
-    def _is_full(
-        self, count: int, messages: int, total: int, size: int, max_count: int, max_bytes: int, away: int
-    ) -> bool:
-        """Return True if a record of `size` bytes, `away` bytes from the log's end, would be too much."""
-        if count + messages > max_count or total + size > max_bytes:
-            return True
+    def _is_past_transfer_limits(self, count: int, total: int, away: int) -> bool:
+        """Return True if RocketMQ's limits forbid a result of `total` bytes with a record `away` from the log's end."""
         config = self._config
         if away <= self._in_memory_bytes:
             return (
-                total + size > config.max_transfer_bytes_on_message_in_memory
-                or count + 1 > config.max_transfer_count_on_message_in_memory
+                total > config.max_transfer_bytes_on_message_in_memory
+                or count > config.max_transfer_count_on_message_in_memory
             )
         return (
-            total + size > config.max_transfer_bytes_on_message_in_disk
-            or count + 1 > config.max_transfer_count_on_message_in_disk
+            total > config.max_transfer_bytes_on_message_in_disk or count > config.max_transfer_count_on_message_in_disk
         )
 
     @staticmethod

@@ -110,27 +110,10 @@ def find_positions(
         start = low if known > high else max(known, low)
         claim = claimed.get(level, 0)
         if claim > start:
-            start = _believed(reads, evidence, level, start, min(claim, high), claim, now_ms)
+            start = evidence.confirmed(level, start, min(claim, high), claim, now_ms)
         found[level] = evidence.after_delivered(level, start, high)
     # a level whose queue is missing for now keeps its position
     return Positions(after, {**committed, **found})
-
-
-def _believed(
-    reads: PositionReads, evidence: _Evidence, level: int, start: int, end: int, claim: int, now_ms: int
-) -> int:
-    """Return how far the log confirms the file's claim that [start, end) is delivered."""
-    shown = evidence.nearest(level, range(end - 1, max(start, end - _PROBES) - 1, -1))
-    if shown is None:
-        believed = min(end, due_units(reads, level, start, now_ms)[0])
-    elif shown[1]:
-        believed = end
-    else:
-        believed = evidence.search(level, start, shown[0])
-    if believed < claim:
-        why = f"delayOffset.json says {claim} of delay level {level}, the log shows no more than {believed} delivered"
-        events.report(events.CLAMPED, reads.path, "delayOffset.json", why, offset=believed, count=claim - believed)
-    return believed
 
 
 class _Evidence:
@@ -140,6 +123,21 @@ class _Evidence:
         self._reads, self._ask = reads, coverage
         self._end = reads.max_phy_offset
         self._coverage: IndexCoverage | None = None
+
+    def confirmed(self, level: int, start: int, end: int, claim: int, now_ms: int) -> int:
+        """Return how far the log confirms the file's claim that [start, end) is delivered."""
+        shown = self.nearest(level, range(end - 1, max(start, end - _PROBES) - 1, -1))
+        if shown is None:
+            believed = min(end, due_units(self._reads, level, start, now_ms)[0])
+        elif shown[1]:
+            believed = end
+        else:
+            believed = self.search(level, start, shown[0])
+        if believed < claim:
+            file, count = "delayOffset.json", claim - believed
+            why = f"{file} says {claim} of delay level {level}, the log shows no more than {believed} delivered"
+            events.report(events.CLAMPED, self._reads.path, file, why, offset=believed, count=count)
+        return believed
 
     def after_delivered(self, level: int, start: int, high: int) -> int:
         """Return the offset after the last delivered message of [start, high), `start` without one."""

@@ -399,7 +399,8 @@ class BatchEncoder:
         timed = (due > self._config.clock.now_ms()) & ~delayed if due is not None else np.zeros(count, bool)
         odd = np.array(sorted(scalar), np.intp)
         delayed[odd] = timed[odd] = False
-        segments = _real_places(topics, codes, queue_ids, due, delayed, timed, self._config.timer_precision_ms)
+        segments = _real_places(topics, codes, queue_ids, delayed | timed)
+        segments += _timer_ticks(due, timed, self._config.timer_precision_ms)
         encoded = join(own, *segments, uniq_segment)
         stored = [*topics, SCHEDULE_TOPIC, TIMER_TOPIC]
         kept = np.zeros(count, np.int32) if levels is None else np.where(delayed, levels, 0).astype(np.int32)
@@ -423,16 +424,9 @@ class BatchEncoder:
 
 
 def _real_places(
-    topics: list[str],
-    codes: npt.NDArray[np.int32],
-    queue_ids: npt.NDArray[np.int32],
-    due: Ints | None,
-    delayed: npt.NDArray[np.bool_],
-    timed: npt.NDArray[np.bool_],
-    precision_ms: int,
+    topics: list[str], codes: npt.NDArray[np.int32], queue_ids: npt.NDArray[np.int32], moved: npt.NDArray[np.bool_]
 ) -> list[Any]:
-    """Return the pieces with the real topic, queue and delivery time of rows that are first stored elsewhere."""
-    moved = delayed | timed
+    """Return the piece with the real topic and queue of rows that are first stored elsewhere, if there are any."""
     if not moved.any():
         return []
     heads = taken(
@@ -440,14 +434,18 @@ def _real_places(
     )
     ids = pa.array(queue_ids, pa.int32()).cast(pa.string()).cast(pa.binary())
     place = pc.binary_join_element_wise(heads, ids, _CLOSE, EMPTY)
-    segments = [place if moved.all() else pc.if_else(bool_array(moved), place, None)]
-    if due is not None and timed.any():
-        rest = due % precision_ms
-        ticks = pa.array(due - np.where(rest == 0, precision_ms, rest), pa.int64()).cast(pa.string()).cast(pa.binary())
-        name = binary_array([f"{PROPERTY_TIMER_OUT_MS}\x01".encode()])[0]
-        when = pc.binary_join_element_wise(name, ticks, _CLOSE, EMPTY)
-        segments.append(when if timed.all() else pc.if_else(bool_array(timed), when, None))
-    return segments
+    return [place if moved.all() else pc.if_else(bool_array(moved), place, None)]
+
+
+def _timer_ticks(due: Ints | None, timed: npt.NDArray[np.bool_], precision_ms: int) -> list[Any]:
+    """Return the piece with the delivery time of timer messages, if there are any."""
+    if due is None or not timed.any():
+        return []
+    rest = due % precision_ms
+    ticks = pa.array(due - np.where(rest == 0, precision_ms, rest), pa.int64()).cast(pa.string()).cast(pa.binary())
+    name = binary_array([f"{PROPERTY_TIMER_OUT_MS}\x01".encode()])[0]
+    when = pc.binary_join_element_wise(name, ticks, _CLOSE, EMPTY)
+    return [when if timed.all() else pc.if_else(bool_array(timed), when, None)]
 
 
 class _Columns:
