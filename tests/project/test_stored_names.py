@@ -41,6 +41,7 @@ LITERALS: Final = {
 COMMANDS: Final = (
     "store info STORE",
     "store info STORE --sizes",
+    "store info STORE --config CONF",
     "store topics STORE",
     "store groups STORE",
     "store verify STORE",
@@ -136,14 +137,15 @@ def names_in_output() -> Iterator[str]:
         if command not in ran:
             yield from (f"JSON {command}: {field}" for field in fields)
     with tempfile.TemporaryDirectory() as temporary:
-        store, crashed, lines = (Path(temporary) / name for name in ("store", "crashed", "lines"))
+        store, crashed, lines, conf = (Path(temporary) / name for name in ("store", "crashed", "lines", "conf"))
+        conf.write_text("")
         lines.write_text('{"body": "b", "keys": "k"}\n{"body": "b", "delayTimeLevel": 1}\n{}\n')
         for golden, copy in (("features-53", store), ("crash-53-kill9", crashed)):
             copy.mkdir()
             extract(GOLDEN / golden / "store.tar.xz", copy)
         for path in (store, crashed):
             for line in COMMANDS:
-                words = line.replace("STORE", str(path)).replace("INPUT", str(lines)).split()
+                words = line.replace("STORE", str(path)).replace("INPUT", str(lines)).replace("CONF", str(conf)).split()
                 out = io.StringIO()
                 with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
                     run(words if words[0] == "submit" else [*words, "--json"])

@@ -61,6 +61,37 @@ _REBUILD: Final = {
     "noRoom": "with --dry-run: directories without that space",
 }
 
+_TOPIC: Final = {
+    "topic": "name",
+    "system": "whether it is a topic of the store itself",
+    "readQueueNums": "queues that consumers read",
+    "writeQueueNums": "queues that producers write",
+    "perm": "permissions: RW, R- (read), -W (write) or --",
+    "order": "whether the topic is marked as ordered",
+    "queueType": "SimpleCQ or BatchCQ",
+    "attributes": "RocketMQ's attributes",
+    "queues": "number of queues that exist",
+    "messages": "messages that can be read",
+}
+
+_VERIFY: Final = {
+    "records": "records that were checked",
+    "bytes": "their bytes",
+    "recordsWithoutRecordCrc": "records without a CRC of the complete record",
+    "findings": "what is wrong: kind, file, offset, length, detail",
+    "unlistedFindings": "findings above the number that is listed",
+    "lostRecords": "records that are lost",
+    "seconds": "time it took",
+}
+
+_FINDING: Final = {
+    "kind": "kind of the finding",
+    "file": "file, or queue",
+    "offset": "where it begins in the file, bytes",
+    "length": "its bytes",
+    "detail": "what is wrong",
+}
+
 OUTPUT_FIELDS: Final[dict[str, dict[str, str]]] = {
     "doctor": {
         "ok": "whether every check passed",
@@ -169,6 +200,9 @@ OUTPUT_FIELDS: Final[dict[str, dict[str, str]]] = {
         "checkpoint.logicsMsgTimestamp": "store time up to which the queues are synced, ms",
         "checkpoint.indexMsgTimestamp": "store time up to which the index is synced, ms",
         "checkpoint.logicsPhysicalOffset": "offset of the last record whose unit is synced (5.5.0)",
+        "settings": "with --config: the file of settings",
+        "settings.file": "its path",
+        "settings.withoutEffect": "names of its settings that have no effect in a store",
         "consumerOffsets": "stored offsets of consumer groups: TOPIC@GROUP, then queue",
         "queuesWithoutFiles": "queues that the writer recorded and that have no files",
     },
@@ -197,26 +231,40 @@ OUTPUT_FIELDS: Final[dict[str, dict[str, str]]] = {
         "dispatched": "records that got units and index entries",
         "seconds": "time it took",
     },
-    "store topics": {
-        "topic": "name",
-        "system": "whether it is a topic of the store itself",
-        "readQueueNums": "queues that consumers read",
-        "writeQueueNums": "queues that producers write",
-        "perm": "permission: 2 write, 4 read, 6 both",
-        "order": "whether the topic is marked as ordered",
-        "queueType": "SimpleCQ or BatchCQ",
-        "attributes": "RocketMQ's attributes",
-        "queues": "number of queues that exist",
-        "messages": "messages that can be read",
+    "store topics": _TOPIC,
+    "store topics describe": {
+        **_TOPIC,
+        "queues": "the queues that exist; `create` and `queues` print the same fields",
+        "queues.queueId": "queue",
+        **{f"queues.{name}": about for name, about in _QUEUE_BOUNDS.items()},
+        "queues.messages": "messages that can be read",
+        "queues.bytes": "bytes of their records",
+        "queues.beginTimestamp": "store time of the first, ms",
+        "queues.endTimestamp": "store time of the last, ms",
+        "groups": "consumer groups with an offset of the topic",
     },
-    "store verify": {
-        "records": "records that were checked",
-        "bytes": "their bytes",
-        "recordsWithoutRecordCrc": "records without a CRC of the complete record",
-        "findings": "what is wrong: kind, file, offset, length, detail",
-        "unlistedFindings": "findings above the number that is listed",
-        "lostRecords": "records that are lost",
-        "seconds": "time it took",
+    "store topics delete": {
+        "topic": "topic",
+        "deleted": "true",
+    },
+    "store verify": _VERIFY,
+    "store verify --accept": {
+        **_VERIFY,
+        **{f"findings.{name}": about for name, about in _FINDING.items()},
+        "findings.accepted": "whether the file of accepted findings has it",
+        "acceptedFindings": "number of accepted findings",
+        "newFindings": "number of other findings",
+        "appendedFindings": "number of findings that this run added to the file",
+    },
+    "store verify --repair": {
+        **_VERIFY,
+        "findings": "what is still wrong after the repair",
+        "repaired": "the steps of the repair",
+        "repaired.action": "kind of the step",
+        "repaired.target": "path, or TOPIC/QUEUE",
+        "repaired.why": "what it repairs",
+        "findingsBefore": "what was wrong before",
+        **{f"findingsBefore.{name}": about for name, about in _FINDING.items()},
     },
     **BRIDGE_FIELDS,
     **QUALITY_FIELDS,

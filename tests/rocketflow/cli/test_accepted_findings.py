@@ -11,6 +11,7 @@ import pytest
 
 from rocketflow.cli.app import run
 from rocketflow_store import Message, MessageStore, StoreConfig
+from tests.support.output_fields import check_fields
 
 SIZES = StoreConfig(mapped_file_size_commit_log=1 << 16, mapped_file_size_consume_queue=2000, max_index_num=400)
 
@@ -46,6 +47,7 @@ def test_accepted_losses_end_with_0_and_new_ones_do_not(
     shutil.copytree(damaged[0], path)
     code, printed = verify(capsys, path, "--accept", str(file))
     assert (code, printed["acceptedFindings"], printed["appendedFindings"]) == (3, 0, 1)
+    check_fields("store verify --accept", printed)
     (line,) = [json.loads(one) for one in file.read_text().splitlines()]
     assert line.keys() >= {"file", "offset", "length", "digest", "date"}
     assert line["file"] == f"commitlog/{0:020d}"

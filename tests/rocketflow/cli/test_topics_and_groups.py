@@ -13,6 +13,7 @@ from rocketflow.cli.app import run
 from rocketflow.process.times import iso_time
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.metadata.config_files import ConfigFiles
+from tests.support.output_fields import check_fields
 
 SIZES = StoreConfig(
     mapped_file_size_commit_log=1 << 16, mapped_file_size_consume_queue=2000, max_hash_slot_num=100, max_index_num=400
@@ -50,6 +51,7 @@ def test_topics_lists_and_describes(capsys: pytest.CaptureFixture[str], made: Pa
     assert (found["quiet"]["queues"], found["quiet"]["messages"]) == (0, 0)
     assert text(capsys, "topics", made).splitlines()[0].split()[0] == "topic"
     (orders,) = rows(capsys, "topics", made, "describe", "orders")
+    check_fields("store topics describe", orders)
     assert orders["groups"] == ["audit", "billing"]
     assert [one["messages"] for one in orders["queues"]] == [5, 5]
     with StoreReader(made) as reader:
@@ -68,7 +70,9 @@ def test_topics_are_created_changed_and_deleted(capsys: pytest.CaptureFixture[st
     (fewer,) = rows(capsys, *topics, "queues", "flights", 2)
     assert (fewer["writeQueueNums"], fewer["readQueueNums"]) == (2, 4)
     assert "--yes" in text(capsys, *topics, "delete", "orders", code=2)
-    assert rows(capsys, *topics, "delete", "orders", "--yes") == [{"topic": "orders", "deleted": True}]
+    (deleted,) = rows(capsys, *topics, "delete", "orders", "--yes")
+    assert deleted == {"topic": "orders", "deleted": True}
+    check_fields("store topics delete", deleted)
     assert "orders" not in ConfigFiles(path / "config").topics.topics()
     assert not (path / "consumequeue" / "orders").exists()
     assert rows(capsys, "groups", path) == []
