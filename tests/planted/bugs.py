@@ -65,7 +65,7 @@ BUGS: Final = (
                 "        self._unsynced_bytes += len(data)\n",
             )
         ],
-        [f"{STORE}/reading/test_reader_model.py", f"{STORE}/append"],
+        [f"{STORE}/append/test_lmqs_in_bulk.py"],
     ),
     Bug(
         "superseded-run-commits",

@@ -115,10 +115,11 @@ class Tree:
     ) -> subprocess.CompletedProcess[str]:
         """Run tests in this tree, with `trials` trials each, or with the default sample if it is 0."""
         given = {"RF_SEED": str(seed), **({"RF_TRIALS": str(trials)} if trials else {})}
-        return self.pytest("-x", f"--timeout={TEST_SECONDS}", f"--basetemp={temporary}", *tests, **given)
+        limit = TEST_SECONDS * (1 + len(tests))
+        return self.pytest("-x", f"--timeout={TEST_SECONDS}", f"--basetemp={temporary}", *tests, limit=limit, **given)
 
-    def pytest(self, *arguments: str, **given: str) -> subprocess.CompletedProcess[str]:
-        """Run pytest on this tree's modules, with the variables `given` added to the environment."""
+    def pytest(self, *arguments: str, limit: int = 2 * TEST_SECONDS, **given: str) -> subprocess.CompletedProcess[str]:
+        """Run pytest on this tree's modules for at most `limit` s, with the variables `given` in the environment."""
         roots = [str(self.path), str(self.path / "store")]
         inherited = {name: value for name, value in os.environ.items() if name not in ("RF_FULL", "RF_TRIALS")}
         return subprocess.run(
@@ -127,7 +128,7 @@ class Tree:
             env={**inherited, "PYTHONPATH": os.pathsep.join(roots), **given},
             capture_output=True,
             text=True,
-            timeout=2 * TEST_SECONDS,
+            timeout=limit,
             check=False,
         )
 

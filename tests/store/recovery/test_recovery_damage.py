@@ -64,6 +64,23 @@ def report_of(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in (path / "quarantine" / "report.jsonl").read_text().splitlines()]
 
 
+def test_copy_of_a_record_after_the_log_is_none(tmp_path: Path) -> None:
+    """It is whole, its CRC is right, and it says that it belongs elsewhere."""
+    planted = killed(tmp_path, FlushDiskType.SYNC_FLUSH)
+    end = max(phy_offset + size for phy_offset, size in planted.places.values())
+    phy_offset, size = planted.places["orders", 0, 0]
+    file, start = planted.log_file(phy_offset)
+    record = file.read_bytes()[start : start + size]
+    last, at = planted.log_file(end)
+    assert at + size + 8 <= last.stat().st_size
+    with last.open("r+b") as log:
+        log.seek(at)
+        log.write(record)
+    with MessageStore.open(planted.path, CONFIG) as store:
+        assert store.max_phy_offset == end
+        assert store.get_message("orders", 0, 0, 1).messages[0].phy_offset == phy_offset
+
+
 @pytest.mark.parametrize("position", [0, 3, 4, 28, 35, 84, 87, 90])
 @pytest.mark.parametrize("queues", ["whole", "lost"])
 def test_damaged_synced_record_is_skipped_and_quarantined(tmp_path: Path, position: int, queues: str) -> None:
