@@ -5,7 +5,7 @@ RocketMQ's source: broker/client/ProducerManager.java, ConsumerManager.java, Con
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -41,6 +41,7 @@ class ProducerTable(Generic[C]):
     def __init__(self) -> None:
         self._groups: dict[str, dict[C, Client[C]]] = {}
         self._by_client_id: dict[str, C] = {}
+        self._turn = 0
 
     def register(self, group: str, client: Client[C]) -> None:
         """Add a client to a group, or take note that it lives."""
@@ -74,6 +75,14 @@ class ProducerTable(Generic[C]):
     def channel_of(self, client_id: str) -> C | None:
         """Return the connection of a client id."""
         return self._by_client_id.get(client_id)
+
+    def next_channel(self, group: str, is_usable: Callable[[C], bool]) -> C | None:
+        """Return a usable connection of a group, a different one each time, or None."""
+        channels = [one for one in self._groups.get(group, {}) if is_usable(one)]
+        if not channels:
+            return None
+        self._turn += 1
+        return channels[self._turn % len(channels)]
 
     def members(self, group: str) -> list[Client[C]]:
         """Return the clients of a group."""

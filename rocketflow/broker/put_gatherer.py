@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -93,6 +93,27 @@ class PutGatherer:
         self._waiting.append(Put(message, answer, refuse, time.monotonic()))
         self._open += 1
         self._open_bytes += len(message.body)
+        self._schedule()
+
+    def add_together(self, messages: Sequence[RawMessage], answer: Answer, refuse: Refuse) -> None:
+        """Add messages next to each other, usually of one run; `answer` or `refuse` is called for each, in order.
+
+        They are refused as those of `add`, all of them if one would be.
+        """
+        size = sum(len(one.body) for one in messages)
+        refusal: RefusedError | None = None
+        if self._stopped:
+            refusal = RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker stops")
+        elif self._open >= MAX_OPEN or self._open_bytes >= MAX_OPEN_BYTES:
+            refusal = RefusedError(ResponseCode.SYSTEM_BUSY, OVERLOAD)
+        if refusal is not None:
+            for _ in messages:
+                refuse(refusal)
+            return
+        arrived = time.monotonic()
+        self._waiting.extend(Put(one, answer, refuse, arrived) for one in messages)
+        self._open += len(messages)
+        self._open_bytes += size
         self._schedule()
 
     @property

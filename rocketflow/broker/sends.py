@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import RefusedError, Request
 from rocketflow.broker.topics import DLQ_PREFIX, DLQ_QUEUES, PERM_WRITE, RETRY_PREFIX
+from rocketflow.broker.transactions.messages import half_message, is_delayed, is_half
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import RESPONSE_FLAG, Command
 from rocketflow.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
@@ -54,7 +55,6 @@ _CODES: Final = {
 
 _UNIQ_KEY: Final = re.compile(b"(?:^|\x02)UNIQ_KEY\x01([^\x02]*)")
 _DROPPED: Final = re.compile("(?:^|(?<=\x02))(?:POP_CK|MSG_REGION|TRACE_ON|CLUSTER)\x01[^\x02]*(?:\x02|$)")
-_TRANSACTION: Final = re.compile("(?:^|\x02)TRAN_MSG\x01(?i:true)(?:\x02|$)")
 _DELAY: Final = re.compile(b"(?:^|(?<=\x02))DELAY\x01[^\x02]*(?:\x02|$)")
 
 
@@ -91,12 +91,12 @@ class Sends:
         if config is None or header.topic.startswith(RETRY_PREFIX):
             return self._send_after_creation(request, header, is_first=config is None)
         self._check_state(header.topic)
-        self.put(request, self._raw(request, header, _queue(header, config)))
+        self._put_sent(request, self._raw(request, header, _queue(header, config)))
         return None
 
     async def _send_after_creation(self, request: Request, header: SendMessageRequestHeader, *, is_first: bool) -> None:
         message = await self._message(request, header)
-        self.put(request, message, asyncio.ensure_future(self._topics.registered()) if is_first else None)
+        self._put_sent(request, message, asyncio.ensure_future(self._topics.registered()) if is_first else None)
 
     async def checked(self, request: Request) -> tuple[SendMessageRequestHeader, RawMessage]:
         """Return a send's header and its message for the store. Raises RefusedError if it is not allowed."""
@@ -114,14 +114,31 @@ class Sends:
             return await self._retried(request, header, message)
         return message
 
-    def put(self, request: Request, message: RawMessage, first: asyncio.Future[None] | None = None) -> None:
-        """Put a message into the store; answer the request with the result, after `first` is done."""
+    def _put_sent(self, request: Request, message: RawMessage, first: asyncio.Future[None] | None = None) -> None:
+        """Put a message, or the half message in its place: the answer has the half message's offset."""
+        half = self._half_if_transactional(message)
+        self.put(request, half, first, queue_id=None if half is message else message.queue_id)
+
+    def put(
+        self,
+        request: Request,
+        message: RawMessage,
+        first: asyncio.Future[None] | None = None,
+        *,
+        queue_id: int | None = None,
+    ) -> None:
+        """Put a message into the store; answer the request with the result, after `first` is done.
+
+        `queue_id` is the queue that the answer names instead of the message's own.
+        """
         uniq_key = _UNIQ_KEY.search(message.properties)
         transaction_id = uniq_key[1].decode() if uniq_key else None
 
         def stored(result: PutMessageResult) -> None:
             if result.stored:
                 self._counts.sent(message, result)
+            if queue_id is not None:
+                result = result._replace(queue_id=queue_id)
             if first is None or first.done():
                 self._answer(request, result, message.topic, transaction_id)
             else:
@@ -143,10 +160,6 @@ class Sends:
         properties = header.properties or ""
         if properties and not properties.endswith("\x02"):
             properties += "\x02"
-        if _TRANSACTION.search(properties):
-            raise RefusedError(
-                ResponseCode.NO_PERMISSION, "the broker takes no transactional messages: transactions are not built yet"
-            )
         properties = _DROPPED.sub("", properties) + self._added
         return RawMessage(
             header.topic,
@@ -160,6 +173,20 @@ class Sends:
             header.reconsume_times or 0,
             is_batch=bool(header.batch) or request.command.code == RequestCode.SEND_BATCH_MESSAGE,
         )
+
+    def _half_if_transactional(self, message: RawMessage) -> RawMessage:
+        """Return the message, or the half message that takes its place. Raises RefusedError."""
+        if b"TRAN_MSG\x01" not in message.properties or not is_half(message):
+            return message
+        if self._settings.reject_transaction_message:
+            raise RefusedError(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._settings.broker_ip1}] sending transaction message is forbidden",
+            )
+        if message.is_batch or is_delayed(message):
+            kind = "batch" if message.is_batch else "delayed message"
+            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, f"a {kind} cannot be transactional: remove TRAN_MSG")
+        return half_message(message)
 
     async def _retried(self, request: Request, header: SendMessageRequestHeader, message: RawMessage) -> RawMessage:
         """Return a message that a consumer sends to its retry topic as it is, or as a dead letter."""

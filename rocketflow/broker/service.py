@@ -37,6 +37,7 @@ from rocketflow.broker.stats import BrokerStats
 from rocketflow.broker.store_requests import StoreRequests
 from rocketflow.broker.topic_admin import TopicAdmin
 from rocketflow.broker.topics import Topics
+from rocketflow.broker.transactions.transactions import Transactions
 from rocketflow.remoting.codes import RequestCode
 from rocketflow_store import StoreClosedError
 from rocketflow_store.spi.broker import open_store
@@ -183,6 +184,9 @@ class _Parts:
             store, self._topics, self._groups, self._offsets, consumers, settings, self._stats
         )
         self._store_requests = StoreRequests(store, self._topics)
+        self._transactions = Transactions(
+            *(store, self._gatherer, self._offsets, producers, self._topics, settings),
+        )
         processors = access.guarded(self._processors())
         pulls = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
         limits = Limits(connections=settings.max_connections, idle_s=settings.server_channel_max_idle_time_seconds)
@@ -231,6 +235,7 @@ class _Parts:
             **self._topic_admin.by_code(),
             **self._group_admin.by_code(),
             **self._store_requests.by_code(),
+            **self._transactions.by_code(),
             code.SEND_MESSAGE: self._sends.send,
             code.SEND_MESSAGE_V2: self._sends.send,
             code.SEND_BATCH_MESSAGE: self._sends.send,
@@ -269,6 +274,7 @@ class _Parts:
         self._run(self._stats.watch(monotonic_ms))
         self._run(self._pulls.expire())
         self._run(self._clients.expire())
+        self._run(self._transactions.check())
         self._run(self._offsets.save_every(settings.flush_consumer_offset_interval / 1000))
         self._deliveries["delay"] = ScheduleMessageService(self._store)
         self._deliveries["timer"] = TimerMessageService(self._store)

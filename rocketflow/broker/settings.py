@@ -26,6 +26,7 @@ Port = Annotated[int, msgspec.Meta(ge=3, le=65_534)]
 """The port of a broker; RocketMQ also uses the one two below it, and names the one above it to slaves."""
 
 Seconds = Annotated[int, msgspec.Meta(ge=1)]
+Milliseconds = Annotated[int, msgspec.Meta(ge=1)]
 
 _NOT_YET: Final[dict[str, tuple[frozenset[object], str]]] = {
     "brokerRole": (frozenset({"ASYNC_MASTER"}), "replication is not built yet: set brokerRole=ASYNC_MASTER"),
@@ -74,6 +75,11 @@ class BrokerSettings(ServerSettings, kw_only=True, rename="camel"):
     sync_flush_timeout: int = 5_000
     store_path_root_dir: str = ""
     start_accept_send_request_time_stamp: int = 0
+    reject_transaction_message: bool = False
+    transaction_time_out: Milliseconds = 6_000
+    transaction_check_interval: Milliseconds = 30_000
+    transaction_check_max: int = 15
+    transaction_op_msg_max_size: Annotated[int, msgspec.Meta(ge=1)] = 4_096
     server_channel_max_idle_time_seconds: Seconds = 120
     authentication_enabled: bool = False
     authentication_whitelist: str = ""

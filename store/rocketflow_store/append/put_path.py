@@ -235,6 +235,8 @@ class PutPath:
         for request in requests:
             try:
                 if isinstance(request, RawMessage):
+                    if request.needs:
+                        _check_needs(request.needs, outcomes)
                     outcomes.append(self._take_raw(run, request, now_ms))
                     continue
                 if isinstance(request, MessageBatch) and not self._side.is_batch_cq(request.topic):
@@ -338,6 +340,14 @@ class PutPath:
             *(PutMessageStatus.PUT_OK, one.topic, queue_id, *places, msg_id, now_ms, "", one.batch_num),
             *(None, one.size),
         )
+
+
+def _check_needs(needs: int, outcomes: Outcomes) -> None:
+    """Raise MessageRejectedError unless the last `needs` requests of a run are stored."""
+    before = outcomes[-needs:]
+    if len(before) < needs or not all(isinstance(one, PutMessageResult) and one.stored for one in before):
+        why = "messages that this one depends on are not stored in the same run"
+        raise MessageRejectedError(PutMessageStatus.UNKNOWN_ERROR, why)
 
 
 def _distribute(outcomes: Outcomes, puts: Sequence[WaitingPut]) -> None:

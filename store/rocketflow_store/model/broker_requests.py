@@ -13,7 +13,8 @@ class RawMessage(NamedTuple):
 
     `born_host` has 8 (IPv4) or 20 bytes (IPv6), address and port. A batch (`is_batch`) has the body of
     `format.batch_body`; `properties` are those of the batch and are added to each of its messages. `is_internal` allows
-    the topics that only a broker writes to.
+    the topics that only a broker writes to. With `needs` the message is refused unless that many requests directly
+    before it are stored in the same run.
     """
 
     topic: str
@@ -28,6 +29,17 @@ class RawMessage(NamedTuple):
     prepared_offset: int = 0
     is_batch: bool = False
     is_internal: bool = False
+    needs: int = 0
+
+
+class StoredMessage(NamedTuple):
+    """A message of the log: what was put, without the record's CRC, and its place."""
+
+    message: RawMessage
+    queue_offset: int
+    phy_offset: int
+    store_ms: int
+    store_host: bytes
 
 
 class AppendedRun(NamedTuple):

@@ -1,6 +1,6 @@
 """Encoding of messages whose property string is already encoded, as a broker receives them.
 
-`RawEncoder` takes the usual message: canonical properties, no delay, no LMQ, no transaction. Every other message is
+`RawEncoder` takes the usual message: canonical properties, no delay, no LMQ, no half message. Every other message is
 decoded and takes the path of `message_encoder`, which also refuses what may not be stored.
 """
 
@@ -39,7 +39,7 @@ from rocketflow_store.model.system_flags import (
     BORN_HOST_V6_FLAG,
     INNER_BATCH_FLAG,
     STORE_HOST_V6_FLAG,
-    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
 )
 from rocketflow_store.model.topic_names import check_send_topic, check_topic
 from rocketflow_store.records.encoding.delayed_placement import REQUESTS
@@ -69,7 +69,8 @@ _V6_SIZE: Final = 20
 _MAX_TOPICS: Final = 4096
 """Maximum number of topics that are known to take messages."""
 _FACTS: Final = frozenset(_FACT_NAMES)
-_NOT_USUAL: Final = INNER_BATCH_FLAG | TRANSACTION_MASK
+_NOT_USUAL: Final = INNER_BATCH_FLAG | TRANSACTION_PREPARED
+"""Flags of messages that take the other path; a rollback has the bit of a half message, a commit has not."""
 HOST_SIZES: Final = (8, 20)
 """Sizes in bytes of an IPv4 and an IPv6 address with a port."""
 
@@ -94,7 +95,7 @@ class RawEncoder:
             MessageRejectedError: The topic takes no messages.
             struct.error: A number does not fit into its field.
         """
-        topic, queue_id, body, properties, flag, sys_flag, born_ms, born_host, reconsume_times, prepared, _, _ = raw
+        topic, queue_id, body, properties, flag, sys_flag, born_ms, born_host, reconsume_times, prepared, _, _, _ = raw
         known = self._topics.get((topic, raw.is_internal)) or self._know(topic, is_internal=raw.is_internal)
         if (
             sys_flag & _NOT_USUAL

@@ -1,0 +1,207 @@
+"""The service that asks producers about half messages that they have not ended.
+
+RocketMQ's source: broker/transaction/TransactionalMessageCheckService.java,
+broker/transaction/AbstractTransactionalMessageCheckListener.java,
+broker/transaction/queue/TransactionalMessageServiceImpl.java (check).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rocketflow.aio.server import RefusedError
+from rocketflow.broker.transactions.half_queue import MARKS_AT_ONCE, SPAN, Acted, HalfQueue, Scan
+from rocketflow.broker.transactions.messages import (
+    EXPIRED_TOPIC,
+    OP_TOPIC,
+    SYSTEM_GROUP,
+    real_message,
+)
+from rocketflow.broker.transactions.op_marks import OpMarks
+from rocketflow.broker.transactions.walk import Rules, Walk, due_ms
+from rocketflow.remoting.codes import RequestCode
+from rocketflow.remoting.headers.transaction import CheckTransactionStateRequestHeader
+from rocketflow_store import StoreError
+from rocketflow_store.spi.broker import StoredMessage, encode_stored
+from rocketflow_store.spi.names import HALF_TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocketflow.aio.channel import Channel
+    from rocketflow.broker.clients import ProducerTable
+    from rocketflow.broker.offsets import GroupOffsets
+    from rocketflow.broker.topics import Topics
+    from rocketflow.broker.transactions.marked_puts import MarkedPuts
+    from rocketflow_store import PutMessageResult
+
+LOG: Final = logging.getLogger("rocketflow.broker")
+
+CONGESTED_SECONDS: Final = 5.0
+"""How long a round waits in all for producers that read slowly; then they are asked in the next round."""
+
+_CONGESTED_LOOK_SECONDS: Final = 0.05
+
+
+class Question(NamedTuple):
+    """Request 39 for a producer of a group."""
+
+    group: str
+    header: CheckTransactionStateRequestHeader
+    body: bytes
+
+
+class Broker(NamedTuple):
+    """The broker that checks: its producers and topics, its name, and its address as a record has it."""
+
+    producers: ProducerTable[Channel]
+    topics: Topics
+    name: str
+    host: bytes
+
+
+class TransactionChecks:
+    """Rounds over the half messages that are not ended.
+
+    A half message that its producer is asked about is copied to the end of the half queue and marked, in one write:
+    so the queue is read once, and only what is undecided is written again.
+    """
+
+    def __init__(
+        self, queue: HalfQueue, offsets: GroupOffsets, puts: MarkedPuts, marks: OpMarks, broker: Broker, rules: Rules
+    ) -> None:
+        self._queue = queue
+        self._offsets = offsets
+        self._puts = puts
+        self._marks = marks
+        self._broker = broker
+        self._rules = rules
+        self._walk = Walk(stored_offset(offsets, HALF_TOPIC, queue.half_bounds()))
+        self._congested_until = 0.0
+
+    async def check_every(self, seconds: float) -> None:
+        """Check until cancelled; a failure is logged and the round tried again."""
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await self.check(int(time.time() * 1000))
+            except (StoreError, RefusedError) as error:
+                LOG.warning("half messages are not all checked: %s", error)
+
+    async def check(self, now_ms: int) -> None:
+        """Check all half messages once. Raises StoreError and RefusedError if reads or puts fail."""
+        self._congested_until = time.monotonic() + CONGESTED_SECONDS
+        low, end = self._queue.half_bounds()
+        self._walk.begin_at(low)
+        try:
+            await self._read_marks(end)
+            self._walk.drop_marked(self._marks.__contains__)
+            await self._check_due(now_ms)
+            await self._check_on(end, now_ms)
+        finally:
+            self._marks.forget(self._walk.next_offset)
+            self._commit_offsets()
+
+    async def _read_marks(self, half_end: int) -> None:
+        self._marks.begin_round()
+        low, end = self._queue.op_bounds()
+        start = max(self._marks.next_offset, low)
+        while start < end:
+            following = min(start + MARKS_AT_ONCE, end)
+            marks = await asyncio.to_thread(self._queue.read_marks, start, following)
+            self._marks.add(marks, following, half_end)
+            start = following
+
+    async def _check_due(self, now_ms: int) -> None:
+        """Check the half messages that were passed undecided and are due now."""
+        due = self._walk.due(now_ms)
+        while due:
+            scan = await self._scan(due, now_ms)
+            still = await self._act(scan, now_ms)
+            self._walk.decided([one for one in due if one < scan.next_offset and one not in still])
+            if scan.stops:
+                return
+            due = [one for one in due if one >= scan.next_offset]
+
+    async def _check_on(self, end: int, now_ms: int) -> None:
+        """Check half messages from where the last round ended."""
+        while self._walk.next_offset < end:
+            start = self._walk.next_offset
+            scan = await self._scan(range(start, min(start + SPAN, end)), now_ms)
+            await self._act(scan, now_ms)
+            self._walk.next_offset = scan.next_offset
+            if scan.stops:
+                return
+
+    async def _scan(self, offsets: Sequence[int], now_ms: int) -> Scan:
+        is_marked = self._marks.__contains__
+        return await asyncio.to_thread(self._queue.scan, offsets, is_marked, self._rules, now_ms, now_ms)
+
+    async def _act(self, scan: Scan, now_ms: int) -> set[int]:
+        """Store what takes the place of half messages, and ask their producers; return the offsets that wait on."""
+        for half in scan.waiting:
+            self._walk.wait(half, due_ms(half, self._rules))
+        still = {half.stored.queue_offset for half in scan.waiting}
+        acted = [one for one in scan.acted if one.half.stored.queue_offset not in self._marks]
+        if not acted:
+            return still
+        if not all(one.is_check for one in acted):
+            await self._broker.topics.ensure(EXPIRED_TOPIC, 1)
+        offsets = [one.half.stored.queue_offset for one in acted]
+        results = await self._puts.stored([one.message for one in acted], offsets)
+        for one, result in zip(acted, results, strict=True):
+            if not result.stored:
+                LOG.warning("half message %d is not checked: %s", one.half.stored.queue_offset, result.why)
+                self._walk.wait(one.half, now_ms)
+                still.add(one.half.stored.queue_offset)
+        asked = [(one, result) for one, result in zip(acted, results, strict=True) if one.is_check and result.stored]
+        for question in await asyncio.to_thread(self._questions, asked):
+            await self._ask(question)
+        return still
+
+    def _questions(self, asked: Sequence[tuple[Acted, PutMessageResult]]) -> list[Question]:
+        """Return the requests about copies of half messages."""
+        broker = self._broker
+        found = []
+        for (half, message, _), result in asked:
+            copy = StoredMessage(
+                message, result.queue_offset, result.physical_offset, result.store_timestamp, broker.host
+            )
+            header = CheckTransactionStateRequestHeader(
+                topic=HALF_TOPIC,
+                tran_state_table_offset=result.queue_offset,
+                commit_log_offset=result.physical_offset,
+                msg_id=half.uniq_key,
+                transaction_id=half.uniq_key,
+                offset_msg_id=result.msg_id,
+                bname=broker.name,
+            )
+            found.append(Question(half.group, header, encode_stored(real_message(half._replace(stored=copy)))))
+        return found
+
+    async def _ask(self, question: Question) -> None:
+        """Send a request to the next producer of its group, if one is connected."""
+        channel = self._broker.producers.next_channel(question.group, lambda one: one.is_open)
+        if channel is None:
+            LOG.info("no producer of group %s can be asked about its half messages", question.group)
+            return
+        while channel.is_congested and channel.is_open and time.monotonic() < self._congested_until:
+            await asyncio.sleep(_CONGESTED_LOOK_SECONDS)
+        if not channel.is_congested:
+            channel.notify(RequestCode.CHECK_TRANSACTION_STATE, question.header, body=question.body)
+
+    def _commit_offsets(self) -> None:
+        first = self._walk.first_undecided
+        for topic, offset in ((HALF_TOPIC, first), (OP_TOPIC, self._marks.first_needed(first))):
+            if self._offsets.get(SYSTEM_GROUP, topic, 0) != offset:
+                self._offsets.commit(SYSTEM_GROUP, topic, 0, offset)
+
+
+def stored_offset(offsets: GroupOffsets, topic: str, bounds: tuple[int, int]) -> int:
+    """Return how far a queue was decided before the start, within its bounds."""
+    low, end = bounds
+    found = offsets.get(SYSTEM_GROUP, topic, 0)
+    return low if found is None else min(max(found, low), end)

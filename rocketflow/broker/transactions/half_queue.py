@@ -1,0 +1,126 @@
+"""Reads of the half queue and of the op queue. They may wait for the disk: call them in a thread.
+
+RocketMQ's source: broker/transaction/queue/TransactionalMessageBridge.java (getHalfMessage, getOpMessage).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rocketflow.broker.transactions.messages import (
+    OP_TOPIC,
+    Half,
+    copied_message,
+    expired_message,
+    marked_offsets,
+    read_half,
+)
+from rocketflow.broker.transactions.op_marks import OpMark
+from rocketflow.broker.transactions.walk import Decision, Rules, decide
+from rocketflow_store.spi.broker import RawMessage, StoredMessage, decode_stored
+from rocketflow_store.spi.names import HALF_TOPIC
+
+if TYPE_CHECKING:
+    from rocketflow_store.spi.broker import WritingStore
+
+LOG: Final = logging.getLogger("rocketflow.broker")
+
+SPAN: Final = 10_000
+"""Half offsets that one scan looks at."""
+MAX_ACTED: Final = 500
+MAX_ACTED_BYTES: Final = 2 * 1024 * 1024
+"""Half messages that one scan finds to be copied or expired, and the bytes of their bodies."""
+MARKS_AT_ONCE: Final = 5_000
+_READ_BYTES: Final = 1024 * 1024
+
+
+class Acted(NamedTuple):
+    """A half message to be replaced by another message; its producer is asked if `is_check`."""
+
+    half: Half
+    message: RawMessage
+    is_check: bool
+
+
+class Scan(NamedTuple):
+    """What a scan found: what to do, what waits, the half offset after the last that it looked at, and if it stops."""
+
+    acted: list[Acted]
+    waiting: list[Half]
+    next_offset: int
+    stops: bool
+
+
+class HalfQueue:
+    """The half queue and the op queue of a store, each the queue 0 of its topic."""
+
+    def __init__(self, store: WritingStore) -> None:
+        self._store = store
+
+    def half_bounds(self) -> tuple[int, int]:
+        """Return the first half offset and the one after the last; does not wait."""
+        return self._store.bounds(HALF_TOPIC, 0)
+
+    def op_bounds(self) -> tuple[int, int]:
+        """Return the first op offset and the one after the last; does not wait."""
+        return self._store.bounds(OP_TOPIC, 0)
+
+    def read_marks(self, start: int, end: int) -> list[OpMark]:
+        """Return the op marks of [start, end)."""
+        return [OpMark(one.queue_offset, marked_offsets(one.message)) for one in self._read(OP_TOPIC, start, end)]
+
+    def scan(
+        self,
+        offsets: Sequence[int],
+        is_marked: Callable[[int], bool],
+        rules: Rules,
+        now_ms: int,
+        round_ms: int,
+    ) -> Scan:
+        """Read and decide half messages in the order of `offsets`, until there are enough to act on."""
+        acted: list[Acted] = []
+        waiting: list[Half] = []
+        size = 0
+        for stored in self._halves(one for one in offsets if not is_marked(one)):
+            half = read_half(stored)
+            if half is None:
+                LOG.warning("half message %d names no real topic: it is passed", stored.queue_offset)
+                continue
+            if half.first_offset is not None and is_marked(half.first_offset):
+                continue
+            decision = decide(half, rules, now_ms, round_ms)
+            if decision is Decision.STOP:
+                return Scan(acted, waiting, stored.queue_offset, stops=True)
+            if decision is Decision.WAIT:
+                waiting.append(half)
+                continue
+            is_check = decision is Decision.CHECK
+            message = copied_message(half, half.checks + 1) if is_check else expired_message(half)
+            acted.append(Acted(half, message, is_check))
+            size += len(message.body)
+            if len(acted) >= MAX_ACTED or size >= MAX_ACTED_BYTES:
+                return Scan(acted, waiting, stored.queue_offset + 1, stops=False)
+        return Scan(acted, waiting, offsets[-1] + 1 if offsets else 0, stops=False)
+
+    def _halves(self, offsets: Iterable[int]) -> Iterator[StoredMessage]:
+        """Yield half messages; those next to each other are read together."""
+        wanted = list(offsets)
+        cuts = [0, *(at for at, (one, other) in enumerate(pairwise(wanted), 1) if other != one + 1), len(wanted)]
+        for first, last in pairwise(cuts):
+            if first < last:
+                yield from self._read(HALF_TOPIC, wanted[first], wanted[last - 1] + 1)
+
+    def _read(self, topic: str, start: int, end: int) -> Iterator[StoredMessage]:
+        """Yield the messages of [start, end); damaged ones are left out, and reported by the store."""
+        at = start
+        while at < end:
+            found = self._store.read_messages(topic, 0, at, end - at, _READ_BYTES)
+            view = memoryview(found.data)
+            for begin, stop in pairwise([*found.positions, len(view)]):
+                yield decode_stored(view[begin:stop])
+            if found.next_offset <= at:
+                return
+            at = found.next_offset

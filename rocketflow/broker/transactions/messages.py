@@ -1,0 +1,163 @@
+"""The messages of a transaction, without I/O.
+
+RocketMQ's source: broker/transaction/queue/TransactionalMessageBridge.java, TransactionalMessageUtil.java,
+broker/processor/EndTransactionProcessor.java (endMessageTransaction),
+broker/transaction/queue/DefaultTransactionalMessageCheckListener.java.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rocketflow_store.spi.broker import RawMessage, decode_properties, encode_properties
+from rocketflow_store.spi.names import HALF_TOPIC
+
+if TYPE_CHECKING:
+    from rocketflow_store.spi.broker import StoredMessage
+
+OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+EXPIRED_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+SYSTEM_GROUP: Final = "CID_RMQ_SYS_TRANS"
+"""The group whose offsets say how far half messages and op marks are decided."""
+
+PREPARED: Final = 0x4
+COMMIT: Final = 0x8
+ROLLBACK: Final = 0xC
+"""Kinds of a transaction in a message's sysFlag and in a request."""
+
+MARK_TAG: Final = "d"
+
+_HALF: Final = re.compile(b"(?:^|\x02)TRAN_MSG\x01(?i:true)(?:\x02|$)")
+_DELAY: Final = re.compile(b"(?:^|\x02)(?:DELAY\x01(?!0?\x02)|TIMER_(?:DELIVER_MS|DELAY_SEC|DELAY_MS)\x01)")
+_UNIQ_KEY: Final = re.compile(b"(?:^|\x02)UNIQ_KEY\x01([^\x02]+)")
+_BROKERS: Final = re.compile(
+    b"(?:^|(?<=\x02))(?:REAL_TOPIC|REAL_QID|__transactionId__|TRANSACTION_CHECK_TIMES|TRAN_PREPARED_QUEUE_OFFSET)"
+    b"\x01[^\x02]*(?:\x02|$)"
+)
+"""Properties that the broker gives a half message: a client cannot."""
+
+
+class Half(NamedTuple):
+    """A stored half message and what its properties say.
+
+    `immunity_s` is the time in seconds before which its producer is not asked, None for the broker's;
+    `first_offset` the half offset that it had before it was copied, if the copy has the same end.
+    """
+
+    stored: StoredMessage
+    real_topic: str
+    real_queue_id: int
+    group: str
+    uniq_key: str
+    checks: int
+    immunity_s: int | None
+    first_offset: int | None
+
+
+def is_half(message: RawMessage) -> bool:
+    """Return whether a message that a client sends is a half message: a delayed retry of one is not."""
+    if _HALF.search(message.properties) is None:
+        return False
+    return not (message.reconsume_times > 0 and is_delayed(message))
+
+
+def is_delayed(message: RawMessage) -> bool:
+    """Return whether a message asks to be delivered later."""
+    return _DELAY.search(message.properties) is not None
+
+
+def half_message(message: RawMessage) -> RawMessage:
+    """Return the half message of a client's message."""
+    properties = _BROKERS.sub(b"", message.properties)
+    added = {"REAL_TOPIC": message.topic, "REAL_QID": str(message.queue_id)}
+    uniq_key = _UNIQ_KEY.search(properties)
+    if uniq_key is not None:
+        added["__transactionId__"] = uniq_key[1].decode()
+    return message._replace(
+        topic=HALF_TOPIC,
+        queue_id=0,
+        properties=properties + encode_properties(added),
+        sys_flag=message.sys_flag & ~ROLLBACK,
+        is_internal=True,
+    )
+
+
+def read_half(stored: StoredMessage) -> Half | None:
+    """Return what a record of the half queue says, None if it names no real topic and queue."""
+    properties = decode_properties(stored.message.properties)
+    topic, queue_id = properties.get("REAL_TOPIC"), _number(properties, "REAL_QID")
+    if topic is None or queue_id is None:
+        return None
+    return Half(
+        stored,
+        real_topic=topic,
+        real_queue_id=queue_id,
+        group=properties.get("PGROUP", ""),
+        uniq_key=properties.get("UNIQ_KEY", ""),
+        checks=max(_number(properties, "TRANSACTION_CHECK_TIMES") or 0, 0),
+        immunity_s=_number(properties, "CHECK_IMMUNITY_TIME_IN_SECONDS"),
+        first_offset=_number(properties, "TRAN_PREPARED_QUEUE_OFFSET"),
+    )
+
+
+def committed_message(half: Half) -> RawMessage:
+    """Return the message that consumers see; its properties stay those of the half message, as RocketMQ's do."""
+    message = half.stored.message
+    return message._replace(
+        topic=half.real_topic,
+        queue_id=half.real_queue_id,
+        sys_flag=message.sys_flag & ~ROLLBACK | COMMIT,
+        prepared_offset=half.stored.phy_offset,
+    )
+
+
+def copied_message(half: Half, checks: int) -> RawMessage:
+    """Return the half message that takes the place of another, with another count of checks.
+
+    Unlike RocketMQ's it keeps the flag and the reconsume times of the message.
+    """
+    message = half.stored.message
+    properties = decode_properties(message.properties)
+    properties["TRANSACTION_CHECK_TIMES"] = str(checks)
+    return message._replace(topic=HALF_TOPIC, queue_id=0, properties=encode_properties(properties), is_internal=True)
+
+
+def expired_message(half: Half) -> RawMessage:
+    """Return the message for the topic of those that were asked about in vain."""
+    return half.stored.message._replace(topic=EXPIRED_TOPIC, queue_id=0, is_internal=True)
+
+
+def real_message(half: Half) -> StoredMessage:
+    """Return a half message with its real topic and queue, as its producer gets it to decide."""
+    message = half.stored.message._replace(topic=half.real_topic, queue_id=half.real_queue_id)
+    return half.stored._replace(message=message)
+
+
+def op_mark(half_offsets: Sequence[int], now_ms: int, host: bytes, *, needs: int) -> RawMessage:
+    """Return the op mark of half messages; it is stored only with the `needs` messages before it."""
+    return RawMessage(
+        topic=OP_TOPIC,
+        queue_id=0,
+        body="".join([f"{one}," for one in half_offsets]).encode(),
+        properties=encode_properties({"WAIT": "true", "TAGS": MARK_TAG}),
+        flag=0,
+        sys_flag=0,
+        born_ms=now_ms,
+        born_host=host,
+        is_internal=True,
+        needs=needs,
+    )
+
+
+def marked_offsets(message: RawMessage) -> list[int]:
+    """Return the half offsets that an op mark names; parts that are no numbers are left out."""
+    if decode_properties(message.properties).get("TAGS") != MARK_TAG:
+        return []
+    return [int(one) for one in message.body.split(b",") if one.isdigit() and len(one) < 20]
+
+
+def _number(properties: Mapping[str, str], name: str) -> int | None:
+    text = properties.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None

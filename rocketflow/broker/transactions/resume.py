@@ -1,0 +1,56 @@
+"""Half messages that were asked about in vain, returned to the half queue by an operator.
+
+RocketMQ's source: broker/processor/AdminBrokerProcessor.java (resumeCheckHalfMessage).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from rocketflow.aio.server import RefusedError, Request
+from rocketflow.broker.transactions.messages import EXPIRED_TOPIC, copied_message, read_half
+from rocketflow.remoting.codes import ResponseCode
+from rocketflow.remoting.headers.transaction import ResumeCheckHalfMessageRequestHeader
+from rocketflow_store import StoreError
+from rocketflow_store.spi.broker import decode_stored
+from rocketflow_store.spi.names import decode_offset_msg_id
+
+if TYPE_CHECKING:
+    from rocketflow.broker.put_gatherer import PutGatherer
+    from rocketflow.broker.transactions.messages import Half
+    from rocketflow_store import PutMessageResult
+    from rocketflow_store.spi.broker import WritingStore
+
+
+class TransactionResumes:
+    """Request 323."""
+
+    def __init__(self, store: WritingStore, gatherer: PutGatherer) -> None:
+        self._store = store
+        self._gatherer = gatherer
+
+    async def resume(self, request: Request) -> None:
+        """Put a copy of a half message that was given up into the half queue, as one that was never checked."""
+        header = request.command.header(ResumeCheckHalfMessageRequestHeader)
+        half = await asyncio.to_thread(self._half, header.msg_id or "")
+
+        def stored(result: PutMessageResult) -> None:
+            if result.stored:
+                request.reply()
+            else:
+                request.reply(ResponseCode.SYSTEM_ERROR, remark=f"{result.status.name}: {result.why}")
+
+        self._gatherer.add(copied_message(half, 0), stored, request.refuse)
+
+    def _half(self, msg_id: str) -> Half:
+        """Return the half message with an offset message id. Blocks. Raises RefusedError."""
+        try:
+            record = self._store.read_record(decode_offset_msg_id(msg_id)[1])
+            stored = None if record is None else decode_stored(record)
+        except StoreError as error:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        half = None if stored is None or stored.message.topic != EXPIRED_TOPIC else read_half(stored)
+        if half is None:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"message {msg_id} is not in {EXPIRED_TOPIC}")
+        return half

@@ -1,0 +1,56 @@
+"""Records as the messages that were put, and back."""
+
+from __future__ import annotations
+
+from rocketflow_store.format.record import (
+    AFTER_PLACE,
+    HEAD_SIZE,
+    PROPERTY_CRC_SIZE,
+    RecordFields,
+    encode_record,
+    frame_record,
+    has_record_crc,
+)
+from rocketflow_store.model.broker_requests import RawMessage, StoredMessage
+from rocketflow_store.model.system_flags import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
+
+_BEFORE_SYS_FLAG = HEAD_SIZE - 12
+"""Bytes of a record before its sysFlag, which is followed by the born timestamp and the hosts."""
+
+
+def decode_stored(record: bytes | bytearray | memoryview) -> StoredMessage:
+    """Return the message of a checked record; its body stays as it is stored.
+
+    Raises:
+        CorruptRecordError: The record's lengths do not fit together.
+    """
+    view = memoryview(record)
+    frame = frame_record(view)
+    sizes = (20 if frame.sys_flag & BORN_HOST_V6_FLAG else 8, 20 if frame.sys_flag & STORE_HOST_V6_FLAG else 8)
+    _, _, born_host, store_ms, store_host, reconsume_times, prepared, _ = AFTER_PLACE[sizes].unpack_from(
+        view, _BEFORE_SYS_FLAG
+    )
+    end = frame.end - (PROPERTY_CRC_SIZE if has_record_crc(view, frame) else 0)
+    message = RawMessage(
+        topic=bytes(view[frame.topic_start : frame.topic_end]).decode(),
+        queue_id=frame.queue_id,
+        body=bytes(view[frame.body_start : frame.body_end]),
+        properties=bytes(view[frame.topic_end + 2 : end]),
+        flag=frame.flag,
+        sys_flag=frame.sys_flag,
+        born_ms=frame.born_timestamp,
+        born_host=born_host,
+        reconsume_times=reconsume_times,
+        prepared_offset=prepared,
+    )
+    return StoredMessage(message, frame.queue_offset, frame.phy_offset, store_ms, store_host)
+
+
+def encode_stored(stored: StoredMessage) -> bytes:
+    """Return the record of a stored message, without a record CRC."""
+    message = stored.message
+    fields = RecordFields(
+        *(message.topic.encode(), message.queue_id, message.body, message.properties, message.flag, message.sys_flag),
+        *(message.born_ms, message.born_host, stored.store_host, message.reconsume_times, message.prepared_offset),
+    )
+    return encode_record(fields, stored.phy_offset, stored.queue_offset, stored.store_ms)
