@@ -134,7 +134,9 @@ def facts_of(exchanges: list[Exchange]) -> set[str]:
         found |= {f"{asked} asks with {name}" for name in one.request.fields}
         if one.request.is_one_way:
             found.add(f"{asked} wants no answer")
-        if one.by_broker:
+        if one.request.code == RequestCode.CHECK_TRANSACTION_STATE:
+            found |= {f"{asked} record {fact}" for fact in _facts_of_records(one.request.body)}
+        elif one.by_broker:
             found |= {f"{asked} asks with body {path}" for path in _paths(one.request.body)}
         if one.answer is None:
             continue

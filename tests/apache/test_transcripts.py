@@ -13,6 +13,7 @@ import pytest
 from tests.apache.clients import all_ok, cluster, java_families
 from tests.apache.recorder import facts_of, recording
 from tests.apache.test_apache_opens_rocketflow_stores import SIZES
+from tests.apache.test_transactions import QUICK_CHECKS
 from tests.apache.transcript_differences import OF_APACHE, OF_ROCKETFLOW
 from tests.support.real_broker import RealBroker
 from tests.support.servers import wait_for_a_broker
@@ -26,21 +27,28 @@ pytestmark = [
 ]
 
 FAMILIES = ["sync", "oneway", "batch", "delay", "push", "tags", "orderly", "retry", "lite", "query", "sql"]
+TRANSACTIONS = ["commit", "check"]
 
 
 @pytest.mark.parametrize("version", ["5.3.3"])
 def test_what_both_brokers_say_differs_in_what_is_explained(version: str, tmp_path: Path) -> None:
-    settings = "enablePropertyFilter=true\nautoCreateTopicEnable=true\n"
+    settings = "".join(f"{one}\n" for one in ("enablePropertyFilter=true", "autoCreateTopicEnable=true", *QUICK_CHECKS))
+
+    def families_at(address: str, place: str) -> dict[str, str]:
+        found = java_families("QuickStart", version, address, FAMILIES, tmp_path, place)
+        return found | java_families("Transactions", version, address, TRANSACTIONS, tmp_path, place)
+
     with RealBroker(version, tmp_path / "apache", SIZES, tmp_path / "work", settings) as apache:
         wait_for_a_broker(f"127.0.0.1:{apache.names_port}")
         with recording(apache.names_port) as recorded:
-            found = java_families("QuickStart", version, recorded.address, FAMILIES, tmp_path, "Apache, recorded")
-        assert found == all_ok(FAMILIES)
+            found = families_at(recorded.address, "Apache, recorded")
+        assert found == all_ok([*FAMILIES, *TRANSACTIONS])
         of_apache = facts_of(recorded.exchanges)
-    with cluster(tmp_path / "own", "brokerClusterName=RF", f"brokerName={SIZES.broker_name}") as (names, _):
+    own = ("brokerClusterName=RF", f"brokerName={SIZES.broker_name}", *QUICK_CHECKS)
+    with cluster(tmp_path / "own", *own) as (names, _):
         with recording(names.port) as recorded:
-            found = java_families("QuickStart", version, recorded.address, FAMILIES, tmp_path, "RocketFlow, recorded")
-        assert found == all_ok(FAMILIES)
+            found = families_at(recorded.address, "RocketFlow, recorded")
+        assert found == all_ok([*FAMILIES, *TRANSACTIONS])
         of_rocketflow = facts_of(recorded.exchanges)
     assert len(of_apache) > 100
     left = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from rocketflow.aio.loop import run
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.transaction import ResumeCheckHalfMessageRequestHeader
-from rocketflow_store import Message, StoreReader
+from rocketflow_store import StoreReader
 from rocketflow_store.fsck.verify import verify_store
 from tests.reliability.network.wire import no_traceback, until
 from tests.support.request_headers import pull_header, send_header, topic_header

@@ -1,0 +1,443 @@
+"""Transactions against a model: the store and the time belong to the test, and so do failures and crashes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from rocketflow.aio.server import Request
+from rocketflow.broker.clients import Client, ProducerTable
+from rocketflow.broker.put_gatherer import PutGatherer
+from rocketflow.broker.transactions.check import Broker, TransactionChecks, stored_offset
+from rocketflow.broker.transactions.end import TransactionEnds
+from rocketflow.broker.transactions.half_queue import HalfQueue
+from rocketflow.broker.transactions.marked_puts import MarkedPuts
+from rocketflow.broker.transactions.messages import (
+    EXPIRED_TOPIC,
+    OP_TOPIC,
+    Half,
+    half_message,
+    is_half,
+    marked_offsets,
+    op_mark,
+    read_half,
+)
+from rocketflow.broker.transactions.op_marks import OpMark, OpMarks
+from rocketflow.broker.transactions.walk import Decision, Rules, decide, ends_too_late
+from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.command import Command, decode_command, encode_command, request
+from rocketflow.remoting.frame import FrameReceiver
+from rocketflow.remoting.headers.transaction import CheckTransactionStateRequestHeader
+from rocketflow_store import PutMessageResult, PutMessageStatus, StoreClosedError
+from rocketflow_store.model.status import GetMessageStatus
+from rocketflow_store.spi.broker import (
+    AppendedRun,
+    RawMessage,
+    ReadResult,
+    StoredMessage,
+    decode_stored,
+    encode_properties,
+    encode_stored,
+)
+from rocketflow_store.spi.names import HALF_TOPIC
+from tests.support.transactions import COMMIT, ROLLBACK, HalfPlace, end_header
+
+if TYPE_CHECKING:
+    from rocketflow.aio.channel import Channel
+    from rocketflow.broker.offsets import GroupOffsets
+    from rocketflow.broker.topics import Topics
+    from rocketflow_store.spi.broker import WritingStore
+
+HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
+RULES = Rules(timeout_ms=6_000, check_max=15, reserved_ms=3_600_000)
+GROUP = "pg"
+
+
+class Store:
+    """Queues of records in memory. `refuses` refuses messages of a topic, `fails` all appends."""
+
+    def __init__(self) -> None:
+        self.queues: dict[str, list[StoredMessage]] = {}
+        self.now_ms = 0
+        self.refuses = ""
+        self.fails = False
+        self._end = 0
+
+    def try_append(self, messages: Sequence[RawMessage]) -> AppendedRun:
+        if self.fails:
+            raise StoreClosedError("store")
+        results: list[PutMessageResult] = []
+        for one in messages:
+            before = results[-one.needs :] if one.needs else []
+            if one.topic == self.refuses or len(before) < one.needs or not all(each.stored for each in before):
+                why = PutMessageStatus.MESSAGE_ILLEGAL
+                results.append(PutMessageResult(why, one.topic, -1, -1, -1, "", -1, "refused"))
+                continue
+            queue = self.queues.setdefault(one.topic, [])
+            place = len(queue), self._end
+            queue.append(StoredMessage(one, *place, self.now_ms, HOST))
+            self._end += 100
+            status = PutMessageStatus.PUT_OK
+            results.append(PutMessageResult(status, one.topic, one.queue_id, *place, f"{self._end:032X}", self.now_ms))
+        return AppendedRun(results, self._end)
+
+    def publish(self, end: int) -> None:
+        pass
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        return 0, len(self.queues.get(topic, ()))
+
+    def read_messages(
+        self, topic: str, queue_id: int, offset: int, count: int, size: int, *, nowait: bool = False
+    ) -> ReadResult:
+        found = self.queues.get(topic, [])[offset : offset + min(count, 3)] if offset >= 0 else []
+        records = [encode_stored(one) for one in found]
+        positions = [0, *itertools.accumulate(map(len, records))][:-1]
+        status = GetMessageStatus.FOUND if found else GetMessageStatus.OFFSET_OVERFLOW_ONE
+        return ReadResult(
+            *(status, offset + len(found), 0, self.bounds(topic, 0)[1], len(found), b"".join(records)),
+            *([one.queue_offset for one in found], positions),
+        )
+
+
+class Offsets:
+    """Offsets of groups; those saved survive a crash."""
+
+    def __init__(self) -> None:
+        self.now: dict[str, int] = {}
+        self.saved: dict[str, int] = {}
+
+    def get(self, group: str, topic: str, queue_id: int) -> int | None:
+        return self.now.get(topic)
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        self.now[topic] = offset
+
+
+@dataclass
+class Peer:
+    """A connection of a producer: answers and questions."""
+
+    answers: list[Command] = field(default_factory=list)
+    questions: list[tuple[HalfPlace, StoredMessage]] = field(default_factory=list)
+    address: str = "127.0.0.1:1"
+    is_open: bool = True
+    is_congested: bool = False
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def send(self, command: Command) -> None:
+        self.answers.append(command)
+
+    def notify(self, code: int, header: CheckTransactionStateRequestHeader, *, body: bytes) -> None:
+        assert code == RequestCode.CHECK_TRANSACTION_STATE
+        place = HalfPlace(header.tran_state_table_offset, header.commit_log_offset)
+        self.questions.append((place, decode_stored(body)))
+
+
+class AnyTopics:
+    async def ensure(self, topic: str, queues: int) -> None:
+        assert (topic, queues) == (EXPIRED_TOPIC, 1)
+
+
+class World:
+    """The parts of a broker that transactions need, over a store that survives its crash."""
+
+    def __init__(self, store: Store, offsets: Offsets, peer: Peer) -> None:
+        self._peer = peer
+        opened = cast("WritingStore", store)
+        queue, table = HalfQueue(opened), cast("GroupOffsets", offsets)
+        self.gatherer = PutGatherer(opened, sync_timeout_s=None, wait_limit_s=60)
+        marks = OpMarks(stored_offset(table, OP_TOPIC, queue.op_bounds()))
+        puts = MarkedPuts(self.gatherer, marks, HOST)
+        producers: ProducerTable[Any] = ProducerTable()
+        producers.register(GROUP, Client(peer, "c", "JAVA", 479, 0))
+        broker = Broker(producers, cast("Topics", AnyTopics()), "b", HOST)
+        self.ends = TransactionEnds(opened, puts, RULES, 60)
+        self.checks = TransactionChecks(queue, table, puts, marks, broker, RULES)
+
+    async def put(self, message: RawMessage) -> PutMessageResult:
+        future: asyncio.Future[PutMessageResult] = asyncio.get_running_loop().create_future()
+        self.gatherer.add(message, future.set_result, future.set_exception)
+        return await future
+
+    async def end(self, place: HalfPlace, state: int) -> Command:
+        known = len(self._peer.answers)
+        (frame,) = FrameReceiver().feed(encode_command(request(37, end_header(place, state, GROUP))))
+        later = self.ends.end(Request(cast("Channel", self._peer), decode_command(frame)))
+        assert later is None
+        while len(self._peer.answers) == known:
+            await asyncio.sleep(0)
+        return self._peer.answers[-1]
+
+
+def raw(number: int, born_ms: int, **more: str) -> RawMessage:
+    properties = {"TRAN_MSG": "true", "PGROUP": GROUP, "UNIQ_KEY": f"u{number}", **more}
+    return RawMessage("t", 1, b"%d" % number, encode_properties(properties), 7, 4, born_ms, HOST, 2)
+
+
+@dataclass
+class Known:
+    """What the model knows of a message."""
+
+    place: HalfPlace
+    born_ms: int
+    immunity_ms: int | None
+    commits: int = 0
+    ended: bool = False
+    checks: int = 0
+
+
+class TransactionMachine(RuleBasedStateMachine):
+    """Ends, checks, refusals and crashes in any order.
+
+    Consumers see what was committed, as often; a producer is asked about each undecided message, and about no other.
+    """
+
+    @initialize()
+    def begin(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.store, self.offsets, self.peer = Store(), Offsets(), Peer()
+        self.now = int(time.time() * 1000)
+        self.known: dict[int, Known] = {}
+        self.expired: set[int] = set()
+        self.run(self._open())
+
+    async def _open(self) -> None:
+        self.world = World(self.store, self.offsets, self.peer)
+
+    def run(self, work: Any) -> Any:
+        return self.loop.run_until_complete(work)
+
+    def teardown(self) -> None:
+        if not hasattr(self, "loop"):
+            return
+        self.store.refuses, self.store.fails = "", False
+        self.now += 7_000
+        self.check()  # what a failure held up
+        open_ones = {number for number, one in self.known.items() if not one.ended} - self.expired
+        before = len(self.peer.questions)
+        self.now += RULES.reserved_ms // 2
+        self.check()
+        asked = {int(one.message.body) for _, one in self.peer.questions[before:]}
+        assert asked == open_ones - self.expired
+        self.run(self.world.gatherer.finish(1))
+        self.loop.run_until_complete(self.loop.shutdown_default_executor())
+        self.loop.close()
+
+    @rule(immunity_s=st.one_of(st.none(), st.none(), st.integers(1, 60)), skew=st.sampled_from([0, 0, -9_000, 9_000]))
+    def send(self, immunity_s: int | None, skew: int) -> None:
+        number = len(self.known)
+        more = {} if immunity_s is None else {"CHECK_IMMUNITY_TIME_IN_SECONDS": str(immunity_s)}
+        self.store.now_ms = self.now
+        message = raw(number, self.now + skew, **more)
+        assert is_half(message)
+        fails, self.store.fails = self.store.fails, False
+        result = self.run(self.world.put(half_message(message)))
+        self.store.fails = fails
+        place = HalfPlace(result.queue_offset, result.physical_offset)
+        self.known[number] = Known(place, self.now + skew, None if immunity_s is None else immunity_s * 1000)
+
+    @rule(which=st.integers(0, 30), state=st.sampled_from([COMMIT, ROLLBACK]))
+    def end(self, which: int, state: int) -> None:
+        open_ones = [number for number, one in self.known.items() if not one.ended and number not in self.expired]
+        if not open_ones:
+            return
+        one = self.known[open_ones[which % len(open_ones)]]
+        self.store.now_ms = self.now
+        answer = self.run(self.world.end(one.place, state))
+        if self.store.fails:
+            assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        elif self.store.refuses == "t" and state == COMMIT:
+            assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        else:
+            assert answer.code == ResponseCode.SUCCESS, answer.remark
+            one.ended = True
+            one.commits += state == COMMIT
+
+    @rule(seconds=st.sampled_from([0.01, 3, 7, 30]))
+    def pass_time(self, seconds: float) -> None:
+        self.now += int(seconds * 1000)
+
+    @rule()
+    def check(self) -> None:
+        self.store.now_ms = self.now
+        before = len(self.peer.questions)
+        try:
+            self.run(self.world.checks.check(self.now))
+        except Exception:
+            assert self.store.fails
+        for place, stored in self.peer.questions[before:]:
+            one = self.known[int(stored.message.body)]
+            assert not one.ended, "a producer is asked about what it has decided"
+            assert (stored.message.topic, stored.message.queue_id, stored.message.flag) == ("t", 1, 7)
+            age = self.now - one.born_ms
+            if one.immunity_ms is not None:
+                assert age > one.immunity_ms
+            else:
+                assert age < 0 or age > RULES.timeout_ms
+            one.place = place
+            one.checks += 1
+            assert f"TRANSACTION_CHECK_TIMES\x01{one.checks}\x02".encode() in stored.message.properties
+        expired = [int(one.message.body) for one in self.store.queues.get(EXPIRED_TOPIC, ())]
+        assert len(expired) == len(set(expired))
+        for number in set(expired) - self.expired:
+            one = self.known[number]
+            assert one.checks == RULES.check_max or self.now - one.born_ms > RULES.reserved_ms
+            assert not one.ended
+        self.expired = set(expired)
+
+    @rule(refuses=st.booleans())
+    def refuse(self, refuses: bool) -> None:
+        self.store.refuses = "t" if refuses else ""
+
+    @rule(fails=st.booleans())
+    def fail(self, fails: bool) -> None:
+        self.store.fails = fails
+
+    @rule()
+    def save(self) -> None:
+        self.offsets.saved = dict(self.offsets.now)
+
+    @rule()
+    def crash(self) -> None:
+        self.run(self.world.gatherer.finish(1))
+        self.offsets.now = dict(self.offsets.saved)
+        self.run(self._open())
+
+    @invariant()
+    def consumers_see_what_was_committed(self) -> None:
+        if not hasattr(self, "store"):
+            return
+        seen = [int(one.message.body) for one in self.store.queues.get("t", ())]
+        assert sorted(seen) == sorted(n for n, one in self.known.items() for _ in range(one.commits))
+        for one in self.store.queues.get("t", ()):
+            assert (one.message.queue_id, one.message.sys_flag, one.message.flag) == (1, COMMIT, 7)
+            assert one.message.reconsume_times == 2
+
+    @invariant()
+    def nothing_undecided_is_passed(self) -> None:
+        if not hasattr(self, "store"):
+            return
+        first = self.offsets.now.get(HALF_TOPIC, 0)
+        for number, one in self.known.items():
+            if not one.ended and number not in self.expired:
+                assert one.place.half_offset >= first
+
+
+TestTransactionMachine = TransactionMachine.TestCase
+TestTransactionMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def half(number: int = 0, born_ms: int = 0, store_ms: int = 0, **more: str) -> Half:
+    found = read_half(StoredMessage(half_message(raw(number, born_ms, **more)), 5, 500, store_ms, HOST))
+    assert found is not None
+    return found
+
+
+def test_half_message_keeps_what_the_client_sent_but_not_what_is_the_broker_s() -> None:
+    message = raw(1, 5, REAL_TOPIC="forged", REAL_QID="9", TRANSACTION_CHECK_TIMES="14", TRAN_PREPARED_QUEUE_OFFSET="3")
+    found = half_message(message)
+    assert (found.topic, found.queue_id, found.sys_flag, found.is_internal) == (HALF_TOPIC, 0, 0, True)
+    assert found.properties.count(b"REAL_TOPIC\x01") == 1
+    said = read_half(StoredMessage(found, 0, 0, 0, HOST))
+    assert said is not None
+    assert (said.real_topic, said.real_queue_id, said.checks, said.first_offset) == ("t", 1, 0, None)
+    assert (said.group, said.uniq_key) == (GROUP, "u1")
+    assert b"__transactionId__\x01u1\x02" in found.properties
+
+
+@pytest.mark.parametrize(
+    ("properties", "times", "expected"),
+    [
+        (b"TRAN_MSG\x01true\x02", 0, True),
+        (b"a\x01b\x02TRAN_MSG\x01TRUE\x02", 0, True),
+        (b"TRAN_MSG\x01false\x02", 0, False),
+        (b"XTRAN_MSG\x01true\x02", 0, False),
+        (b"TRAN_MSG\x01true\x02DELAY\x013\x02", 1, False),
+        (b"TRAN_MSG\x01true\x02DELAY\x013\x02", 0, True),
+        (b"TRAN_MSG\x01true\x02", 1, True),
+    ],
+)
+def test_half_message_is_recognised_by_its_property(properties: bytes, times: int, expected: bool) -> None:
+    assert is_half(RawMessage("t", 0, b"", properties, 0, 0, 0, HOST, times)) is expected
+
+
+def test_op_mark_names_half_offsets_and_foreign_ones_are_read() -> None:
+    mark = op_mark([3, 1, 20], 7, HOST, needs=2)
+    assert (mark.body, mark.topic, mark.needs) == (b"3,1,20,", OP_TOPIC, 2)
+    assert marked_offsets(mark) == [3, 1, 20]
+    assert marked_offsets(mark._replace(body=b"17")) == [17]  # RocketMQ before 5.1 writes one, without a comma
+    assert marked_offsets(mark._replace(body=b"4,x,,-1,\xff," + b"9" * 30)) == [4]
+    assert marked_offsets(mark._replace(properties=b"TAGS\x01e\x02")) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "now_ms", "expected"),
+    [
+        (half(), 6_000, Decision.STOP),
+        (half(), 6_001, Decision.CHECK),
+        (half(born_ms=9_000), 6_000, Decision.CHECK),
+        (half(store_ms=7_000), 7_000, Decision.STOP),
+        (half(TRAN_MSG="true", CHECK_IMMUNITY_TIME_IN_SECONDS="9"), 9_000, Decision.WAIT),
+        (half(TRAN_MSG="true", CHECK_IMMUNITY_TIME_IN_SECONDS="9"), 9_001, Decision.CHECK),
+        (half(TRAN_MSG="true", CHECK_IMMUNITY_TIME_IN_SECONDS="x"), 6_000, Decision.STOP),
+        (half(), 3_600_001, Decision.EXPIRE),
+    ],
+)
+def test_decision_follows_from_age_and_immunity(given: Half, now_ms: int, expected: Decision) -> None:
+    assert decide(given, RULES, now_ms, now_ms) is expected
+    assert decide(given._replace(checks=15), RULES, now_ms, now_ms) is Decision.EXPIRE
+
+
+def test_only_messages_with_their_own_immunity_time_end_too_late() -> None:
+    assert not ends_too_late(half(), RULES, 10_000_000)
+    assert not ends_too_late(half(CHECK_IMMUNITY_TIME_IN_SECONDS="9"), RULES, 9_000)
+    assert ends_too_late(half(CHECK_IMMUNITY_TIME_IN_SECONDS="9"), RULES, 9_001)
+    assert not ends_too_late(half(CHECK_IMMUNITY_TIME_IN_SECONDS="2"), RULES, 6_000)
+
+
+def test_marks_are_kept_until_no_half_message_can_need_them() -> None:
+    marks = OpMarks(0)
+    marks.add([OpMark(0, [1, 2]), OpMark(1, []), OpMark(2, [9])], 3, 10)
+    assert all(one in marks for one in (1, 2, 9))
+    marks.forget(9)
+    assert 1 in marks  # a copy that names it as its first offset may still come
+    marks.forget(10)
+    assert 1 not in marks
+    assert marks.first_needed(2) == 0
+    assert marks.first_needed(3) == 2
+    assert marks.first_needed(10) == 3
+
+
+def test_copy_that_apache_made_is_ended_by_the_mark_of_its_first_offset() -> None:
+    async def checked() -> list[tuple[HalfPlace, StoredMessage]]:
+        store, offsets, peer = Store(), Offsets(), Peer()
+        first, other = half_message(raw(1, 0)), half_message(raw(2, 0))
+        copy = first._replace(properties=first.properties + b"TRAN_PREPARED_QUEUE_OFFSET\x010\x02")
+        store.try_append([first, copy, other, op_mark([0], 0, HOST, needs=0)])
+        offsets.now[HALF_TOPIC] = 1
+        await World(store, offsets, peer).checks.check(20_000)
+        assert offsets.now == {HALF_TOPIC: 3, OP_TOPIC: 1}
+        return peer.questions
+
+    assert [int(one.message.body) for _, one in asyncio.run(checked())] == [2]
+
+
+def test_producers_of_a_group_are_asked_in_turn() -> None:
+    table: ProducerTable[str] = ProducerTable()
+    assert table.next_channel("g", lambda _: True) is None
+    for one in ("x", "y", "z"):
+        table.register("g", Client(one, one, "JAVA", 479, 0))
+    assert sorted(str(table.next_channel("g", lambda _: True)) for _ in range(3)) == ["x", "y", "z"]
+    assert {table.next_channel("g", lambda one: one == "y") for _ in range(3)} == {"y"}
