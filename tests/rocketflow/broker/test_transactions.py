@@ -173,7 +173,7 @@ class World:
 
     async def end(self, place: HalfPlace, state: int) -> Command:
         known = len(self._peer.answers)
-        (frame,) = FrameReceiver().feed(encode_command(request(37, end_header(place, state, GROUP))))
+        (frame,) = FrameReceiver().feed(encode_command(request(37, end_header(place, state, GROUP, is_checked=True))))
         later = self.ends.end(Request(cast("Channel", self._peer), decode_command(frame)))
         assert later is None
         while len(self._peer.answers) == known:

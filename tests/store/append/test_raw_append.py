@@ -30,7 +30,7 @@ from rocketflow_store.format.properties import decode_properties, encode_propert
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.message import MessageBatch
 from rocketflow_store.model.message_id import UNIQ_KEYS, decode_host
-from rocketflow_store.spi.broker import Arrival, RawMessage, WritingStore, open_store
+from rocketflow_store.spi.broker import Arrival, RawMessage, WritingStore, decode_stored, encode_stored, open_store
 from rocketflow_store.spi.maintenance import verify_store
 from rocketflow_store.testing import Probe
 
@@ -272,6 +272,44 @@ def test_internal_message_goes_to_a_system_topic(tmp_path: Path) -> None:
         store.publish(appended.end)
         assert store.max_offset(topic, 0) == 1
         assert topic not in store.config_files.topics.topics()
+
+
+def test_message_that_needs_others_is_stored_only_with_them_in_one_run(tmp_path: Path) -> None:
+    ok, refused = raw("t", b"1"), raw("t", b"2" * (SMALL.max_message_size + 1))
+    with open_store(tmp_path / "s", SMALL, store_host=HOST) as store:
+
+        def stored(*requests: RawMessage) -> list[bool]:
+            return [one.stored for one in store.append(requests).results]
+
+        assert stored(ok, ok, raw("u", b"3", needs=2)) == [True, True, True]
+        assert stored(refused, ok, raw("u", b"3", needs=2)) == [False, True, False]
+        assert stored(refused, ok, raw("u", b"3", needs=1)) == [False, True, True]
+        assert stored(ok, raw("u", b"3", needs=2)) == [True, False]
+        assert stored(raw("u", b"3", needs=1)) == [False]
+        split = stored(*[ok] * 1_024, raw("u", b"3", needs=1))
+        assert split == [*[True] * 1_024, False]  # a run has at most 1,024 messages
+        result = store.append([raw("u", b"3", needs=1)]).results[0]
+        assert "same run" in result.why
+
+
+@pytest.mark.parametrize("config", ["plain", "crc"])
+@pytest.mark.parametrize("peer", [PEER, PEER_V6])
+def test_stored_message_is_what_was_put_and_becomes_the_same_record(tmp_path: Path, config: str, peer: bytes) -> None:
+    message = RawMessage("t", 2, b"body", b"a\x01b\x02UNIQ_KEY\x01u\x02", 5, 0x108, NOW_MS, peer, 3, 77)
+    with open_store(tmp_path / "s", CONFIGS[config], store_host=HOST) as store:
+        appended = store.append([message])
+        store.publish(appended.end)
+        (result,) = appended.results
+        record = store.read_messages("t", 2, 0, 1, 1).data
+    found = decode_stored(record)
+    flags = message.sys_flag | (0x10 if peer == PEER_V6 else 0)
+    assert found.message == message._replace(sys_flag=flags)
+    assert (found.queue_offset, found.phy_offset, found.store_ms) == (0, 0, result.store_timestamp)
+    assert decode_host(found.store_host) == HOST
+    again = encode_stored(found)
+    assert decode_stored(again) == found
+    if config == "plain":
+        assert again == record
 
 
 def test_malformed_requests_are_refused_alone(tmp_path: Path) -> None:
