@@ -107,11 +107,16 @@ class HalfQueue:
 
     def _halves(self, offsets: Iterable[int]) -> Iterator[StoredMessage]:
         """Yield half messages; those next to each other are read together."""
-        wanted = list(offsets)
-        cuts = [0, *(at for at, (one, other) in enumerate(pairwise(wanted), 1) if other != one + 1), len(wanted)]
-        for first, last in pairwise(cuts):
-            if first < last:
-                yield from self._read(HALF_TOPIC, wanted[first], wanted[last - 1] + 1)
+        start = end = -1
+        for one in offsets:
+            if one == end and end - start < MAX_ACTED:
+                end += 1
+                continue
+            if start >= 0:
+                yield from self._read(HALF_TOPIC, start, end)
+            start, end = one, one + 1
+        if start >= 0:
+            yield from self._read(HALF_TOPIC, start, end)
 
     def _read(self, topic: str, start: int, end: int) -> Iterator[StoredMessage]:
         """Yield the messages of [start, end); damaged ones are left out, and reported by the store."""

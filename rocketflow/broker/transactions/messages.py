@@ -8,7 +8,7 @@ broker/transaction/queue/DefaultTransactionalMessageCheckListener.java.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketflow_store.spi.broker import RawMessage, decode_properties, encode_properties
@@ -37,6 +37,13 @@ _BROKERS: Final = re.compile(
     b"\x01[^\x02]*(?:\x02|$)"
 )
 """Properties that the broker gives a half message: a client cannot."""
+
+
+_READ: Final = re.compile(
+    b"(?:^|\x02)(REAL_TOPIC|REAL_QID|PGROUP|UNIQ_KEY|TRANSACTION_CHECK_TIMES|CHECK_IMMUNITY_TIME_IN_SECONDS"
+    b"|TRAN_PREPARED_QUEUE_OFFSET)\x01([^\x02]+)"
+)
+_CHECKS: Final = re.compile(b"(?:^|(?<=\x02))TRANSACTION_CHECK_TIMES\x01[^\x02]*(?:\x02|$)")
 
 
 class Half(NamedTuple):
@@ -86,19 +93,19 @@ def half_message(message: RawMessage) -> RawMessage:
 
 def read_half(stored: StoredMessage) -> Half | None:
     """Return what a record of the half queue says, None if it names no real topic and queue."""
-    properties = decode_properties(stored.message.properties)
-    topic, queue_id = properties.get("REAL_TOPIC"), _number(properties, "REAL_QID")
+    properties: dict[bytes, bytes] = dict(_READ.findall(stored.message.properties))
+    topic, queue_id = properties.get(b"REAL_TOPIC"), _number(properties.get(b"REAL_QID"))
     if topic is None or queue_id is None:
         return None
     return Half(
         stored,
-        real_topic=topic,
+        real_topic=topic.decode("utf-8", "replace"),
         real_queue_id=queue_id,
-        group=properties.get("PGROUP", ""),
-        uniq_key=properties.get("UNIQ_KEY", ""),
-        checks=max(_number(properties, "TRANSACTION_CHECK_TIMES") or 0, 0),
-        immunity_s=_number(properties, "CHECK_IMMUNITY_TIME_IN_SECONDS"),
-        first_offset=_number(properties, "TRAN_PREPARED_QUEUE_OFFSET"),
+        group=properties.get(b"PGROUP", b"").decode("utf-8", "replace"),
+        uniq_key=properties.get(b"UNIQ_KEY", b"").decode("utf-8", "replace"),
+        checks=_number(properties.get(b"TRANSACTION_CHECK_TIMES")) or 0,
+        immunity_s=_number(properties.get(b"CHECK_IMMUNITY_TIME_IN_SECONDS")),
+        first_offset=_number(properties.get(b"TRAN_PREPARED_QUEUE_OFFSET")),
     )
 
 
@@ -119,9 +126,11 @@ def copied_message(half: Half, checks: int) -> RawMessage:
     Unlike RocketMQ's it keeps the flag and the reconsume times of the message.
     """
     message = half.stored.message
-    properties = decode_properties(message.properties)
-    properties["TRANSACTION_CHECK_TIMES"] = str(checks)
-    return message._replace(topic=HALF_TOPIC, queue_id=0, properties=encode_properties(properties), is_internal=True)
+    properties = _CHECKS.sub(b"", message.properties)
+    if not properties.endswith(b"\x02"):
+        properties += b"\x02"
+    properties += b"TRANSACTION_CHECK_TIMES\x01%d\x02" % checks
+    return message._replace(topic=HALF_TOPIC, queue_id=0, properties=properties, is_internal=True)
 
 
 def expired_message(half: Half) -> RawMessage:
@@ -158,6 +167,5 @@ def marked_offsets(message: RawMessage) -> list[int]:
     return [int(one) for one in message.body.split(b",") if one.isdigit() and len(one) < 20]
 
 
-def _number(properties: Mapping[str, str], name: str) -> int | None:
-    text = properties.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+def _number(text: bytes | None) -> int | None:
+    return int(text) if text is not None and text.isdigit() and len(text) < 19 else None

@@ -29,7 +29,7 @@ def filled(store: Path) -> None:
     """Write half messages of 1 KiB into a new store."""
     born_ms = int(time.time() * 1000) - 60_000
     common = {"TRAN_MSG": "true", "PGROUP": PRODUCER_GROUP, "REAL_TOPIC": "t", "REAL_QID": "0"}
-    config = StoreConfig(mapped_file_size_commit_log=1 << 24, max_hash_slot_num=1_000, max_index_num=4_000)
+    config = StoreConfig(mapped_file_size_commit_log=1 << 26, max_hash_slot_num=100_000, max_index_num=400_000)
     with open_store(store, config, store_host="127.0.0.1:1") as opened:
         for first in range(0, HALVES, 1_000):
             run_of = [
