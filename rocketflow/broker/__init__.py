@@ -11,6 +11,7 @@
 | `offsets` | offsets of groups and of queues |
 | `queries` | messages by key and by place |
 | `recalls` | timer messages taken back before they are delivered |
+| `transactions` | half messages, their ends, and checks of undecided ones (table in its docstring) |
 | `replies` | replies of request-reply, to the client that waits |
 | `send_back` | messages that a consumer could not handle |
 | `topics`, `groups` | settings of topics and groups, and those made on first use |

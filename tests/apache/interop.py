@@ -31,7 +31,7 @@ _HEAD: Final = """# Clients that run unchanged
 `make test-interop` writes this page: it runs each client's program against RocketFlow's NameServer and broker. "ok":
 the program's checks passed. An empty field: the client has no such family, or its program does not have it.
 
-Not tested yet: transactions. `request` of the Java client 5.3.3 cannot be tested: it counts down its latch once the
+`request` of the Java client 5.3.3 cannot be tested: it counts down its latch once the
 question is stored (`RequestResponseFuture.acquireCountDownLatch`), so it fails at every broker; 4.9.7's waits.
 
 """

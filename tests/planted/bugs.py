@@ -12,6 +12,7 @@ KAFKA: Final = "tests/rocketflow/kafka"
 POWER: Final = f"{ROWS}/test_power_loss.py::test_power_loss"
 BESIDE: Final = "tests/rocketflow/spark/test_store_writes.py"
 FAILING: Final = f"{ROWS}/test_failing_syncs.py"
+TRANSACTIONS: Final = "tests/rocketflow/broker/test_transactions.py"
 
 BUGS: Final = (
     # -- durability
@@ -1126,6 +1127,70 @@ BUGS: Final = (
         "messages that waited for the put lock of a commit are refused as if the disk were slow",
         [Change("if max(one.arrived, self._held_until) < limit:", "if one.arrived < limit:")],
         ["tests/rocketflow/broker/test_put_gatherer.py"],
+    ),
+    # -- transactions
+    Bug(
+        "half-message-keeps-its-flag",
+        "a half message is stored with the flag of one, so that it has no place in the half queue",
+        [Change("sys_flag=message.sys_flag & ~ROLLBACK,\n        is_internal=True,", "is_internal=True,")],
+        [f"{TRANSACTIONS}::test_half_message_keeps_what_the_client_sent_but_not_what_is_the_broker_s"],
+    ),
+    Bug(
+        "client-names-the-real-topic",
+        "a client's own REAL_TOPIC stays in a half message",
+        [Change('properties = _BROKERS.sub(b"", message.properties)', "properties = message.properties")],
+        [f"{TRANSACTIONS}::test_half_message_keeps_what_the_client_sent_but_not_what_is_the_broker_s"],
+    ),
+    Bug(
+        "mark-without-its-commit",
+        "an op mark is stored although the store refused the message that it commits",
+        [Change("self._host, needs=len(messages))", "self._host, needs=0)")],
+        [f"{TRANSACTIONS}::TestTransactionMachine"],
+    ),
+    Bug(
+        "needs-are-not-checked",
+        "the store keeps a message without those that it needs",
+        [Change("if len(before) < needs or not all(", "if not before and not all(")],
+        [f"{STORE}/append/test_raw_append.py"],
+    ),
+    Bug(
+        "refused-copy-is-passed",
+        "a half message whose copy the store could not take is passed as if it had been copied",
+        [
+            Change(
+                "            await self._act(scan, now_ms)\n            self._walk.next_offset = scan.next_offset\n",
+                "            self._walk.next_offset = scan.next_offset\n            await self._act(scan, now_ms)\n",
+            )
+        ],
+        [f"{TRANSACTIONS}::TestTransactionMachine"],
+    ),
+    Bug(
+        "offset-passes-waiting-messages",
+        "the stored offset of the half queue passes messages that wait for their immunity time",
+        [Change("return min([*self._waiting, self.next_offset])", "return self.next_offset")],
+        [f"{TRANSACTIONS}::TestTransactionMachine"],
+    ),
+    Bug(
+        "waiting-message-is-asked-about-after-its-end",
+        "a half message that waits for its immunity time is asked about although its producer has ended it",
+        [
+            Change("            self._walk.drop_marked(self._marks.__contains__)\n", ""),
+            Change("self._halves(one for one in offsets if not is_marked(one))", "self._halves(offsets)"),
+            Change("not in self._marks]", "not in ()]"),
+        ],
+        [f"{TRANSACTIONS}::TestTransactionMachine"],
+    ),
+    Bug(
+        "immunity-time-is-ignored",
+        "a message's own immunity time does not hold off the check",
+        [Change("return Decision.WAIT if age_ms <= half.immunity_s * 1000 else", "return Decision.CHECK if half else")],
+        [f"{TRANSACTIONS}::test_decision_follows_from_age_and_immunity"],
+    ),
+    Bug(
+        "end-of-another-place",
+        "the end of a transaction is taken at another place of the log than its half message's",
+        [Change("half.stored.phy_offset != header.commit_log_offset", "header.commit_log_offset < 0")],
+        [f"{ROWS}/network/test_transactions.py::test_end_of_another_half_message_is_refused"],
     ),
     Bug(
         "lost-answer-looks-like-another-process",

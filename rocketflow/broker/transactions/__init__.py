@@ -6,11 +6,11 @@
 | `marked_puts` | messages and the op mark that depends on them, as one run |
 | `end` | the end of a transaction (request 37) |
 | `op_marks` | half messages that op marks name |
-| `walk` | decisions about half messages, and how far they are decided |
+| `walk` | decisions about half messages, and the progress through their queue |
 | `half_queue` | reads of the half queue and of the op queue |
 | `transactions` | these parts together |
 | `check` | the service that asks producers about undecided half messages (request 39) |
-| `resume` | half messages that were given up, checked again (request 323) |
+| `resume` | abandoned half messages, checked again (request 323) |
 
 A half message lies in RMQ_SYS_TRANS_HALF_TOPIC, where no consumer looks. Its end is a mark in
 RMQ_SYS_TRANS_OP_HALF_TOPIC; a commit also stores the message in its real topic, in the same write. The formats are

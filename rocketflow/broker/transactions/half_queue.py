@@ -46,7 +46,7 @@ class Acted(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """What a scan found: what to do, what waits, the half offset after the last that it looked at, and if it stops."""
+    """Result of a scan: what to do, what waits, the half offset after the last that was read, and if the round ends."""
 
     acted: list[Acted]
     waiting: list[Half]
@@ -119,7 +119,7 @@ class HalfQueue:
             yield from self._read(HALF_TOPIC, start, end)
 
     def _read(self, topic: str, start: int, end: int) -> Iterator[StoredMessage]:
-        """Yield the messages of [start, end); damaged ones are left out, and reported by the store."""
+        """Yield the messages of [start, end); damaged ones are omitted, and reported by the store."""
         at = start
         while at < end:
             found = self._store.read_messages(topic, 0, at, end - at, _READ_BYTES)

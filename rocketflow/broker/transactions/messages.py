@@ -134,7 +134,7 @@ def copied_message(half: Half, checks: int) -> RawMessage:
 
 
 def expired_message(half: Half) -> RawMessage:
-    """Return the message for the topic of those that were asked about in vain."""
+    """Return the message for the topic of those whose producers were asked too often."""
     return half.stored.message._replace(topic=EXPIRED_TOPIC, queue_id=0, is_internal=True)
 
 
@@ -161,7 +161,7 @@ def op_mark(half_offsets: Sequence[int], now_ms: int, host: bytes, *, needs: int
 
 
 def marked_offsets(message: RawMessage) -> list[int]:
-    """Return the half offsets that an op mark names; parts that are no numbers are left out."""
+    """Return the half offsets that an op mark names; parts that are no numbers are skipped."""
     if decode_properties(message.properties).get("TAGS") != MARK_TAG:
         return []
     return [int(one) for one in message.body.split(b",") if one.isdigit() and len(one) < 20]

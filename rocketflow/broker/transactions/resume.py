@@ -1,4 +1,4 @@
-"""Half messages that were asked about in vain, returned to the half queue by an operator.
+"""Abandoned half messages, returned to the half queue by an operator.
 
 RocketMQ's source: broker/processor/AdminBrokerProcessor.java (resumeCheckHalfMessage).
 """
@@ -31,7 +31,7 @@ class TransactionResumes:
         self._gatherer = gatherer
 
     async def resume(self, request: Request) -> None:
-        """Put a copy of a half message that was given up into the half queue, as one that was never checked."""
+        """Put a copy of an abandoned half message into the half queue, as one that was never checked."""
         header = request.command.header(ResumeCheckHalfMessageRequestHeader)
         half = await asyncio.to_thread(self._half, header.msg_id or "")
 

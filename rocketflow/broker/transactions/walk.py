@@ -1,4 +1,4 @@
-"""Decisions about half messages, and how far they are decided, without I/O: times are arguments.
+"""Decisions about half messages, and the progress through their queue, without I/O: times are arguments.
 
 RocketMQ's source: broker/transaction/queue/TransactionalMessageServiceImpl.java (check, needDiscard, needSkip).
 """
@@ -23,7 +23,7 @@ class Rules(NamedTuple):
 
 
 class Decision(Enum):
-    """What is done with an undecided half message."""
+    """Action on an undecided half message."""
 
     CHECK = auto()
     EXPIRE = auto()
@@ -64,7 +64,7 @@ class Waiting(NamedTuple):
 
 
 class Walk:
-    """How far the half queue is decided.
+    """Progress of the decisions about the half queue.
 
     `next_offset` is the first half offset that was not looked at. Those before it are decided, but for the waiting
     ones.

@@ -226,7 +226,7 @@ def test_message_asked_about_in_vain_is_given_up_and_resumed_by_an_operator(tmp_
     async def transaction(address: str) -> None:
         async with TransactionClient(address) as client:
             await made(client)
-            await client.half(b"nobody decides", UNIQ_KEY="u1")
+            await client.half(b"undecided", UNIQ_KEY="u1")
             await client.heartbeat()
             given_up = store_of(broker)
             assert await asyncio.to_thread(until, lambda: bool(messages(given_up, GIVEN_UP)))

@@ -188,7 +188,7 @@ def raw(number: int, born_ms: int, **more: str) -> RawMessage:
 
 @dataclass
 class Known:
-    """What the model knows of a message."""
+    """A message of the model: its newest half message, its commits, and how often its producer was asked."""
 
     place: HalfPlace
     born_ms: int
@@ -373,7 +373,7 @@ def test_half_message_is_recognised_by_its_property(properties: bytes, times: in
     assert is_half(RawMessage("t", 0, b"", properties, 0, 0, 0, HOST, times)) is expected
 
 
-def test_op_mark_names_half_offsets_and_foreign_ones_are_read() -> None:
+def test_op_mark_names_half_offsets_and_those_of_rocketmq_are_read() -> None:
     mark = op_mark([3, 1, 20], 7, HOST, needs=2)
     assert (mark.body, mark.topic, mark.needs) == (b"3,1,20,", OP_TOPIC, 2)
     assert marked_offsets(mark) == [3, 1, 20]
