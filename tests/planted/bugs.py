@@ -1145,7 +1145,7 @@ BUGS: Final = (
         "mark-without-its-commit",
         "an op mark is stored although the store refused the message that it commits",
         [Change("self._host, needs=len(messages))", "self._host, needs=0)")],
-        [f"{TRANSACTIONS}::TestTransactionMachine"],
+        [f"{TRANSACTIONS}::TestTransactionMachine::runTest"],
     ),
     Bug(
         "needs-are-not-checked",
@@ -1162,13 +1162,13 @@ BUGS: Final = (
                 "            self._walk.next_offset = scan.next_offset\n            await self._act(scan, now_ms)\n",
             )
         ],
-        [f"{TRANSACTIONS}::TestTransactionMachine"],
+        [f"{TRANSACTIONS}::TestTransactionMachine::runTest"],
     ),
     Bug(
         "offset-passes-waiting-messages",
         "the stored offset of the half queue passes messages that wait for their immunity time",
         [Change("return min([*self._waiting, self.next_offset])", "return self.next_offset")],
-        [f"{TRANSACTIONS}::TestTransactionMachine"],
+        [f"{TRANSACTIONS}::TestTransactionMachine::runTest"],
     ),
     Bug(
         "waiting-message-is-asked-about-after-its-end",
@@ -1178,7 +1178,7 @@ BUGS: Final = (
             Change("self._halves(one for one in offsets if not is_marked(one))", "self._halves(offsets)"),
             Change("not in self._marks]", "not in ()]"),
         ],
-        [f"{TRANSACTIONS}::TestTransactionMachine"],
+        [f"{TRANSACTIONS}::TestTransactionMachine::runTest"],
     ),
     Bug(
         "immunity-time-is-ignored",

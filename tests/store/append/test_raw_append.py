@@ -68,6 +68,7 @@ SINGLES = st.builds(
     prepared_offset=st.integers(0, 9),
     is_batch=st.just(False),
     is_internal=st.just(False),
+    needs=st.just(0),
 )
 ENTRIES = st.builds(
     BatchEntry,
@@ -91,6 +92,7 @@ BATCHES = st.builds(
     prepared_offset=st.just(0),
     is_batch=st.just(True),
     is_internal=st.just(False),
+    needs=st.just(0),
 )
 RUNS = st.lists(st.one_of(SINGLES, SINGLES, BATCHES), min_size=1, max_size=20)
 
