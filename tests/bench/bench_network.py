@@ -122,6 +122,10 @@ def _asynchronous(load: Load, home: Path, scale: float) -> Iterator[Figure]:
         yield from _rates(f"send {BODY} B, {SENDERS} threads, ASYNC", load, peers, [sends])
         batches = ("SEND", "batch", BATCH_SENDERS, BODY, BATCH, seconds)
         yield from _rates(f"batch {BATCH} x {BODY} B, {BATCH_SENDERS} threads, ASYNC", load, peers, [batches])
+        commits = ("COMMIT", "single", SENDERS, BODY, seconds)
+        yield from _rates(
+            f"transactions of {BODY} B, half and commit, {SENDERS} threads, ASYNC", load, peers, [commits]
+        )
         yield from _rates("pull 1 KiB from a backlog", load, peers, [("PULL", "backlog")])
         rounds = [("PUSH", "backlog", f"push-{number}", backlog) for number in range(ROUNDS + 1)]
         yield from _rates("push 1 KiB from a backlog", load, peers, rounds)

@@ -17,17 +17,22 @@ import org.apache.rocketmq.client.consumer.PullStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * Load of RocketMQ's own client on brokers that are named by their NameServers; one JVM loads all, so that all meet the
  * same warm client. Lines on stdin, one answer line each:
  * SEND names topic threads size batch seconds -> messages nanos p50us p99us failed
+ * COMMIT names topic threads size seconds     -> messages nanos p50us p99us failed
  * FILL names topic size count                 -> messages
  * PULL names topic                            -> messages nanos
  * PUSH names topic group count                -> messages nanos
@@ -44,6 +49,7 @@ public class NetworkBench {
             String[] words = line.split(" ");
             switch (words[0]) {
                 case "SEND": send(words[1], words[2], number(words[3]), number(words[4]), number(words[5]), number(words[6])); break;
+                case "COMMIT": commit(words[1], words[2], number(words[3]), number(words[4]), number(words[5])); break;
                 case "FILL": fill(words[1], words[2], number(words[3]), number(words[4])); break;
                 case "PULL": pull(words[1], words[2]); break;
                 case "PUSH": push(words[1], words[2], words[3], number(words[4])); break;
@@ -78,8 +84,43 @@ public class NetworkBench {
 
     private static void send(String names, String topic, int threads, int size, int batch, int seconds) throws Exception {
         DefaultMQProducer producer = producer(names);
+        byte[] body = bodyOf(size);
+        load(threads, batch, seconds, () -> batch == 1 ? producer.send(new Message(topic, body)) : producer.send(batchOf(topic, body, batch)));
+    }
+
+    /** A half message, answered, and its commit, one-way. */
+    private static void commit(String names, String topic, int threads, int size, int seconds) throws Exception {
+        TransactionMQProducer producer = new TransactionMQProducer("bench-transactions");
+        producer.setNamesrvAddr(names);
+        producer.setInstanceName("transactions@" + names.replace(':', '-'));
+        producer.setTransactionListener(new TransactionListener() {
+            @Override
+            public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
+                return LocalTransactionState.COMMIT_MESSAGE;
+            }
+
+            @Override
+            public LocalTransactionState checkLocalTransaction(MessageExt message) {
+                return LocalTransactionState.COMMIT_MESSAGE;
+            }
+        });
+        producer.start();
+        byte[] body = bodyOf(size);
+        load(threads, 1, seconds, () -> producer.sendMessageInTransaction(new Message(topic, body), null));
+        producer.shutdown();
+    }
+
+    interface Sending {
+        SendResult send() throws Exception;
+    }
+
+    private static byte[] bodyOf(int size) {
         byte[] body = new byte[size];
         Arrays.fill(body, (byte) 'x');
+        return body;
+    }
+
+    private static void load(int threads, int batch, int seconds, Sending sending) throws Exception {
         AtomicLong sent = new AtomicLong();
         AtomicLong failed = new AtomicLong();
         AtomicBoolean running = new AtomicBoolean(true);
@@ -93,7 +134,7 @@ public class NetworkBench {
                 while (running.get()) {
                     long at = System.nanoTime();
                     try {
-                        SendResult result = batch == 1 ? producer.send(new Message(topic, body)) : producer.send(batchOf(topic, body, batch));
+                        SendResult result = sending.send();
                         if (result.getSendStatus() == SendStatus.SEND_OK) {
                             sent.addAndGet(batch);
                             own[count++ & (own.length - 1)] = System.nanoTime() - at;
