@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from rocketflow.aio.channel import Channel
@@ -40,9 +41,20 @@ class Question:
 
 
 class TransactionClient:
-    """One producer's connection to a broker. Questions of the broker are collected in `questions`."""
+    """One producer's connection to a broker.
 
-    def __init__(self, address: str, *, client_id: str = "c1", group: str = PRODUCER_GROUP) -> None:
+    Questions of the broker are collected in `questions`, or given to `on_question`.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        client_id: str = "c1",
+        group: str = PRODUCER_GROUP,
+        on_question: Callable[[Command], None] | None = None,
+    ) -> None:
+        self._on_question = on_question
         self.questions: list[Question] = []
         self._address = address
         self._client_id = client_id
@@ -97,6 +109,9 @@ class TransactionClient:
         return self.questions
 
     def _asked(self, channel: Channel, command: Command) -> None:
+        if self._on_question is not None:
+            self._on_question(command)
+            return
         header = command.header(CheckTransactionStateRequestHeader)
         place = HalfPlace(header.tran_state_table_offset, header.commit_log_offset)
         self.questions.append(Question(header, place, decode_stored(command.body)))

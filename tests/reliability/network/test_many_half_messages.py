@@ -10,6 +10,7 @@ import pytest
 
 from rocketflow.aio.loop import run
 from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.command import Command
 from rocketflow_store import StoreConfig
 from rocketflow_store.spi.broker import RawMessage, encode_properties, open_store
 from tests.reliability.network.wire import no_traceback
@@ -19,9 +20,12 @@ from tests.support.servers import running_broker, store_of
 from tests.support.transactions import PRODUCER_GROUP, TransactionClient
 from tests.support.trials import LEVEL
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(LEVEL == "sample", reason="writes 250 MB: RF_FAULTS=1 runs it"),
+]
 
-HALVES = 5_000 if LEVEL == "sample" else 100_000
+HALVES = 100_000
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 
 
@@ -52,20 +56,25 @@ def test_all_undecided_messages_are_asked_about_in_one_round_beside_sends(tmp_pa
 
     async def load(address: str) -> None:
         nonlocal slowest, sends, took
-        async with TransactionClient(address) as client, TransactionClient(address) as sender:
+        asked: list[Command] = []
+        async with (
+            TransactionClient(address, on_question=asked.append) as client,
+            TransactionClient(address) as sender,
+        ):
             await client.heartbeat()
-            await client.asked(1, seconds=60)
+            async with asyncio.timeout(60):
+                while not asked:
+                    await asyncio.sleep(0.01)
             began = time.monotonic()
-            while len(client.questions) < HALVES:
+            while len(asked) < HALVES:
                 before = time.monotonic()
-                assert before - began < 300, f"{len(client.questions):,} of {HALVES:,} were asked about"
+                assert before - began < 300, f"{len(asked):,} of {HALVES:,} were asked about"
                 answer = await sender.ask(RequestCode.SEND_MESSAGE, send_header("s"), b"x")
                 assert answer.code == ResponseCode.SUCCESS, answer.remark
                 slowest, sends = max(slowest, time.monotonic() - before), sends + 1
                 await asyncio.sleep(0.005)
             took = time.monotonic() - began
-            asked = [one.header.msg_id for one in client.questions[:HALVES]]
-            assert len(set(asked)) == HALVES
+            assert len({one.fields["msgId"] for one in asked[:HALVES]}) == HALVES
 
     settings = ("transactionTimeOut=1000", "transactionCheckInterval=10000", "waitTimeMillsInSendQueue=20000")
     with running_broker(tmp_path, *settings) as broker:

@@ -20,7 +20,7 @@ from rocketflow_store.fsck.verify import verify_store
 from tests.reliability.network.wire import no_traceback, until
 from tests.support.checker import Verdict
 from tests.support.ports import free_port
-from tests.support.results import Tally
+from tests.support.results import Tally, measured
 from tests.support.servers import running_broker
 from tests.support.transactions import COMMIT, ROLLBACK, HalfPlace, TransactionClient
 from tests.support.trials import seeds
@@ -114,7 +114,7 @@ def test_no_half_message_is_visible_and_no_answered_end_is_lost_when_the_broker_
     port, store = free_port((-2, 1)), tmp_path / "store"
     load = Transactions(f"127.0.0.1:{port}")
     producing = threading.Thread(target=lambda: run(load.run()))
-    kills = seeds(20, 100, least=2)
+    kills = seeds(12, 100, least=2)
     for seed in kills:
         with running_broker(tmp_path, *QUICK, port=port) as broker:
             if not producing.is_alive():
@@ -142,6 +142,7 @@ def test_no_half_message_is_visible_and_no_answered_end_is_lost_when_the_broker_
         findings=[str(one) for one in verify_store(store).findings],
     )
     doubles = sum(times - 1 for times in found.values())
-    text = f"seeds {kills}: {load.repeats} repeats, {load.checks} checks, {doubles} doubles of {len(found)}"
-    counts.trial(verdict, text, hit=load.repeats > 0)
+    facts = {"kills": len(kills), "messages": len(found), "doubles": doubles, "repeats": load.repeats}
+    measured("transactionKills", **facts, checks=load.checks)
+    counts.trial(verdict, f"seeds {kills}: {facts}", hit=load.repeats > 0)
     assert load.checks
