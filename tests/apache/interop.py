@@ -23,6 +23,7 @@ TESTS: Final = (
     "tests/apache/test_mixed_clusters.py",
     "tests/apache/test_mqadmin.py",
     "tests/apache/test_tls_clients.py",
+    "tests/apache/test_transactions.py",
 )
 TABLE: Final = ROOT / "tests/apache/COMPATIBILITY.md"
 
