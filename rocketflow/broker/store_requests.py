@@ -137,8 +137,13 @@ class StoreRequests:
             batch_id = 0 if after is None else after.batch_id + 1
             parts = self._parts(check_sink_id(body.sink_id), batch_id, body.parts)
             rows = sum(one.rows for one in parts)
+            for topic in body.least_queues:
+                check_send_topic(topic)
             batch = ProgressBatch(
-                body.sink_id, body.run_id, after, body.progress, rows, parts=parts, queues=body.queues
+                *(body.sink_id, body.run_id, after, body.progress, rows),
+                parts=parts,
+                queues=body.queues,
+                least_queues=body.least_queues,
             )
             envelope = StoreCommits(self._store).commit_progress(batch)
             self._sync(body, envelope.end_offset)

@@ -92,6 +92,8 @@ class CommitProgressBody(WriteBody, kw_only=True):
     parts: list[PartBody]
     queues: dict[str, Annotated[int, msgspec.Meta(ge=1, le=65_536)]]
     """The numbers of queues of topics that the commit creates."""
+    least_queues: dict[str, Annotated[int, msgspec.Meta(ge=1, le=65_536)]] = msgspec.field(default_factory=dict)
+    """The numbers of queues that topics have after the commit, or more."""
 
 
 class LastCommitBody(StoreBody, kw_only=True):

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
+from rocketflow import store_writes
 from rocketflow.errors import UsageError
 from rocketflow.process.nearest import did_you_mean
-from rocketflow.spark.shared import store_writes
 from rocketflow.spark.shared.shared_paths import shared_paths
 from rocketflow_store import StoreConfig, StoreReader
 from rocketflow_store.spi.commits import ProgressMovedError
@@ -307,7 +307,9 @@ class ManualRequeue:
         return after
 
     def _commit(self, action: Callable[[Commits], RequeueRun]) -> RequeueRun:
-        return store_writes.commit(self._store, self._job.store_config(), action, wait=self._job.wait)
+        return store_writes.commit(
+            self._store, self._job.store_config(), action, store_writes.Patience(wait=self._job.wait)
+        )
 
     def _staged(self, run: RequeueRun, choice: Choice) -> list[StagedPart]:
         used = np.unique(choice.topic_of)

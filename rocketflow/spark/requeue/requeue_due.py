@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rocketflow.spark.shared.store_writes import find_broker, write
+from rocketflow.store_writes import Patience, find_broker, write
 from rocketflow_store import StoreReader
 from rocketflow_store.spi.delivery import (
     UNREADABLE,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rocketflow.spark.requeue.requeue_arguments import RequeueJob
-    from rocketflow.spark.shared.store_writes import BrokerWrites
+    from rocketflow.store_writes import BrokerWrites
     from rocketflow_store import MessageStore
 
     Outcome = tuple[dict[str, Any], int]
@@ -63,7 +63,7 @@ def deliver_locally(job: RequeueJob) -> Outcome | None:
         lost = waiting_queues_are_lost(reader)
     if lost:
         print("queues of waiting messages are missing: rebuilding them from the log", file=sys.stderr, flush=True)
-        write(job.store, job.store_config(), lambda store: None, lambda broker: None, wait=job.wait)
+        write(job.store, job.store_config(), lambda store: None, lambda broker: None, Patience(wait=job.wait))
     due = look(job)
     if not due.delayed and not due.timers_wait and not due.file_lags:
         return _fields(job, None, None, due.next_due_ms, "none"), 0
@@ -113,7 +113,7 @@ def _delivered(
         timed = None if run is None else _timers_of(run)
         return _fields(job, delayed, timed, next_due_ms, by), _exit_code(delayed, timed)
 
-    return write(job.store, job.store_config(), directly, through, wait=job.wait)
+    return write(job.store, job.store_config(), directly, through, Patience(wait=job.wait))
 
 
 def look(job: RequeueJob) -> Due:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rocketflow.process.job_timing import timing
 from rocketflow.process.printable import printable
 from rocketflow.spark.requeue.requeue_arguments import RequeueJob, parse_arguments
-from rocketflow.spark.shared.store_writes import COMMITS_TAKE_S, find_broker
+from rocketflow.store_writes import COMMITS_TAKE_S, find_broker
 from rocketflow_store import StoreLockedError, StoreReader
 from rocketflow_store.spi.places import check_directory, check_unlocked
 from rocketflow_store.spi.writing import when_free

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocketflow.spark.shared import store_writes
+from rocketflow import store_writes
 from rocketflow_store import StoreReader
 from rocketflow_store.spi.commits import commit_nothing
 from rocketflow_store.spi.places import is_store
@@ -33,7 +33,7 @@ class AppendPort:
             options.path,
             options.store_config(),
             lambda commits: commits.commit_batch(batch, queues=options.queues, replay_mismatch=options.replay_mismatch),
-            timeout_s=options.lock_timeout_ms / 1000,
+            store_writes.Patience(options.lock_timeout_ms / 1000),
         )
 
     def commit_nothing(self, sink_id: str, query_id: str | None, batch_id: int) -> None:

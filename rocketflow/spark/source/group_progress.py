@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from rocketflow.errors import UsageError
-from rocketflow.spark.shared.store_writes import find_broker
 from rocketflow.spark.source.store_access import SourceStores
 from rocketflow.spark.source.stream_offset import QueueKey
+from rocketflow.store_writes import find_broker
 from rocketflow_store import StoreError
 from rocketflow_store.spi.tables import publish_group_offsets
 

@@ -49,6 +49,8 @@ class CommitTarget(CommitLogReads, Protocol):
 
     def ensure_topic(self, topic: str, queues: int | None = None) -> None: ...
 
+    def create_topic(self, topic: str, queues: int = 8) -> None: ...
+
     def append_commit(
         self,
         envelope: Callable[[int, int], RecordFields],

@@ -44,7 +44,8 @@ class ProgressBatch:
 
     `after` is the last commit of `sink_id` that the plan was made from (`last_commit`), None if there was none;
     `progress` is the complete new state, a JSON object; `rows` records are in `parts` and `chunks`, in this order, none
-    if there is only progress. `queues` are the numbers of queues of topics that the commit creates.
+    if there is only progress. `queues` are the numbers of queues of topics that the commit creates; topics in
+    `least_queues` have at least so many queues after it.
     """
 
     sink_id: str
@@ -55,6 +56,7 @@ class ProgressBatch:
     chunks: Sequence[EncodedChunk] = field(default=())
     parts: Sequence[StagedPart] = field(default=())
     queues: Mapping[str, int] = field(default_factory=dict)
+    least_queues: Mapping[str, int] = field(default_factory=dict)
 
 
 def commit_progress(store: CommitTarget, batch: ProgressBatch, *, queues: int | None = None) -> CommitResult:
@@ -66,6 +68,8 @@ def commit_progress(store: CommitTarget, batch: ProgressBatch, *, queues: int | 
     check_sink_id(batch.sink_id)
     store.dispatch_pending()
     _check_unmoved(store, batch)
+    for topic, count in sorted(batch.least_queues.items()):
+        store.create_topic(topic, count)
     rows: list[StagedPart | EncodedChunk] = [*batch.parts, *batch.chunks]
     for topic in sorted({topic for some in rows for topic in some.topics}):
         store.ensure_topic(topic, batch.queues.get(topic, queues))

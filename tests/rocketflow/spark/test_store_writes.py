@@ -6,14 +6,12 @@ import asyncio
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from rocketflow import store_writes
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
 from rocketflow.client.producer import Producer
@@ -29,7 +28,6 @@ from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.store_bodies import CommitBatchBody, PartBody
 from rocketflow.spark.requeue.requeue_arguments import parse_arguments
 from rocketflow.spark.requeue.requeue_job import preflight, run_without_spark
-from rocketflow.spark.shared import store_writes
 from rocketflow_store import (
     FlushDiskType,
     Message,
@@ -54,6 +52,7 @@ from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
 from rocketflow_store.metadata.native.root_paths import RootPaths
 from rocketflow_store.records.arrow.queue_turns import QueueTurns
 from rocketflow_store.records.encoding.encode import BatchEncoder
+from tests.support.lost_answers import answers_lost
 from tests.support.ports import free_port
 from tests.support.request_headers import send_header
 from tests.support.servers import RunningServer, running, running_broker, store_of
@@ -96,7 +95,9 @@ def batch(path: Path, bodies: Sequence[bytes], topic: str, number: int = 0, **mo
 
 
 def commit(path: Path, one: SinkBatch, *, timeout_s: float = 60.0) -> CommitResult:
-    return store_writes.commit(path, SYNC, lambda commits: commits.commit_batch(one, queues=2), timeout_s=timeout_s)
+    return store_writes.commit(
+        path, SYNC, lambda commits: commits.commit_batch(one, queues=2), store_writes.Patience(timeout_s)
+    )
 
 
 def stored(path: Path, topic: str) -> list[bytes]:
@@ -280,59 +281,6 @@ def test_a_write_goes_on_when_the_broker_is_killed_and_comes_back(tmp_path: Path
     assert not (path / "rocketflow/broker").exists()
     commit(path, batch(path, [b"6", b"7"], "out", 3))
     assert stored(path, "out") == [b"%d" % number for number in range(8)]
-
-
-class DroppingProxy:
-    """Passes connections on to a broker; ends the first `losses` of them when the answer to a write comes."""
-
-    def __init__(self, broker: RunningServer, losses: int) -> None:
-        self._broker, self.losses = broker, losses
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                server = socket.create_connection(("127.0.0.1", self._broker.port))
-                threading.Thread(target=self._forward, args=(client, server), daemon=True).start()
-                threading.Thread(target=self._answer, args=(server, client), daemon=True).start()
-
-    def _forward(self, client: socket.socket, server: socket.socket) -> None:
-        with suppress(OSError):
-            while data := client.recv(65536):
-                server.sendall(data)
-        server.close()
-
-    def _answer(self, server: socket.socket, client: socket.socket) -> None:
-        with suppress(OSError), server.makefile("rb") as answers:
-            for number, size in enumerate(iter(lambda: answers.read(4), b"")):
-                frame = size + answers.read(int.from_bytes(size, "big"))
-                if number == 1 and self.losses:  # the first answer says which store it is
-                    self.losses -= 1
-                    break
-                client.sendall(frame)
-        client.shutdown(socket.SHUT_RDWR)
-        client.close()
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)  # ends the pending accept
-        self._listener.close()
-
-
-@contextmanager
-def answers_lost(broker: RunningServer, losses: int) -> Iterator[DroppingProxy]:
-    """Let jobs reach the broker only through a proxy that drops answers."""
-    proxy, file = DroppingProxy(broker, losses), RootPaths(store_of(broker)).broker_file
-    known = read_broker_file(file)
-    assert known is not None
-    write_broker_file(file, replace(known, address=proxy.address))
-    try:
-        yield proxy
-    finally:
-        write_broker_file(file, known)
-        proxy.close()
 
 
 def test_a_lost_answer_is_repaired_by_repeating(broker: RunningServer) -> None:

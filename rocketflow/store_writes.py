@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import math
 import sys
+import time
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -27,10 +30,10 @@ from rocketflow_store.spi.commits import (
     decode_envelope,
 )
 from rocketflow_store.spi.places import serving_broker, store_id
-from rocketflow_store.spi.staging import StagingArea
+from rocketflow_store.spi.staging import StagingArea, stage_alike
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from rocketflow.client.store_client import StoreClient
     from rocketflow.remoting.codes import RequestCode
@@ -58,19 +61,30 @@ class AnswerLostError(BrokerError):
     """The connection to the broker ended before the answer: the write may have been done."""
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How a write waits for a store that another process has locked.
+
+    After `timeout_s` it fails, or with `wait` prints a line that names the holder and goes on waiting. `pause` sleeps
+    for a number of seconds, and returns True to end the wait at once.
+    """
+
+    timeout_s: float = COMMITS_TAKE_S
+    wait: bool = False
+    pause: Callable[[float], object] = time.sleep
+
+
 def write(
     path: str | Path,
     config: StoreConfig | None,
     directly: Callable[[MessageStore], Result],
     through: Callable[[BrokerWrites], Result],
-    *,
-    timeout_s: float = COMMITS_TAKE_S,
-    wait: bool = False,
+    patience: Patience = Patience(),
 ) -> Result:
     """Return the result of a write: `directly` to the store, or `through` the broker that serves it.
 
-    While another process has locked the store, wait for `timeout_s`; then raise StoreLockedError, or with `wait` print
-    a line that names the holder and go on waiting. After a lost answer one of the functions is called again.
+    Raises StoreLockedError when the wait for another process ends. After a lost answer one of the functions is called
+    again.
     """
 
     def attempt() -> Result:
@@ -87,26 +101,24 @@ def write(
     losses = 0
     while True:
         try:
-            return writing.when_free(attempt, timeout_s)
+            return writing.when_free(attempt, patience.timeout_s, patience.pause)
         except AnswerLostError:
             losses += 1
             if losses == _MOST_LOSSES:
                 raise
-            timeout_s = max(timeout_s, _RESTART_S)
+            patience = replace(patience, timeout_s=max(patience.timeout_s, _RESTART_S))
         except StoreLockedError as error:
-            if not wait:
+            if not patience.wait:
                 raise
             print(f"waiting: {error.path} is held by {error.holder}", file=sys.stderr, flush=True)
-            timeout_s, wait = math.inf, False
+            patience = replace(patience, timeout_s=math.inf, wait=False)
 
 
 def commit(
     path: str | Path,
     config: StoreConfig | None,
     action: Callable[[Commits], Result],
-    *,
-    timeout_s: float = COMMITS_TAKE_S,
-    wait: bool = False,
+    patience: Patience = Patience(),
 ) -> Result:
     """Return the result of `action`, which commits to the store or through its broker; waits as `write`."""
     began = False
@@ -116,7 +128,7 @@ def commit(
         repeats, began = began, True
         return action(_Repeated(commits) if repeats else commits)
 
-    return write(path, config, lambda store: acting(StoreCommits(store)), acting, timeout_s=timeout_s, wait=wait)
+    return write(path, config, lambda store: acting(StoreCommits(store)), acting, patience)
 
 
 class _Repeated:
@@ -199,12 +211,24 @@ class BrokerWrites:
         return CommitResult(CommitStatus(found.status), found.rows, found.begin_offset, found.end_offset)
 
     def commit_progress(self, batch: ProgressBatch) -> CommitEnvelope:
-        """Commit progress with its staged rows."""
+        """Commit progress with its rows; those that are not staged yet are staged for the time of the commit."""
+        number = 0 if batch.after is None else batch.after.batch_id + 1
+        staging = StagingArea(self._path, batch.sink_id)
+        directory = staging.directory(number)
+        own = [one.in_file(directory) for one in stage_alike(batch.chunks, directory, "rows")]
+        try:
+            envelope = self._progress_committed(replace(batch, parts=[*batch.parts, *own], chunks=()), number)
+        finally:
+            for one in own:
+                one.discard()
+        if own:
+            staging.sweep(number)
+        return envelope
+
+    def _progress_committed(self, batch: ProgressBatch, number: int) -> CommitEnvelope:
         from rocketflow.remoting.codes import RequestCode
         from rocketflow.remoting.store_bodies import CommitProgressBody, EnvelopeBody
 
-        assert not batch.chunks, "rows that a broker commits are staged"
-        number = 0 if batch.after is None else batch.after.batch_id + 1
         body = CommitProgressBody(
             sink_id=batch.sink_id,
             run_id=batch.run_id,
@@ -212,6 +236,7 @@ class BrokerWrites:
             progress=dict(batch.progress),
             parts=self._files(batch.sink_id, number, batch.parts),
             queues=dict(batch.queues),
+            least_queues=dict(batch.least_queues),
             sync=self._sync,
         )
         found = self._ask(RequestCode.ROCKETFLOW_COMMIT_PROGRESS, body, EnvelopeBody)
