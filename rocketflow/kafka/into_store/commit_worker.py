@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from rocketflow.kafka.client.batch_consumer import rows_of
 from rocketflow.kafka.client.record_batches import BrokenBatchError
 from rocketflow.kafka.errors import KafkaRefusedError
-from rocketflow.kafka.into_store.store_commit import CommitOutcome, PartEncoder, commit_parts
+from rocketflow.kafka.into_store.store_commit import CommitOutcome, PartEncoder, PartsCommit
 from rocketflow_store.spi.commits import ProgressMovedError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class CommitWorker:
         return outcome
 
     def _run(self, parts: Sequence[NextPart]) -> CommitOutcome:
-        """Decode and encode the parts, then take the store's lock and commit them."""
+        """Decode and encode the parts, then commit them."""
         encoded = []
         for one in parts:
             try:
@@ -69,10 +69,9 @@ class CommitWorker:
                 raise KafkaRefusedError(f"{one.part.topic} partition {one.part.partition}: {error}") from error
             encoded.append(self._encoder.encode(replace(one.part, rows=rows)))
         for attempt in range(_COMMIT_TRIES):
-            with self._port.opened() as store:
-                try:
-                    return commit_parts(store, self._options, self._run_id, encoded)
-                except ProgressMovedError:
-                    if attempt + 1 == _COMMIT_TRIES:
-                        raise
+            try:
+                return self._port.commit(PartsCommit(self._options, self._run_id, encoded))
+            except ProgressMovedError:
+                if attempt + 1 == _COMMIT_TRIES:
+                    raise
         raise AssertionError("unreachable")

@@ -21,7 +21,7 @@ from rocketflow.kafka.into_store.to_rows import QueueRule, sink_rows
 from rocketflow.kafka.options.bridge_options import QUARANTINE
 from rocketflow.kafka.shared.topic_record import TopicNote, note_topic, offsets_alone
 from rocketflow_store import MessageRejectedError
-from rocketflow_store.spi.commits import ProgressBatch, commit_progress, last_commit
+from rocketflow_store.spi.commits import ProgressBatch
 from rocketflow_store.spi.records import BatchEncoder
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from rocketflow.kafka.client.partition_rows import KafkaRows
     from rocketflow.kafka.options.bridge_options import BridgeOptions
-    from rocketflow_store import MessageStore, StoreConfig
-    from rocketflow_store.spi.commits import CommitEnvelope
+    from rocketflow_store import StoreConfig
+    from rocketflow_store.spi.commits import CommitEnvelope, Commits
     from rocketflow_store.spi.records import EncodedChunk
 
 Partition = tuple[str, int]
@@ -156,16 +156,37 @@ def _refusals(encoder: BatchEncoder, batch: pa.RecordBatch, first: int = 0) -> d
     return {}
 
 
-def commit_parts(
-    store: MessageStore, options: BridgeOptions, run_id: str, encoded: Sequence[EncodedPart]
-) -> CommitOutcome:
-    """Append all parts that start at the last commit's offsets, with their progress, as one commit or none.
+class PartsCommit:
+    """The commit of all parts that start at the last commit's offsets, with their progress, or none.
 
-    Raises: TopicReplacedError or QueuesChangedError if a part contradicts the topic notes of the last commit.
+    It is planned once: a call that repeats it, because a broker's answer was lost, commits the same.
     """
-    last = last_commit(store, options.sink_id)
+
+    def __init__(self, options: BridgeOptions, run_id: str, encoded: Sequence[EncodedPart]) -> None:
+        self._options, self._run_id, self._encoded = options, run_id, encoded
+        self._planned: tuple[CommitOutcome, ProgressBatch] | None = None
+
+    def __call__(self, commits: Commits) -> CommitOutcome:
+        """Commit and return the outcome.
+
+        Raises: TopicReplacedError or QueuesChangedError if a part contradicts the topic notes of the last commit,
+        ProgressMovedError if another commit came between.
+        """
+        if self._planned is None:
+            last = commits.last_commit(self._options.sink_id)
+            self._planned = _plan(last, self._options, self._run_id, self._encoded)
+        outcome, batch = self._planned
+        if outcome.committed:
+            commits.commit_progress(batch)
+        return outcome
+
+
+def _plan(
+    last: CommitEnvelope | None, options: BridgeOptions, run_id: str, encoded: Sequence[EncodedPart]
+) -> tuple[CommitOutcome, ProgressBatch]:
     outcome, progress = CommitOutcome(), _copy(last)
     chunks: list[EncodedChunk] = []
+    least_queues: dict[str, int] = {}
     for one in encoded:
         part = one.part
         committed = next_offset(progress, part.topic, part.partition)
@@ -181,12 +202,15 @@ def commit_parts(
         outcome.newest_ms = max(outcome.newest_ms, one.newest_ms)
         chunks += one.chunks
         if one.rows:
-            store.create_topic(part.store_topic, QueueRule(options.queues).count(part.partitions))
-    if outcome.committed:
-        batch = ProgressBatch(options.sink_id, run_id, last, progress, outcome.rows, chunks)
-        commit_progress(store, batch, queues=1)
+            count = QueueRule(options.queues).count(part.partitions)
+            least_queues[part.store_topic] = max(count, least_queues.get(part.store_topic, 1))
     outcome.progress = offsets_alone(progress)
-    return outcome
+    batch = ProgressBatch(
+        *(options.sink_id, run_id, last, progress, outcome.rows, chunks),
+        queues={options.quarantine_topic: 1},
+        least_queues=least_queues,
+    )
+    return outcome, batch
 
 
 def _copy(last: CommitEnvelope | None) -> dict[str, Any]:

@@ -1,56 +1,62 @@
-"""The store that a bridge writes to, locked for one commit at a time or, with `hold`, until `close`."""
+"""The store that a bridge writes to, locked for one commit at a time or, with `hold`, until `close`.
+
+A commit to a store that a broker serves goes through the broker.
+"""
 
 from __future__ import annotations
 
-import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from rocketflow import store_writes
 from rocketflow.kafka.shared.claims import claims_on_store
 from rocketflow_store import StoreConfig, StoreReader
-from rocketflow_store.spi.commits import last_commit
+from rocketflow_store.spi.commits import StoreCommits, last_commit
 from rocketflow_store.spi.places import is_store
 from rocketflow_store.spi.writing import open_when_free
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
     from rocketflow.kafka.shared.claims import Claim
     from rocketflow_store import MessageStore
-    from rocketflow_store.spi.commits import CommitEnvelope
+    from rocketflow_store.spi.commits import CommitEnvelope, Commits
+
+Result = TypeVar("Result")
 
 
 class StorePort:
-    """Opens the store at `path` for commits; raises StoreLockedError if another writer holds it for too long.
+    """Commits to the store at `path`; raises StoreLockedError if a process that is no broker holds it for too long.
 
     Without `hold` the lock is released after every commit, so that Spark sinks, jobs and other bridges can write to the
-    same store. Nothing is created or locked before `begin`.
+    same store; a broker may start and stop meanwhile. With `hold` the lock is the bridge's, and a broker that has it is
+    in the way. Nothing is created or locked before `begin`.
     """
 
     def __init__(
         self, path: str, config: StoreConfig, *, hold: bool, lock_timeout_ms: int, stop: threading.Event
     ) -> None:
         self._path, self._asked, self._hold = path, config, hold
-        self._timeout_s, self._stop = lock_timeout_ms / 1000, stop
+        self._patience = store_writes.Patience(lock_timeout_ms / 1000, pause=stop.wait)
         self._held: MessageStore | None = None
         self.config = config
         """The requested settings; after `begin` the store's own, with its file sizes and record format."""
 
     def begin(self) -> None:
         """Create the store if it is missing, read its settings, and with `hold` keep its lock."""
-        with self.opened() as store:
-            self.config = store.config
-
-    @contextlib.contextmanager
-    def opened(self) -> Iterator[MessageStore]:
-        """Yield the locked store for one commit."""
-        store = self._held or self._open()
         if self._hold:
-            self._held = store
-            yield store
+            self._held = open_when_free(self._path, self._asked, self._patience.timeout_s, self._patience.pause)
+            self.config = self._held.config
             return
-        with store:
-            yield store
+        self.config = store_writes.write(
+            self._path, self._asked, lambda store: store.config, lambda _: self._read_config(), self._patience
+        )
+
+    def commit(self, action: Callable[[Commits], Result]) -> Result:
+        """Return the result of `action`, which commits; it is called again if a broker's answer was lost."""
+        if self._held is not None:
+            return action(StoreCommits(self._held))
+        return store_writes.commit(self._path, self._asked, action, self._patience)
 
     def close(self) -> None:
         """Close the store if it is held."""
@@ -73,8 +79,9 @@ class StorePort:
         with StoreReader(self._path, self._asked) as reader:
             return claims_on_store(reader)
 
-    def _open(self) -> MessageStore:
-        return open_when_free(self._path, self._asked, self._timeout_s, self._stop.wait)
+    def _read_config(self) -> StoreConfig:
+        with StoreReader(self._path, self._asked) as reader:
+            return reader.config
 
 
 def read_last_commit(path: str, sink_id: str) -> CommitEnvelope | None:

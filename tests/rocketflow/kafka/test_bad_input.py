@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ from rocketflow.kafka.errors import (
 from rocketflow.kafka.into_kafka import copy_out
 from rocketflow.kafka.into_kafka.copy_out import StoreToKafka
 from rocketflow.kafka.into_store.copy_in import KafkaToStore
+from rocketflow.kafka.into_store.store_commit import CommitOutcome, PartsCommit
 from rocketflow.kafka.into_store.store_port import StorePort
 from rocketflow.kafka.options.bridge_options import parse
 from rocketflow.kafka.shared.mark import Mark
@@ -163,15 +163,15 @@ def test_second_bridge_of_an_id_fences_the_first(
     asked = options("kafka-to-store", topics.address, store, "--topics", source, "--id", source, "--until-caught-up")
     first = KafkaToStore(asked, StopRequest())
 
-    opened, opens = StorePort.opened, []
+    commit, commits = StorePort.commit, []
 
-    def slowly(port: StorePort) -> AbstractContextManager[MessageStore]:
-        opens.append(port)
-        if len(opens) == 2:  # the first call is `begin`
+    def slowly(port: StorePort, action: PartsCommit) -> CommitOutcome:
+        commits.append(port)
+        if len(commits) == 1:
             first.run()  # the other bridge commits first
-        return opened(port)
+        return commit(port, action)
 
-    monkeypatch.setattr(StorePort, "opened", slowly)
+    monkeypatch.setattr(StorePort, "commit", slowly)
     with pytest.raises(FencedBridgeError, match=r"another bridge with the same id copied .* meanwhile"):
         KafkaToStore(asked, StopRequest()).run()
     monkeypatch.undo()

@@ -10,10 +10,11 @@ import pytest
 
 from rocketflow.kafka.client.partition_rows import KafkaRows
 from rocketflow.kafka.errors import MessageRefusedError, TopicNameError
-from rocketflow.kafka.into_store.store_commit import CommitOutcome, PartEncoder, PartitionPart, commit_parts
+from rocketflow.kafka.into_store.store_commit import CommitOutcome, PartEncoder, PartitionPart, PartsCommit
 from rocketflow.kafka.options.bridge_options import BridgeOptions, parse
 from rocketflow.kafka.shared.topic_names import to_kafka_name, to_store_name
 from rocketflow_store import MessageStore
+from rocketflow_store.spi.commits import StoreCommits
 from tests.rocketflow.kafka.bridging import small_store, stored
 
 
@@ -41,7 +42,7 @@ def commit(store: str, one: PartitionPart, *more: str) -> CommitOutcome:
     options = asked(store, *more)
     with MessageStore.open(store, small_store(Path(store))) as opened:
         encoded = PartEncoder(opened.config, options).encode(one)
-        return commit_parts(opened, options, "run", [encoded])
+        return PartsCommit(options, "run", [encoded])(StoreCommits(opened))
 
 
 def test_commit_skips_parts_that_do_not_start_at_the_envelope(tmp_path: Path) -> None:
