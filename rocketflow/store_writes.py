@@ -221,7 +221,7 @@ class BrokerWrites:
         finally:
             for one in own:
                 one.discard()
-        if own:
+        if own and not batch.parts:  # else the caller sweeps
             staging.sweep(number)
         return envelope
 
@@ -264,7 +264,7 @@ class BrokerWrites:
         directory = StagingArea(self._path, sink_id).directory(batch_id)
         return [
             PartBody(
-                file=Path(str(one.in_file(directory).path)).name,
+                file=_name_in(directory, one),
                 rows=one.rows,
                 size=one.size,
                 crc=one.crc,
@@ -307,3 +307,13 @@ class BrokerWrites:
         if code in (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE):
             return StoreLockedError(self._path, f"the broker at {self._client.address}", why)
         return BrokerError(f"{self._path}: the broker at {self._client.address} refused the write: {why}")
+
+
+def _name_in(directory: Path, part: StagedPart) -> str:
+    """Return the name of a part's file in `directory`; a file of another directory gets a link there."""
+    path = Path(str(part.in_file(directory).path))
+    if path.parent != directory:
+        directory.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):  # a repeated commit
+            (directory / path.name).hardlink_to(path)
+    return path.name

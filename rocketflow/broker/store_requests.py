@@ -36,7 +36,7 @@ from rocketflow_store.spi.commits import (
     last_commit,
 )
 from rocketflow_store.spi.delivery import deliver_due, deliver_due_timers
-from rocketflow_store.spi.names import check_send_topic
+from rocketflow_store.spi.names import CHECK_RESULTS_TOPIC, check_send_topic
 from rocketflow_store.spi.staging import StagedPart, StagingArea
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class StoreRequests:
 
     def _parts(self, sink_id: str, batch_id: int, parts: Sequence[bodies.PartBody]) -> list[StagedPart]:
         """Return staged parts, whose files can only lie in the directory of this batch. Raises StoreError."""
-        for topic in {topic for one in parts for topic in one.topics}:
+        for topic in {topic for one in parts for topic in one.topics} - {CHECK_RESULTS_TOPIC}:
             check_send_topic(topic)
         directory = StagingArea(self._store.path, sink_id).directory(batch_id)
         return [

@@ -9,19 +9,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow import store_writes
 from rocketflow.quality.results.results import RESULT_TOPIC, result_chunk
 from rocketflow_store import FlushDiskType, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.spi.commits import (
     CheckpointWentBackError,
     ProgressBatch,
     ReplayMismatchError,
-    commit_progress,
     last_commit,
 )
 from rocketflow_store.spi.places import is_store
+from rocketflow_store.spi.requeue import queue_count
 from rocketflow_store.spi.settings import SystemClock
-from rocketflow_store.spi.staging import StagingArea, load_all
-from rocketflow_store.spi.writing import open_when_free
+from rocketflow_store.spi.staging import StagingArea
+from rocketflow_store.spi.tables import topics_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,17 +38,31 @@ class QualityCommits:
 
     def __init__(self, store: str, sink_id: str, query_id: str, run_id: str, lock_timeout_ms: int = 60_000) -> None:
         self.store, self.sink_id = store, sink_id
-        self._query_id, self._run_id, self._lock_timeout_ms = query_id, run_id, lock_timeout_ms
+        self._query_id, self._run_id = query_id, run_id
+        self._patience = store_writes.Patience(lock_timeout_ms / 1000)
+        self._settings = replace(StoreConfig.load(), flush_disk_type=FlushDiskType.SYNC_FLUSH)
+        self._config = self._settings
+        self._queues: dict[str, int] = {}
         self._staging = StagingArea(store, sink_id)
         self._last: CommitEnvelope | None = None
 
     def prepare(self, queues: dict[str, int]) -> dict[str, int]:
         """Create missing topics with the given queues, read the last commit; return the topics' numbers of queues."""
-        with self._open() as store:
-            for topic, count in {**queues, RESULT_TOPIC: 1}.items():
+        self._queues = {**queues, RESULT_TOPIC: 1}
+
+        def directly(store: MessageStore) -> dict[str, int]:
+            for topic, count in self._queues.items():
                 store.ensure_topic(topic, count)
-            self._last = last_commit(store, self.sink_id)
-            found = {topic: len(store.queues(topic)) or queues[topic] for topic in queues}
+            self._config, self._last = store.config, last_commit(store, self.sink_id)
+            return {topic: len(store.queues(topic)) or queues[topic] for topic in queues}
+
+        def through(broker: store_writes.BrokerWrites) -> dict[str, int]:  # a commit creates the topics
+            known = topics_of(self.store)
+            with StoreReader(self.store, self._settings) as reader:
+                self._config, self._last = reader.config, broker.last_commit(self.sink_id)
+            return {topic: queue_count(known, topic) if known.get(topic) else count for topic, count in queues.items()}
+
+        found = store_writes.write(self.store, self._settings, directly, through, self._patience)
         self._check_owner()
         return found
 
@@ -75,24 +90,25 @@ class QualityCommits:
 
     def commit(self, batch_id: int, parts: Sequence[StagedPart], fields: dict[str, Any], born_ms: int) -> None:
         """Commit all rows of the parts and the result, once."""
-        with self._open() as store:
-            chunks = list(load_all(parts, store.config.delay_levels_ms))
-            property_crc = all(part.property_crc for part in parts) and store.config.append_prop_crc
-            chunks.append(result_chunk(store.config, fields, born_ms, property_crc=property_crc))
-            progress = {
-                "kind": _STAMPED,
-                "query": self._query_id,
-                "batchId": batch_id,
-                "suite": fields["suite"],
-                "ranges": fields["ranges"],
-            }
-            batch = ProgressBatch(
-                self.sink_id, self._run_id, self._last, progress, sum(part.rows for part in parts) + 1, chunks
-            )
-            commit_progress(store, batch)
-            self._last = last_commit(store, self.sink_id)
+        property_crc = all(part.property_crc for part in parts) and self._config.append_prop_crc
+        progress = {
+            "kind": _STAMPED,
+            "query": self._query_id,
+            "batchId": batch_id,
+            "suite": fields["suite"],
+            "ranges": fields["ranges"],
+        }
+        batch = ProgressBatch(
+            *(self.sink_id, self._run_id, self._last, progress, sum(part.rows for part in parts) + 1),
+            chunks=[result_chunk(self._config, fields, born_ms, property_crc=property_crc)],
+            parts=parts,
+            queues=self._queues,
+        )
+        self._last = store_writes.commit(
+            self.store, self._settings, lambda commits: commits.commit_progress(batch), self._patience
+        )
         self._staging.keep_files(parts)
-        self._staging.sweep(batch_id)
+        self._staging.sweep(max(batch_id, self._last.batch_id))
 
     def discard(self, batch_id: int, parts: Sequence[StagedPart]) -> None:
         """Delete the staged parts of a batch that is not committed."""
@@ -107,10 +123,6 @@ class QualityCommits:
                 f"{progress.get('batchId')}; query {self._query_id} (a new checkpoint?) must use another --sink-id, "
                 "or the old checkpoint"
             )
-
-    def _open(self) -> MessageStore:
-        config = replace(StoreConfig.load(), flush_disk_type=FlushDiskType.SYNC_FLUSH)
-        return open_when_free(self.store, config, self._lock_timeout_ms / 1000)
 
 
 def now_ms() -> int:

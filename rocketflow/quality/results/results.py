@@ -15,6 +15,7 @@ import pyarrow as pa
 from rocketflow.errors import UsageError
 from rocketflow_store import SkipFaults, StoreConfig, StoreReader
 from rocketflow_store.spi.json_text import parse_json
+from rocketflow_store.spi.names import CHECK_RESULTS_TOPIC
 from rocketflow_store.spi.records import encode_message
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from rocketflow_store.spi.records import EncodedChunk
 
 
-RESULT_TOPIC: Final = "rmq_sys_ROCKETFLOW_QUALITY"
+RESULT_TOPIC: Final = CHECK_RESULTS_TOPIC
 RESULT_VERSION: Final = 1
 
 

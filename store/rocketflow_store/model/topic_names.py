@@ -17,6 +17,8 @@ MAX_QUEUE_NUMS: Final = 65_536
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+CHECK_RESULTS_TOPIC: Final = "rmq_sys_ROCKETFLOW_QUALITY"
+"""The results of checks: jobs commit them, clients send none."""
 
 MAX_TOPIC_LENGTH: Final = 127
 MAX_RETRY_TOPIC_LENGTH: Final = 255

@@ -18,7 +18,7 @@ from rocketflow_store.commits.batch_commit import (
     last_commits,
 )
 from rocketflow_store.commits.commit_target import CommitLogReads
-from rocketflow_store.commits.progress_commit import ProgressBatch, ProgressMovedError, commit_progress
+from rocketflow_store.commits.progress_commit import ProgressBatch, ProgressMovedError
 from rocketflow_store.commits.store_commits import Commits, StoreCommits
 from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope, decode_envelope
 
@@ -40,7 +40,6 @@ __all__ = [
     "commit_batch",
     "commit_nothing",
     "commit_places",
-    "commit_progress",
     "decode_envelope",
     "last_commit",
     "last_commits",

@@ -6,6 +6,7 @@ from rocketflow_store.delivery.requeue.requeue_properties import DELIVERED, QUAR
 from rocketflow_store.model.message_id import decode_offset_msg_id
 from rocketflow_store.model.property_names import PROPERTY_KEYS, PROPERTY_SHARDING_KEY, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
 from rocketflow_store.model.topic_names import (
+    CHECK_RESULTS_TOPIC,
     HALF_TOPIC,
     MAX_GROUP_LENGTH,
     MAX_QUEUE_NUMS,
@@ -21,6 +22,7 @@ from rocketflow_store.model.topic_names import (
 )
 
 __all__ = [
+    "CHECK_RESULTS_TOPIC",
     "DELIVERED",
     "HALF_TOPIC",
     "MAX_GROUP_LENGTH",
