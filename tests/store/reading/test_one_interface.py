@@ -11,8 +11,8 @@ from rocketflow_store import MessageStore, StoreReader
 from rocketflow_store.reading.store_reads import StoreReads
 
 OVERRIDES: Final[dict[type, frozenset[str]]] = {
-    MessageStore: frozenset({"get_message", "max_phy_offset", "refresh", "state"}),
-    StoreReader: frozenset({"max_phy_offset", "min_phy_offset", "refresh", "state"}),
+    MessageStore: frozenset({"check_open", "get_message", "max_phy_offset", "refresh", "state"}),
+    StoreReader: frozenset({"check_open", "max_phy_offset", "min_phy_offset", "refresh", "state"}),
 }
 SHARED: Final = sorted(one for one in vars(StoreReads) if not one.startswith("_"))
 OF_BOTH: Final = frozenset({"close", "path"})
