@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -20,7 +21,10 @@ PAGE: Final = (Path(__file__).parents[2] / "OPERATIONS.md").read_text("utf-8")
 START_SECONDS: Final = 60.0
 PROGRAM: Final = f'#!/bin/sh\nexec {sys.executable} -c "from rocketflow.cli import main; main()" "$@"\n'
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate"),
+]
 
 
 def block(language: str) -> str:
