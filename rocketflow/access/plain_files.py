@@ -5,7 +5,6 @@ RocketMQ's source: acl/plain/PlainPermissionManager.java (load, getAllAclFiles),
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from pathlib import Path
@@ -16,12 +15,12 @@ import yaml
 from rocketflow.access.addresses import Host
 from rocketflow.access.permissions import Row
 from rocketflow.access.plain_rules import PlainRules, PlainRulesError, merged_rules, parse_rules
+from rocketflow.aio.watched_files import WatchedFiles, call_often
 from rocketflow.errors import UsageError
 from rocketflow.remoting.command import Command
 
 LOG: Final = logging.getLogger("rocketflow.access")
 
-WATCH_SECONDS: Final = 1.0
 MAX_BYTES: Final = 1024 * 1024
 MAX_FILES: Final = 1_000
 MAX_DEPTH: Final = 8
@@ -38,14 +37,13 @@ class PlainFiles:
 
     def __init__(self, conf: Path) -> None:
         """Read the files. Blocks. Raises UsageError if there is none, or one cannot be used."""
-        self._conf = conf
-        self._seen = self._look()
-        if not self._seen:
+        self._files = WatchedFiles(lambda: (conf / "plain_acl.yml", *_yaml_files(conf / "acl")))
+        if not self._files.existing:
             raise UsageError(
                 f"aclEnable=true: there is no {conf / 'plain_acl.yml'} and no .yml file in {conf / 'acl'}: write one, "
                 "or set rocketmqHome to the directory that has conf/plain_acl.yml"
             )
-        self._rules = _load(list(self._seen))
+        self._rules = _load(self._files.existing)
 
     def refusal(self, row: Row, command: Command, host: Host | None) -> str | None:
         """Return why a request is refused, None if it is allowed. Raises HeaderError and BodyError."""
@@ -53,33 +51,18 @@ class PlainFiles:
 
     async def watch(self) -> None:
         """Look at the files until cancelled."""
-        while True:
-            await asyncio.sleep(WATCH_SECONDS)
-            await asyncio.to_thread(self.reload)
+        await call_often(self.reload)
 
     def reload(self) -> None:
         """Read the files again if one has changed; the rules stay if one cannot be used. Blocks."""
-        seen = self._look()
-        if seen == self._seen:
+        if not self._files.changed():
             return
-        self._seen = seen
         try:
-            self._rules = _load(list(seen))
+            self._rules = _load(self._files.existing)
         except UsageError as error:
             LOG.error("the access rules that were loaded before stay in effect: %s", error)
         else:
             LOG.warning("the access rules have changed: %d accounts are loaded", len(self._rules.accounts))
-
-    def _look(self) -> dict[Path, tuple[int, int, int]]:
-        """Return the files, each with what changes with its content."""
-        found = {}
-        for path in (self._conf / "plain_acl.yml", *_yaml_files(self._conf / "acl")):
-            try:
-                status = path.stat()
-            except OSError:
-                continue
-            found[path] = (status.st_mtime_ns, status.st_size, status.st_ino)
-        return found
 
 
 def load_document(data: bytes) -> object:

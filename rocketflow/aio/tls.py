@@ -5,7 +5,6 @@ RocketMQ's source: remoting/netty/TlsSystemConfig.java, TlsHelper.java, srvutil/
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import ssl
 import subprocess
@@ -14,10 +13,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-LOG: Final = logging.getLogger("rocketflow.aio")
+from rocketflow.aio.watched_files import WatchedFiles, call_often
 
-WATCH_SECONDS: Final = 1.0
-"""How often the files are looked at; RocketMQ looks every 500 ms."""
+LOG: Final = logging.getLogger("rocketflow.aio")
 
 HANDSHAKE_RECORD: Final = b"\x16"
 """The first byte of every TLS connection, and of no frame below 16 MiB."""
@@ -56,32 +54,26 @@ class Tls:
     ) -> None:
         self._build = build
         self._paths = [Path(one) for one in paths]
-        self._seen = self._look()
+        self._files = WatchedFiles(lambda: self._paths)
         self.context = build()
         self.optional = optional
         """Whether a server also takes connections without TLS."""
 
     async def watch(self) -> None:
         """Look at the files until cancelled."""
-        while self._paths:
-            await asyncio.sleep(WATCH_SECONDS)
-            await asyncio.to_thread(self.reload)
+        if self._paths:
+            await call_often(self.reload)
 
     def reload(self) -> None:
         """Rebuild the context if a file has changed. Blocks."""
-        seen = self._look()
-        if seen == self._seen:
+        if not self._files.changed():
             return
-        self._seen = seen
         try:
             self.context = self._build()
         except TlsError as error:
             LOG.warning("new connections use the certificate that was loaded before: %s", error)
         else:
             LOG.warning("the TLS files have changed: new connections use them (%s)", ", ".join(map(str, self._paths)))
-
-    def _look(self) -> list[tuple[int, int, int] | None]:
-        return [_identity(one) for one in self._paths]
 
 
 def server_context(files: TlsFiles, client_auth: ssl.VerifyMode) -> ssl.SSLContext:
@@ -174,12 +166,3 @@ def _check_readable(key: str, path: str) -> None:
         Path(path).read_bytes()
     except OSError as error:
         raise TlsError(f"{key}={path} cannot be read ({error.strerror}): name a file in PEM that exists") from None
-
-
-def _identity(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes with a file's content, None for a file that is missing."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
