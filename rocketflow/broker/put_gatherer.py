@@ -84,11 +84,9 @@ class PutGatherer:
         A message is refused with 2 if too many wait for the store or it has waited too long, with 14 if the broker
         stops or the store fails.
         """
-        if self._stopped:
-            refuse(RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker stops"))
-            return
-        if self._open >= MAX_OPEN or self._open_bytes >= MAX_OPEN_BYTES:
-            refuse(RefusedError(ResponseCode.SYSTEM_BUSY, OVERLOAD))
+        refusal = self._refusal()
+        if refusal is not None:
+            refuse(refusal)
             return
         self._waiting.append(Put(message, answer, refuse, time.monotonic()))
         self._open += 1
@@ -100,12 +98,7 @@ class PutGatherer:
 
         They are refused as those of `add`, all of them if one would be.
         """
-        size = sum(len(one.body) for one in messages)
-        refusal: RefusedError | None = None
-        if self._stopped:
-            refusal = RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker stops")
-        elif self._open >= MAX_OPEN or self._open_bytes >= MAX_OPEN_BYTES:
-            refusal = RefusedError(ResponseCode.SYSTEM_BUSY, OVERLOAD)
+        refusal = self._refusal()
         if refusal is not None:
             for _ in messages:
                 refuse(refusal)
@@ -113,8 +106,16 @@ class PutGatherer:
         arrived = time.monotonic()
         self._waiting.extend(Put(one, answer, refuse, arrived) for one in messages)
         self._open += len(messages)
-        self._open_bytes += size
+        self._open_bytes += sum(len(one.body) for one in messages)
         self._schedule()
+
+    def _refusal(self) -> RefusedError | None:
+        """Return why no message is taken now, None if one is."""
+        if self._stopped:
+            return RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker stops")
+        if self._open >= MAX_OPEN or self._open_bytes >= MAX_OPEN_BYTES:
+            return RefusedError(ResponseCode.SYSTEM_BUSY, OVERLOAD)
+        return None
 
     @property
     def waiting_count(self) -> int:
