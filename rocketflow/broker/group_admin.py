@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.aio.channel import ChannelClosedError
 from rocketflow.aio.server import Processor, RefusedError, Request
-from rocketflow.broker.offsets import stored_ms
 from rocketflow.remoting.bodies import MessageQueue, MessageQueueBody, encode_body, queue_map
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers import admin as headers
@@ -184,26 +183,29 @@ class GroupAdmin:
     async def _get_time_span(self, request: Request) -> None:
         header = request.command.header(headers.QueryConsumeTimeSpanRequestHeader)
         config = self._topics.known(header.topic)
-        spans = []
-        for queue_id in range(config.write_queue_nums):
-            begin, end = self._store.bounds(header.topic, queue_id)
-            offset = self._offsets.get(header.group, header.topic, queue_id) or 0
-            first = await stored_ms(self._store, header.topic, queue_id, begin) if begin < end else None
-            last = await stored_ms(self._store, header.topic, queue_id, end - 1) if begin < end else None
-            read = await stored_ms(self._store, header.topic, queue_id, offset - 1) if offset > 0 else first
-            waiting = await stored_ms(self._store, header.topic, queue_id, offset) if offset < end else None
-            spans.append(
-                {
-                    "consumeTimeStamp": -1 if read is None else read,
-                    "delayTime": 0 if waiting is None else int(time.time() * 1000) - waiting,
-                    "maxTimeStamp": -1 if last is None else last,
-                    "messageQueue": MessageQueueBody(
-                        broker_name=self._settings.broker_name, queue_id=queue_id, topic=header.topic
-                    ),
-                    "minTimeStamp": -1 if first is None else first,
-                }
-            )
+        queues = range(config.write_queue_nums)
+        offsets = {one: self._offsets.get(header.group, header.topic, one) or 0 for one in queues}
+        spans = await asyncio.to_thread(self._spans, header.topic, offsets)
         request.reply(body=encode_body({"consumeTimeSpanSet": spans}))
+
+    def _spans(self, topic: str, offsets: Mapping[int, int]) -> list[dict[str, Any]]:
+        """Return the times of the first, the last and the last read message of each queue. Waits for the disk."""
+        bounds = {one: self._store.bounds(topic, one) for one in offsets}
+        first = self._store.stored_times(topic, {one: begin for one, (begin, _) in bounds.items()})
+        last = self._store.stored_times(topic, {one: end - 1 for one, (_, end) in bounds.items()})
+        read = self._store.stored_times(topic, {one: offset - 1 for one, offset in offsets.items() if offset > 0})
+        waiting = self._store.stored_times(topic, offsets)
+        now_ms = int(time.time() * 1000)
+        return [
+            {
+                "consumeTimeStamp": read.get(one, -1) if offset > 0 else first.get(one, -1),
+                "delayTime": now_ms - waiting[one] if one in waiting else 0,
+                "maxTimeStamp": last.get(one, -1),
+                "messageQueue": MessageQueueBody(broker_name=self._settings.broker_name, queue_id=one, topic=topic),
+                "minTimeStamp": first.get(one, -1),
+            }
+            for one, offset in offsets.items()
+        ]
 
     async def _get_units(self, request: Request) -> None:
         """Answer units of a ConsumeQueue (request 321)."""

@@ -10,7 +10,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketflow_store import StoreError
-from rocketflow_store.spi.reads import stored_at
 
 if TYPE_CHECKING:
     from rocketflow_store.spi.broker import WritingStore
@@ -31,14 +30,14 @@ def lags_of(store: WritingStore, committed: Mapping[tuple[str, str], Mapping[int
     """Return the lag of each (topic, group) that has committed offsets, of MAX_LAGS at most; waits for the disk."""
     found = []
     for (topic, group), offsets in islice(sorted(committed.items()), MAX_LAGS):
-        unread = 0
-        oldest_ms = now_ms
+        unread, first_unread = 0, {}
         for queue_id, offset in offsets.items():
             begin, end = _bounds(store, topic, queue_id)
             first = max(offset, begin)
             if first < end:
                 unread += end - first
-                oldest_ms = min(oldest_ms, stored_at(store, topic, queue_id, first) or now_ms)
+                first_unread[queue_id] = first
+        oldest_ms = min(store.stored_times(topic, first_unread).values(), default=now_ms)
         found.append(Lag(group, topic, unread, max(now_ms - oldest_ms, 0)))
     return found
 

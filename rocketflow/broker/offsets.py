@@ -15,7 +15,6 @@ from rocketflow.aio.server import RefusedError, Request
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.headers import offset as headers
 from rocketflow_store import StoreError, WouldBlockError
-from rocketflow_store.spi.reads import stored_at
 
 if TYPE_CHECKING:
     from rocketflow.broker.groups import Groups
@@ -171,14 +170,7 @@ class OffsetRequests:
     async def earliest(self, request: Request) -> None:
         """Answer the store time of a queue's first message, -1 if there is none (request 32)."""
         header = request.command.header(headers.GetEarliestMsgStoretimeRequestHeader)
-        begin, end = self._store.bounds(header.topic, header.queue_id)
-        time_ms = None
-        if begin < end:
-            time_ms = await stored_ms(self._store, header.topic, header.queue_id, begin)
-        timestamp = -1 if time_ms is None else time_ms
+        begin, _ = self._store.bounds(header.topic, header.queue_id)
+        times = await asyncio.to_thread(self._store.stored_times, header.topic, {header.queue_id: begin})
+        timestamp = times.get(header.queue_id, -1)
         request.reply(header=headers.GetEarliestMsgStoretimeResponseHeader(timestamp=timestamp))
-
-
-async def stored_ms(store: WritingStore, topic: str, queue_id: int, offset: int) -> int | None:
-    """Return the store time (ms) of a message, None if there is none; read in a helper thread."""
-    return await asyncio.to_thread(stored_at, store, topic, queue_id, offset)

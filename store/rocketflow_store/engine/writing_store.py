@@ -228,15 +228,16 @@ class WritingStore(MessageStore):
         found, rows, units = {}, [], []
         for queue_id, offset in offsets.items():
             queue = self._reads.queues.find(topic, queue_id)
-            if queue is not None and offset >= queue.first_unit:
-                unit = queue.units(offset, offset + 1).tobytes()
-                if unit:
-                    rows.append(queue_id)
-                    units.append(unit)
-            elif (
-                queue is None and (time_ms := stored_at(self, topic, queue_id, offset)) is not None
-            ):  # of a BatchCQ topic
-                found[queue_id] = time_ms
+            if queue is None:  # of a BatchCQ topic, or none
+                time_ms = stored_at(self, topic, queue_id, offset)
+                if time_ms is not None:
+                    found[queue_id] = time_ms
+            elif offset >= queue.first_unit:
+                with contextlib.suppress(StoreError):
+                    unit = queue.units(offset, offset + 1).tobytes()
+                    if unit:
+                        rows.append(queue_id)
+                        units.append(unit)
         if units:
             times = self._reads.log.store_timestamps(np.frombuffer(b"".join(units), UNIT_DTYPE)).tolist()
             found.update((queue_id, time_ms) for queue_id, time_ms in zip(rows, times) if time_ms >= 0)
