@@ -15,7 +15,7 @@ WATCH_SECONDS: Final = 1.0
 
 
 class WatchedFiles:
-    """The files that `paths` returns, as of the last look; those that do not exist are left out."""
+    """The files that `paths` returns, as of the last look, without those that do not exist."""
 
     def __init__(self, paths: Callable[[], Iterable[Path]]) -> None:
         """Look at the files. Blocks."""
