@@ -2,7 +2,9 @@
 
 | module | content |
 |---|---|
-| `producer` | routes, batches of messages, and where queues end |
+| `cluster` | one client's routes, requests to NameServers and brokers, heartbeats |
+| `options`, `errors` | what every client is given, and what it raises |
+| `routes`, `ids`, `messages`, `received`, `compression` | queues of a route, ids, what is sent and what is received, without I/O |
+| `producer` | batches of messages, and where queues end |
 | `store_client` | commits and deliveries of jobs, by the broker that serves their store |
-| `messages` | messages as the wire has them, without I/O |
 """

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.aio.peers import Peers
+from rocketflow.client.errors import RequestRefusedError
 from rocketflow.client.messages import OutgoingMessage, batch_body
 from rocketflow.remoting.bodies import BrokerData, TopicRouteData, decode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
@@ -28,15 +29,6 @@ TEMPLATE_TOPIC: Final = "TBW102"
 MASTER_ID: Final = "0"
 DEFAULT_QUEUES: Final = 4
 """The number of queues that clients ask for where a send creates its topic."""
-
-
-class RequestRefusedError(Exception):
-    """A server answered a request with a code other than 0."""
-
-    def __init__(self, address: str, request: int, code: int, remark: str | None) -> None:
-        super().__init__(f"{address}: request {request} was answered with {code}: {remark}")
-        self.code = code
-        self.remark = remark
 
 
 class Producer:

@@ -14,7 +14,7 @@ from rocketflow.aio.channel import Channel, ChannelClosedError
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
 from rocketflow.aio.tls import Tls, TlsFiles, client_context
-from rocketflow.client.producer import RequestRefusedError
+from rocketflow.client.errors import RequestRefusedError
 from rocketflow.remoting.bodies import encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.errors import RemotingError

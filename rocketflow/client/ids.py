@@ -1,0 +1,92 @@
+"""Ids that clients make and read: of clients, of messages, of places in a CommitLog.
+
+RocketMQ's source: common/message/MessageClientIDSetter.java, MessageDecoder.java (createMessageId, decodeMessageId),
+client/ClientConfig.java (buildMQClientId).
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import struct
+import time
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from rocketflow.client.errors import ClientError
+
+_UNIQUE: Final = struct.Struct(">4sHIih")
+_COUNTER: Final = itertools.count()
+
+
+class StoredAt(NamedTuple):
+    """Where a message is stored: a broker's address, and the offset in its CommitLog."""
+
+    address: str
+    physical_offset: int
+
+
+def local_address() -> str:
+    """Return an IPv4 address of this host, without a request to any server."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        try:
+            one.connect(("192.0.2.1", 9))  # documentation address: the route is chosen, nothing is sent
+            return str(one.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"
+
+
+def make_client_id(instance_name: str = "", unit_name: str = "") -> str:
+    """Return `address@instance[@unit]`; without an instance name it is one of this process and moment."""
+    name = instance_name or f"{os.getpid()}#{time.monotonic_ns()}"
+    return f"{local_address()}@{name}" + (f"@{unit_name}" if unit_name else "")
+
+
+class UniqueKeys:
+    """Makes the keys of a process's messages: 32 hexadecimal digits.
+
+    Address (4 bytes), process id (2), a number of this process (4), milliseconds since the month began (4), counter
+    (2): mqadmin reads from a key when the message was sent. The key of one moment repeats after 65,536 messages.
+    """
+
+    def __init__(self) -> None:
+        self._prefix = socket.inet_aton(local_address())
+        self._process = os.getpid() & 0xFFFF
+        self._number = int.from_bytes(os.urandom(4), "big")
+        self._month_ends = 0.0
+        self._month_began = 0.0
+
+    def next(self) -> str:
+        """Return the next key."""
+        now = time.time()
+        if now >= self._month_ends or now < self._month_began:
+            self._set_month(now)
+        since = int((now - self._month_began) * 1000) & 0x7FFFFFFF
+        counter = next(_COUNTER) & 0xFFFF
+        packed = _UNIQUE.pack(self._prefix, self._process, self._number, since, counter - 0x8000)
+        return packed.hex().upper()
+
+    def _set_month(self, now: float) -> None:
+        first = datetime.fromtimestamp(now).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        after = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
+        self._month_began, self._month_ends = first.timestamp(), after.timestamp()
+
+
+def offset_id(host: bytes, port: int, physical_offset: int) -> str:
+    """Return the id of a place: a packed IPv4 or IPv6 address, a port and an offset, in hexadecimal digits."""
+    return (host + struct.pack(">iq", port, physical_offset)).hex().upper()
+
+
+def stored_at(message_id: str) -> StoredAt:
+    """Return the place of an offset id. Raises ClientError for a text that is none."""
+    try:
+        data = bytes.fromhex(message_id)
+    except ValueError:
+        data = b""
+    if len(data) not in (16, 28):
+        raise ClientError(f"{message_id!r} is no offset message id; 32 or 56 hexadecimal digits are expected")
+    family = socket.AF_INET if len(data) == 16 else socket.AF_INET6
+    host = socket.inet_ntop(family, data[:-12])
+    port, offset = struct.unpack(">iq", data[-12:])
+    return StoredAt(f"{host}:{port}" if len(data) == 16 else f"[{host}]:{port}", offset)

@@ -1,0 +1,45 @@
+"""What every client is given: where the NameServers are, and how to connect.
+
+RocketMQ's source: client/ClientConfig.java.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from rocketflow.client.errors import ClientError
+
+if TYPE_CHECKING:
+    from rocketflow.aio.tls import Tls
+    from rocketflow.remoting.signature import Credentials
+
+NAME_SERVER_VARIABLE: Final = "NAMESRV_ADDR"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientOptions:
+    """Options of a client. Times are seconds.
+
+    `name_servers` is `host:port;host:port`; NAMESRV_ADDR is used where it is empty. `credentials` sign every request;
+    `tls` is that of all connections. `instance_name` and `unit_name` become part of the client's id, which is unique
+    without them.
+    """
+
+    name_servers: str = ""
+    instance_name: str = ""
+    unit_name: str = ""
+    timeout_s: float = 3.0
+    tls: Tls | None = None
+    credentials: Credentials | None = None
+    route_refresh_s: float = 30.0
+    heartbeat_s: float = 30.0
+
+    def addresses(self) -> list[str]:
+        """Return the addresses of the NameServers. Raises ClientError for none."""
+        text = self.name_servers or os.environ.get(NAME_SERVER_VARIABLE, "")
+        found = [one.strip() for one in text.replace(",", ";").split(";") if one.strip()]
+        if not found:
+            raise ClientError(f"no NameServer is given: set name_servers='host:port' or {NAME_SERVER_VARIABLE}")
+        return found
