@@ -4,7 +4,8 @@
 |---|---|
 | `cluster` | one client's routes, requests to NameServers and brokers, heartbeats |
 | `options`, `errors` | what every client is given, and what it raises |
-| `routes`, `ids`, `messages`, `received`, `compression` | queues of a route, ids, what is sent and what is received, without I/O |
+| `routes`, `ids`, `compression` | queues of a route, ids, compressed bodies, without I/O |
+| `messages`, `received` | what is sent and what is received, without I/O |
 | `producer` | batches of messages, and where queues end |
 | `store_client` | commits and deliveries of jobs, by the broker that serves their store |
 """

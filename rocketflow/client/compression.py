@@ -19,7 +19,7 @@ MAX_BODY: Final = 128 * 1024 * 1024
 
 
 class Compression(IntEnum):
-    """How a body is compressed; the values are those of a record's sysFlag, bits 8 to 10."""
+    """The kinds of compression; the values are those of a record's sysFlag, bits 8 to 10."""
 
     LZ4 = 1
     ZSTD = 2
@@ -31,7 +31,7 @@ class DamagedBodyError(ClientError):
 
 
 def compression_of(sys_flag: int) -> Compression | None:
-    """Return how the body of a record is compressed, None for not at all. Raises DamagedBodyError for other types."""
+    """Return the compression of a record's body, None for not at all. Raises DamagedBodyError for other types."""
     if not sys_flag & COMPRESSED_FLAG:
         return None
     kind = sys_flag >> _TYPE_SHIFT & _TYPE_MASK

@@ -21,7 +21,7 @@ _COUNTER: Final = itertools.count()
 
 
 class StoredAt(NamedTuple):
-    """Where a message is stored: a broker's address, and the offset in its CommitLog."""
+    """The place of a stored message: a broker's address, and the offset in its CommitLog."""
 
     address: str
     physical_offset: int

@@ -1,4 +1,4 @@
-"""What every client is given: where the NameServers are, and how to connect.
+"""Options of every client: the NameServers, and the settings of connections.
 
 RocketMQ's source: client/ClientConfig.java.
 """

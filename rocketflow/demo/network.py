@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.aio.channel import ChannelClosedError
 from rocketflow.aio.loop import run
+from rocketflow.client.errors import RequestRefusedError
 from rocketflow.client.messages import OutgoingMessage
-from rocketflow.client.producer import TEMPLATE_TOPIC, Producer, RequestRefusedError, master_of
+from rocketflow.client.producer import TEMPLATE_TOPIC, Producer, master_of
 from rocketflow.demo.steps import (
     DELAYS_SQL,
     DELAYS_TOPIC,

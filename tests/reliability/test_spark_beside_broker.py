@@ -14,8 +14,9 @@ import pytest
 
 from rocketflow.aio.channel import ChannelClosedError
 from rocketflow.aio.loop import run
+from rocketflow.client.errors import RequestRefusedError
 from rocketflow.client.messages import OutgoingMessage
-from rocketflow.client.producer import Producer, RequestRefusedError
+from rocketflow.client.producer import Producer
 from tests.reliability.driver_process import Driver, Outcome
 from tests.support.checker import Place, Verdict, check, numbers_in_topic
 from tests.support.ports import free_port

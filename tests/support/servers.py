@@ -11,8 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rocketflow.aio.loop import run
+from rocketflow.client.errors import RequestRefusedError
 from rocketflow.client.messages import OutgoingMessage
-from rocketflow.client.producer import TEMPLATE_TOPIC, Producer, RequestRefusedError, master_of
+from rocketflow.client.producer import TEMPLATE_TOPIC, Producer, master_of
 from tests.support.ports import free_port
 from tests.support.processes import end
 from tests.support.trials import environment
