@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from rocketflow.client.errors import ClientError
 
-_UNIQUE: Final = struct.Struct(">4sHIih")
+_UNIQUE: Final = struct.Struct(">4sHIIh")
 _COUNTER: Final = itertools.count()
 
 
@@ -62,7 +62,7 @@ class UniqueKeys:
         now = time.time()
         if now >= self._month_ends or now < self._month_began:
             self._set_month(now)
-        since = int((now - self._month_began) * 1000) & 0x7FFFFFFF
+        since = int((now - self._month_began) * 1000) & 0xFFFFFFFF
         counter = next(_COUNTER) & 0xFFFF
         packed = _UNIQUE.pack(self._prefix, self._process, self._number, since, counter - 0x8000)
         return packed.hex().upper()

@@ -1,0 +1,48 @@
+"""Ids of messages and clients."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import datetime
+
+import pytest
+
+from rocketflow.client.errors import ClientError
+from rocketflow.client.ids import UniqueKeys, make_client_id, offset_id, stored_at
+
+
+def test_a_unique_key_holds_address_process_and_the_time_in_the_month() -> None:
+    keys = UniqueKeys()
+    now = datetime.now().astimezone()
+    key = keys.next()
+    data = bytes.fromhex(key)
+    assert len(key) == 32
+    assert key == key.upper()
+    assert int.from_bytes(data[4:6], "big") == os.getpid() & 0xFFFF
+    month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0).replace(tzinfo=None).timestamp()
+    assert abs(month + int.from_bytes(data[10:14], "big") / 1000 - time.time()) < 2
+
+
+def test_unique_keys_differ() -> None:
+    first, second = UniqueKeys(), UniqueKeys()
+    assert len({first.next() for _ in range(5000)} | {second.next() for _ in range(5000)}) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("host", "address"), [(bytes([10, 0, 0, 7]), "10.0.0.7:10911"), (bytes(15) + b"\x01", "[::1]:10911")]
+)
+def test_an_offset_id_names_its_place(host: bytes, address: str) -> None:
+    found = stored_at(offset_id(host, 10911, 2**40 + 5))
+    assert found == (address, 2**40 + 5)
+
+
+@pytest.mark.parametrize("text", ["", "zz", "0A", "0" * 30, "0" * 58])
+def test_another_text_is_no_offset_id(text: str) -> None:
+    with pytest.raises(ClientError, match="no offset message id"):
+        stored_at(text)
+
+
+def test_client_ids_are_unique_unless_they_have_a_name() -> None:
+    assert make_client_id() != make_client_id()
+    assert make_client_id("a", "u").endswith("@a@u")
