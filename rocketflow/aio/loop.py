@@ -67,16 +67,17 @@ def _allow_many_connections() -> None:
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end in an event loop of its own."""
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(main)
 
 
-def _loop_factory() -> Any:
+def new_loop() -> asyncio.AbstractEventLoop:
+    """Return a new event loop."""
     try:
         import uvloop
     except ImportError:
-        return asyncio.new_event_loop
-    return uvloop.new_event_loop
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 def monotonic_ms() -> int:

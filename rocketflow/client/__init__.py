@@ -7,5 +7,6 @@
 | `routes`, `ids`, `compression` | queues of a route, ids, compressed bodies, without I/O |
 | `messages`, `received` | what is sent and what is received, without I/O |
 | `producer` | batches of messages, and where queues end |
+| `sync` | the clients with plain methods, for callers without an event loop |
 | `store_client` | commits and deliveries of jobs, by the broker that serves their store |
 """
