@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rocketflow.remoting.headers.header import Header
+    from rocketflow.remoting.prepared_request import PreparedRequest
     from rocketflow.remoting.signature import Credentials
 
 LOG: Final = logging.getLogger("rocketflow.aio")
@@ -185,16 +186,28 @@ class Channel(asyncio.Protocol):
         command.opaque = self._pending.next_opaque()
         if self.credentials is not None:
             sign(command, self.credentials)
+        return await self._answer_to(command.opaque, encode_command(command), command.code, timeout_s)
+
+    async def ask_prepared(
+        self, prepared: PreparedRequest, values: tuple[bytes, ...], body: bytes, *, timeout_s: float
+    ) -> Command:
+        """Send a prepared request, which is not signed, and return the answer; raises as `request` does."""
+        if not self.is_open:
+            raise ChannelClosedError(f"{self.address}: the connection has ended")
+        opaque = self._pending.next_opaque()
+        return await self._answer_to(opaque, prepared.frame(opaque, values, body), prepared.code, timeout_s)
+
+    async def _answer_to(self, opaque: int, frame: bytes, code: int, timeout_s: float) -> Command:
         waiter: asyncio.Future[Command] = self._loop.create_future()
-        self._pending.add(command.opaque, waiter)
-        self.send(command)
+        self._pending.add(opaque, waiter)
+        self.send_frame(frame)
         try:
             async with asyncio.timeout(timeout_s):
                 return await waiter
         except TimeoutError:
-            raise TimeoutError(f"{self.address}: no answer to request {command.code} within {timeout_s:g} s") from None
+            raise TimeoutError(f"{self.address}: no answer to request {code} within {timeout_s:g} s") from None
         finally:
-            self._pending.pop(command.opaque)
+            self._pending.pop(opaque)
 
     def notify(self, code: int, header: Header | None = None, *, body: bytes = b"") -> None:
         """Send a request that wants no answer."""

@@ -54,6 +54,9 @@ class Peers:
 
     async def channel(self, address: str) -> Channel:
         """Return the connection to an address, opened if there is none. Raises OSError."""
+        found = self._channels.get(address)
+        if found is not None and found.is_open:
+            return found
         async with self._locks.setdefault(address, asyncio.Lock()):
             channel = self._channels.get(address)
             if channel is None or not channel.is_open:

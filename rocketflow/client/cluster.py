@@ -46,11 +46,12 @@ if TYPE_CHECKING:
     from rocketflow.client.options import ClientOptions
     from rocketflow.remoting.command import Command
     from rocketflow.remoting.headers.header import Header
+    from rocketflow.remoting.prepared_request import PreparedRequest
 
 LOG: Final = logging.getLogger("rocketflow.client")
 
-Handler = Callable[["Command"], Awaitable["Command | None"]]
-"""Handles a broker's request; returns its answer, or None for a request that wants none."""
+Handler = Callable[["Command", str], Awaitable["Command | None"]]
+"""Handles a request of the broker at an address; returns its answer, or None for a request that wants none."""
 
 
 class Answered(NamedTuple):
@@ -212,6 +213,14 @@ class Cluster:
         self._greet(address, channel)
         return await self._answer_of(channel, address, code, header, body=body, timeout_s=timeout_s)
 
+    async def ask_prepared(
+        self, address: str, prepared: PreparedRequest, values: tuple[bytes, ...], body: bytes, timeout_s: float
+    ) -> Command:
+        """Send a prepared request, which is not signed, and return its answer. Raises as `ask` does."""
+        channel = await self._channel(address)
+        self._greet(address, channel)
+        return await self._outcome(address, channel.ask_prepared(prepared, values, body, timeout_s=timeout_s))
+
     async def notify(self, address: str, code: int, header: Header | None = None, *, body: bytes = b"") -> None:
         """Send a request that wants no answer. Raises UnreachableError."""
         channel = await self._channel(address)
@@ -250,8 +259,12 @@ class Cluster:
         body: bytes = b"",
         timeout_s: float = 0.0,
     ) -> Command:
+        waiting = channel.request(code, header, body=body, timeout_s=timeout_s or self.options.timeout_s)
+        return await self._outcome(address, waiting)
+
+    async def _outcome(self, address: str, answer: Awaitable[Command]) -> Command:
         try:
-            return await channel.request(code, header, body=body, timeout_s=timeout_s or self.options.timeout_s)
+            return await answer
         except TimeoutError as error:
             raise NoAnswerError(address, str(error), sent=True) from None
         except (OSError, ChannelClosedError) as error:
@@ -304,7 +317,7 @@ class Cluster:
 
     async def _handle(self, handler: Handler, channel: Channel, command: Command) -> None:
         try:
-            reply = await handler(command)
+            reply = await handler(command, channel.address)
         except (ClientError, RemotingError) as error:
             LOG.warning("%s: request %d cannot be handled: %s", channel.address, command.code, error)
             reply = answer(command, ResponseCode.SYSTEM_ERROR, remark=str(error))

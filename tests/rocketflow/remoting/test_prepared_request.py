@@ -1,0 +1,52 @@
+"""Prepared requests say the same as those that are encoded each time."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketflow.remoting.command import Command, decode_command, encode_command, request
+from rocketflow.remoting.frame import FrameReceiver
+from rocketflow.remoting.headers.header import encode_fields
+from rocketflow.remoting.headers.send import SendMessageRequestHeaderV2
+from rocketflow.remoting.prepared_request import PreparedRequest, number_value, text_value
+
+
+def decoded(frame: bytes) -> Command:
+    return decode_command(next(FrameReceiver().feed(frame)))
+
+
+@given(
+    group=st.text(),
+    properties=st.text(),
+    born=st.integers(0, 2**63 - 1),
+    opaque=st.integers(0, 2**31 - 1),
+    body=st.binary(max_size=50),
+    one_way=st.booleans(),
+)
+def test_frame_says_what_the_request_with_these_fields_says(
+    group: str, properties: str, born: int, opaque: int, body: bytes, one_way: bool
+) -> None:
+    header = SendMessageRequestHeaderV2(
+        producer_group=group,
+        topic="%d %b %%",
+        default_topic="TBW102",
+        default_topic_queue_nums=4,
+        queue_id=1,
+        sys_flag=0,
+        born_timestamp=born,
+        flag=0,
+        properties=properties,
+    )
+    fields = encode_fields(header)
+    fixed = {name: value for name, value in fields.items() if name not in "gi"}
+    prepared = PreparedRequest(310, fixed, "gi", one_way=one_way)
+    found = decoded(prepared.frame(opaque, (number_value(born), text_value(properties)), body))
+    expected = decoded(encode_command(request(310, header, body=body, opaque=opaque, one_way=one_way)))
+    for name in ("code", "fields", "body", "flag", "opaque", "version", "language", "remark", "header_type"):
+        assert getattr(found, name) == getattr(expected, name), name
+    assert found.header(SendMessageRequestHeaderV2) == header
+
+
+def test_request_without_fixed_fields_is_one_too() -> None:
+    assert decoded(PreparedRequest(34, {}, ["a"]).frame(7, (text_value("x"),), b"")).fields == {"a": "x"}
