@@ -5,8 +5,15 @@ RocketMQ's source: client/exception/MQClientException.java, MQBrokerException.ja
 
 from __future__ import annotations
 
+from typing import ClassVar
 
-class ClientError(Exception):
+from rocketflow.errors import RocketFlowError
+from rocketflow.remoting.codes import SINCE, ResponseCode, code_name
+
+_UNREACHABLE = 69
+
+
+class ClientError(RocketFlowError):
     """Base of the errors of clients; its text names the server, the topic or the option, and what to do."""
 
 
@@ -16,6 +23,8 @@ class ClientStateError(ClientError):
 
 class NoNameServerError(ClientError):
     """No NameServer of the list answered; a request to one may be repeated."""
+
+    exit_code: ClassVar[int] = _UNREACHABLE
 
 
 class NoRouteError(ClientError):
@@ -32,6 +41,8 @@ class UnreachableError(ClientError):
     `sent` says whether the request was written to a connection: the server may have handled it then.
     """
 
+    exit_code: ClassVar[int] = _UNREACHABLE
+
     def __init__(self, address: str, reason: str, *, sent: bool) -> None:
         super().__init__(f"{address}: {reason}")
         self.address = address
@@ -46,7 +57,16 @@ class RequestRefusedError(ClientError):
     """A server answered a request with a code other than 0."""
 
     def __init__(self, address: str, request: int, code: int, remark: str | None) -> None:
-        super().__init__(f"{address}: request {request} was answered with {code}: {remark}")
+        super().__init__(_refusal(address, request, code, remark))
         self.address = address
         self.code = code
         self.remark = remark
+
+
+def _refusal(address: str, request: int, code: int, remark: str | None) -> str:
+    """Return the text of a refusal; of a code that the server does not know, the version that does."""
+    text = f"{address}: request {code_name(request)} was answered with {code}: {remark}"
+    if code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        return text
+    since = SINCE.get(request)
+    return text if since is None else f"{text}; brokers of RocketMQ {since} or newer know it"

@@ -6,7 +6,9 @@ from 30001 to 30009, and of answers from 30101 to 30109, are RocketFlow's own; R
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
+from typing import Final
 
 
 class RequestCode(IntEnum):
@@ -210,6 +212,26 @@ class ResponseCode(IntEnum):
     ROCKETFLOW_CHECKPOINT_WENT_BACK = 30102
     ROCKETFLOW_SUPERSEDED_RUN = 30103
     ROCKETFLOW_PROGRESS_MOVED = 30104
+
+
+_USER_CODES: Final = (one for one in RequestCode if one.name.startswith("AUTH_"))
+
+SINCE: Final[Mapping[int, str]] = {
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: "5.3.0",
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: "5.3.1",
+    RequestCode.SEND_REPLY_MESSAGE: "4.6.0",
+    RequestCode.SEND_REPLY_MESSAGE_V2: "4.6.0",
+    RequestCode.GET_ALL_PRODUCER_INFO: "4.9.4",
+    RequestCode.QUERY_TOPICS_BY_CONSUMER: "5.0.0",
+    RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: "5.0.0",
+    RequestCode.GET_TOPIC_CONFIG: "5.0.0",
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: "5.0.0",
+    RequestCode.LITE_PULL_MESSAGE: "5.0.0",
+    RequestCode.QUERY_ASSIGNMENT: "5.0.0",
+    RequestCode.RECALL_MESSAGE: "5.3.2",
+    **dict.fromkeys(_USER_CODES, "5.3.0"),
+}
+"""The first release of RocketMQ whose brokers know a request that 4.3 does not."""
 
 
 def code_name(code: int) -> str:

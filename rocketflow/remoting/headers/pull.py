@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from rocketflow.remoting.headers.header import Header, Int32, Int64, TopicRequestHeader
 
 
@@ -45,6 +47,12 @@ class QueryMessageRequestHeader(TopicRequestHeader, kw_only=True):
     max_num: Int32
     begin_timestamp: Int64
     end_timestamp: Int64
+
+
+class UniqueKeyQueryRequestHeader(QueryMessageRequestHeader, kw_only=True):
+    """12 QUERY_MESSAGE by UNIQ_KEY."""
+
+    unique_key_query: bool = msgspec.field(default=True, name="_UNIQUE_KEY_QUERY")
 
 
 class QueryMessageResponseHeader(Header, kw_only=True):

@@ -1,0 +1,68 @@
+"""Requests about brokers: those of a cluster, their figures, their settings.
+
+RocketMQ's source: client/impl/MQClientAPIImpl.java, tools/command/CommandUtil.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from rocketflow.client.errors import ClientError, RequestRefusedError
+from rocketflow.client.routes import MASTER_ID
+from rocketflow.remoting.bodies import ClusterInfo, KVTable, decode_body
+from rocketflow.remoting.codes import RequestCode, ResponseCode
+
+if TYPE_CHECKING:
+    from rocketflow.client.cluster import Cluster
+    from rocketflow.remoting.command import Command
+    from rocketflow.remoting.headers.header import Header
+
+
+class UnknownClusterError(ClientError):
+    """The NameServers know no cluster of a name."""
+
+
+class BrokerRequests:
+    """Requests about brokers. All raise ClientError, RequestRefusedError where a server refuses them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    async def cluster_info(self) -> ClusterInfo:
+        """Return all brokers by name, and their names by cluster."""
+        return decode_body((await self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)).body, ClusterInfo)
+
+    async def brokers_of(self, cluster_name: str) -> list[str]:
+        """Return the addresses of the masters of a cluster, by broker name. Raises UnknownClusterError."""
+        info = await self.cluster_info()
+        if cluster_name not in info.cluster_addr_table:
+            known = ", ".join(sorted(info.cluster_addr_table)) or "none"
+            raise UnknownClusterError(
+                f"no broker of a cluster {cluster_name!r} has registered; known clusters: {known}"
+            )
+        brokers = [info.broker_addr_table[one] for one in sorted(info.cluster_addr_table[cluster_name])]
+        return [one.broker_addrs[MASTER_ID] for one in brokers if MASTER_ID in one.broker_addrs]
+
+    async def runtime_info(self, broker_address: str) -> dict[str, str]:
+        """Return a broker's figures by name."""
+        reply = await self.cluster.request(broker_address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        return decode_body(reply.body, KVTable).table
+
+    async def broker_config(self, broker_address: str) -> dict[str, str]:
+        """Return a broker's settings by key."""
+        reply = await self.cluster.request(broker_address, RequestCode.GET_BROKER_CONFIG)
+        lines = (line.partition("=") for line in reply.body.decode("utf-8", "replace").splitlines())
+        return {key: value for key, sign, value in lines if sign}
+
+    async def update_broker_config(self, broker_address: str, values: Mapping[str, str]) -> None:
+        """Change settings of a broker; RocketFlow's broker refuses that."""
+        body = "".join(f"{key}={value}\n" for key, value in values.items()).encode()
+        await self.cluster.request(broker_address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
+
+    async def ask_name_server(self, code: RequestCode, header: Header | None = None) -> Command:
+        """Send a request to a NameServer and return its answer, whose code is 0."""
+        address, reply = await self.cluster.ask_name_server(code, header)
+        if reply.code != ResponseCode.SUCCESS:
+            raise RequestRefusedError(address, code, reply.code, reply.remark)
+        return reply

@@ -1,0 +1,145 @@
+"""Requests about consumer and producer groups: create, delete, progress, members, offsets.
+
+RocketMQ's source: tools/admin/DefaultMQAdminExtImpl.java.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow.client.admin.figures import (
+    ConsumerConnection,
+    ConsumeStats,
+    ProducerConnection,
+    QueueBounds,
+    decode_consume_stats,
+    decode_object,
+    offset_table,
+    queue_table,
+)
+from rocketflow.client.admin.message_requests import MessageRequests
+from rocketflow.client.errors import ClientError, NoRouteError, RequestRefusedError
+from rocketflow.remoting.bodies import MessageQueue, SubscriptionGroupConfig, decode_body, encode_body
+from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.headers import admin as headers
+from rocketflow.remoting.headers.client import GetConsumerRunningInfoRequestHeader
+from rocketflow.remoting.headers.offset import ResetOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
+
+if TYPE_CHECKING:
+    from rocketflow.remoting.headers.header import Header
+
+RETRY_PREFIX: Final = "%RETRY%"
+
+
+class NoMemberError(ClientError):
+    """No client of a group is connected to the brokers that were asked."""
+
+
+class GroupRequests(MessageRequests):
+    """Requests about groups. All raise ClientError, RequestRefusedError where a server refuses them."""
+
+    async def create_group(self, broker_address: str, config: SubscriptionGroupConfig) -> None:
+        """Create a consumer group at a broker, or change it."""
+        body = encode_body(config)
+        await self.cluster.request(broker_address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+
+    async def delete_group(self, broker_address: str, group: str, *, clean_offset: bool = False) -> None:
+        """Delete a consumer group at a broker, with its offsets if wanted."""
+        header = headers.DeleteSubscriptionGroupRequestHeader(group_name=group, clean_offset=clean_offset)
+        await self.cluster.request(broker_address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+
+    async def consume_stats(self, group: str, topic: str | None = None) -> ConsumeStats:
+        """Return a group's progress, in one topic or in all that it reads, from all brokers that have it."""
+        header = headers.GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
+        found = ConsumeStats({})
+        for address in await self.brokers_of_group(group, topic):
+            reply = await self.cluster.request(address, RequestCode.GET_CONSUME_STATS, header)
+            stats = decode_consume_stats(reply.body)
+            found.queues.update(stats.queues)
+            found.consume_tps += stats.consume_tps
+        found.queues = dict(sorted(found.queues.items()))
+        return found
+
+    async def consumer_connection(self, group: str) -> ConsumerConnection:
+        """Return the clients of a consumer group. Raises NoMemberError."""
+        header = headers.GetConsumerConnectionListRequestHeader(consumer_group=group)
+        reply = await self._first_answer(group, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+        return decode_body(reply, ConsumerConnection)
+
+    async def producer_connection(self, group: str, topic: str) -> ProducerConnection:
+        """Return the clients of a producer group at the brokers of a topic. Raises NoMemberError."""
+        header = headers.GetProducerConnectionListRequestHeader(producer_group=group)
+        found = ProducerConnection()
+        known: set[str] = set()
+        for address in await self.masters(topic):
+            reply = await self.cluster.ask(address, RequestCode.GET_PRODUCER_CONNECTION_LIST, header)
+            if reply.code == ResponseCode.SUCCESS:
+                members = decode_body(reply.body, ProducerConnection).connection_set
+                found.connection_set += [one for one in members if one.client_id not in known]
+                known.update(one.client_id for one in members)
+            elif reply.code != ResponseCode.SYSTEM_ERROR:  # with it brokers answer for a group that they do not know
+                raise RequestRefusedError(address, RequestCode.GET_PRODUCER_CONNECTION_LIST, reply.code, reply.remark)
+        if not found.connection_set:
+            raise NoMemberError(f"no producer of group {group!r} is connected to the brokers of topic {topic!r}")
+        return found
+
+    async def running_info(self, group: str, client_id: str) -> dict[str, Any]:
+        """Return what a client of a consumer group reports: properties, subscriptions, queues. Raises NoMemberError."""
+        header = GetConsumerRunningInfoRequestHeader(consumer_group=group, client_id=client_id)
+        return dict(decode_object(await self._first_answer(group, RequestCode.GET_CONSUMER_RUNNING_INFO, header)))
+
+    async def reset_offset_by_time(
+        self, group: str, topic: str, timestamp_ms: int, *, force: bool = True
+    ) -> dict[MessageQueue, int]:
+        """Set a group's offsets in a topic to the first messages stored at or after a time, -1 for the queues' ends.
+
+        Return the new offsets. Apache's brokers of version 4 let the group's clients set them, and with `force=False`
+        keep offsets that are lower; where no client is connected, the offsets are committed.
+        """
+        header = ResetOffsetRequestHeader(
+            group=group, topic=topic, queue_id=-1, offset=-1, timestamp=timestamp_ms, is_force=force
+        )
+        found: dict[MessageQueue, int] = {}
+        code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+        for address in await self.masters(topic):
+            reply = await self.cluster.ask(address, code, header)
+            if reply.code == ResponseCode.SUCCESS:
+                found |= offset_table(reply.body)
+            elif reply.code == ResponseCode.CONSUMER_NOT_ONLINE:
+                found |= await self._commit_by_time(address, group, topic, timestamp_ms)
+            else:
+                raise RequestRefusedError(address, code, reply.code, reply.remark)
+        return dict(sorted(found.items()))
+
+    async def _commit_by_time(self, address: str, group: str, topic: str, timestamp_ms: int) -> dict[MessageQueue, int]:
+        header = headers.GetTopicStatsInfoRequestHeader(topic=topic)
+        reply = await self.cluster.request(address, RequestCode.GET_TOPIC_STATS_INFO, header)
+        found = {}
+        for queue in queue_table(decode_object(reply.body), "offsetTable", QueueBounds):
+            at = await (self.max_offset(queue) if timestamp_ms < 0 else self.search_offset(queue, timestamp_ms))
+            update = UpdateConsumerOffsetRequestHeader(
+                consumer_group=group, topic=topic, queue_id=queue.queue_id, commit_offset=at
+            )
+            await self.cluster.request(address, RequestCode.UPDATE_CONSUMER_OFFSET, update)
+            found[queue] = at
+        return found
+
+    async def brokers_of_group(self, group: str, topic: str | None = None) -> list[str]:
+        """Return the masters of a group's retry topic, else those of `topic`, else those of all clusters."""
+        for one in (RETRY_PREFIX + group, topic):
+            if one is not None:
+                with contextlib.suppress(NoRouteError):
+                    return await self.masters(one)
+        clusters = (await self.cluster_info()).cluster_addr_table
+        return [address for one in clusters for address in await self.brokers_of(one)]
+
+    async def _first_answer(self, group: str, code: RequestCode, header: Header) -> bytes:
+        """Return the first body with which a broker of a group answers. Raises NoMemberError for none."""
+        for address in await self.brokers_of_group(group):
+            reply = await self.cluster.ask(address, code, header)
+            if reply.code == ResponseCode.SUCCESS:
+                return reply.body
+            if reply.code not in (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR):
+                raise RequestRefusedError(address, code, reply.code, reply.remark)
+        raise NoMemberError(f"no consumer of group {group!r} is connected to a broker")
