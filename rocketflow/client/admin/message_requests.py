@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketflow.client.admin.topic_requests import TopicRequests
+from rocketflow.client.consume.pull_status import PullStatus
 from rocketflow.client.errors import ClientError, RequestRefusedError
 from rocketflow.client.ids import stored_at
 from rocketflow.client.received import ReceivedMessage, decode_records
@@ -39,15 +39,6 @@ _LATEST_MS: Final = 2**63 - 1
 
 class NoMessageError(ClientError):
     """No broker has the message that was asked for."""
-
-
-class PullStatus(Enum):
-    """The outcomes of a pull, in RocketMQ's names."""
-
-    FOUND = ResponseCode.SUCCESS
-    NO_NEW_MSG = ResponseCode.PULL_NOT_FOUND
-    NO_MATCHED_MSG = ResponseCode.PULL_RETRY_IMMEDIATELY
-    OFFSET_ILLEGAL = ResponseCode.PULL_OFFSET_MOVED
 
 
 class PullResult(NamedTuple):

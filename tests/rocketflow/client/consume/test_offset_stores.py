@@ -1,0 +1,124 @@
+"""Offsets at brokers and in a local file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rocketflow.aio.loop import run
+from rocketflow.client.cluster import Cluster
+from rocketflow.client.consume.offset_stores import (
+    LocalOffsetStore,
+    OffsetFileError,
+    RemoteOffsetStore,
+    encode_offsets,
+    local_offset_path,
+)
+from rocketflow.remoting.bodies import MessageQueue
+from tests.support.consumer_cluster import ConsumerCluster, queue_of
+
+ONE, TWO = MessageQueue("T", "b", 0), MessageQueue("T", "b", 1)
+
+TEXT = """{
+\t"offsetTable":{{
+\t\t\t"brokerName":"b",
+\t\t\t"queueId":0,
+\t\t\t"topic":"T"
+\t\t}:5,{
+\t\t\t"brokerName":"b",
+\t\t\t"queueId":1,
+\t\t\t"topic":"T"
+\t\t}:6
+\t}
+}"""
+
+
+def loaded(path: Path) -> LocalOffsetStore:
+    async def load() -> LocalOffsetStore:
+        store = LocalOffsetStore(path)
+        await store.load()
+        return store
+
+    return run(load())
+
+
+def offset_in(path: Path, queue: MessageQueue = ONE) -> int | None:
+    return loaded(path).offset(queue)
+
+
+def written(path: Path, *rounds: int) -> None:
+    async def write() -> None:
+        store = LocalOffsetStore(path)
+        await store.load()
+        for offset in rounds:
+            store.update(ONE, offset)
+            await store.persist([ONE])
+
+    run(write())
+
+
+def test_local_file_has_rocketmq_s_text() -> None:
+    assert encode_offsets({TWO: 6, ONE: 5}) == TEXT
+    assert local_offset_path("c@1", "g").parts[-4:] == (".rocketmq_offsets", "c@1", "g", "offsets.json")
+
+
+def test_local_offsets_survive_the_client_and_the_version_before_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "offsets.json"
+    assert offset_in(path) is None
+    written(path, 5, 7)
+    assert offset_in(path) == 7
+    path.unlink()
+    assert offset_in(path) == 5
+
+
+def test_damaged_local_file_is_replaced_by_its_copy(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "offsets.json"
+    written(path, 5, 7)
+    for damage in (b"", b"{", b'{"offsetTable":{"a":1}}', b'{"offsetTable":7}', b"\xff\xfe"):
+        path.write_bytes(damage)
+        assert offset_in(path) == 5
+    assert "its offsets were read from" in caplog.text
+
+
+def test_damaged_local_file_without_a_sound_copy_names_file_and_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "offsets.json"
+    path.write_text('{"offsetTable":{{"brokerName":"b","queueId":"x","topic":"T"}:1}}')
+    with pytest.raises(OffsetFileError, match=r"offsets\.json cannot be read.*remove both"):
+        loaded(path)
+    (tmp_path / "offsets.json.bak").write_text("{")
+    with pytest.raises(OffsetFileError, match="remove both"):
+        loaded(path)
+
+
+def test_local_file_that_cannot_be_written_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OffsetFileError, match="file"):
+        written(tmp_path / "file" / "offsets.json", 1)
+
+
+def test_update_only_increases_unless_it_is_forced() -> None:
+    store = LocalOffsetStore(Path("unused"))
+    store.update(ONE, 5)
+    store.update(ONE, 3)
+    assert store.offset(ONE) == 5
+    store.update(ONE, 3, only_increase=False)
+    assert store.offset(ONE) == 3
+
+
+def test_remote_offsets_are_kept_by_the_broker(servers: ConsumerCluster) -> None:
+    async def call() -> None:
+        queue, unread = queue_of(await servers.new_topic()), queue_of(await servers.new_topic(), 1)
+        cluster, group = Cluster(servers.options), servers.new_name()
+        store = RemoteOffsetStore(cluster, group)
+        await servers.send(queue.topic, ["a", "b", "c"])
+        store.update(queue, 2)
+        await store.persist([queue, unread], confirmed=True)
+        other = RemoteOffsetStore(cluster, group)
+        assert other.offset(queue) is None
+        assert await other.stored_offset(queue) == 2
+        store.remove(queue)
+        assert store.offset(queue) is None
+        await cluster.close()
+
+    run(call())
