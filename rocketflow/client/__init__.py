@@ -7,7 +7,46 @@
 | `routes`, `ids`, `compression` | queues of a route, ids, compressed bodies, without I/O |
 | `messages`, `received` | what is sent and what is received, without I/O |
 | `consume` | parts of consumers: strategies, subscriptions, pulls, offsets |
+| `pull` | the lite pull consumer |
 | `producer` | batches of messages, and where queues end |
 | `sync` | the clients with plain methods, for callers without an event loop |
 | `store_client` | commits and deliveries of jobs, by the broker that serves their store |
+
+The names of `__all__` are imported from their modules when they are first used.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from rocketflow.client.consume.start_positions import ConsumeFrom
+    from rocketflow.client.pull.consumer import PullConsumer
+    from rocketflow.client.pull.options import OffsetCorrection, PullListener, PullOptions
+    from rocketflow.client.received import ReceivedMessage
+
+__all__ = [
+    "ConsumeFrom",
+    "OffsetCorrection",
+    "PullConsumer",
+    "PullListener",
+    "PullOptions",
+    "ReceivedMessage",
+]
+
+_MODULES: Final = {
+    "ConsumeFrom": "rocketflow.client.consume.start_positions",
+    "OffsetCorrection": "rocketflow.client.pull.options",
+    "PullConsumer": "rocketflow.client.pull.consumer",
+    "PullListener": "rocketflow.client.pull.options",
+    "PullOptions": "rocketflow.client.pull.options",
+    "ReceivedMessage": "rocketflow.client.received",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name of `__all__`."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)

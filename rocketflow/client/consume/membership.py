@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from rocketflow.client.consume.rebalance import sorted_client_ids
-from rocketflow.client.errors import ClientError
+from rocketflow.client.consume.subscriptions import TAG
+from rocketflow.client.errors import ClientError, NoBrokerAddressError
 from rocketflow.remoting.bodies import (
+    CheckClientRequestBody,
     ConsumerData,
     GetConsumerListByGroupResponseBody,
     ProducerData,
     SubscriptionData,
     decode_body,
+    encode_body,
 )
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.errors import RemotingError
@@ -83,18 +86,25 @@ async def client_ids(cluster: Cluster, topic: str, group: str) -> list[str]:
 
     Raises ClientError: RequestRefusedError where the broker knows no client of the group.
     """
-    route = await cluster.route(topic)
-    brokers = [one for one in route.broker_datas if one.broker_addrs]
-    if not brokers:
-        raise ClientError(f"topic {topic!r} has no broker with an address: is one running?")
-    chosen = random.choice(brokers)
-    address = cluster.broker_address(chosen.broker_name, or_any=True)
+    address = await _address_of_any_broker(cluster, topic)
     header = GetConsumerListByGroupRequestHeader(consumer_group=group)
     reply = await cluster.request(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
     try:
         return sorted_client_ids(decode_body(reply.body, GetConsumerListByGroupResponseBody).consumer_id_list)
     except RemotingError as error:
         raise ClientError(f"{address}: the clients of group {group!r} cannot be read: {error}") from None
+
+
+async def check_subscription(cluster: Cluster, group: str, subscription: SubscriptionData) -> None:
+    """Ask a broker of the topic whether it understands an SQL expression (46); tags need no question.
+
+    Raises RequestRefusedError where it does not, or does not filter by SQL.
+    """
+    if subscription.expression_type == TAG:
+        return
+    body = CheckClientRequestBody(client_id=cluster.client_id, group=group, subscription_data=subscription)
+    address = await _address_of_any_broker(cluster, subscription.topic)
+    await cluster.request(address, RequestCode.CHECK_CLIENT_CONFIG, body=encode_body(body))
 
 
 async def unregister(cluster: Cluster, group: str) -> None:
@@ -109,6 +119,14 @@ async def unregister(cluster: Cluster, group: str) -> None:
 
     addresses = [address for one in cluster.brokers().values() for address in one.broker_addrs.values()]
     await asyncio.gather(*(leave(one) for one in addresses))
+
+
+async def _address_of_any_broker(cluster: Cluster, topic: str) -> str:
+    route = await cluster.route(topic)
+    brokers = [one for one in route.broker_datas if one.broker_addrs]
+    if not brokers:
+        raise NoBrokerAddressError(f"topic {topic!r} has no broker with an address: is one running?")
+    return cluster.broker_address(random.choice(brokers).broker_name, or_any=True)
 
 
 def now_ms() -> int:

@@ -6,6 +6,7 @@ RocketMQ's source: client/impl/consumer/RebalanceImpl.java, RebalanceService.jav
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -14,6 +15,8 @@ from rocketflow.remoting.bodies import MessageQueue
 
 if TYPE_CHECKING:
     from rocketflow.client.consume.allocation import AllocationStrategy
+
+LOG: Final = logging.getLogger("rocketflow.client")
 
 REBALANCE_SECONDS: Final = 20.0
 _LEAST_SECONDS: Final = 1.0
@@ -69,7 +72,11 @@ class RebalanceLoop:
         """Call `work` until the task is cancelled."""
         while True:
             self._woken.clear()
-            complete = await self._work()
+            try:
+                complete = await self._work()
+            except Exception:  # of a user's strategy or listener, for example
+                LOG.exception("a rebalance failed and is repeated")
+                complete = False
             await asyncio.sleep(_LEAST_SECONDS)
             if complete:
                 try:

@@ -2,5 +2,27 @@
 
 | module | content |
 |---|---|
+| `pull_consumer` | the lite pull consumer |
 | `bridge` | the event loop in a thread that runs all of them, and their base class |
+
+The names of `__all__` are imported from their modules when they are first used.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from rocketflow.client.sync.pull_consumer import PullConsumer
+
+__all__ = ["PullConsumer"]
+
+_MODULES: Final = {"PullConsumer": "rocketflow.client.sync.pull_consumer"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name of `__all__`."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)

@@ -1,0 +1,372 @@
+"""The lite pull consumer.
+
+RocketMQ's source: client/consumer/DefaultLitePullConsumer.java, client/impl/consumer/DefaultLitePullConsumerImpl.java,
+RebalanceLitePullImpl.java.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, Self
+
+from rocketflow.client.admin.message_requests import MessageRequests
+from rocketflow.client.cluster import Cluster
+from rocketflow.client.consume.membership import (
+    CLUSTERING,
+    PULL,
+    GroupMembership,
+    check_subscription,
+    client_ids,
+    now_ms,
+    unregister,
+)
+from rocketflow.client.consume.offset_stores import RemoteOffsetStore
+from rocketflow.client.consume.pulls import Puller
+from rocketflow.client.consume.rebalance import RebalanceLoop, assigned_queues, changes, sorted_queues
+from rocketflow.client.consume.start_positions import StartPositions
+from rocketflow.client.consume.subscriptions import ALL, TAG, subscription
+from rocketflow.client.errors import ClientError, ClientStateError
+from rocketflow.client.pull.fetching import Fetcher
+from rocketflow.client.pull.queue_buffer import PulledRecords, QueueBuffer
+from rocketflow.client.routes import subscribe_queues
+from rocketflow.remoting.codes import RequestCode
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from rocketflow.client.pull.options import OffsetCorrection, PullOptions
+    from rocketflow.client.received import ReceivedMessage
+    from rocketflow.remoting.bodies import MessageQueue, SubscriptionData
+    from rocketflow.remoting.command import Command
+
+LOG: Final = logging.getLogger("rocketflow.client")
+
+POLL_SECONDS: Final = 5.0
+POLL_MESSAGES: Final = 500
+_POLL_BYTES: Final = 16 * 1024 * 1024
+
+
+class QueueNotAssignedError(ClientError):
+    """A call names a queue that this client does not read now."""
+
+
+class PullConsumer:
+    """Reads queues when the caller polls; pulls ahead in between.
+
+    `assign` reads given queues, `subscribe` those that a rebalance gives to this client of the group. Used as
+    `async with PullConsumer(options) as consumer`; an exception in the block ends the client without committing the
+    messages of the last poll. Calls raise ClientError: NoRouteError for an unknown topic, RequestRefusedError where a
+    broker refuses a request, ClientStateError for a call in the wrong state.
+    """
+
+    def __init__(self, options: PullOptions) -> None:
+        self._options = options
+        self._membership = GroupMembership(
+            options.group, consume_type=PULL, message_model=CLUSTERING, consume_from_where=options.start.value
+        )
+        handlers = {int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED): self._clients_changed}
+        self._cluster = Cluster(options, self._membership, handlers)
+        self._offsets = RemoteOffsetStore(self._cluster, options.group)
+        self._queues = MessageRequests(self._cluster)
+        self._starts = StartPositions(self._cluster, options.start, options.start_ms)
+        self._fetcher = Fetcher(Puller(self._cluster, options.group), options, self._corrected)
+        self._rebalance = RebalanceLoop(self._rebalance_all)
+        self._changing = asyncio.Lock()
+        self._is_open = False
+        self._is_assigned = False
+
+    # --- life
+
+    async def start(self) -> None:
+        """Start heartbeats, the refresh of routes, rebalances and commits."""
+        await self._cluster.start()
+        self._is_open = True
+        self._cluster.on_route_change(lambda topic: self._rebalance.wake())
+        self._cluster.spawn(self._rebalance.run())
+        if self._options.auto_commit:
+            self._cluster.spawn(self._commit_regularly())
+
+    async def close(self) -> None:
+        """End the client; with `auto_commit`, messages that were polled are committed. A second call does nothing."""
+        if self._is_open and self._options.auto_commit:
+            self._acknowledge()
+        await self.abort()
+
+    async def abort(self) -> None:
+        """End the client like `close`, but do not commit the messages of the last poll."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        held = list(self._fetcher.buffers)
+        self._fetcher.close()
+        try:
+            await self._offsets.persist(held, confirmed=True)
+        except ClientError as error:
+            LOG.warning("the last offsets of group %s could not be committed: %s", self._options.group, error)
+        await unregister(self._cluster, self._options.group)
+        await self._cluster.close()
+
+    async def __aenter__(self) -> Self:
+        """Start the client."""
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the client."""
+        await (self.close() if kind is None else self.abort())
+
+    # --- the queues to read
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """Return the readable queues of a topic, sorted."""
+        return sorted_queues(subscribe_queues(topic, await self._cluster.route(topic)))
+
+    async def assign(self, queues: Iterable[MessageQueue], expression: str = ALL, expression_type: str = TAG) -> None:
+        """Read exactly these queues, without a rebalance; another call replaces them.
+
+        Queues that stay keep their positions; the others begin at the committed offset or the start position.
+        """
+        self._check_open()
+        if self._membership.subscriptions() and not self._is_assigned:
+            raise ClientStateError("assign was called after subscribe: use one of the two")
+        self._is_assigned = True
+        wanted = set(queues)
+        subscriptions = [
+            subscription(topic, expression, version=now_ms(), expression_type=expression_type)
+            for topic in sorted({one.topic for one in wanted})
+        ]
+        async with self._changing:
+            for one in subscriptions:
+                await self._announce(one)
+            added, removed = changes(self._fetcher.buffers, wanted)
+            await self._remove(removed)
+            for queue in added:
+                await self._add(queue)
+
+    async def subscribe(self, topic: str, expression: str = ALL, expression_type: str = TAG) -> None:
+        """Read this client's share of a topic's queues; the group's other clients read the rest.
+
+        `expression` is `tag || tag`, or with SQL92 a condition on properties. Another call for the same topic replaces
+        it: what was pulled and not polled is dropped.
+        """
+        self._check_open()
+        if self._is_assigned:
+            raise ClientStateError("subscribe was called after assign: use one of the two")
+        wanted = subscription(topic, expression, version=now_ms(), expression_type=expression_type)
+        async with self._changing:
+            await self._announce(wanted)
+            await self._remove(one for one in self._fetcher.buffers if one.topic == topic)
+            if not await self._rebalance_topic(topic):
+                self._rebalance.wake()
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Read a topic no longer."""
+        self._check_open()
+        async with self._changing:
+            self._membership.unsubscribe(topic)
+            await self._remove(one for one in self._fetcher.buffers if one.topic == topic)
+        await self._cluster.send_heartbeats()
+
+    def assignment(self) -> list[MessageQueue]:
+        """Return the queues that the client reads now, sorted."""
+        return sorted_queues(self._fetcher.buffers)
+
+    # --- messages
+
+    async def poll(self, timeout_s: float = POLL_SECONDS, max_messages: int = POLL_MESSAGES) -> list[ReceivedMessage]:
+        """Return messages, at least one unless `timeout_s` passes; those of one queue are in order.
+
+        With `auto_commit`, messages of earlier calls count as consumed from now on. Raises DamagedRecordError, and
+        RequestRefusedError where a broker refuses the client's pulls.
+        """
+        found: list[ReceivedMessage] = []
+
+        def take(buffer: QueueBuffer) -> bool:
+            found.extend(buffer.take(max_messages - len(found)))
+            return len(found) < max_messages
+
+        await self._take(timeout_s, take, lambda: bool(found))
+        return found
+
+    async def poll_records(self, timeout_s: float = POLL_SECONDS, max_bytes: int = _POLL_BYTES) -> list[PulledRecords]:
+        """Return answers of brokers with their records as stored; about `max_bytes`, more where one queue has more.
+
+        It is what `rocketflow.arrow` decodes to columns. Raises as `poll` does.
+        """
+        found: list[PulledRecords] = []
+
+        def take(buffer: QueueBuffer) -> bool:
+            found.extend(buffer.take_records())
+            return sum(len(one.result.records) for one in found) < max_bytes
+
+        await self._take(timeout_s, take, lambda: bool(found))
+        return found
+
+    async def _take(self, timeout_s: float, take: Callable[[QueueBuffer], bool], is_enough: Callable[[], bool]) -> None:
+        """Call `take` with buffers that have answers, until it returns False, or has enough and there are no more."""
+        self._check_open()
+        if self._options.auto_commit:
+            self._acknowledge()
+        loop = asyncio.get_running_loop()
+        latest = loop.time() + timeout_s
+        while True:
+            for buffer in self._fetcher.ready():
+                goes_on = take(buffer)
+                self._fetcher.taken(buffer)
+                if not goes_on:
+                    break
+            if is_enough() or not await self._fetcher.wait(max(latest - loop.time(), 0)):
+                return
+            self._check_open()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Return the bytes of records that were pulled and not polled."""
+        return sum(one.size for one in self._fetcher.buffers.values())
+
+    def pause(self, *queues: MessageQueue) -> None:
+        """Return no messages of these queues until `resume`."""
+        for one in queues:
+            self._fetcher.pause(self._buffer(one).queue)
+
+    def resume(self, *queues: MessageQueue) -> None:
+        """Return messages of these queues again."""
+        for one in queues:
+            self._fetcher.resume(self._buffer(one).queue)
+
+    # --- positions
+
+    def position(self, queue: MessageQueue) -> int:
+        """Return the offset of the next message that `poll` may return."""
+        return self._buffer(queue).position
+
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on at an offset. A later commit stores it, even if it is smaller than the committed one."""
+        if offset < 0:
+            raise ClientError(f"{queue} has no offset {offset}; offsets begin at 0")
+        self._buffer(queue)
+        self._fetcher.seek(queue, offset)
+        if self._offsets.offset(queue) is not None:
+            self._offsets.update(queue, offset, only_increase=False)
+
+    async def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Go on at the first message that is stored."""
+        self.seek(queue, await self._queues.min_offset(self._buffer(queue).queue))
+
+    async def seek_to_end(self, queue: MessageQueue) -> None:
+        """Go on at the next message that will be stored."""
+        self.seek(queue, await self._queues.max_offset(self._buffer(queue).queue))
+
+    async def seek_to_time(self, queue: MessageQueue, timestamp_ms: int) -> None:
+        """Go on at the first message that was stored at a time (ms since 1970) or after it."""
+        self.seek(queue, await self._queues.search_offset(self._buffer(queue).queue, timestamp_ms))
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """Return the group's offset of a queue at its broker, None if there is none."""
+        return await self._offsets.stored_offset(queue)
+
+    async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
+        """Commit given offsets, or all messages that were polled; wait until the brokers have stored them."""
+        self._check_open()
+        if offsets is None:
+            self._acknowledge()
+        else:
+            for queue, offset in offsets.items():
+                self._offsets.update(self._buffer(queue).queue, offset, only_increase=False)
+        await self._offsets.persist(self._fetcher.buffers if offsets is None else offsets, confirmed=True)
+
+    # --- the inside
+
+    def _acknowledge(self) -> None:
+        """Take note that what was polled is consumed."""
+        for queue, buffer in self._fetcher.buffers.items():
+            self._offsets.update(queue, buffer.position, only_increase=False)
+
+    async def _commit_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(self._options.commit_interval_s)
+            try:
+                await self._offsets.persist(self._fetcher.buffers)
+            except ClientError as error:
+                LOG.warning("offsets of group %s could not be committed: %s", self._options.group, error)
+
+    async def _announce(self, one: SubscriptionData) -> None:
+        await self._cluster.route(one.topic)
+        await check_subscription(self._cluster, self._options.group, one)
+        self._membership.subscribe(one)
+        await self._cluster.send_heartbeats()
+
+    async def _add(self, queue: MessageQueue) -> None:
+        stored = await self._offsets.stored_offset(queue)
+        position = await self._starts.start_of(queue) if stored is None else stored
+        found = self._membership.subscriptions().get(queue.topic)
+        if found is not None and self._is_open:
+            self._fetcher.add(QueueBuffer(queue, found, position))
+
+    async def _remove(self, queues: Iterable[MessageQueue]) -> None:
+        removed = list(queues)
+        for one in removed:
+            self._fetcher.remove(one)
+        try:
+            await self._offsets.persist(removed)
+        except ClientError as error:
+            LOG.warning("offsets of group %s could not be committed: %s", self._options.group, error)
+        for one in removed:
+            self._offsets.remove(one)
+
+    def _corrected(self, correction: OffsetCorrection) -> None:
+        """Report a position that a queue does not have; commits must not undo a reset to a smaller one."""
+        queue, asked, corrected = correction[:3]
+        LOG.warning("%s has no message at offset %d; it is read from %d on", queue, asked, corrected)
+        if corrected < asked and self._offsets.offset(queue) is not None:
+            self._offsets.update(queue, corrected, only_increase=False)
+        try:
+            self._options.listener.offset_corrected(correction)
+        except Exception:
+            LOG.exception("the listener of group %s failed", self._options.group)
+
+    async def _clients_changed(self, command: Command, address: str) -> None:
+        self._rebalance.wake()
+
+    async def _rebalance_all(self) -> bool:
+        if self._is_assigned:
+            return True
+        async with self._changing:
+            return all([await self._rebalance_topic(topic) for topic in self._membership.subscriptions()])
+
+    async def _rebalance_topic(self, topic: str) -> bool:
+        """Compute the queues of this client again; return whether that is complete."""
+        own = self._cluster.client_id
+        try:
+            queues = await self.queues(topic)
+            clients = await client_ids(self._cluster, topic, self._options.group)
+            wanted = assigned_queues(self._options.strategy, own, queues, clients)
+            held = [one for one in self._fetcher.buffers if one.topic == topic]
+            added, removed = changes(held, wanted)
+            await self._remove(removed)
+            for one in added:
+                await self._add(one)
+        except ClientError as error:
+            LOG.info("topic %s of group %s is rebalanced later: %s", topic, self._options.group, error)
+            return False
+        if added or removed:
+            self._membership.renew(topic)
+            self._options.listener.queues_changed(added, removed)
+            await self._cluster.send_heartbeats()
+        elif own not in clients:
+            await self._cluster.send_heartbeats()
+        return own in clients
+
+    def _buffer(self, queue: MessageQueue) -> QueueBuffer:
+        found = self._fetcher.buffers.get(queue)
+        if found is None:
+            raise QueueNotAssignedError(f"{queue} is not read by this client now; see assignment()")
+        return found
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise ClientStateError("the consumer is not started, or closed already")

@@ -1,0 +1,71 @@
+"""Options and events of pull consumers.
+
+RocketMQ's source: client/consumer/DefaultLitePullConsumer.java.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rocketflow.client.consume.allocation import AllocationStrategy, Averagely
+from rocketflow.client.consume.offset_stores import PERSIST_SECONDS
+from rocketflow.client.consume.start_positions import ConsumeFrom
+from rocketflow.client.errors import ClientError
+from rocketflow.client.options import ClientOptions
+from rocketflow.remoting.bodies import MessageQueue
+
+
+class OffsetCorrection(NamedTuple):
+    """A position that a queue does not have: `asked` was pulled, the consumer goes on at `corrected`.
+
+    The queue has the offsets [min_offset, max_offset). If `asked` is below `min_offset`, messages between the two were
+    deleted before they were read.
+    """
+
+    queue: MessageQueue
+    asked: int
+    corrected: int
+    min_offset: int
+    max_offset: int
+
+
+class PullListener:
+    """Receives the events of a pull consumer; every method may be overridden. Calls come from the event loop."""
+
+    def queues_changed(self, added: list[MessageQueue], removed: list[MessageQueue]) -> None:
+        """Take note that a rebalance has added and removed queues of this client."""
+
+    def offset_corrected(self, correction: OffsetCorrection) -> None:
+        """Take note that the broker has no message at a position (OFFSET_ILLEGAL)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PullOptions(ClientOptions):
+    """Options of a pull consumer. Times are seconds.
+
+    `start` is where queues without a committed offset begin, at `start_ms` (ms since 1970) for TIMESTAMP. Committed are
+    messages that earlier calls of `poll` returned: with `auto_commit` every `commit_interval_s`, else by `commit`.
+    `prefetch_messages` and `prefetch_bytes` limit what waits to be polled, all queues together; each queue has an equal
+    share, and holds at least one answer. A pull asks for `pull_batch` messages.
+    """
+
+    group: str
+    start: ConsumeFrom = ConsumeFrom.LAST
+    start_ms: int | None = None
+    strategy: AllocationStrategy = field(default_factory=Averagely)
+    listener: PullListener = field(default_factory=PullListener)
+    auto_commit: bool = True
+    commit_interval_s: float = PERSIST_SECONDS
+    prefetch_messages: int = 10_000
+    prefetch_bytes: int = 64 * 1024 * 1024
+    pull_batch: int = 32
+    suspend_s: float = 20.0
+
+    def __post_init__(self) -> None:
+        """Raise ClientError for a value that makes no sense, naming its option."""
+        if not self.group:
+            raise ClientError("no consumer group is given: set group")
+        for name in ("commit_interval_s", "prefetch_messages", "prefetch_bytes", "pull_batch", "suspend_s"):
+            if getattr(self, name) <= 0:
+                raise ClientError(f"option {name} is {getattr(self, name)}; it must be above 0")

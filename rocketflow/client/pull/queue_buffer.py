@@ -1,0 +1,123 @@
+"""The position in one queue, and the answers of the broker that wait to be polled. No I/O.
+
+RocketMQ's source: client/impl/consumer/ProcessQueue.java, AssignedMessageQueue.java.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from rocketflow.client.consume.pull_status import PullStatus
+from rocketflow.client.errors import ClientError
+from rocketflow.client.received import DamagedRecordError
+
+if TYPE_CHECKING:
+    from rocketflow.client.consume.pulls import PullResult
+    from rocketflow.client.received import ReceivedMessage
+    from rocketflow.remoting.bodies import MessageQueue, SubscriptionData
+
+
+class PulledRecords(NamedTuple):
+    """Records of a queue as a broker answered them, those before `from_offset` were returned already."""
+
+    result: PullResult
+    from_offset: int
+
+
+class QueueBuffer:
+    """Holds what was pulled of a queue and not polled yet.
+
+    `position` is the offset of the next message that `take` may return, `pull_offset` that of the next pull.
+    """
+
+    def __init__(self, queue: MessageQueue, subscription: SubscriptionData, position: int) -> None:
+        self.queue = queue
+        self.subscription = subscription
+        self._position = self._pull_offset = position
+        self._answers: deque[PullResult] = deque()
+        self._messages: deque[ReceivedMessage] = deque()
+        self._size = 0
+
+    @property
+    def position(self) -> int:
+        """Return the offset of the next message to return."""
+        return self._position
+
+    @property
+    def pull_offset(self) -> int:
+        """Return the offset of the next pull."""
+        return self._pull_offset
+
+    @property
+    def size(self) -> int:
+        """Return the bytes that wait."""
+        return self._size
+
+    @property
+    def count(self) -> int:
+        """Return the offsets that were pulled and not returned; those of messages that the filter skipped count too."""
+        return self._pull_offset - self._position
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether no answer waits."""
+        return not self._answers
+
+    def add(self, result: PullResult) -> None:
+        """Add the answer to a pull from `pull_offset`."""
+        if result.next_offset < self._pull_offset:  # the broker has reset the group's offset
+            self.seek(result.next_offset)
+            return
+        self._pull_offset = result.next_offset
+        if result.status is PullStatus.FOUND:
+            self._answers.append(result)
+            self._size += len(result.records)
+        elif not self._answers:
+            self._position = result.next_offset
+
+    def seek(self, offset: int) -> None:
+        """Go on at an offset; what was pulled is dropped."""
+        self._answers.clear()
+        self._messages.clear()
+        self._size = 0
+        self._position = self._pull_offset = offset
+
+    def take(self, most: int) -> list[ReceivedMessage]:
+        """Return up to `most` messages and move the position after them.
+
+        Raises DamagedRecordError for an answer that cannot be decoded; the position stays.
+        """
+        found: list[ReceivedMessage] = []
+        while self._answers and len(found) < most:
+            if not self._messages:
+                self._messages.extend(self._decoded(self._answers[0]))
+            while self._messages and len(found) < most:
+                found.append(self._messages.popleft())
+                self._position = found[-1].queue_offset + 1
+            if not self._messages:
+                self._end_answer()
+        return found
+
+    def take_records(self) -> Iterator[PulledRecords]:
+        """Yield all answers that wait, and move the position after each."""
+        while self._answers:
+            found = PulledRecords(self._answers[0], self._position)
+            self._messages.clear()
+            self._end_answer()
+            yield found
+
+    def _decoded(self, result: PullResult) -> list[ReceivedMessage]:
+        try:
+            return [one for one in result.messages() if one.queue_offset >= self._position]
+        except ClientError as error:
+            raise DamagedRecordError(
+                f"{result.address}: messages of {self.queue} from offset {self._position} on cannot be decoded: "
+                f"{error}; seek after them to go on"
+            ) from error
+
+    def _end_answer(self) -> None:
+        done = self._answers.popleft()
+        self._size -= len(done.records)
+        self._position = done.next_offset
