@@ -8,6 +8,7 @@
 | `messages`, `received` | what is sent and what is received, without I/O |
 | `consume` | parts of consumers: strategies, subscriptions, pulls, offsets |
 | `pull` | the lite pull consumer |
+| `push` | push consumers: a listener is called with messages |
 | `producer` | batches of messages, and where queues end |
 | `sync` | the clients with plain methods, for callers without an event loop |
 | `store_client` | commits and deliveries of jobs, by the broker that serves their store |
@@ -24,23 +25,32 @@ if TYPE_CHECKING:
     from rocketflow.client.consume.start_positions import ConsumeFrom
     from rocketflow.client.pull.consumer import PullConsumer
     from rocketflow.client.pull.options import OffsetCorrection, PullListener, PullOptions
+    from rocketflow.client.push import ConsumeContext, ConsumeStatus, PushConsumer, PushOptions
     from rocketflow.client.received import ReceivedMessage
 
 __all__ = [
+    "ConsumeContext",
     "ConsumeFrom",
+    "ConsumeStatus",
     "OffsetCorrection",
     "PullConsumer",
     "PullListener",
     "PullOptions",
+    "PushConsumer",
+    "PushOptions",
     "ReceivedMessage",
 ]
 
 _MODULES: Final = {
+    "ConsumeContext": "rocketflow.client.push",
     "ConsumeFrom": "rocketflow.client.consume.start_positions",
+    "ConsumeStatus": "rocketflow.client.push",
     "OffsetCorrection": "rocketflow.client.pull.options",
     "PullConsumer": "rocketflow.client.pull.consumer",
     "PullListener": "rocketflow.client.pull.options",
     "PullOptions": "rocketflow.client.pull.options",
+    "PushConsumer": "rocketflow.client.push",
+    "PushOptions": "rocketflow.client.push",
     "ReceivedMessage": "rocketflow.client.received",
 }
 

@@ -12,6 +12,7 @@ KAFKA: Final = "tests/rocketflow/kafka"
 POWER: Final = f"{ROWS}/test_power_loss.py::test_power_loss"
 BESIDE: Final = "tests/rocketflow/spark/test_store_writes.py"
 FAILING: Final = f"{ROWS}/test_failing_syncs.py"
+PUSH: Final = "tests/rocketflow/client/push"
 TRANSACTIONS: Final = "tests/rocketflow/broker/test_transactions.py"
 
 BUGS: Final = (
@@ -1297,17 +1298,60 @@ BUGS: Final = (
         [Change('"keyPassword", "initAuthenticationUser", ', '"keyPassword", ')],
         [f"{ROWS}/network/test_access.py::test_a_reply_shows_no_secret_of_the_settings"],
     ),
-    # -- servers for tests
+    # -- push consumers
     Bug(
-        "servers-outlive-their-test",
-        "the servers of a killed test process run on",
-        [Change("    os.kill(os.getpid(), signal.SIGTERM)\n", "")],
-        ["tests/rocketflow/testing/test_cluster.py::test_servers_end_with_a_killed_process"],
+        "unfinished-message-is-committed",
+        "a group's offset passes a message whose listener still runs: a kill loses it",
+        [Change("        return next(iter(self._messages), self.next_offset)\n", "        return self.next_offset\n")],
+        [f"{PUSH}/test_process_queue.py"],
     ),
     Bug(
-        "late-name-server",
-        "a broker that starts before its NameServer registers half a minute later",
-        [Change("period if self._was_taken else AGAIN_SECONDS", "period")],
-        ["tests/rocketflow/broker/test_registration.py"],
+        "ack-index-is-ignored",
+        "messages of a batch that a listener did not acknowledge are not retried",
+        [Change("    if context.ack_index is None:\n", "    if context.ack_index != -2:\n")],
+        [
+            f"{PUSH}/test_push_options.py",
+            f"{PUSH}/test_push_consumer.py::test_messages_after_the_ack_index_are_retried_and_others_are_not",
+        ],
+    ),
+    Bug(
+        "orderly-queue-moves-while-it-is-consumed",
+        "an orderly queue is unlocked while a call of the listener runs: two clients consume it at once",
+        [
+            Change(
+                "                async with held.consuming:\n                    self._late",
+                "                if held.is_dropped:\n                    self._late",
+            )
+        ],
+        [f"{PUSH}/test_push_consumer.py::test_orderly_queue_that_moves_is_consumed_by_one_client_at_a_time"],
+    ),
+    Bug(
+        "retry-topic-stays-visible",
+        "a retried message has the name of the retry topic instead of its own topic",
+        [Change('message.topic = message.properties.get("RETRY_TOPIC", message.topic)\n\n', "pass\n\n")],
+        [f"{PUSH}/test_push_consumer.py::test_failed_message_comes_again_under_its_topic_and_becomes_a_dead_letter"],
+    ),
+    Bug(
+        "late-call-blocks-its-queue",
+        "messages of a call that takes too long are cancelled, but not sent back",
+        [Change("                if not batch.held.is_dropped:\n", "                if batch.held.is_dropped:\n")],
+        [f"{PUSH}/test_push_consumer.py::test_call_that_takes_too_long_is_cancelled_and_its_message_retried"],
+    ),
+    Bug(
+        "close-does-not-wait-for-calls",
+        "a close stores offsets while calls of the listener run: their messages come twice",
+        [Change("_, late = await asyncio.wait(tasks, timeout=seconds)", "late = set(tasks)")],
+        [f"{PUSH}/test_push_consumer.py::test_close_waits_for_calls_that_run_and_stores_their_offsets"],
+    ),
+    Bug(
+        "dead-letters-block-an-orderly-queue",
+        "a message that was sent to the dead letters is consumed again",
+        [
+            Change(
+                "await self._send_backs.send_copy(one):\n                held.finish([one])\n",
+                "await self._send_backs.send_copy(one):\n",
+            )
+        ],
+        [f"{PUSH}/test_push_consumer.py::test_orderly_messages_keep_their_order_across_retries_and_dead_letters"],
     ),
 )

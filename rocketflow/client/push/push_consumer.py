@@ -1,0 +1,215 @@
+"""A consumer that calls a listener with the messages of its topics.
+
+RocketMQ's source: client/consumer/DefaultMQPushConsumer.java, client/impl/consumer/DefaultMQPushConsumerImpl.java,
+client/impl/ClientRemotingProcessor.java.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from rocketflow.client.cluster import Cluster
+from rocketflow.client.consume.membership import (
+    BROADCASTING,
+    CLUSTERING,
+    PUSH,
+    GroupMembership,
+    now_ms,
+    unregister,
+)
+from rocketflow.client.consume.offset_stores import (
+    PERSIST_SECONDS,
+    LocalOffsetStore,
+    OffsetStore,
+    RemoteOffsetStore,
+    local_offset_path,
+)
+from rocketflow.client.consume.pulls import Puller
+from rocketflow.client.consume.rebalance import RebalanceLoop
+from rocketflow.client.consume.start_positions import RETRY_PREFIX, StartPositions
+from rocketflow.client.consume.subscriptions import ALL, TAG, subscription
+from rocketflow.client.errors import ClientError, ClientStateError, NoRouteError
+from rocketflow.client.push.broker_requests import BrokerRequests
+from rocketflow.client.push.concurrent import ConcurrentCalls
+from rocketflow.client.push.figures import ConsumeFigures
+from rocketflow.client.push.holdings import Holdings
+from rocketflow.client.push.orderly import OrderlyCalls
+from rocketflow.client.push.pulling import Calls, Pulling
+from rocketflow.client.push.queue_locks import QueueLocks
+from rocketflow.client.push.send_backs import SendBacks
+from rocketflow.remoting.bodies import CheckClientRequestBody, encode_body
+from rocketflow.remoting.codes import RequestCode
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from rocketflow.client.push.listeners import Listener
+    from rocketflow.client.push.options import PushOptions
+    from rocketflow.remoting.bodies import MessageQueue, SubscriptionData
+
+LOG: Final = logging.getLogger("rocketflow.client")
+
+RELOCK_S: Final = 20.0
+
+
+class PushConsumer:
+    """Consumes messages of the topics that a group subscribes to, at least once each.
+
+    `subscribe` before or after `start`; a `async with` block starts and closes it. The listener is a coroutine
+    function of messages and a ConsumeContext; None and ConsumeStatus.SUCCESS acknowledge them, an exception or
+    RECONSUME_LATER retries them. Calls raise ClientError.
+    """
+
+    def __init__(self, options: PushOptions, listener: Listener) -> None:
+        self.options = options
+        self._figures = ConsumeFigures()
+        self._membership = GroupMembership(
+            options.group,
+            consume_type=PUSH,
+            message_model=BROADCASTING if options.broadcasting else CLUSTERING,
+            consume_from_where=options.consume_from.value,
+        )
+        self._requests = BrokerRequests(options, listener, self._membership, self._figures)
+        self._cluster = Cluster(options, self._membership, self._requests.handlers())
+        send_backs = SendBacks(self._cluster, options.group, options.trials)
+        make = OrderlyCalls if options.orderly else ConcurrentCalls
+        self._calls: Calls = make(options, listener, send_backs, self._figures)
+        self._store = self._offset_store()
+        starts = StartPositions(self._cluster, options.consume_from, options.start_ms)
+        locks = QueueLocks(self._cluster, options.group) if options.orderly and not options.broadcasting else None
+        self._holdings = Holdings(options, self._cluster, self._membership, self._store, starts, locks)
+        puller = Puller(self._cluster, options.group)
+        self._pulling = Pulling(options, self._membership, puller, self._calls, send_backs, self._figures)
+        self._rebalances = RebalanceLoop(self._holdings.rebalance)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_started = False
+
+    @property
+    def client_id(self) -> str:
+        """Return the id by which brokers know this client."""
+        return self._cluster.client_id
+
+    def queues(self) -> list[MessageQueue]:
+        """Return the queues that this client reads now."""
+        return sorted(self._holdings.queues())
+
+    async def subscribe(self, topic: str, expression: str = ALL, *, expression_type: str = TAG) -> None:
+        """Subscribe to a topic, or replace its subscription.
+
+        `expression` is `tag || tag` or `*`, with expression type SQL92 a condition on properties. All clients of a
+        group have to subscribe alike. Raises SubscriptionError, and after `start` RequestRefusedError for SQL that a
+        broker refuses.
+        """
+        made = subscription(topic, expression, version=now_ms(), expression_type=expression_type)
+        if self._is_started:
+            await self._check([made])
+        self._membership.subscribe(made)
+        if self._is_started:
+            await self._cluster.send_heartbeats()
+            self._rebalances.wake()
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Read a topic no more."""
+        self._membership.unsubscribe(topic)
+        if self._is_started:
+            self._rebalances.wake()
+
+    async def start(self) -> None:
+        """Find the topics and begin to consume.
+
+        Raises NoNameServerError, RequestRefusedError where a broker refuses a subscription by SQL, and OffsetFileError.
+        """
+        if self._is_started:
+            raise ClientStateError("the consumer is started already")
+        if not self.options.broadcasting:
+            self._membership.subscribe(subscription(RETRY_PREFIX + self.options.group, version=now_ms()))
+        await self._store.load()
+        await self._cluster.start()
+        try:
+            await self._check(list(self._membership.subscriptions().values()))
+            await self._cluster.send_heartbeats()
+        except ClientError:
+            await self._cluster.close()
+            raise
+        self._is_started = True
+        wake = self._rebalances.wake
+        self._holdings.start(self._pulling, self._calls, wake)
+        self._requests.start(self._holdings, wake)
+        self._cluster.on_route_change(lambda _: wake())
+        self._calls.start()
+        self._tasks = [
+            self._cluster.spawn(self._rebalances.run()),
+            self._cluster.spawn(_repeat(PERSIST_SECONDS, self._persist)),
+            self._cluster.spawn(_repeat(RELOCK_S, self._holdings.relock)),
+        ]
+
+    async def close(self) -> None:
+        """Let calls of the listener end, at most `drain_s`; store the offsets, and leave the group."""
+        if not self._is_started:
+            return
+        self._is_started = False
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._holdings.stop_pulls()
+        await self._calls.close(self.options.drain_s)
+        await self._holdings.close()
+        await unregister(self._cluster, self.options.group)
+        await self._cluster.close()
+
+    def suspend(self) -> None:
+        """Read no queue until `resume`; messages that were read already are consumed."""
+        self._pulling.suspend()
+
+    def resume(self) -> None:
+        """Read all queues again."""
+        self._pulling.resume()
+
+    async def __aenter__(self) -> PushConsumer:
+        """Start the consumer."""
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the consumer."""
+        await self.close()
+
+    def _offset_store(self) -> OffsetStore:
+        options = self.options
+        if not options.broadcasting:
+            return RemoteOffsetStore(self._cluster, options.group)
+        path = local_offset_path(self._cluster.client_id, options.group)
+        if options.offset_dir is not None:
+            path = options.offset_dir / self._cluster.client_id / options.group / path.name
+        return LocalOffsetStore(path)
+
+    async def _persist(self) -> None:
+        self._figures.sample(asyncio.get_running_loop().time())
+        await self._holdings.persist()
+
+    async def _check(self, subscriptions: list[SubscriptionData]) -> None:
+        """Ask for the routes of topics, and let a broker of each check its subscription by SQL (46)."""
+        for one in subscriptions:
+            try:
+                route = await self._cluster.route(one.topic)
+            except NoRouteError as error:
+                if not one.topic.startswith(RETRY_PREFIX):
+                    LOG.warning("group %s: %s; it is read once it exists", self.options.group, error)
+                continue
+            if one.expression_type != TAG and route.broker_datas:
+                broker = random.choice(route.broker_datas)
+                address = self._cluster.broker_address(broker.broker_name, or_any=True)
+                body = CheckClientRequestBody(client_id=self.client_id, group=self.options.group, subscription_data=one)
+                await self._cluster.request(address, RequestCode.CHECK_CLIENT_CONFIG, body=encode_body(body))
+
+
+async def _repeat(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        await work()
