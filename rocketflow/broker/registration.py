@@ -1,5 +1,7 @@
 """Calls to NameServers: the broker registers every 30 seconds and after a change, and unregisters when it stops.
 
+A broker that starts before its NameServers asks them again soon, until one of them has taken its registration.
+
 RocketMQ's source: broker/BrokerController.java (registerBrokerAll), broker/out/BrokerOuterAPI.java.
 """
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger("rocketflow.broker")
 
 CHANGE_SECONDS: Final = 2.0
+AGAIN_SECONDS: Final = 0.5
+"""Time between registrations until a NameServer has taken the first."""
+
 UNREGISTER_SECONDS: Final = 3.0
 _FAILURES: Final = (OSError, ChannelClosedError, TimeoutError)
 
@@ -39,6 +44,7 @@ class Registration:
         self._taken = 0
         self._progress = asyncio.Condition()
         self._failing: set[str] = set()
+        self._was_taken = not settings.name_servers
         self.was_tried = False
         """Whether a registration at all NameServers has ended, well or not."""
 
@@ -60,6 +66,7 @@ class Registration:
         body = await asyncio.to_thread(self._body)
         taken = await asyncio.gather(*(self._register(one, body) for one in self._settings.name_servers))
         self.was_tried = True
+        self._was_taken = self._was_taken or any(taken)
         return sum(taken)
 
     def is_up(self) -> dict[str, bool]:
@@ -72,11 +79,14 @@ class Registration:
         return encode_body(RegisterBrokerBody(topic_config_serialize_wrapper=self._topics.wrapper()))
 
     async def keep_registered(self) -> None:
-        """Register after changes and at least every `registerNameServerPeriod`, until cancelled."""
+        """Register after changes and at least every `registerNameServerPeriod`, until cancelled.
+
+        Until a NameServer has taken the first registration, it is repeated every AGAIN_SECONDS.
+        """
         period = max(10.0, min(60.0, self._settings.register_name_server_period / 1000))
         while True:
             try:
-                async with asyncio.timeout(period):
+                async with asyncio.timeout(period if self._was_taken else AGAIN_SECONDS):
                     await self._soon.wait()
             except TimeoutError:
                 pass

@@ -26,6 +26,7 @@ SECTIONS: Final = {
         "rocketflow/spark/README.md",
         "jobs/examples/README.md",
         "rocketflow/starter/project/README.md",
+        "rocketflow/testing/README.md",
         "rocketflow/quality/README.md",
         "rocketflow/kafka/README.md",
         "airflow_dags/README.md",

@@ -32,6 +32,7 @@ RUN: Final = {
     (SPARK, "sql"): "tests/project/test_page_blocks.py",
     ("jobs/examples/README.md", "sh"): "tests/rocketflow/spark/test_examples.py",
     ("rocketflow/starter/project/README.md", "sh"): "tests/rocketflow/starter/test_starter.py",
+    ("rocketflow/testing/README.md", "python"): "tests/rocketflow/testing/test_plugin.py",
     ("tests/reliability/README.md", "python"): "tests/reliability/test_readme.py",
 }
 """Pages and languages of blocks with the test that runs them."""
@@ -47,6 +48,10 @@ NOT_RUN: Final = {
     ("tests/apache/README.md", "sh"): "twenty minutes of tests",
     ("rocketflow/cli/reference/commands.md", "sh"): "one example a command, on stores that do not exist",
     ("rocketflow/kafka/README.md", "sh"): "needs a Kafka broker; tests/rocketflow/kafka runs the bridge both ways",
+    (
+        "rocketflow/testing/README.md",
+        "sh",
+    ): "needs Maven; tests/rocketflow/testing/test_cluster.py runs Python that way",
     ("rocketflow/quality/README.md", "sh"): "names a store with flights; README.md has the same steps on the demo's",
 }
 """Pages and languages of blocks that no test runs, with the reason. Their commands are checked all the same."""

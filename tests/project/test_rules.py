@@ -163,6 +163,8 @@ def test_wheel_runs_in_an_empty_environment(tmp_path: Path) -> None:
     assert "rocketflow" in in_it(str(home / "bin" / "rocketflow"), "version")
     where = in_it(str(python), "-c", "import rocketflow, rocketflow_store; print(rocketflow_store.__file__)")
     assert where.startswith(str(home))
+    (tmp_path / "test_shop.py").write_text("def test_topic(rocketmq_topic):\n    assert rocketmq_topic\n")
+    assert "1 passed" in in_it(str(python), "-m", "pytest", "-p", "no:cacheprovider", "test_shop.py")
     script = (
         "import os, sys; from rocketflow_store import Message, MessageStore\n"
         "with MessageStore.open('s') as store: store.put_messages([Message('t', b'x') for _ in range(5)])\n"

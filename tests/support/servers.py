@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,42 +11,20 @@ from rocketflow.aio.loop import run
 from rocketflow.client.errors import RequestRefusedError
 from rocketflow.client.messages import OutgoingMessage
 from rocketflow.client.producer import TEMPLATE_TOPIC, Producer, master_of
-from tests.support.ports import free_port
-from tests.support.processes import end
-from tests.support.trials import environment
+from rocketflow.testing.cluster import NEIGHBOURS, SMALL_FILES
+from rocketflow.testing.ports import free_port
+from rocketflow.testing.server_process import ServerProcess, set_options
 
-START_SECONDS = 60.0
-STOP_SECONDS = 15.0
 REGISTERED_SECONDS = 500.0
 
 
-class RunningServer:
+class RunningServer(ServerProcess):
     """A server process; `port` is the one it listens at, `log` what it printed."""
-
-    def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-        self.process = process
-        self.port = port
-        self.log = log
-
-    @property
-    def address(self) -> str:
-        """Return `host:port`."""
-        return f"127.0.0.1:{self.port}"
-
-    def stop(self) -> int:
-        """Stop it by SIGTERM and return its exit code."""
-        self.process.terminate()
-        return self.process.wait(STOP_SECONDS)
 
     def stop_in_order(self) -> None:
         """Stop it by SIGTERM; AssertionError if its exit code is not 0 or its log has a traceback."""
         assert self.stop() == 0, self.log.read_text()[-3000:]
         assert "Traceback" not in self.log.read_text(), self.log.read_text()[-3000:]
-
-    def kill(self) -> None:
-        """Stop it by SIGKILL."""
-        self.process.kill()
-        self.process.wait()
 
 
 @contextmanager
@@ -58,43 +33,24 @@ def running(command: str, home: Path, *arguments: str, port: int = 0, shell: str
 
     `shell` is what a shell runs before, ending with `exec`.
     """
-    home.mkdir(parents=True, exist_ok=True)
-    port = port or free_port((-2, 1))
     log = home / f"{command}.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [
-                *(("sh", "-c", f'{shell} "$@"', "sh") if shell else ()),
-                *(sys.executable, "-c", "from rocketflow.cli import main; main()", command),
-                *("--set", f"listenPort={port}", *arguments),
-            ],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            env=environment(),
-        )
-    server = RunningServer(process, port, log)
+    log.unlink(missing_ok=True)
+    prefix = ("sh", "-c", f'{shell} "$@"', "sh") if shell else ()
+    server = RunningServer(command, log, port or free_port(NEIGHBOURS), arguments, prefix=prefix)
+    server.start()
     try:
-        latest = time.monotonic() + START_SECONDS
-        while b"listens at" not in log.read_bytes():
-            assert process.poll() is None, f"{command} ended with {process.returncode}: {log.read_text()[-3000:]}"
-            assert time.monotonic() < latest, f"{command} is not up after {START_SECONDS} s: {log.read_text()[-3000:]}"
-            time.sleep(0.02)
+        server.wait_until_ready()
         yield server
     finally:
-        if process.poll() is None:
-            end(process, STOP_SECONDS)
-
-
-SMALL_STORE = ("mappedFileSizeCommitLog=16777216", "maxHashSlotNum=1000", "maxIndexNum=4000")
+        server.stop()
 
 
 @contextmanager
 def running_broker(home: Path, *settings: str, port: int = 0, shell: str = "") -> Iterator[RunningServer]:
     """Run a broker with a small store in `home/store`."""
-    options = [f"storePathRootDir={home}/store", *SMALL_STORE, *settings]
-    arguments = [part for one in options for part in ("--set", one)]
-    with running("broker", home, *arguments, port=port, shell=shell) as broker:
+    small = (f"{key}={value}" for key, value in SMALL_FILES.items())
+    options = set_options([f"storePathRootDir={home}/store", *small, *settings])
+    with running("broker", home, *options, port=port, shell=shell) as broker:
         yield broker
 
 

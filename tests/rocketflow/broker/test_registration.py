@@ -1,0 +1,31 @@
+"""A broker and NameServers that start in any order."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from rocketflow.aio.loop import run
+from rocketflow.client.admin.admin_client import AdminClient
+from rocketflow.client.options import ClientOptions
+from rocketflow.testing.ports import free_port
+from tests.support.servers import running, running_broker
+
+PERIOD_SECONDS = 60.0
+"""The longest period of registrations that a broker may be given."""
+
+
+def test_broker_that_starts_first_registers_once_the_name_server_is_up(tmp_path: Path) -> None:
+    port = free_port()
+    settings = (f"namesrvAddr=127.0.0.1:{port}", f"registerNameServerPeriod={PERIOD_SECONDS * 1000:.0f}")
+
+    async def registered() -> None:
+        async with AdminClient(ClientOptions(name_servers=f"127.0.0.1:{port}")) as admin:
+            async with asyncio.timeout(PERIOD_SECONDS / 2):
+                while not (await admin.cluster_info()).broker_addr_table:
+                    await asyncio.sleep(0.05)
+
+    with running_broker(tmp_path / "broker", *settings) as broker:
+        assert "did not take the registration" in broker.log.read_text()
+        with running("namesrv", tmp_path / "names", port=port):
+            run(registered())
