@@ -4,12 +4,13 @@
 |---|---|
 | `cluster` | one client's routes, requests to NameServers and brokers, heartbeats |
 | `options`, `errors` | what every client is given, and what it raises |
-| `routes`, `ids`, `compression` | queues of a route, ids, compressed bodies, without I/O |
+| `routes`, `ids`, `compression`, `java_hash` | queues of a route, ids, compressed bodies, hashes, without I/O |
 | `messages`, `received` | what is sent and what is received, without I/O |
+| `produce` | producers |
+| `admin` | operators' requests |
 | `consume` | parts of consumers: strategies, subscriptions, pulls, offsets |
 | `pull` | the lite pull consumer |
 | `push` | push consumers: a listener is called with messages |
-| `producer` | batches of messages, and where queues end |
 | `sync` | the clients with plain methods, for callers without an event loop |
 | `store_client` | commits and deliveries of jobs, by the broker that serves their store |
 
@@ -23,35 +24,50 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from rocketflow.client.consume.start_positions import ConsumeFrom
+    from rocketflow.client.messages import Message
+    from rocketflow.client.options import ClientOptions
+    from rocketflow.client.produce import Producer, ProducerOptions, SendResult, SendStatus
     from rocketflow.client.pull.consumer import PullConsumer
     from rocketflow.client.pull.options import OffsetCorrection, PullListener, PullOptions
     from rocketflow.client.push import ConsumeContext, ConsumeStatus, PushConsumer, PushOptions
     from rocketflow.client.received import ReceivedMessage
 
 __all__ = [
+    "ClientOptions",
     "ConsumeContext",
     "ConsumeFrom",
     "ConsumeStatus",
+    "Message",
     "OffsetCorrection",
+    "Producer",
+    "ProducerOptions",
     "PullConsumer",
     "PullListener",
     "PullOptions",
     "PushConsumer",
     "PushOptions",
     "ReceivedMessage",
+    "SendResult",
+    "SendStatus",
 ]
 
 _MODULES: Final = {
+    "ClientOptions": "rocketflow.client.options",
     "ConsumeContext": "rocketflow.client.push",
     "ConsumeFrom": "rocketflow.client.consume.start_positions",
     "ConsumeStatus": "rocketflow.client.push",
+    "Message": "rocketflow.client.messages",
     "OffsetCorrection": "rocketflow.client.pull.options",
+    "Producer": "rocketflow.client.produce",
+    "ProducerOptions": "rocketflow.client.produce",
     "PullConsumer": "rocketflow.client.pull.consumer",
     "PullListener": "rocketflow.client.pull.options",
     "PullOptions": "rocketflow.client.pull.options",
     "PushConsumer": "rocketflow.client.push",
     "PushOptions": "rocketflow.client.push",
     "ReceivedMessage": "rocketflow.client.received",
+    "SendResult": "rocketflow.client.produce",
+    "SendStatus": "rocketflow.client.produce",
 }
 
 

@@ -17,11 +17,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.aio.channel import ChannelClosedError
 from rocketflow.aio.loop import run
-from rocketflow.client.errors import RequestRefusedError
-from rocketflow.client.messages import OutgoingMessage
-from rocketflow.client.producer import TEMPLATE_TOPIC, Producer, master_of
+from rocketflow.client import ClientOptions, Message, Producer, ProducerOptions
+from rocketflow.client.admin.admin_client import AdminClient
+from rocketflow.client.errors import NoAnswerError, UnreachableError
+from rocketflow.client.produce.errors import SendFailedError
+from rocketflow.client.produce.options import TEMPLATE_TOPIC
 from rocketflow.demo.steps import (
     DELAYS_SQL,
     DELAYS_TOPIC,
@@ -32,6 +33,7 @@ from rocketflow.demo.steps import (
     expect,
     verify,
 )
+from rocketflow.remoting.bodies import MessageQueue, TopicConfig
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -173,22 +175,23 @@ class _Feed:
 
     async def send_all(self) -> None:
         """Send all messages. Raises DemoFailedError."""
-        producer = Producer(self._servers.names, timeout_s=START_SECONDS)
-        try:
-            broker = master_of(await producer.route(TEMPLATE_TOPIC))
-            if broker is None:
-                raise DemoFailedError(f"the NameServer {self._servers.names} knows no broker")
-            self._broker = broker
-            await producer.create_topic(self._broker, FLIGHTS_TOPIC, QUEUES)
-            await asyncio.gather(*(self._send_queue(producer, queue_id) for queue_id in range(QUEUES)))
-        finally:
-            await producer.close()
+        names = self._servers.names
+        options = ProducerOptions(group="demo", name_servers=names, send_timeout_s=START_SECONDS)
+        admin_options = ClientOptions(name_servers=names, timeout_s=START_SECONDS)
+        async with AdminClient(admin_options) as admin, Producer(options) as producer:
+            masters = await admin.masters(TEMPLATE_TOPIC)
+            if not masters:
+                raise DemoFailedError(f"the NameServer {names} knows no broker")
+            config = TopicConfig(topic_name=FLIGHTS_TOPIC, read_queue_nums=QUEUES, write_queue_nums=QUEUES)
+            await admin.create_topic(masters[0], config)
+            queues = await producer.queues(FLIGHTS_TOPIC)
+            await asyncio.gather(*(self._send_queue(producer, admin, queue) for queue in queues))
 
-    async def _send_queue(self, producer: Producer, queue_id: int) -> None:
+    async def _send_queue(self, producer: Producer, admin: AdminClient, queue: MessageQueue) -> None:
         end = 0
-        for begin in range(queue_id * BATCH, self._messages.num_rows, QUEUES * BATCH):
+        for begin in range(queue.queue_id * BATCH, self._messages.num_rows, QUEUES * BATCH):
             batch = _outgoing(self._messages.slice(begin, BATCH).to_pylist())
-            await self._send(producer, queue_id, end, batch)
+            await self._send(producer, admin, queue, end, batch)
             end += len(batch)
             self.acknowledged += len(batch)
             if self.acknowledged >= self._half and not self._killed:
@@ -196,37 +199,39 @@ class _Feed:
                 self.before_kill = self.acknowledged
                 await asyncio.to_thread(self._restart)
 
-    async def _send(self, producer: Producer, queue_id: int, begin: int, batch: Sequence[OutgoingMessage]) -> None:
+    async def _send(
+        self, producer: Producer, admin: AdminClient, queue: MessageQueue, begin: int, batch: Sequence[Message]
+    ) -> None:
         """Send a batch until it is stored, once."""
         last = time.monotonic() + START_SECONDS
         while True:
             try:
-                offset = await producer.send_batch(self._broker, FLIGHTS_TOPIC, queue_id, batch)
-                expect(f"offset in queue {queue_id}", offset, begin)
+                result = await producer.send_batch(batch, to=queue)
+                expect(f"offset in queue {queue.queue_id}", result.queue_offset, begin)
                 return
-            except (OSError, ChannelClosedError, RequestRefusedError) as error:
+            except SendFailedError as error:
+                if any(isinstance(one, NoAnswerError) for one in error.failures):
+                    raise DemoFailedError(f"queue {queue.queue_id}: {error}") from error
                 failure = error
-            except TimeoutError as error:
-                raise DemoFailedError(f"queue {queue_id}: {error}") from error
-            if await self._is_stored(producer, queue_id, begin, len(batch), last):
+            if await self._is_stored(admin, queue, begin, len(batch), last):
                 self.found_stored += 1
                 return
             if time.monotonic() > last:
-                raise DemoFailedError(f"queue {queue_id}: no answer within {START_SECONDS:g} s ({failure})")
+                raise DemoFailedError(f"queue {queue.queue_id}: no answer within {START_SECONDS:g} s ({failure})")
             self.sent_again += 1
 
-    async def _is_stored(self, producer: Producer, queue_id: int, begin: int, size: int, last: float) -> bool:
+    async def _is_stored(self, admin: AdminClient, queue: MessageQueue, begin: int, size: int, last: float) -> bool:
         """Ask for the end of the queue until the broker answers."""
         while True:
             try:
-                end = await producer.queue_end(self._broker, FLIGHTS_TOPIC, queue_id)
-            except (OSError, ChannelClosedError):
+                end = await admin.max_offset(queue)
+            except UnreachableError:
                 if time.monotonic() > last:
                     return False
                 await asyncio.sleep(_AGAIN_SECONDS)
                 continue
             if end not in (begin, begin + size):
-                raise DemoFailedError(f"queue {queue_id} ends at {end}, expected {begin} or {begin + size}")
+                raise DemoFailedError(f"queue {queue.queue_id} ends at {end}, expected {begin} or {begin + size}")
             return end > begin
 
     def _restart(self) -> None:
@@ -234,10 +239,15 @@ class _Feed:
         self._servers.start_broker()
 
 
-def _outgoing(rows: list[dict[str, Any]]) -> list[OutgoingMessage]:
-    names = (("TAGS", "tags"), ("KEYS", "keys"), ("__SHARDINGKEY", "shardingKey"))
+def _outgoing(rows: list[dict[str, Any]]) -> list[Message]:
     return [
-        OutgoingMessage(row["body"], {name: row[column] for name, column in names if row[column] is not None})
+        Message(
+            FLIGHTS_TOPIC,
+            row["body"],
+            tags=row["tags"] or "",
+            keys=row["keys"] or "",
+            sharding_key=row["shardingKey"] or "",
+        )
         for row in rows
     ]
 

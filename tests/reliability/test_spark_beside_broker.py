@@ -12,16 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow.aio.channel import ChannelClosedError
 from rocketflow.aio.loop import run
-from rocketflow.client.errors import RequestRefusedError
-from rocketflow.client.messages import OutgoingMessage
-from rocketflow.client.producer import Producer
+from rocketflow.client.errors import ClientError
+from rocketflow.client.messages import Message
+from rocketflow.remoting.bodies import TopicConfig
 from tests.reliability.driver_process import Driver, Outcome
 from tests.support.checker import Place, Verdict, check, numbers_in_topic
 from tests.support.ports import free_port
 from tests.support.results import Tally
-from tests.support.servers import RunningServer, running_broker
+from tests.support.servers import RunningServer, direct, put_batch, running_broker
 from tests.support.trials import LEVEL, seeds
 from tests.support.workload import body
 
@@ -46,16 +45,15 @@ class Sender:
         await asyncio.gather(*(self._send(queue_id) for queue_id in (0, 1)))
 
     async def _send(self, queue_id: int) -> None:
-        producer = Producer("", timeout_s=60)
-        with suppress(OSError, ChannelClosedError, RequestRefusedError):  # killed, or stopping
-            while True:
-                number, self._next = self._next, self._next + 1
-                self.attempted.add(number)
-                message = OutgoingMessage(body(number), {"KEYS": f"k{number}"})
-                offset = await producer.send_batch(self._address, "t", queue_id, [message])
-                self.acked[number] = queue_id, offset
-                await asyncio.sleep(0.005)
-        await producer.close()
+        async with direct() as client:
+            with suppress(ClientError):  # killed, or stopping
+                while True:
+                    number, self._next = self._next, self._next + 1
+                    self.attempted.add(number)
+                    message = Message("t", body(number), keys=f"k{number}")
+                    offset = await put_batch(client, self._address, queue_id, [message])
+                    self.acked[number] = queue_id, offset
+                    await asyncio.sleep(0.005)
 
     def wait(self) -> None:
         """Wait until the broker has ended."""
@@ -64,13 +62,12 @@ class Sender:
 
 async def _sent(address: str, numbers: list[int]) -> None:
     """Send the rows that the query copies."""
-    producer = Producer("", timeout_s=60)
-    for topic in ("in", "t"):
-        await producer.create_topic(address, topic, 2)
-    for queue_id in (0, 1):
-        rows = [OutgoingMessage(body(number), {}) for number in numbers[queue_id::2]]
-        await producer.send_batch(address, "in", queue_id, rows)
-    await producer.close()
+    async with direct() as client:
+        for topic in ("in", "t"):
+            await client.create_topic(address, TopicConfig(topic_name=topic, read_queue_nums=2, write_queue_nums=2))
+        for queue_id in (0, 1):
+            rows = [Message("in", body(number)) for number in numbers[queue_id::2]]
+            await put_batch(client, address, queue_id, rows)
 
 
 class Beside:

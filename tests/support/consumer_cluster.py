@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from rocketflow.client.admin.admin_client import AdminClient
-from rocketflow.client.messages import OutgoingMessage
+from rocketflow.client.messages import Message
 from rocketflow.client.options import ClientOptions
-from rocketflow.client.producer import Producer
 from rocketflow.remoting.bodies import MessageQueue, TopicConfig
-from tests.support.servers import RunningServer, running, running_broker, wait_for_a_broker
+from tests.support.servers import RunningServer, direct, put_batch, running, running_broker, wait_for_a_broker
 
 BROKER: Final = "broker-a"
 
@@ -46,10 +45,9 @@ class ConsumerCluster:
         self, topic: str, bodies: Sequence[str], queue_id: int = 0, properties: Mapping[str, str] | None = None
     ) -> None:
         """Send bodies to a queue, one batch."""
-        producer = Producer(self.names.address, timeout_s=30)
-        messages = [OutgoingMessage(one.encode(), dict(properties or {})) for one in bodies]
-        await producer.send_batch(self.broker.address, topic, queue_id, messages)
-        await producer.close()
+        async with direct() as client:
+            messages = [Message(topic, one.encode(), properties=dict(properties or {})) for one in bodies]
+            await put_batch(client, self.broker.address, queue_id, messages)
 
 
 def queue_of(topic: str, queue_id: int = 0) -> MessageQueue:

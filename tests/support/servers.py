@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 from rocketflow.aio.loop import run
-from rocketflow.client.errors import RequestRefusedError
-from rocketflow.client.messages import OutgoingMessage
-from rocketflow.client.producer import TEMPLATE_TOPIC, Producer, master_of
+from rocketflow.client.admin.admin_client import AdminClient
+from rocketflow.client.errors import NoRouteError
+from rocketflow.client.messages import Message, batch_body
+from rocketflow.client.options import ClientOptions
+from rocketflow.remoting.bodies import TopicConfig
+from rocketflow.remoting.codes import RequestCode
+from rocketflow.remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from rocketflow.testing.cluster import NEIGHBOURS, SMALL_FILES
 from rocketflow.testing.ports import free_port
 from rocketflow.testing.server_process import ServerProcess, set_options
@@ -63,25 +68,49 @@ def send(broker: RunningServer, topic: str, bodies: Sequence[str]) -> None:
     """Send bodies as one batch to queue 0 of a topic, which has two queues."""
 
     async def sent() -> None:
-        producer = Producer("", timeout_s=30)
-        await producer.create_topic(broker.address, topic, 2)
-        await producer.send_batch(broker.address, topic, 0, [OutgoingMessage(one.encode(), {}) for one in bodies])
-        await producer.close()
+        async with direct(timeout_s=30) as client:
+            config = TopicConfig(topic_name=topic, read_queue_nums=2, write_queue_nums=2)
+            await client.create_topic(broker.address, config)
+            await put_batch(client, broker.address, 0, [Message(topic, one.encode()) for one in bodies])
 
     run(sent())
+
+
+@asynccontextmanager
+async def direct(timeout_s: float = 60.0) -> AsyncIterator[AdminClient]:
+    """Yield a client for requests to brokers by address: there is no NameServer, which producers need."""
+    async with AdminClient(ClientOptions(name_servers="127.0.0.1:1", timeout_s=timeout_s)) as client:
+        yield client
+
+
+async def put_batch(client: AdminClient, address: str, queue_id: int, messages: Sequence[Message]) -> int:
+    """Send messages as one batch to a queue of the broker at an address; return the queue offset of the first."""
+    header = SendMessageRequestHeaderV2(
+        producer_group="tests",
+        topic=messages[0].topic,
+        default_topic="TBW102",
+        default_topic_queue_nums=4,
+        queue_id=queue_id,
+        sys_flag=0,
+        born_timestamp=int(time.time() * 1000),
+        flag=0,
+        properties="",
+        batch=True,
+    )
+    code = RequestCode.SEND_BATCH_MESSAGE
+    reply = await client.cluster.request(address, code, header, body=batch_body(messages))
+    return reply.header(SendMessageResponseHeader).queue_offset
 
 
 def wait_for_a_broker(names: str) -> None:
     """Wait until a broker has registered at a NameServer: Apache's does so some time after it has started."""
 
     async def ask() -> None:
-        producer = Producer(names)
-        async with asyncio.timeout(REGISTERED_SECONDS):
+        async with AdminClient(ClientOptions(name_servers=names)) as client, asyncio.timeout(REGISTERED_SECONDS):
             while True:
-                with suppress(RequestRefusedError):
-                    if master_of(await producer.route(TEMPLATE_TOPIC)):
+                with suppress(NoRouteError):
+                    if await client.masters("TBW102"):
                         break
                 await asyncio.sleep(0.1)
-        await producer.close()
 
     run(ask())

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.client.errors import ClientError
+from rocketflow.client.java_hash import java_hash
 from rocketflow.remoting.bodies import SubscriptionData
 
 if TYPE_CHECKING:
@@ -52,12 +53,3 @@ def matches(one: SubscriptionData, message: ReceivedMessage) -> bool:
     Brokers compare hashes of tags, so that an answer may have a message with another tag of the same hash.
     """
     return not one.tags_set or one.class_filter_mode or message.tags in one.tags_set
-
-
-def java_hash(text: str) -> int:
-    """Return Java's String.hashCode, in [-2**31, 2**31)."""
-    value = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for at in range(0, len(units), 2):
-        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
-    return value - (1 << 32) if value >> 31 else value

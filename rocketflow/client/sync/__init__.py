@@ -5,6 +5,7 @@
 | `pull_consumer` | the lite pull consumer |
 | `bridge` | the event loop in a thread that runs all of them, and their base class |
 | `push_consumer` | push consumers, whose listeners run in threads |
+| `producer` | producers |
 
 The names of `__all__` are imported from their modules when they are first used.
 """
@@ -15,12 +16,14 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from rocketflow.client.sync.producer import Producer
     from rocketflow.client.sync.pull_consumer import PullConsumer
     from rocketflow.client.sync.push_consumer import PushConsumer
 
-__all__ = ["PullConsumer", "PushConsumer"]
+__all__ = ["Producer", "PullConsumer", "PushConsumer"]
 
 _MODULES: Final = {
+    "Producer": "rocketflow.client.sync.producer",
     "PullConsumer": "rocketflow.client.sync.pull_consumer",
     "PushConsumer": "rocketflow.client.sync.push_consumer",
 }

@@ -19,7 +19,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Final, Generic, ParamSpec, Protocol, Self, TypeVar
 
@@ -57,15 +57,18 @@ class BackgroundLoop:
 
         Raises what it raises, and ClientStateError for a call from the loop itself, which would wait for ever.
         """
-        loop = self._started()
-        if threading.current_thread() is self._thread:
+        if threading.current_thread() is self._thread and self._process == os.getpid():
             work.close()
             raise ClientStateError("a synchronous client was called in the event loop of clients; call it in a thread")
-        future = asyncio.run_coroutine_threadsafe(work, loop)
+        future = self.submit(work)
         try:
             return future.result()
         finally:
             future.cancel()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine in the loop and return the future of its result, for any thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._started())
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:

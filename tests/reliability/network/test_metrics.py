@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
 from rocketflow.broker.settings import load_broker_settings
-from rocketflow.client.messages import OutgoingMessage, batch_body
+from rocketflow.client.messages import Message, batch_body
 from rocketflow.errors import UsageError
 from rocketflow.namesrv.settings import load_namesrv_settings
 from rocketflow.remoting.bodies import ConsumerData, HeartbeatData, ProducerData, encode_body
@@ -74,7 +74,7 @@ def test_a_broker_exports_what_clients_did(tmp_path: Path) -> None:
                 assert sent.code == ResponseCode.SUCCESS, (number, sent.remark)
             delayed = send_header("single", properties="DELAY\x011\x02")
             assert (await asked(channel, CODE.SEND_MESSAGE, delayed, b"later")).code == ResponseCode.SUCCESS
-            body = batch_body(OutgoingMessage(bytes(2000), {}) for _ in range(32))
+            body = batch_body(Message("t", bytes(2000)) for _ in range(32))
             batch = await asked(channel, CODE.SEND_MESSAGE, send_header("batch", batch=True), body)
             assert batch.code == ResponseCode.SUCCESS, batch.remark
             found = await asked(channel, CODE.PULL_MESSAGE, pull_header("batch", sys_flag=5, commit_offset=0))

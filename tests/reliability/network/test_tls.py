@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow.aio.channel import ChannelClosedError
 from rocketflow.aio.loop import run
 from rocketflow.aio.tls import Tls, TlsFiles, client_context
-from rocketflow.client.messages import OutgoingMessage
-from rocketflow.client.producer import Producer, master_of
+from rocketflow.client import ClientOptions, Message, Producer, ProducerOptions
+from rocketflow.client.admin.admin_client import AdminClient
+from rocketflow.client.errors import NoNameServerError, UnreachableError
+from rocketflow.remoting.bodies import MessageQueue
+from rocketflow.remoting.codes import RequestCode
 from tests.reliability.network.test_server_start import started
 from tests.reliability.network.wire import no_traceback
 from tests.support.certificates import Authority
@@ -42,20 +44,20 @@ def test_a_broker_registers_over_tls_and_serves_clients_with_certificates(tmp_pa
     ):
 
         async def main() -> None:
-            producer = Producer(names.address, tls=client(ca, own_cert, own_key))
-            address = master_of(await producer.route("TBW102"))
-            assert address == broker.address
-            messages = [OutgoingMessage(b"%d" % number, {}) for number in range(50)]
-            assert await producer.send_batch(address, "t", 0, messages) == 0
-            assert await producer.queue_end(address, "t", 0) == 50
-            await producer.close()
+            tls = client(ca, own_cert, own_key)
+            async with AdminClient(ClientOptions(name_servers=names.address, tls=tls)) as admin:
+                assert await admin.masters("TBW102") == [broker.address]
+            async with Producer(ProducerOptions(group="g", name_servers=names.address, tls=tls)) as producer:
+                messages = [Message("t", b"%d" % number) for number in range(50)]
+                queue = MessageQueue("t", "broker-a", 0)
+                assert (await producer.send_batch(messages, to=queue)).queue_offset == 0
+                assert (await producer.send_batch(messages, to=queue)).queue_offset == 50
             for refused in (None, client(ca)):
-                producer = Producer(names.address, tls=refused)
-                with pytest.raises((ChannelClosedError, OSError)):
-                    await producer.route("TBW102")
-                with pytest.raises((ChannelClosedError, OSError)):
-                    await producer.queue_end(broker.address, "t", 0)
-                await producer.close()
+                async with AdminClient(ClientOptions(name_servers=names.address, tls=refused)) as admin:
+                    with pytest.raises(NoNameServerError):
+                        await admin.route("TBW102")
+                    with pytest.raises(UnreachableError):
+                        await admin.cluster.ask(broker.address, RequestCode.GET_BROKER_RUNTIME_INFO)
 
         run(main())
         for server in (broker, names):

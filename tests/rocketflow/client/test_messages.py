@@ -6,26 +6,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketflow.client.messages import OutgoingMessage, batch_body, property_string
+from rocketflow.client.messages import Message, batch_body, property_text
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.properties import decode_properties
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), min_size=1, max_size=8)
 MESSAGES = st.builds(
-    OutgoingMessage, st.binary(max_size=30), st.dictionaries(NAMES, NAMES, max_size=3), st.integers(0, 2**31 - 1)
+    Message,
+    topic=st.just("t"),
+    body=st.binary(max_size=30),
+    properties=st.dictionaries(NAMES, NAMES, max_size=3),
+    flag=st.integers(0, 2**31 - 1),
 )
 
 
 @given(st.lists(MESSAGES, max_size=4))
-def test_a_batch_has_the_bytes_of_the_store(messages: list[OutgoingMessage]) -> None:
-    entries = [BatchEntry(one.flag, one.body, property_string(one.properties)) for one in messages]
+def test_a_batch_has_the_bytes_of_the_store(messages: list[Message]) -> None:
+    entries = [BatchEntry(one.flag, one.body, property_text(one.properties).encode()) for one in messages]
     assert batch_body(messages) == encode_batch_body(entries)
     for one in messages:
-        assert decode_properties(property_string(one.properties)) == one.properties
+        assert decode_properties(property_text(one.properties).encode()) == one.properties
 
 
 def test_a_batch_has_the_bytes_of_rocketmq() -> None:
-    message = OutgoingMessage(b"hi", {"KEYS": "k", "WAIT": "true", "TAGS": "TagA"})
+    message = Message("t", b"hi", properties={"KEYS": "k", "WAIT": "true", "TAGS": "TagA"})
     assert batch_body([message]).hex() == (
         "00000033000000000000000000000000000000026869001b4b455953016b025741495401747275650254414753015461674102"
     )
@@ -34,4 +38,4 @@ def test_a_batch_has_the_bytes_of_rocketmq() -> None:
 @pytest.mark.parametrize("properties", [{"a\x01": "b"}, {"a": "b\x02"}, {"": "b"}, {"a": "b" * 32_767}])
 def test_properties_that_cannot_be_read_back_are_refused(properties: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"propert"):
-        property_string(properties)
+        property_text(properties)

@@ -22,7 +22,9 @@ import pytest
 from rocketflow import store_writes
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
-from rocketflow.client.producer import Producer
+from rocketflow.client.admin.admin_client import AdminClient
+from rocketflow.client.errors import NoRouteError
+from rocketflow.client.options import ClientOptions
 from rocketflow.remoting.bodies import encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.store_bodies import CommitBatchBody, PartBody
@@ -135,16 +137,12 @@ def test_a_batch_through_the_broker_is_stored_once_and_its_topic_registered(tmp_
         assert stored(path, "new") == sorted(bodies)
 
         async def routed() -> list[int]:
-            producer = Producer(names.address)
-            try:
-                async with asyncio.timeout(30):
-                    while True:
-                        try:
-                            return [queue.write_queue_nums for queue in (await producer.route("new")).queue_datas]
-                        except Exception:
-                            await asyncio.sleep(0.05)
-            finally:
-                await producer.close()
+            async with AdminClient(ClientOptions(name_servers=names.address)) as client, asyncio.timeout(30):
+                while True:
+                    try:
+                        return [queue.write_queue_nums for queue in (await client.route("new")).queue_datas]
+                    except NoRouteError:
+                        await asyncio.sleep(0.05)
 
         assert run(routed()) == [2]
         assert [one for one in (path / "rocketflow/staging/new").iterdir() if one.name.isdigit()] == []

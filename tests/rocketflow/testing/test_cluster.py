@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from rocketflow.aio.loop import run
+from rocketflow.client import ClientOptions, Message, Producer, ProducerOptions
 from rocketflow.client.admin.admin_client import AdminClient
-from rocketflow.client.messages import OutgoingMessage
-from rocketflow.client.options import ClientOptions
-from rocketflow.client.producer import Producer
+from rocketflow.remoting.bodies import MessageQueue
 from rocketflow.testing import Cluster, ServerStartError, start_cluster
 from rocketflow.testing import cluster as cluster_module
 from rocketflow.testing.ports import free_port
@@ -91,16 +90,12 @@ def test_acknowledged_messages_outlive_a_killed_broker(cluster: Cluster) -> None
     before = cluster.broker_address
 
     async def send() -> None:
-        producer = Producer("", timeout_s=WAIT_SECONDS)
-        await producer.send_batch(before, topic, 0, [OutgoingMessage(b"%d" % number, {}) for number in range(100)])
-        await producer.close()
+        async with Producer(ProducerOptions(group="g", name_servers=cluster.name_server_address)) as producer:
+            await producer.send_batch([Message(topic, b"%d" % number) for number in range(100)])
 
     async def end() -> int:
-        producer = Producer("", timeout_s=WAIT_SECONDS)
-        try:
-            return await producer.queue_end(cluster.broker_address, topic, 0)
-        finally:
-            await producer.close()
+        async with admin_of(cluster) as admin:
+            return await admin.max_offset(MessageQueue(topic, "broker-a", 0))
 
     run(send())
     cluster.kill_broker()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rocketflow.client.consume.subscriptions import SQL92, SubscriptionError, java_hash, matches, subscription
+from rocketflow.client.consume.subscriptions import SQL92, SubscriptionError, matches, subscription
+from rocketflow.client.java_hash import java_hash
 from rocketflow.client.received import ReceivedMessage
 
 

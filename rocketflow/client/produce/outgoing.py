@@ -1,0 +1,130 @@
+"""A message or a batch as the values of a send request, without I/O.
+
+RocketMQ's source: client/impl/producer/DefaultMQProducerImpl.java (sendKernelImpl, tryToCompressMessage),
+remoting/protocol/header/SendMessageRequestHeaderV2.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rocketflow.client.compression import compress, flags_of
+from rocketflow.client.messages import Message, batch_body, property_text
+from rocketflow.client.produce.checks import RETRY_PREFIX
+from rocketflow.client.produce.errors import BadMessageError
+from rocketflow.client.produce.options import TEMPLATE_TOPIC
+from rocketflow.remoting.codes import RequestCode
+from rocketflow.remoting.headers.header import Header
+from rocketflow.remoting.headers.send import SendMessageRequestHeaderV2
+from rocketflow.remoting.prepared_request import PreparedRequest, number_value, text_value
+
+if TYPE_CHECKING:
+    from rocketflow.client.ids import UniqueKeys
+    from rocketflow.client.produce.options import ProducerOptions
+    from rocketflow.remoting.bodies import MessageQueue
+
+PREPARED_TRANSACTION: Final = 0x4
+"""The bit of sysFlag that marks a half message."""
+
+_CHANGING: Final = ("e", "f", "g", "h", "i", "n")
+
+
+class Outgoing(NamedTuple):
+    """One send: the request's code, its values that no attempt changes, and the messages that it has."""
+
+    code: RequestCode
+    topic: str
+    message_id: str
+    properties: str
+    body: bytes
+    messages: Sequence[Message]
+    sys_flag: int = 0
+    flag: int = 0
+
+    def fixed_fields(self, group: str, queues: int) -> dict[str, str]:
+        """Return the fields that all sends of a code to a topic have."""
+        return {
+            "a": group,
+            "b": self.topic,
+            "c": TEMPLATE_TOPIC,
+            "d": str(queues),
+            "j": "0",
+            "k": "false",
+            "m": "true" if self.code == RequestCode.SEND_BATCH_MESSAGE else "false",
+        }
+
+    def prepared(self, group: str, queues: int) -> PreparedRequest:
+        """Return the request of which `values` fills in the rest."""
+        return PreparedRequest(self.code, self.fixed_fields(group, queues), _CHANGING)
+
+    def values(self, queue: MessageQueue, now_ms: int) -> tuple[bytes, ...]:
+        """Return the changing values of an attempt to a queue."""
+        return (
+            number_value(queue.queue_id),
+            number_value(self.sys_flag),
+            number_value(now_ms),
+            number_value(self.flag),
+            text_value(self.properties),
+            text_value(queue.broker_name),
+        )
+
+    def header(self, group: str, queues: int, queue: MessageQueue, now_ms: int) -> Header:
+        """Return the header of an attempt that is signed, sent one-way or sent to a retry topic."""
+        retried = self.messages[0].properties if self.topic.startswith(RETRY_PREFIX) else {}
+        most = retried.get("MAX_RECONSUME_TIMES")
+        return SendMessageRequestHeaderV2(
+            producer_group=group,
+            topic=self.topic,
+            default_topic=TEMPLATE_TOPIC,
+            default_topic_queue_nums=queues,
+            queue_id=queue.queue_id,
+            sys_flag=self.sys_flag,
+            born_timestamp=now_ms,
+            flag=self.flag,
+            properties=self.properties,
+            reconsume_times=int(retried.get("RECONSUME_TIME", "0")),
+            unit_mode=False,
+            max_reconsume_times=None if most is None else int(most),
+            batch=self.code == RequestCode.SEND_BATCH_MESSAGE,
+            bname=queue.broker_name,
+        )
+
+
+def single(message: Message, keys: UniqueKeys, options: ProducerOptions) -> Outgoing:
+    """Return a checked message as a send; its unique key is set unless it has one.
+
+    Raises BadMessageError for properties that cannot be encoded.
+    """
+    message.unique_key = message.unique_key or message.properties.get("UNIQ_KEY") or keys.next()
+    properties = message.wire_properties()
+    body, sys_flag = message.body, 0
+    if len(body) >= options.compress_above:
+        body = compress(body, options.compression, options.compression_level)
+        sys_flag = flags_of(options.compression)
+    if properties.get("TRAN_MSG") == "true":
+        sys_flag |= PREPARED_TRANSACTION
+    code = RequestCode.SEND_REPLY_MESSAGE_V2 if properties.get("MSG_TYPE") == "reply" else RequestCode.SEND_MESSAGE_V2
+    try:
+        text = property_text(properties)
+    except ValueError as error:
+        raise BadMessageError(f"topic {message.topic!r}: {error}") from None
+    return Outgoing(code, message.topic, message.unique_key, text, body, (message,), sys_flag, message.flag)
+
+
+def batch(messages: Sequence[Message], keys: UniqueKeys, options: ProducerOptions) -> Outgoing:
+    """Return checked messages of one topic as one send, which is not compressed. Raises BadMessageError."""
+    topic = messages[0].topic
+    for one in messages:
+        one.unique_key = one.unique_key or one.properties.get("UNIQ_KEY") or keys.next()
+    try:
+        body = batch_body(messages)
+    except ValueError as error:
+        raise BadMessageError(f"topic {topic!r}: {error}") from None
+    if len(body) > options.max_message_size:
+        raise BadMessageError(
+            f"topic {topic!r}: a batch of {len(messages):,} messages has {len(body):,} bytes, at most "
+            f"{options.max_message_size:,} are allowed: send fewer at once"
+        )
+    message_id = ",".join([one.unique_key for one in messages])
+    return Outgoing(RequestCode.SEND_BATCH_MESSAGE, topic, message_id, "", body, messages)

@@ -1,0 +1,16 @@
+"""A NameServer and a broker for the tests of producers, and clients of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.client_cluster import ClientCluster, client_cluster
+
+
+@pytest.fixture(scope="package")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientCluster]:
+    """Run a NameServer and a broker, which the tests leave alive."""
+    with client_cluster(tmp_path_factory.mktemp("produce"), "recallMessageEnable=true") as found:
+        yield found
