@@ -11,7 +11,7 @@ import random
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.client.errors import ClientError, NoRouteError, RequestRefusedError
-from rocketflow.client.messages import property_string
+from rocketflow.client.messages import property_text
 from rocketflow.client.routes import publish_queues
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.headers.send import ConsumerSendMsgBackRequestHeader, SendMessageRequestHeaderV2
@@ -110,7 +110,7 @@ class SendBacks:
             sys_flag=0,  # the body is decompressed
             born_timestamp=message.born_timestamp,
             flag=message.flag,
-            properties=property_string(properties).decode(),
+            properties=property_text(properties),
             reconsume_times=message.reconsume_times + 1,
             max_reconsume_times=self._max_reconsume,
             unit_mode=False,
