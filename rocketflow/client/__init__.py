@@ -23,6 +23,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from rocketflow.client.consume.idempotent import Idempotent, MemoryKeys, SqliteKeys
     from rocketflow.client.consume.start_positions import ConsumeFrom
     from rocketflow.client.messages import Message
     from rocketflow.client.options import ClientOptions
@@ -37,6 +38,8 @@ __all__ = [
     "ConsumeContext",
     "ConsumeFrom",
     "ConsumeStatus",
+    "Idempotent",
+    "MemoryKeys",
     "Message",
     "OffsetCorrection",
     "Producer",
@@ -49,6 +52,7 @@ __all__ = [
     "ReceivedMessage",
     "SendResult",
     "SendStatus",
+    "SqliteKeys",
 ]
 
 _MODULES: Final = {
@@ -57,6 +61,8 @@ _MODULES: Final = {
     "ConsumeFrom": "rocketflow.client.consume.start_positions",
     "ConsumeStatus": "rocketflow.client.push",
     "Message": "rocketflow.client.messages",
+    "Idempotent": "rocketflow.client.consume.idempotent",
+    "MemoryKeys": "rocketflow.client.consume.idempotent",
     "OffsetCorrection": "rocketflow.client.pull.options",
     "Producer": "rocketflow.client.produce",
     "ProducerOptions": "rocketflow.client.produce",
@@ -68,6 +74,7 @@ _MODULES: Final = {
     "ReceivedMessage": "rocketflow.client.received",
     "SendResult": "rocketflow.client.produce",
     "SendStatus": "rocketflow.client.produce",
+    "SqliteKeys": "rocketflow.client.consume.idempotent",
 }
 
 

@@ -8,5 +8,6 @@
 | `membership` | the group of a client: its heartbeats, the ids of all its clients |
 | `pulls` | one pull request and its result |
 | `offset_stores` | offsets of a group at brokers, or in a local file |
+| `idempotent` | listeners that handle each message once |
 | `start_positions` | the offset at which a queue without an offset begins |
 """
