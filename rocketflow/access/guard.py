@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 from rocketflow.access.addresses import Host, host_of
-from rocketflow.access.permissions import ROWS, Audience, Row
+from rocketflow.access.permissions import ROWS, Action, Audience, Row, topic_need
 from rocketflow.aio.server import Processor, RefusedError, Request
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.signature import ACCESS_KEY, JOB_ACCESS_KEY, is_signed
@@ -87,14 +87,23 @@ class Guard:
 
     def _checked(self, row: Row, processor: Processor) -> Processor:
         def process(request: Request) -> Coroutine[Any, Any, None] | None:
-            address = request.channel.address
-            why = refusal(row, request.command, host_of(address), self._rules, self._job_secret)
-            if why is None:
-                return processor(request)
-            self._count(address.rpartition(":")[0], request.command.code, why)
-            raise RefusedError(ResponseCode.NO_PERMISSION, why)
+            self._check(row, request)
+            return processor(request)
 
         return process
+
+    def check_topic(self, request: Request, topic: str, actions: frozenset[Action]) -> None:
+        """Check one of the actions on a topic that a request does not name itself. Raises RefusedError."""
+        need = topic_need(topic, actions)
+        if self._rules is not None and need is not None:
+            self._check(Row(Audience.CLIENT, (lambda command: (need,),)), request)
+
+    def _check(self, row: Row, request: Request) -> None:
+        address = request.channel.address
+        why = refusal(row, request.command, host_of(address), self._rules, self._job_secret)
+        if why is not None:
+            self._count(address.rpartition(":")[0], request.command.code, why)
+            raise RefusedError(ResponseCode.NO_PERMISSION, why)
 
     def _count(self, host: str, code: int, why: str) -> None:
         """Log a refusal, or add it to the next line."""

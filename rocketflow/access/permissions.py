@@ -182,7 +182,7 @@ _CLIENTS: Final[dict[int, Row]] = {
     _CODE.SEARCH_OFFSET_BY_TIMESTAMP: _client(_topic("topic", _SUB, _GET)),
     _CODE.GET_EARLIEST_MSG_STORETIME: _client(_topic("topic", _SUB, _GET)),
     _CODE.QUERY_MESSAGE: _client(_topic("topic", _SUB, _GET)),
-    _CODE.VIEW_MESSAGE_BY_ID: _client(_topic("topic", _SUB, _GET)),
+    _CODE.VIEW_MESSAGE_BY_ID: _client(_topic("topic", _SUB, _GET, optional=True)),
     _CODE.GET_TOPIC_CONFIG: _client(_topic("topic", _GET)),
     _CODE.GET_SUBSCRIPTIONGROUP_CONFIG: _client(_group("group", _GET)),
     _CODE.QUERY_ASSIGNMENT: _client(),

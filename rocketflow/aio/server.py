@@ -22,6 +22,7 @@ from rocketflow.aio.tls import HANDSHAKE_RECORD
 from rocketflow.remoting.codes import ResponseCode, code_name
 from rocketflow.remoting.command import Command, answer
 from rocketflow.remoting.errors import BodyError, HeaderError
+from rocketflow.remoting.unsupported import UNSUPPORTED
 
 if TYPE_CHECKING:
     import ssl
@@ -258,7 +259,8 @@ class Server:
         """Pass a request to the processor of its code."""
         processor = self._processors.get(command.code)
         if processor is None:
-            unknown = f"request code {command.code} is not supported"
+            reason = UNSUPPORTED.get(command.code)
+            unknown = f"request code {command.code} is not supported{f': {reason}' if reason else ''}"
             Request(channel, command).reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=unknown)
             return
         request = Request(channel, command, channel.last_heard, self._slow_requests, self._latency)

@@ -117,9 +117,7 @@ class Admin:
         request.reply(body=encode_body(config.to_json()))
 
     def _get_groups(self, request: Request) -> None:
-        table = {name: one.to_json() for name, one in self._groups.all().items()}
-        wrapper: dict[str, Any] = {"dataVersion": {}, "forbiddenTable": {}, "subscriptionGroupTable": table}
-        request.reply(body=encode_body(wrapper))
+        request.reply(body=encode_body(self._groups.wrapper()))
 
     # --- clients
 
@@ -154,7 +152,7 @@ class Admin:
                     "clientId": one.client_id,
                     "language": one.language,
                     "lastUpdateTimestamp": now - (monotonic_ms() - one.last_update_ms),
-                    "remoteIP": one.channel.address.rpartition(":")[0],
+                    "remoteIP": f"/{one.channel.address}",  # as Java writes a socket's address
                     "version": one.version,
                 }
                 for one in members

@@ -1,4 +1,4 @@
-"""Requests of operators about consumer groups: offsets set back or copied, how far groups are, and calls to members.
+"""Requests of operators about consumer groups: offsets set back or copied, what is forbidden, how far groups are.
 
 RocketMQ's source: broker/processor/AdminBrokerProcessor.java.
 """
@@ -10,13 +10,15 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.aio.channel import ChannelClosedError
 from rocketflow.aio.server import Processor, RefusedError, Request
 from rocketflow.remoting.bodies import MessageQueue, MessageQueueBody, encode_body, queue_map
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers import admin as headers
-from rocketflow.remoting.headers import client as client_headers
-from rocketflow.remoting.headers.offset import CloneGroupOffsetRequestHeader, ResetOffsetRequestHeader
+from rocketflow.remoting.headers.offset import (
+    CloneGroupOffsetRequestHeader,
+    QueryCorrectionOffsetHeader,
+    ResetOffsetRequestHeader,
+)
 from rocketflow.remoting.headers.pull import QueryConsumeQueueRequestHeader
 from rocketflow_store.spi.filters import TagFilter
 
@@ -28,16 +30,12 @@ if TYPE_CHECKING:
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow.broker.stats import BrokerStats
     from rocketflow.broker.topics import Topics
-    from rocketflow.remoting.headers.header import Header
     from rocketflow_store.spi.broker import WritingStore
-
-CALL_SECONDS: Final = 10.0
-"""The time that a member of a group may take for its answer."""
 
 MAX_UNITS: Final = 1_024
 
-MESSAGE_ID_OFFSET_DIGITS: Final = 16
-"""A message id ends with the offset in the log, in hexadecimal digits."""
+NOT_BEFORE_OTHERS: Final = (1 << 63) - 1
+"""Java's Long.MAX_VALUE: a queue whose offset needs no correction."""
 
 
 class GroupAdmin:
@@ -72,8 +70,8 @@ class GroupAdmin:
             code.QUERY_CONSUME_TIME_SPAN: self._get_time_span,
             code.QUERY_CONSUME_QUEUE: self._get_units,
             code.QUERY_SUBSCRIPTION_BY_CONSUMER: self._get_subscription,
-            code.GET_CONSUMER_RUNNING_INFO: self._get_running_info,
-            code.CONSUME_MESSAGE_DIRECTLY: self._consume_directly,
+            code.UPDATE_AND_GET_GROUP_FORBIDDEN: self._forbid,
+            code.QUERY_CORRECTION_OFFSET: self._get_corrections,
         }
 
     # --- offsets
@@ -123,6 +121,31 @@ class GroupAdmin:
             for queue_id, offset in committed.get(topic, {}).items():
                 self._offsets.commit(header.dest_group, topic, queue_id, offset)
         request.reply()
+
+    async def _forbid(self, request: Request) -> None:
+        """Forbid a group to read a topic or allow it again, and answer what holds (request 353)."""
+        header = request.command.header(headers.UpdateGroupForbiddenRequestHeader)
+        if header.readable is not None:
+            await self._groups.forbid(header.group, header.topic, not header.readable)
+        readable = not self._groups.is_forbidden(header.group, header.topic)
+        request.reply(body=encode_body({"group": header.group, "readable": readable, "topic": header.topic}))
+
+    def _get_corrections(self, request: Request) -> None:
+        """Answer the least offsets that any group has of a topic's queues (request 308).
+
+        A queue where `compareGroup` is before all others needs no correction.
+        """
+        header = request.command.header(QueryCorrectionOffsetHeader)
+        filtered = {*(header.filter_groups or "").split(",")}
+        least: dict[int, int] = {}
+        for group in self._offsets.groups_of_topic(header.topic):
+            if group not in filtered:
+                for queue_id, offset in self._offsets.of(group, header.topic).items():
+                    least[queue_id] = min(offset, least.get(queue_id, offset))
+        for queue_id, offset in self._offsets.of(header.compare_group, header.topic).items():
+            if least.get(queue_id, NOT_BEFORE_OTHERS) > offset:
+                least[queue_id] = NOT_BEFORE_OTHERS
+        request.reply(body=encode_body({"correctionOffsets": {str(one): at for one, at in sorted(least.items())}}))
 
     # --- how far groups are
 
@@ -223,6 +246,7 @@ class GroupAdmin:
                 found["filterData"] = f"{header.consumer_group}@{topic} is not online!"
             else:
                 found["subscriptionData"] = subscription
+                found["filterData"] = "null"  # as Apache's broker says of a group that filters by tags
         request.reply(body=encode_body(found))
 
     def _units(self, topic: str, queue_id: int, index: int, count: int) -> list[dict[str, Any]]:
@@ -237,43 +261,8 @@ class GroupAdmin:
                 for one in found.messages
             ]
 
-    # --- members
-
     def _get_subscription(self, request: Request) -> None:
         header = request.command.header(headers.QuerySubscriptionByConsumerRequestHeader)
         found = {"group": header.group, "topic": header.topic}
         subscription = self._consumers.subscription(header.group, header.topic or "")
         request.reply(body=encode_body(found if subscription is None else {**found, "subscriptionData": subscription}))
-
-    async def _get_running_info(self, request: Request) -> None:
-        header = request.command.header(client_headers.GetConsumerRunningInfoRequestHeader)
-        await self._call_member(request, header.consumer_group, header.client_id, header, b"")
-
-    async def _consume_directly(self, request: Request) -> None:
-        """Let a member of a group consume a message at once (request 309)."""
-        header = request.command.header(client_headers.ConsumeMessageDirectlyResultRequestHeader)
-        try:
-            offset = int((header.msg_id or "")[-MESSAGE_ID_OFFSET_DIGITS:], 16)
-        except ValueError:
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"{header.msg_id} is no message id") from None
-        record = await asyncio.to_thread(self._store.read_record, offset)
-        if record is None:
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
-        header.broker_name = self._settings.broker_name
-        await self._call_member(request, header.consumer_group, header.client_id, header, record)
-
-    async def _call_member(
-        self, request: Request, group_name: str, client_id: str | None, header: Header, body: bytes
-    ) -> None:
-        """Pass a request on to a member of a group, and its answer back."""
-        group = self._consumers.get(group_name)
-        members = [] if group is None else [one for one in group.clients.values() if one.client_id == client_id]
-        if not members:
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group_name}> <{client_id}> not online")
-        try:
-            answer = await members[0].channel.request(request.command.code, header, body=body, timeout_s=CALL_SECONDS)
-        except TimeoutError as error:
-            raise RefusedError(ResponseCode.CONSUME_MSG_TIMEOUT, f"consumer <{group_name}>: {error}") from None
-        except ChannelClosedError as error:
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"consumer <{group_name}>: {error}") from None
-        request.reply(answer.code, body=answer.body, remark=answer.remark)

@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.aio.server import RefusedError
+from rocketflow.remoting.bodies import DataVersion
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import StoreError
 from rocketflow_store.spi.names import validate_group
-from rocketflow_store.spi.tables import SubscriptionGroupConfig
+from rocketflow_store.spi.tables import PERM_READ, SubscriptionGroupConfig
 
 if TYPE_CHECKING:
     from rocketflow.broker.settings import BrokerSettings
@@ -97,6 +98,30 @@ class Groups:
                 await asyncio.to_thread(self._table.delete, group)
             except StoreError as error:
                 raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+
+    def is_forbidden(self, group: str, topic: str) -> bool:
+        """Return whether a group must not read a topic."""
+        return bool(self._table.forbidden(group, topic) & PERM_READ)
+
+    async def forbid(self, group: str, topic: str, forbidden: bool) -> None:
+        """Forbid a group to read a topic, or allow it. Raises RefusedError if that cannot be kept."""
+        async with self._changing:
+            bits = self._table.forbidden(group, topic) & ~PERM_READ
+            try:
+                await asyncio.to_thread(self._table.forbid, group, topic, bits | (PERM_READ if forbidden else 0))
+            except StoreError as error:
+                raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+
+    def wrapper(self) -> dict[str, Any]:
+        """Return all groups and what is forbidden to them, as request 201 answers."""
+        version = self._table.data_version
+        return {
+            "dataVersion": DataVersion(
+                counter=version.counter, state_version=version.state_version, timestamp=version.timestamp
+            ),
+            "forbiddenTable": self._table.all_forbidden(),
+            "subscriptionGroupTable": {name: one.to_json() for name, one in self.all().items()},
+        }
 
     def all(self) -> dict[str, SubscriptionGroupConfig]:
         """Return all groups."""

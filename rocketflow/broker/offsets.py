@@ -54,6 +54,10 @@ class GroupOffsets:
         """Remove the offsets of a group."""
         self._table.delete_group(group)
 
+    def of(self, group: str, topic: str) -> dict[int, int]:
+        """Return the next offsets of a group's queues of a topic."""
+        return self._table.of(group, topic)
+
     def of_group(self, group: str) -> dict[str, dict[int, int]]:
         """Return the next offsets of a group by topic and queue."""
         return self._table.of_group(group)

@@ -201,6 +201,11 @@ class Pulls:
         topic = self._topics.get(header.topic)
         if topic is None:
             raise _refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!")
+        if self._groups.is_forbidden(header.consumer_group, header.topic):
+            raise _refused(
+                ResponseCode.NO_PERMISSION,
+                f"the consumer group[{header.consumer_group}] is forbidden for topic[{header.topic}]",
+            )
         if not topic.perm & PERM_READ:
             raise _refused(ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden")
         if not 0 <= header.queue_id < topic.read_queue_nums:

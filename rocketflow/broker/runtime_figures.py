@@ -22,6 +22,7 @@ _RATES: Final = ("putTps", "getFoundTps", "getMissTps", "getTotalTps", "getTrans
 
 _NONE: Final = (
     *("pullThreadPoolQueueHeadWaitTimeMills", "queryThreadPoolQueueHeadWaitTimeMills"),
+    *("ackThreadPoolQueueSize", "ackThreadPoolQueueHeadWaitTimeMills"),
     *("timerReadBehind", "timerOffsetBehind", "timerCongestNum", "timerEnqueueTps", "timerDequeueTps"),
 )
 """Figures of queues that only RocketMQ's broker has: pulls and queries run at once, timers have no queue."""

@@ -21,6 +21,7 @@ from rocketflow.broker.clients import ConsumerTable, ProducerTable
 from rocketflow.broker.counts import Counts, MessageCounts
 from rocketflow.broker.group_admin import GroupAdmin
 from rocketflow.broker.groups import Groups
+from rocketflow.broker.member_calls import MemberCalls
 from rocketflow.broker.offsets import GroupOffsets, OffsetRequests
 from rocketflow.broker.pulls import Pulls
 from rocketflow.broker.put_gatherer import PutGatherer
@@ -38,6 +39,7 @@ from rocketflow.broker.store_requests import StoreRequests
 from rocketflow.broker.topic_admin import TopicAdmin
 from rocketflow.broker.topics import Topics
 from rocketflow.broker.transactions.transactions import Transactions
+from rocketflow.broker.upkeep import Upkeep
 from rocketflow.remoting.codes import RequestCode
 from rocketflow_store import StoreClosedError
 from rocketflow_store.spi.broker import open_store
@@ -183,6 +185,8 @@ class _Parts:
         self._group_admin = GroupAdmin(
             store, self._topics, self._groups, self._offsets, consumers, settings, self._stats
         )
+        self._member_calls = MemberCalls(store, consumers, settings)
+        self._upkeep = Upkeep(store, self._topics, self._groups)
         self._store_requests = StoreRequests(store, self._topics)
         self._transactions = Transactions(
             *(store, self._gatherer, self._offsets, producers, self._topics, settings),
@@ -234,6 +238,8 @@ class _Parts:
             **self._admin.by_code(),
             **self._topic_admin.by_code(),
             **self._group_admin.by_code(),
+            **self._member_calls.by_code(),
+            **self._upkeep.by_code(),
             **self._store_requests.by_code(),
             **self._transactions.by_code(),
             code.SEND_MESSAGE: self._sends.send,

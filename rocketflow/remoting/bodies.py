@@ -256,6 +256,15 @@ class CheckClientRequestBody(Body, kw_only=True):
     subscription_data: SubscriptionData = msgspec.field(default_factory=SubscriptionData)
 
 
+class SetMessageRequestModeRequestBody(Body, kw_only=True):
+    """How a group gets the messages of a topic: PULL or POP."""
+
+    topic: str = ""
+    consumer_group: str = ""
+    mode: str = "PULL"
+    pop_share_queue_num: int = 0
+
+
 class SubscriptionGroupConfig(Body, kw_only=True):
     """The settings of a consumer group."""
 

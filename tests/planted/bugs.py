@@ -1298,6 +1298,24 @@ BUGS: Final = (
         [Change('"keyPassword", "initAuthenticationUser", ', '"keyPassword", ')],
         [f"{ROWS}/network/test_access.py::test_a_reply_shows_no_secret_of_the_settings"],
     ),
+    Bug(
+        "place-with-the-right-of-another-topic",
+        "a message of any topic is read, sent back or committed with the right of the topic that the request says",
+        [Change("            if topic is not None:\n                guard.check_topic(request, topic, actions)\n", "")],
+        [f"{ROWS}/network/test_access.py::test_a_message_that_a_request_names_by_its_place_counts_by_its_own_topic"],
+    ),
+    Bug(
+        "forbidden-topic-is-read",
+        "a group reads a topic that an operator has forbidden to it",
+        [Change("if self._groups.is_forbidden(header.consumer_group, header.topic):", "if not header.topic:")],
+        ["tests/rocketflow/broker/test_operator_requests.py"],
+    ),
+    Bug(
+        "correction-by-the-last-group",
+        "the offsets to correct another group by are those of the last group instead of the least",
+        [Change("least[queue_id] = min(offset, least.get(queue_id, offset))", "least[queue_id] = offset")],
+        ["tests/rocketflow/broker/test_operator_requests.py"],
+    ),
     # -- servers for tests
     Bug(
         "servers-outlive-their-test",

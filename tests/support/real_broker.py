@@ -52,7 +52,8 @@ class RealBroker:
 
     def __enter__(self) -> RealBroker:
         (self._work / "conf").mkdir(parents=True, exist_ok=True)
-        (self._work / "conf" / "logback_broker.xml").write_text("<configuration/>")  # RocketMQ 4 asks for it
+        for one in ("broker", "namesrv"):  # RocketMQ 4 asks for them
+            (self._work / "conf" / f"logback_{one}.xml").write_text("<configuration/>")
         self.names_port = names = self.names_port or free_port()
         self.port = free_port((-2, 1))
         try:

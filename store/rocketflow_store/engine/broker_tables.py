@@ -101,6 +101,10 @@ class BrokerGroups:
         """Return the permission bits (4 read, 2 write) that a group does not have on a topic; does not block."""
         return self._file.forbidden(group, topic)
 
+    def all_forbidden(self) -> dict[str, dict[str, int]]:
+        """Return the forbidden permission bits of all groups by group and topic; does not block."""
+        return self._file.all_forbidden()
+
     def forbid(self, group: str, topic: str, bits: int) -> None:
         """Set the permission bits that a group does not have on a topic, 0 for none. Blocks for the write."""
         self._file.forbid(group, topic, bits)

@@ -14,6 +14,7 @@ from rocketflow.access.permissions import ROWS, USER_CODES, Audience
 from rocketflow.aio.channel import Channel
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
+from rocketflow.broker.member_calls import offset_of_message_id
 from rocketflow.client.store_client import NoBrokerError, RequestRefusedError, StoreClient
 from rocketflow.remoting.bodies import (
     AclInfo,
@@ -30,6 +31,10 @@ from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.command import Command
 from rocketflow.remoting.headers import admin, auth
 from rocketflow.remoting.headers.header import Header
+from rocketflow.remoting.headers.offset import GetMaxOffsetRequestHeader
+from rocketflow.remoting.headers.pull import ViewMessageRequestHeader
+from rocketflow.remoting.headers.send import ConsumerSendMsgBackRequestHeader
+from rocketflow.remoting.headers.transaction import EndTransactionRequestHeader
 from rocketflow.remoting.signature import JOB_ACCESS_KEY, SIGNATURE, Credentials, sign
 from rocketflow.remoting.store_bodies import EnvelopeBody, LastCommitBody
 from rocketflow_store.fsck.dump_file import dump_file
@@ -327,6 +332,56 @@ def test_accounts_do_what_their_permissions_say(plain: RunningServer) -> None:
             assert found.code == expected, (code, by, found.code, found.remark)
 
     with_channel(plain.address, check)
+
+
+def test_a_message_that_a_request_names_by_its_place_counts_by_its_own_topic(tmp_path: Path) -> None:
+    """Whatever topic the request says: requests 33, 36 and 37 with the right of another topic."""
+    ok = ResponseCode.SUCCESS
+    half = "TRAN_MSG\x01true\x02PGROUP\x01p\x02UNIQ_KEY\x01u\x02"
+    with plain_broker(tmp_path) as broker:
+
+        async def check(channel: Channel) -> None:
+            for topic in ("orders", "closed"):
+                made = await answer(channel, CODE.UPDATE_AND_CREATE_TOPIC, topic_header(topic), by=ADMIN)
+                assert made.code == ok, made.remark
+
+            async def stored(topic: str, properties: str = "", sys_flag: int = 0) -> Command:
+                header = send_header(topic, properties=properties, sys_flag=sys_flag)
+                found = await answer(channel, CODE.SEND_MESSAGE, header, b"x", ADMIN)
+                assert found.code == ok, found.remark
+                return found
+
+            for topic, expected in (("orders", ok), ("closed", REFUSED)):
+                place = offset_of_message_id((await stored(topic)).fields["msgId"])
+                prepared = await stored(topic, half, 4)
+                end = EndTransactionRequestHeader(
+                    topic="orders",
+                    producer_group="p",
+                    tran_state_table_offset=int(prepared.fields["queueOffset"]),
+                    commit_log_offset=offset_of_message_id(prepared.fields["msgId"]),
+                    commit_or_rollback=8,
+                    msg_id="u",
+                )
+                back = ConsumerSendMsgBackRequestHeader(
+                    offset=place, group="readers", delay_level=3, origin_topic="orders"
+                )
+                for code, header, by in (
+                    (CODE.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(topic="orders", offset=place), READER),
+                    (CODE.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset=place), READER),
+                    (CODE.CONSUMER_SEND_MSG_BACK, back, READER),
+                    (CODE.END_TRANSACTION, end, WRITER),
+                ):
+                    found = await answer(channel, code, header, b"", by)
+                    assert found.code == expected, (topic, code, found.code, found.remark)
+                bounds = await answer(
+                    channel, CODE.GET_MAX_OFFSET, GetMaxOffsetRequestHeader(topic=topic, queue_id=0), by=ADMIN
+                )
+                assert int(bounds.fields["offset"]) == (2 if topic == "orders" else 1), (
+                    "the refused end commits nothing"
+                )
+
+        with_channel(broker.address, check)
+        no_traceback(broker)
 
 
 def test_a_reply_shows_no_secret_of_the_settings(tmp_path: Path) -> None:

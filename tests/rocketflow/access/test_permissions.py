@@ -20,6 +20,7 @@ from rocketflow.remoting.bodies import (
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.command import Command
 from rocketflow.remoting.errors import RemotingError
+from rocketflow.remoting.unsupported import UNSUPPORTED
 from tests.support.golden_remoting import codes, header_samples
 
 CODE = RequestCode
@@ -42,11 +43,26 @@ def processed(package: str) -> set[int]:
     return found
 
 
-@pytest.mark.parametrize(("package", "least"), [("broker", 65), ("namesrv", 23)])
+@pytest.mark.parametrize(("package", "least"), [("broker", 70), ("namesrv", 23)])
 def test_every_request_that_a_server_processes_has_a_row(package: str, least: int) -> None:
     found = processed(package)
     assert len(found) >= least
     assert sorted(found - ROWS.keys()) == []
+
+
+FROM_SERVERS = {
+    *(CODE.CHECK_TRANSACTION_STATE, CODE.NOTIFY_CONSUMER_IDS_CHANGED, CODE.RESET_CONSUMER_CLIENT_OFFSET),
+    *(CODE.GET_CONSUMER_STATUS_FROM_CLIENT, CODE.PUSH_REPLY_MESSAGE_TO_CLIENT),
+}
+"""Requests that a broker sends to its clients."""
+
+
+def test_every_request_of_rocketmq_is_processed_or_has_a_reason() -> None:
+    of_both = processed("broker") | processed("namesrv")
+    assert of_both & UNSUPPORTED.keys() == set()
+    for version in ("4.9.7", "5.3.3"):
+        known = set(codes(version)["RequestCode"].values())
+        assert sorted(known - of_both - UNSUPPORTED.keys() - FROM_SERVERS) == []
 
 
 def test_every_row_has_a_code_of_rocketmq_or_of_rocketflow() -> None:

@@ -63,7 +63,7 @@ DENIED = [
     (CODE.LITE_PULL_MESSAGE, READER, {"topic": "orders", "consumerGroup": "others"}, "Group others"),
     (CODE.PULL_MESSAGE, READER, {"topic": "%RETRY%others", "consumerGroup": "readers"}, "Group others"),
     (CODE.PULL_MESSAGE, READER, {"topic": "closed", "consumerGroup": "readers"}, "Topic closed"),
-    (CODE.VIEW_MESSAGE_BY_ID, READER, {"offset": "0"}, "No default permission for Topic "),
+    (CODE.VIEW_MESSAGE_BY_ID, READER, {"offset": "0", "topic": "closed"}, "Topic closed"),
     (CODE.UPDATE_AND_CREATE_TOPIC, WRITER, {"topic": "orders"}, "Need admin permission for request code=17"),
     (CODE.ROCKETFLOW_REQUEUE, WRITER, {}, "Need admin permission"),
     (CODE.REGISTER_BROKER, WRITER, {}, "Need admin permission"),

@@ -146,6 +146,13 @@ class SubscriptionGroupsFile(JsonConfigFile):
             found = object_field(self._forbidden, group)
             return int32_field(found, topic, 0)
 
+    def all_forbidden(self) -> dict[str, dict[str, int]]:
+        """Return the forbidden permission bits of all groups by group and topic."""
+        with self._guard:
+            self._refresh()
+            tables = {group: object_field(self._forbidden, group) for group in self._forbidden}
+            return {group: {name: int32_field(found, name, 0) for name in found} for group, found in tables.items()}
+
     def forbid(self, group: str, topic: str, bits: int) -> None:
         """Set the permission bits that a group does not have on a topic; durable on return."""
         validate_group(group)

@@ -1,0 +1,163 @@
+"""Requests of operators about groups, their members and the upkeep of a broker, asked of a broker in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rocketflow.aio.channel import Channel
+from rocketflow.aio.loop import run
+from rocketflow.aio.peers import Peers
+from rocketflow.broker.service import Broker
+from rocketflow.broker.settings import load_broker_settings
+from rocketflow.remoting.bodies import (
+    ConsumerData,
+    HeartbeatData,
+    MessageQueue,
+    SetMessageRequestModeRequestBody,
+    SubscriptionData,
+    encode_body,
+    queue_map,
+)
+from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.command import Command, answer
+from rocketflow.remoting.fastjson import loads
+from rocketflow.remoting.headers.admin import UpdateGroupForbiddenRequestHeader
+from rocketflow.remoting.headers.client import GetConsumerStatusRequestHeader
+from rocketflow.remoting.headers.header import Header
+from rocketflow.remoting.headers.offset import QueryCorrectionOffsetHeader, UpdateConsumerOffsetRequestHeader
+from tests.rocketflow.broker.test_runtime_figures import options_at
+from tests.support.request_headers import GROUP, pull_header, send_header
+
+Ask = Callable[..., Awaitable[Command]]
+CODE = RequestCode
+
+
+Check = Callable[[Ask], Awaitable[None]]
+
+
+def with_broker(
+    home: Path, check: Check, answers: Mapping[int, Callable[[Channel, Command], None]] | None = None
+) -> None:
+    """Run a check with a broker that has three messages in topic `t`; `answers` are to the broker's own requests."""
+    settings, config, given = load_broker_settings(None, options_at(home), {})
+
+    async def main() -> None:
+        broker, peers = Broker(settings, config, given), Peers(answers)
+
+        async def ask(code: int, header: Header | None = None, body: bytes = b"") -> Command:
+            return await peers.request(settings.broker_address, code, header, body=body)
+
+        await broker.start()
+        try:
+            for number in range(3):
+                sent = await ask(CODE.SEND_MESSAGE, send_header("t"), b"%d" % number)
+                assert sent.code == ResponseCode.SUCCESS, sent.remark
+            await check(ask)
+        finally:
+            await peers.close()
+            await broker.stop()
+
+    run(main())
+
+
+async def read(ask: Ask) -> Command:
+    """Pull topic `t` by the usual group."""
+    return await ask(CODE.PULL_MESSAGE, pull_header("t"))
+
+
+def test_a_group_reads_no_topic_that_is_forbidden_to_it(tmp_path: Path) -> None:
+    async def check(ask: Ask) -> None:
+        async def forbidden(readable: bool | None, topic: str = "t") -> Any:
+            header = UpdateGroupForbiddenRequestHeader(group=GROUP, topic=topic, readable=readable)
+            return loads((await ask(CODE.UPDATE_AND_GET_GROUP_FORBIDDEN, header)).body)
+
+        assert (await read(ask)).code == ResponseCode.SUCCESS
+        assert await forbidden(False) == {"group": GROUP, "readable": False, "topic": "t"}
+        refused = await read(ask)
+        assert refused.code == ResponseCode.NO_PERMISSION
+        assert "is forbidden for topic[t]" in (refused.remark or "")
+        assert (await forbidden(None))["readable"] is False
+        groups = loads((await ask(CODE.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).body)
+        assert groups["forbiddenTable"] == {GROUP: {"t": 4}}
+        assert groups["dataVersion"]["counter"] > 0
+        assert (await forbidden(True))["readable"] is True
+        assert (await read(ask)).code == ResponseCode.SUCCESS
+        header = UpdateGroupForbiddenRequestHeader(group="no group", topic="t", readable=False)
+        assert (await ask(CODE.UPDATE_AND_GET_GROUP_FORBIDDEN, header)).code == ResponseCode.SYSTEM_ERROR
+
+    with_broker(tmp_path, check)
+
+
+def test_offsets_of_a_group_are_corrected_by_those_of_the_others(tmp_path: Path) -> None:
+    async def check(ask: Ask) -> None:
+        for group, offsets in (("a", {0: 3, 1: 1}), ("b", {0: 2, 1: 4}), ("c", {0: 1})):
+            for queue_id, offset in offsets.items():
+                pulled = await ask(CODE.PULL_MESSAGE, pull_header("t", queue_id, consumer_group=group))
+                assert pulled.code in (ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND), pulled.remark
+                header = UpdateConsumerOffsetRequestHeader(
+                    consumer_group=group, topic="t", queue_id=queue_id, commit_offset=offset
+                )
+                assert (await ask(CODE.UPDATE_CONSUMER_OFFSET, header)).code == ResponseCode.SUCCESS
+
+        async def corrections(group: str, filtered: str | None = None) -> Any:
+            header = QueryCorrectionOffsetHeader(filter_groups=filtered, compare_group=group, topic="t")
+            return loads((await ask(CODE.QUERY_CORRECTION_OFFSET, header)).body)["correctionOffsets"]
+
+        none = 2**63 - 1
+        assert await corrections("nobody") == {"0": 1, "1": 1}
+        assert await corrections("a") == {"0": 1, "1": 1}
+        assert await corrections("nobody", "a,c") == {"0": 2, "1": 4}
+        assert await corrections("c", "c") == {"0": none, "1": 1}
+
+    with_broker(tmp_path, check)
+
+
+def test_members_of_a_group_say_their_offsets(tmp_path: Path) -> None:
+    asked: list[dict[str, str]] = []
+
+    def offsets(channel: Channel, command: Command) -> None:
+        asked.append(dict(command.fields))
+        table = queue_map({MessageQueue("t", "broker-a", 0): 7})
+        channel.send(answer(command, ResponseCode.SUCCESS, body=encode_body({"messageQueueTable": table})))
+
+    async def check(ask: Ask) -> None:
+        status = GetConsumerStatusRequestHeader(topic="t", group=GROUP)
+        offline = await ask(CODE.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, status)
+        assert (offline.code, "No Any Consumer online" in (offline.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
+        consumer = ConsumerData(group_name=GROUP, subscription_data_set=[SubscriptionData(topic="t")])
+        body = encode_body(HeartbeatData(client_id="me", consumer_data_set=[consumer]))
+        assert (await ask(CODE.HEART_BEAT, None, body)).code == ResponseCode.SUCCESS
+        found = loads((await ask(CODE.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, status)).body)
+        queue = (("brokerName", "broker-a"), ("queueId", 0), ("topic", "t"))
+        assert found["consumerTable"] == {"me": {queue: 7}}
+        assert asked == [{"topic": "t", "group": GROUP}]
+        other = GetConsumerStatusRequestHeader(topic="t", group=GROUP, client_addr="another")
+        assert loads((await ask(CODE.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, other)).body)["consumerTable"] == {}
+
+    with_broker(tmp_path, check, answers={CODE.GET_CONSUMER_STATUS_FROM_CLIENT: offsets})
+
+
+def test_upkeep_is_answered_and_modes_but_pull_are_refused(tmp_path: Path) -> None:
+    async def check(ask: Ask) -> None:
+        assert (await read(ask)).code == ResponseCode.SUCCESS
+        for code in (CODE.CLEAN_EXPIRED_CONSUMEQUEUE, CODE.CLEAN_UNUSED_TOPIC, CODE.DELETE_EXPIRED_COMMITLOG):
+            assert (await ask(code)).code == ResponseCode.SUCCESS
+        again = await read(ask)
+        assert (again.code, again.fields["nextBeginOffset"]) == (ResponseCode.SUCCESS, "3")
+        replication = loads((await ask(CODE.GET_BROKER_HA_STATUS)).body)
+        assert (replication["master"], replication["haConnectionInfo"]) == (True, [])
+        assert replication["masterCommitLogMaxOffset"] > 0
+        for topic, group, mode, expected in (
+            ("t", GROUP, "PULL", ResponseCode.SUCCESS),
+            ("t", GROUP, "POP", ResponseCode.REQUEST_CODE_NOT_SUPPORTED),
+            ("none", GROUP, "PULL", ResponseCode.TOPIC_NOT_EXIST),
+            ("t", "none", "PULL", ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+            ("%RETRY%g", GROUP, "PULL", ResponseCode.NO_PERMISSION),
+        ):
+            body = SetMessageRequestModeRequestBody(topic=topic, consumer_group=group, mode=mode)
+            found = await ask(CODE.SET_MESSAGE_REQUEST_MODE, None, encode_body(body))
+            assert found.code == expected, (topic, group, mode, found.remark)
+
+    with_broker(tmp_path, check)
