@@ -257,7 +257,7 @@ class CheckClientRequestBody(Body, kw_only=True):
 
 
 class SetMessageRequestModeRequestBody(Body, kw_only=True):
-    """How a group gets the messages of a topic: PULL or POP."""
+    """The way in which a group gets the messages of a topic: PULL or POP."""
 
     topic: str = ""
     consumer_group: str = ""

@@ -8,7 +8,7 @@ from typing import Final
 from rocketflow.remoting.codes import RequestCode
 
 _CODE: Final = RequestCode
-_NOBODY: Final = "RocketMQ's servers do not process it either"
+_NEITHER: Final = "RocketMQ's servers do not process it either"
 _ACCOUNTS: Final = "plain_acl.yml is changed by an editor, and read again when it changes"
 _REPLICAS: Final = "the broker has no replicas"
 _ROCKSDB: Final = "the store has no RocksDB"
@@ -18,15 +18,15 @@ _CONTROLLER: Final = "there is no controller: a broker is a master"
 _COLD: Final = "cold pulls are limited by their number"
 
 UNSUPPORTED: Final[Mapping[int, str]] = {
-    _CODE.QUERY_BROKER_OFFSET: _NOBODY,
-    _CODE.GET_TOPIC_CONFIG_LIST: _NOBODY,
-    _CODE.GET_TOPIC_NAME_LIST: _NOBODY,
+    _CODE.QUERY_BROKER_OFFSET: _NEITHER,
+    _CODE.GET_TOPIC_CONFIG_LIST: _NEITHER,
+    _CODE.GET_TOPIC_NAME_LIST: _NEITHER,
     _CODE.TRIGGER_DELETE_FILES: "use 329 (mqadmin deleteExpiredCommitLog)",
-    _CODE.GET_CLIENT_CONFIG: _NOBODY,
+    _CODE.GET_CLIENT_CONFIG: _NEITHER,
     **dict.fromkeys(range(50, 55), _ACCOUNTS),
     **dict.fromkeys((_CODE.GET_ALL_DELAY_OFFSET, _CODE.GET_TIMER_CHECK_POINT), _REPLICAS),
     _CODE.GET_TIMER_METRICS: "the metrics of timers are those of /metrics",
-    **dict.fromkeys(range(_CODE.SUSPEND_CONSUMER, _CODE.WHO_CONSUME_THE_MESSAGE + 1), _NOBODY),
+    **dict.fromkeys(range(_CODE.SUSPEND_CONSUMER, _CODE.WHO_CONSUME_THE_MESSAGE + 1), _NEITHER),
     _CODE.REGISTER_FILTER_SERVER: "filter servers ended with RocketMQ 4.3: use SQL92 (enablePropertyFilter)",
     _CODE.REGISTER_MESSAGE_FILTER_CLASS: "filter servers ended with RocketMQ 4.3: use SQL92 (enablePropertyFilter)",
     _CODE.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: _ROCKSDB,

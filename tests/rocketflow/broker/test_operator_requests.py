@@ -106,9 +106,9 @@ def test_offsets_of_a_group_are_corrected_by_those_of_the_others(tmp_path: Path)
             return loads((await ask(CODE.QUERY_CORRECTION_OFFSET, header)).body)["correctionOffsets"]
 
         none = 2**63 - 1
-        assert await corrections("nobody") == {"0": 1, "1": 1}
+        assert await corrections("no group") == {"0": 1, "1": 1}
         assert await corrections("a") == {"0": 1, "1": 1}
-        assert await corrections("nobody", "a,c") == {"0": 2, "1": 4}
+        assert await corrections("no group", "a,c") == {"0": 2, "1": 4}
         assert await corrections("c", "c") == {"0": none, "1": 1}
 
     with_broker(tmp_path, check)
