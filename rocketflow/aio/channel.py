@@ -90,7 +90,7 @@ class Channel(asyncio.Protocol):
         self._out_size = 0
         self.address = ""
         self.credentials: Credentials | None = None
-        """Who signs the requests of `ask` and `request`; none are signed without."""
+        """Who signs the requests of `ask`, `request` and `notify`; none are signed without."""
 
         self.last_heard = self._loop.time()
         self._frame_begun: float | None = None
@@ -211,7 +211,10 @@ class Channel(asyncio.Protocol):
 
     def notify(self, code: int, header: Header | None = None, *, body: bytes = b"") -> None:
         """Send a request that wants no answer."""
-        self.send(request(code, header, body=body, opaque=self._pending.next_opaque(), one_way=True))
+        command = request(code, header, body=body, opaque=self._pending.next_opaque(), one_way=True)
+        if self.credentials is not None:
+            sign(command, self.credentials)
+        self.send(command)
 
     def look(self) -> None:
         """Take note of a peer that reads, however slowly: it is not silent."""

@@ -27,7 +27,16 @@ if TYPE_CHECKING:
     from rocketflow.client.consume.start_positions import ConsumeFrom
     from rocketflow.client.messages import Message
     from rocketflow.client.options import ClientOptions
-    from rocketflow.client.produce import Producer, ProducerOptions, SendResult, SendStatus
+    from rocketflow.client.produce import (
+        Producer,
+        ProducerOptions,
+        SendResult,
+        SendStatus,
+        TransactionProducer,
+        TransactionState,
+        by_sharding_key,
+        reply_to,
+    )
     from rocketflow.client.pull.consumer import PullConsumer
     from rocketflow.client.pull.options import OffsetCorrection, PullListener, PullOptions
     from rocketflow.client.push import ConsumeContext, ConsumeStatus, PushConsumer, PushOptions
@@ -53,6 +62,10 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "SqliteKeys",
+    "TransactionProducer",
+    "TransactionState",
+    "by_sharding_key",
+    "reply_to",
 ]
 
 _MODULES: Final = {
@@ -75,6 +88,10 @@ _MODULES: Final = {
     "SendResult": "rocketflow.client.produce",
     "SendStatus": "rocketflow.client.produce",
     "SqliteKeys": "rocketflow.client.consume.idempotent",
+    "TransactionProducer": "rocketflow.client.produce",
+    "TransactionState": "rocketflow.client.produce",
+    "by_sharding_key": "rocketflow.client.produce",
+    "reply_to": "rocketflow.client.produce",
 }
 
 

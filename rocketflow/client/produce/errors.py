@@ -21,6 +21,12 @@ class NoRoomError(ClientError):
     """Too many messages wait for answers; nothing was sent."""
 
 
+class NoReplyError(ClientError):
+    """No reply to a request has come in time; its message is stored, and a consumer may still handle it."""
+
+    exit_code: ClassVar[int] = 69
+
+
 class SendFailedError(ClientError):
     """No attempt of a send was acknowledged.
 

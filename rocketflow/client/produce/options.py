@@ -28,6 +28,10 @@ class ProducerOptions(ClientOptions):
 
     `queues_of_new_topics` is the number of queues of a topic that a send creates (`defaultTopicQueueNums`).
     `latency_faults` avoids slow and failed brokers for a while (`sendLatencyFaultEnable`).
+
+    With a `batch_linger_s` above 0, small messages of a topic that are sent without a queue are collected into batches
+    of `batch_bytes` or for that long (`autoBatch`). `trace_topic` gets rows about what was sent; RocketMQ's tools
+    read them from `RMQ_SYS_TRACE_TOPIC`.
     """
 
     group: str
@@ -43,3 +47,6 @@ class ProducerOptions(ClientOptions):
     max_in_flight_bytes: int = 100 * 1024 * 1024
     queues_of_new_topics: int = 4
     latency_faults: bool = False
+    batch_linger_s: float = 0.0
+    batch_bytes: int = 32 * 1024
+    trace_topic: str = ""

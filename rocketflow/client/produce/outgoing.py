@@ -14,6 +14,7 @@ from rocketflow.client.messages import Message, batch_body, property_text
 from rocketflow.client.produce.checks import RETRY_PREFIX
 from rocketflow.client.produce.errors import BadMessageError
 from rocketflow.client.produce.options import TEMPLATE_TOPIC
+from rocketflow.client.produce.trace import Traced, TraceType
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.headers.header import Header
 from rocketflow.remoting.headers.send import SendMessageRequestHeaderV2
@@ -41,6 +42,15 @@ class Outgoing(NamedTuple):
     messages: Sequence[Message]
     sys_flag: int = 0
     flag: int = 0
+
+    def traced(self) -> tuple[Traced, TraceType]:
+        """Return the parts that a row of trace has; a batch has neither tags nor keys."""
+        if len(self.messages) > 1:
+            return Traced(self.topic, self.message_id, "", ""), TraceType.NORMAL
+        message = self.messages[0]
+        kind = TraceType.DELAY if message.is_delayed else TraceType.NORMAL
+        kind = TraceType.TRANSACTION_HALF if self.sys_flag & PREPARED_TRANSACTION else kind
+        return Traced.of(message, self.message_id), kind
 
     def fixed_fields(self, group: str, queues: int) -> dict[str, str]:
         """Return the fields that all sends of a code to a topic have."""

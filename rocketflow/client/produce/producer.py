@@ -6,25 +6,36 @@ RocketMQ's source: client/producer/DefaultMQProducer.java, client/impl/producer/
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Self
 
 from rocketflow.client.cluster import Cluster
 from rocketflow.client.errors import ClientStateError
 from rocketflow.client.ids import UniqueKeys
 from rocketflow.client.messages import Message
+from rocketflow.client.produce.auto_batches import AutoBatches
 from rocketflow.client.produce.checks import check_batch, check_group, check_message
+from rocketflow.client.produce.errors import BadMessageError, NoReplyError
 from rocketflow.client.produce.in_flight import InFlight
 from rocketflow.client.produce.outgoing import Outgoing, batch, single
+from rocketflow.client.produce.replies import Replies, as_request
 from rocketflow.client.produce.sender import Sender
+from rocketflow.client.produce.trace import FLUSH_SECONDS, Tracer, TraceRow, sent_row
 from rocketflow.remoting.bodies import ConsumerData, MessageQueue, ProducerData
+from rocketflow.remoting.codes import RequestCode
+from rocketflow.remoting.errors import RemotingError
+from rocketflow.remoting.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
+from rocketflow.remoting.recall_handle import decode_recall_handle
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from rocketflow.client.cluster import Handler
     from rocketflow.client.produce.options import ProducerOptions
     from rocketflow.client.produce.results import SendResult
     from rocketflow.client.produce.selectors import Selector
+    from rocketflow.client.received import ReceivedMessage
 
 _COMPRESS_IN_THREAD: Final = 256 * 1024
 """Bodies of this many bytes are compressed in a thread: the event loop goes on meanwhile."""
@@ -57,30 +68,37 @@ class Producer:
     a failed attempt is followed by one at another broker. `timeout_s` replaces `send_timeout_s` of the options.
     """
 
-    def __init__(self, options: ProducerOptions) -> None:
+    def __init__(self, options: ProducerOptions, handlers: Mapping[int, Handler] | None = None) -> None:
+        """Prepare a producer; `handlers` answer further requests of brokers, by code."""
         check_group(options.group)
-        self._options = options
-        self._cluster = Cluster(options, OneGroup(options.group))
-        self._sender = Sender(self._cluster, options)
+        self.options = options
+        self._replies = Replies()
+        given = {RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self._replies.handle, **(handlers or {})}
+        self.cluster = Cluster(options, OneGroup(options.group), given)
+        self._sender = Sender(self.cluster, options)
         self._in_flight = InFlight(options.max_in_flight, options.max_in_flight_bytes)
         self._keys = UniqueKeys()
+        self._batches = AutoBatches(options, self._send_together) if options.batch_linger_s > 0 else None
+        self._tracer = Tracer(options.trace_topic, self._send_trace) if options.trace_topic else None
+        self._announced: set[str] = set()
         self._is_open = False
-
-    @property
-    def client_id(self) -> str:
-        """Return the id by which brokers know the client."""
-        return self._cluster.client_id
 
     async def start(self) -> None:
         """Begin to refresh routes and to send heartbeats; connections are opened when sends need them."""
-        await self._cluster.start()
+        await self.cluster.start()
+        if self._tracer is not None:
+            self.cluster.spawn(self._flush_traces(self._tracer))
         self._is_open = True
 
     async def close(self) -> None:
         """Refuse further sends, wait for the answers to those that were sent, and end all connections."""
         self._is_open = False
-        await self._in_flight.drain(self._options.send_timeout_s)
-        await self._cluster.close()
+        if self._batches is not None:
+            self._batches.flush()
+        await self._in_flight.drain(self.options.send_timeout_s)
+        if self._tracer is not None:
+            await self._tracer.flush()
+        await self.cluster.close()
 
     async def __aenter__(self) -> Self:
         """Start the producer."""
@@ -102,6 +120,8 @@ class Producer:
         self, message: Message, *, to: MessageQueue | Selector | None = None, timeout_s: float = 0.0
     ) -> SendResult:
         """Send a message and return where it was stored."""
+        if self._batches is not None and to is None and not timeout_s and self._batches.takes(message):
+            return await self._send_in_batch(message, self._batches)
         out = await self._single(message)
         await self._take(out, timeout_s)
         return await self._send(out, to, timeout_s)
@@ -111,7 +131,7 @@ class Producer:
     ) -> asyncio.Task[SendResult]:
         """Begin to send a message and return the task whose result `send` would return.
 
-        It waits for room where too many messages wait for answers.
+        It waits for room where too many messages wait for answers. Its messages are not collected into batches.
         """
         out = await self._single(message)
         await self._take(out, timeout_s)
@@ -126,29 +146,125 @@ class Producer:
     ) -> SendResult:
         """Send messages of one topic in one request: all are stored, one after the other in one queue, or none."""
         self._check_open()
-        check_batch(messages, self._options.max_message_size)
-        out = batch(messages, self._keys, self._options)
+        check_batch(messages, self.options.max_message_size)
+        out = batch(messages, self._keys, self.options)
         await self._take(out, timeout_s)
         return await self._send(out, to, timeout_s)
 
+    async def request(
+        self, message: Message, *, to: MessageQueue | Selector | None = None, timeout_s: float = 0.0
+    ) -> ReceivedMessage:
+        """Send a message and return the reply of its consumer, who makes it by `reply_to`.
+
+        Raises NoReplyError where none has come within `timeout_s`, which is that of the send too, and as `send` does.
+        """
+        timeout_s = timeout_s or self.options.send_timeout_s
+        ends_at = asyncio.get_running_loop().time() + timeout_s
+        await self._announce(message.topic)
+        asked, correlation_id = as_request(message, self.cluster.client_id, timeout_s)
+        reply = self._replies.expect(correlation_id)
+        try:
+            await self.send(asked, to=to, timeout_s=timeout_s)
+            async with asyncio.timeout_at(ends_at):
+                return await reply
+        except TimeoutError:
+            raise NoReplyError(
+                f"topic {message.topic!r}: no consumer has replied to message {asked.unique_key} within {timeout_s:g} s"
+            ) from None
+        finally:
+            self._replies.forget(correlation_id)
+
+    async def recall(self, topic: str, handle: str) -> str:
+        """Cancel a timer message by the `recall_handle` of its result, before it is due; return its unique key.
+
+        Raises BadMessageError for a text that is no handle, and RequestRefusedError.
+        """
+        self._check_open()
+        try:
+            broker_name = decode_recall_handle(handle).broker_name
+        except RemotingError as error:
+            raise BadMessageError(f"topic {topic!r}: {error}") from None
+        await self._sender.queues(topic)
+        header = RecallMessageRequestHeader(
+            producer_group=self.options.group, topic=topic, recall_handle=handle, bname=broker_name
+        )
+        address = self.cluster.broker_address(broker_name)
+        reply = await self.cluster.request(address, RequestCode.RECALL_MESSAGE, header)
+        return reply.header(RecallMessageResponseHeader).msg_id
+
+    async def _announce(self, topic: str) -> None:
+        """Send heartbeats before the first request about a topic: its reply may come through any of its brokers."""
+        self._check_open()
+        await self._sender.queues(topic)
+        if topic not in self._announced:
+            await self.cluster.send_heartbeats()
+            self._announced.add(topic)
+
     async def _single(self, message: Message) -> Outgoing:
         self._check_open()
-        check_message(message, self._options.max_message_size)
-        if len(message.body) >= max(_COMPRESS_IN_THREAD, self._options.compress_above):
-            return await asyncio.to_thread(single, message, self._keys, self._options)
-        return single(message, self._keys, self._options)
+        check_message(message, self.options.max_message_size)
+        if len(message.body) >= max(_COMPRESS_IN_THREAD, self.options.compress_above):
+            return await asyncio.to_thread(single, message, self._keys, self.options)
+        return single(message, self._keys, self.options)
 
     async def _take(self, out: Outgoing, timeout_s: float) -> None:
         count, size = len(out.messages), len(out.body)
         if not self._in_flight.take(count, size):
-            await self._in_flight.wait(count, size, timeout_s or self._options.send_timeout_s)
+            await self._in_flight.wait(count, size, timeout_s or self.options.send_timeout_s)
 
     async def _send(self, out: Outgoing, to: MessageQueue | Selector | None, timeout_s: float) -> SendResult:
         """Send what is counted as in flight already."""
         try:
-            return await self._sender.send(out, to, timeout_s or self._options.send_timeout_s)
+            if self._tracer is None:
+                return await self._sender.send(out, to, timeout_s or self.options.send_timeout_s)
+            return await self._send_traced(self._tracer, out, to, timeout_s)
         finally:
             self._in_flight.release(len(out.messages), len(out.body))
+
+    async def _send_in_batch(self, message: Message, batches: AutoBatches) -> SendResult:
+        self._check_open()
+        check_message(message, self.options.max_message_size)
+        size = len(message.body)
+        if not self._in_flight.take(1, size):
+            await self._in_flight.wait(1, size, self.options.send_timeout_s)
+        try:
+            return await batches.send(message)
+        finally:
+            self._in_flight.release(1, size)
+
+    async def _send_together(self, messages: Sequence[Message]) -> SendResult:
+        """Send the messages of an automatic batch, which are counted as in flight already."""
+        one = len(messages) == 1
+        out = single(messages[0], self._keys, self.options) if one else batch(messages, self._keys, self.options)
+        if self._tracer is None:
+            return await self._sender.send(out, None, self.options.send_timeout_s)
+        return await self._send_traced(self._tracer, out, None, 0.0)
+
+    async def _send_traced(
+        self, tracer: Tracer, out: Outgoing, to: MessageQueue | Selector | None, timeout_s: float
+    ) -> SendResult:
+        began = time.time()
+        result = await self._sender.send(out, to, timeout_s or self.options.send_timeout_s)
+        if result.is_traced and out.topic != tracer.topic:
+            times_ms = int(began * 1000), int((time.time() - began) * 1000)
+            host = self._sender.address_of(result.queue)
+            traced, kind = out.traced()
+            row = sent_row(traced, result, self.options.group, times_ms, host, len(out.body), kind)
+            self.trace(row)
+        return result
+
+    def trace(self, row: TraceRow) -> None:
+        """Add a row to the trace, if there is one."""
+        if self._tracer is not None and self._tracer.add(row):
+            self.cluster.spawn(self._tracer.flush())
+
+    async def _send_trace(self, message: Message) -> None:
+        await self._sender.send(single(message, self._keys, self.options), None, self.options.send_timeout_s)
+
+    async def _flush_traces(self, tracer: Tracer) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            await tracer.flush()
 
     def _check_open(self) -> None:
         if not self._is_open:

@@ -82,7 +82,7 @@ class Sender:
             if attempt and began >= ends_at:
                 break
             try:
-                reply = await self._ask(out, queue, topic, self._attempt_s(ends_at - began))
+                reply = await self._ask(out, queue, self._attempt_s(ends_at - began))
             except UnreachableError as error:
                 self._note(queue, began, failed=True)
                 failures.append(error)
@@ -98,21 +98,27 @@ class Sender:
             else:
                 self._note(queue, began, is_refused=True)
             failures.append(
-                RequestRefusedError(self._address(topic, queue), out.code, reply.code, reply.remark or "no remark")
+                RequestRefusedError(self.address_of(queue), out.code, reply.code, reply.remark or "no remark")
             )
             if reply.code not in RETRIED_CODES and reply.code not in STATUSES:
                 break
         raise SendFailedError(out.topic, failures)
+
+    def address_of(self, queue: MessageQueue) -> str:
+        """Return the address of a queue's broker. Raises NoBrokerAddressError."""
+        topic = self._topics.get(queue.topic)
+        address = None if topic is None else topic.address(queue.broker_name)
+        return address if address is not None else self._cluster.broker_address(queue.broker_name)
 
     async def send_one_way(self, out: Outgoing, to: MessageQueue | Selector | None) -> None:
         """Write a send that wants no answer to a connection. Raises UnreachableError, and as `queues` does."""
         topic = await self.queues(out.topic)
         queue = self._choose(topic, out, to, "")
         header = out.header(self._options.group, self._options.queues_of_new_topics, queue, _now_ms())
-        await self._cluster.notify(self._address(topic, queue), out.code, header, body=out.body)
+        await self._cluster.notify(self.address_of(queue), out.code, header, body=out.body)
 
-    async def _ask(self, out: Outgoing, queue: MessageQueue, topic: TopicQueues, timeout_s: float) -> Command:
-        address = self._address(topic, queue)
+    async def _ask(self, out: Outgoing, queue: MessageQueue, timeout_s: float) -> Command:
+        address = self.address_of(queue)
         group, queues = self._options.group, self._options.queues_of_new_topics
         if self._options.credentials is not None or out.topic.startswith("%"):
             header = out.header(group, queues, queue, _now_ms())
@@ -131,10 +137,6 @@ class Sender:
         if queue.topic != out.topic:
             raise BadMessageError(f"topic {out.topic!r}: the queue {queue} belongs to another topic")
         return queue
-
-    def _address(self, topic: TopicQueues, queue: MessageQueue) -> str:
-        address = topic.address(queue.broker_name)
-        return address if address is not None else self._cluster.broker_address(queue.broker_name)
 
     def _attempt_s(self, remaining_s: float) -> float:
         limit = self._options.attempt_timeout_s

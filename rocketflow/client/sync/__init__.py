@@ -16,14 +16,15 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from rocketflow.client.sync.producer import Producer
+    from rocketflow.client.sync.producer import Producer, TransactionProducer
     from rocketflow.client.sync.pull_consumer import PullConsumer
     from rocketflow.client.sync.push_consumer import PushConsumer
 
-__all__ = ["Producer", "PullConsumer", "PushConsumer"]
+__all__ = ["Producer", "PullConsumer", "PushConsumer", "TransactionProducer"]
 
 _MODULES: Final = {
     "Producer": "rocketflow.client.sync.producer",
+    "TransactionProducer": "rocketflow.client.sync.producer",
     "PullConsumer": "rocketflow.client.sync.pull_consumer",
     "PushConsumer": "rocketflow.client.sync.push_consumer",
 }

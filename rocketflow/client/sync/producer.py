@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from rocketflow.client import produce
-from rocketflow.client.sync.bridge import LOOP, SyncClient
+from rocketflow.client.sync.bridge import LOOP, SyncClient, in_thread
 
 if TYPE_CHECKING:
     from rocketflow.client.messages import Message
-    from rocketflow.client.produce import ProducerOptions, SendResult
+    from rocketflow.client.produce import ProducerOptions, SendResult, TransactionResult, TransactionState
     from rocketflow.client.produce.selectors import Selector
+    from rocketflow.client.received import ReceivedMessage
     from rocketflow.remoting.bodies import MessageQueue
 
 
-class Producer(SyncClient[produce.Producer]):
-    """Sends messages as `rocketflow.client.Producer` does, which describes options, errors and `to`."""
+P = TypeVar("P", bound=produce.Producer)
 
-    def __init__(self, options: ProducerOptions) -> None:
-        super().__init__(lambda: produce.Producer(options))
+
+class SyncProducer(SyncClient[P]):
+    """Sends messages as `rocketflow.client.Producer` does, which describes options, errors and `to`."""
 
     def queues(self, topic: str) -> Sequence[MessageQueue]:
         """Return the queues that messages of a topic may be sent to."""
@@ -52,6 +53,36 @@ class Producer(SyncClient[produce.Producer]):
     ) -> SendResult:
         """Send messages of one topic in one request: all are stored, one after the other in one queue, or none."""
         return self._wait(self._client.send_batch(messages, to=to, timeout_s=timeout_s))
+
+    def request(
+        self, message: Message, *, to: MessageQueue | Selector | None = None, timeout_s: float = 0.0
+    ) -> ReceivedMessage:
+        """Send a message and return the reply of its consumer. Raises NoReplyError."""
+        return self._wait(self._client.request(message, to=to, timeout_s=timeout_s))
+
+    def recall(self, topic: str, handle: str) -> str:
+        """Cancel a timer message by the `recall_handle` of its result, before it is due; return its unique key."""
+        return self._wait(self._client.recall(topic, handle))
+
+
+class Producer(SyncProducer[produce.Producer]):
+    """Sends messages; `rocketflow.client.Producer` describes options, errors and `to`."""
+
+    def __init__(self, options: ProducerOptions) -> None:
+        super().__init__(lambda: produce.Producer(options))
+
+
+class TransactionProducer(SyncProducer[produce.TransactionProducer]):
+    """Sends messages in transactions, as `rocketflow.client.TransactionProducer` does; functions run in threads."""
+
+    def __init__(self, options: ProducerOptions, check: Callable[[ReceivedMessage], TransactionState]) -> None:
+        super().__init__(lambda: produce.TransactionProducer(options, in_thread(check)))
+
+    def send_in_transaction(
+        self, message: Message, execute: Callable[[Message], TransactionState], *, timeout_s: float = 0.0
+    ) -> TransactionResult:
+        """Store a message as a half message, run `execute` in a thread, and send its state to the broker."""
+        return self._wait(self._client.send_in_transaction(message, in_thread(execute), timeout_s=timeout_s))
 
 
 async def _result(task: asyncio.Task[SendResult]) -> SendResult:

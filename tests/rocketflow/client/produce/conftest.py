@@ -8,9 +8,17 @@ import pytest
 
 from tests.support.client_cluster import ClientCluster, client_cluster
 
+SETTINGS = (
+    "recallMessageEnable=true",
+    "transactionTimeOut=300",
+    "transactionCheckInterval=100",
+    "transactionCheckMax=1000",
+    "enablePropertyFilter=true",
+)
+
 
 @pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientCluster]:
     """Run a NameServer and a broker, which the tests leave alive."""
-    with client_cluster(tmp_path_factory.mktemp("produce"), "recallMessageEnable=true") as found:
+    with client_cluster(tmp_path_factory.mktemp("produce"), *SETTINGS) as found:
         yield found
