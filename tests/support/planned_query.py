@@ -9,7 +9,7 @@ from typing import Any
 from rocketflow.spark.source.columns import Projection, source_schema
 from rocketflow.spark.source.row_reader import RowReader
 from rocketflow.spark.source.source_options import SourceOptions
-from rocketflow.spark.source.store_access import SourceStores
+from rocketflow.spark.source.stores import open_stores
 from rocketflow.spark.source.stream_offset import StreamOffset
 from rocketflow.spark.source.stream_planner import StreamPlanner
 from rocketflow_store.model.clock import ManualClock
@@ -20,10 +20,10 @@ Row = tuple[str, int, int, bytes]
 class PlannedQuery:
     """Drives a source as Spark does, with an offset log of JSON texts."""
 
-    def __init__(self, path: Path | str, clock: ManualClock | None = None, **options: str) -> None:
-        self.options = SourceOptions.parse(
-            {"path": str(path), "startingOffsets": "earliest", **options}, streaming=True
-        )
+    def __init__(self, path: Path | str | None, clock: ManualClock | None = None, **options: str) -> None:
+        """Read the store at `path`; None for the brokers that the option namesrvAddr names."""
+        place = {} if path is None else {"path": str(path)}
+        self.options = SourceOptions.parse({**place, "startingOffsets": "earliest", **options}, streaming=True)
         self.clock = clock
         self.log: list[str] = []
         self.rows: list[Row] = []
@@ -59,7 +59,7 @@ class PlannedQuery:
 
     def read(self, start: dict[str, Any], end: dict[str, Any]) -> list[Row]:
         reader = RowReader(
-            SourceStores(self.options.stores),
+            open_stores(self.options),
             Projection.of(source_schema(False)),
             self.options.tags,
             self.options.sql,

@@ -55,7 +55,7 @@ def local_path(text: str) -> str:
     if not path:
         raise bad_value_error("path", text, "a store directory, or name=dir,name=dir")
     if _ADDRESSES.fullmatch(path) and not os.path.isdir(path):
-        raise bad_value_error("path", text, "a store directory: access through a broker or NameServer is not available")
+        raise bad_value_error("path", text, "a store directory; for brokers give namesrvAddr instead of path")
     return os.path.abspath(path)
 
 

@@ -4,22 +4,20 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from rocketflow.spark.source.filter_push_down import KeyCandidates, Narrowing, PushFilters, narrowed_by_keys
+from rocketflow.spark.source.filter_push_down import Narrowing, PushFilters
 from rocketflow.spark.source.queue_choice import QueueChooser
 from rocketflow.spark.source.row_reader import RangesPartition, RowReader
 from rocketflow.spark.source.source_options import SourceOptions
 from rocketflow.spark.source.starting_positions import resolve_positions
-from rocketflow.spark.source.store_access import SourceStores
-from rocketflow.spark.source.stream_offset import QueueKey
+from rocketflow.spark.source.stores import open_stores
 from rocketflow.spark.source.task_planning import QueueRange, TaskLimits, plan_tasks
-from rocketflow.spark.source.topic_check import MissingTopicError, check_stores, describe_missing
+from rocketflow.spark.source.topic_check import MissingTopicError, describe_missing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,16 +25,13 @@ if TYPE_CHECKING:
 
     from rocketflow.spark.source.columns import Projection
 
-_MAX_CANDIDATES: Final = 100_000
-_LMQ_PREFIX: Final = "%LMQ%"
-
 
 class RocketFlowBatchReader(DataSourceReader):
     """Reads all messages between a start and an end position."""
 
     def __init__(self, options: SourceOptions, projection: Projection) -> None:
         self._options = options
-        self._stores = SourceStores(options.stores)
+        self._stores = open_stores(options)
         self._rows = RowReader(self._stores, projection, options.tags, options.sql, options.fail_on_data_loss)
         self._narrowing = Narrowing()
 
@@ -57,13 +52,12 @@ class RocketFlowBatchReader(DataSourceReader):
 
     def _ranges(self) -> list[QueueRange]:
         options = self._options
-        check_stores(self._stores)
-        existing = self._stores.snapshot()
+        self._stores.check()
         chooser = QueueChooser(options.topics, options.include_system_topics)
-        queues = {key: existing[key] for key in chooser.chosen(existing)}
+        queues = self._stores.snapshot(chooser)
         missing = chooser.missing(queues)
         if missing:
-            raise MissingTopicError(describe_missing(missing, (key.qualified_topic for key in existing)))
+            raise MissingTopicError(describe_missing(missing, self._stores.topics()))
         start_by_time, end_by_time = self._stores.start_by_time, self._stores.offset_by_time
         clamp, named = not options.fail_on_data_loss, options.topics.named
         starts = resolve_positions(options.starting, queues, start_by_time, clamp=clamp, named=named)
@@ -73,24 +67,4 @@ class RocketFlowBatchReader(DataSourceReader):
         ranges = [one for one in ranges if one.rows > 0]
         if self._narrowing.keys is None:
             return ranges
-        candidates = self._key_candidates(self._narrowing.keys, ranges)
-        return narrowed_by_keys(ranges, candidates, self._stores.first_offset_at)
-
-    def _key_candidates(self, keys: set[str], ranges: Sequence[QueueRange]) -> dict[str, KeyCandidates]:
-        """Return the messages that each store's key index names; a store with an unreliable index is omitted."""
-        found: dict[str, KeyCandidates] = {}
-        for name in {one.key.store for one in ranges}:
-            topics = {one.key.topic for one in ranges if one.key.store == name}
-            covered = self._stores.index_coverage(name)
-            if covered is None or any(topic.startswith(_LMQ_PREFIX) for topic in topics):
-                continue
-            candidates = KeyCandidates(*covered)
-            for topic, key in itertools.product(sorted(topics), sorted(keys)):
-                places = self._stores.offsets_of_key(name, topic, key, _MAX_CANDIDATES)
-                if places is None:
-                    break
-                for queue_id, offset in places:
-                    candidates.offsets.setdefault(QueueKey(name, topic, queue_id), []).append(offset)
-            else:
-                found[name] = candidates
-        return found
+        return self._stores.narrowed_by_keys(ranges, self._narrowing.keys)

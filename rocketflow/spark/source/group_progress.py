@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from rocketflow.errors import UsageError
-from rocketflow.spark.source.store_access import SourceStores
+from rocketflow.errors import RocketFlowError
+from rocketflow.spark.source.stores import Stores
 from rocketflow.spark.source.stream_offset import QueueKey
 from rocketflow.store_writes import find_broker
 from rocketflow_store import StoreError
@@ -25,7 +25,7 @@ _log: Final = logging.getLogger("rocketflow.spark.group_progress")
 class GroupProgress:
     """Publishes the offsets of one consumer group to the stores of a read. Failures are logged, never raised."""
 
-    def __init__(self, group: str, stores: SourceStores) -> None:
+    def __init__(self, group: str, stores: Stores) -> None:
         self._group, self._stores = group, stores
         self._published: dict[QueueKey, int] = {}
         self._warned: set[str] = set()
@@ -37,8 +37,8 @@ class GroupProgress:
         for name in {key.store for key in offsets}:
             mine = {key: offset for key, offset in offsets.items() if key.store == name}
             try:
-                publish_offsets(Path(self._stores.path(name)), self._group, mine)
-            except (OSError, StoreError, UsageError) as error:
+                self._stores.publish(name, self._group, mine)
+            except (OSError, StoreError, RocketFlowError) as error:
                 if name not in self._warned:
                     self._warned.add(name)
                     _log.warning("progress of group %s is not published: %s", self._group, error)

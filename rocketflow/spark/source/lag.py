@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from rocketflow.spark.source.store_access import QueueBounds, SourceStores
+from rocketflow.spark.source.store_access import QueueBounds
+from rocketflow.spark.source.stores import Stores
 from rocketflow.spark.source.stream_offset import QueueKey, StreamOffset
 
-EXACT_UNITS: Final = 100_000
 SAMPLE_UNITS: Final = 1000
 
 
@@ -19,9 +19,9 @@ SAMPLE_UNITS: Final = 1000
 class QueueLag:
     """The unread messages of one queue.
 
-    `latest` is the queue's end, `messages` and `bytes` measure the backlog (records as stored; estimated from both ends
-    of a backlog of more than 100,000 messages), and `ms` is the age of its oldest message. Without a backlog `bytes`
-    and `ms` are 0. None stands for unknown: `bytes` if queue units are missing, `ms` if the oldest record is
+    `latest` is the queue's end, `messages` and `bytes` measure the backlog (records as stored; a large backlog is
+    estimated from both its ends), and `ms` is the age of its oldest message. Without a backlog `bytes` and `ms` are 0.
+    None stands for unknown: `bytes` if queue units are missing, `ms` if the oldest record is
     unreadable.
     """
 
@@ -31,17 +31,18 @@ class QueueLag:
     ms: int | None = 0
 
 
-def measure_lag(stores: SourceStores, key: QueueKey, next_offset: int, bounds: QueueBounds, now_ms: int) -> QueueLag:
+def measure_lag(stores: Stores, key: QueueKey, next_offset: int, bounds: QueueBounds, now_ms: int) -> QueueLag:
     """Return the lag of one queue that was read up to `next_offset`."""
     start = max(next_offset, bounds.low)
     waiting = bounds.high - start
     if waiting <= 0:
         return QueueLag(bounds.high)
-    if waiting <= EXACT_UNITS:
+    sample = min(SAMPLE_UNITS, stores.exact_units // 2)
+    if waiting <= stores.exact_units:
         sizes = stores.record_sizes(key, start, bounds.high)
     else:
-        first = stores.record_sizes(key, start, start + SAMPLE_UNITS)
-        last = stores.record_sizes(key, bounds.high - SAMPLE_UNITS, bounds.high)
+        first = stores.record_sizes(key, start, start + sample)
+        last = stores.record_sizes(key, bounds.high - sample, bounds.high)
         sizes = np.concatenate([first, last])
     size = int(sizes.sum()) * waiting // len(sizes) if sizes.all() else None
     stored_ms = stores.store_timestamp_ms(key, start)

@@ -29,6 +29,12 @@ class QueueChooser:
             return any(key.queue_id in self._queues.get(name, ()) for name in (key.topic, key.qualified_topic))
         return key.topic in self._topics or key.qualified_topic in self._topics
 
+    def named_topics(self) -> list[str] | None:
+        """Return the topics that are named, without the names of stores; None for a pattern."""
+        if self._pattern is not None:
+            return None
+        return sorted({name.rpartition("/")[2] for name in self._topics | self._queues.keys()})
+
     def chosen(self, keys: Iterable[QueueKey]) -> list[QueueKey]:
         """Return the queues of the read, sorted."""
         return sorted(key for key in keys if self.takes(key))

@@ -13,9 +13,9 @@ from pyspark.sql.datasource import InputPartition
 from rocketflow.spark.shared.worker_heap import freeze_heap_once
 from rocketflow.spark.source.columns import PROPERTIES_COLUMN, Projection
 from rocketflow.spark.source.data_loss import DataLossError, Loss
-from rocketflow.spark.source.store_access import SourceStores
+from rocketflow.spark.source.stores import Stores
 from rocketflow.spark.source.task_planning import QueueRange
-from rocketflow_store import OffsetOutOfRangeError, RaiseFaults, SkipFaults
+from rocketflow_store import OffsetOutOfRangeError
 
 if TYPE_CHECKING:
     from rocketflow.spark.source.sql_rows import SqlRows
@@ -40,7 +40,7 @@ class RangesPartition(InputPartition):
 class RowReader:
     """Reads ranges under a projection and filters. Small: it is pickled for every task."""
 
-    stores: SourceStores
+    stores: Stores
     projection: Projection
     tags: str | None
     sql: str | None
@@ -71,19 +71,9 @@ class RowReader:
                 yield pa.RecordBatch.from_arrays(batch.columns[: len(columns)], schema=schema)
 
     def _queue(self, one: QueueRange, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        reader = self.stores.reader(one.key.store)
-        faults = RaiseFaults() if self.fail_on_data_loss else SkipFaults()
+        fail = self.fail_on_data_loss
         try:
-            yield from reader.read(
-                one.key.topic,
-                one.key.queue_id,
-                one.start,
-                one.end,
-                columns,
-                tags=self.tags,
-                max_batch_bytes=BATCH_BYTES,
-                faults=faults,
-            )
+            yield from self.stores.batches(one, columns, self.tags, fail=fail, max_batch_bytes=BATCH_BYTES)
         except OffsetOutOfRangeError as error:
             why = f"messages {one.start} to {one.end - 1} were planned but do not all exist any more"
             low, high = error.min_offset, error.max_offset

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
+from rocketflow.spark.shared.network_options import NETWORK_OPTIONS, Network, parse_network
 from rocketflow.spark.shared.option_table import Option
 from rocketflow.spark.shared.option_values import OptionError, OptionValues, bad_value_error, time_or_none
 from rocketflow.spark.shared.store_locations import StoreLocation, given_settings, parse_stores
@@ -19,16 +20,17 @@ SOURCE_OPTIONS: Final = (
     Option(
         "path",
         "directory, or NAME=DIRECTORY,NAME=DIRECTORY",
-        "required",
+        "required, or namesrvAddr",
         "Store to read; several stores are read as one table, each under its name. All executors must see them "
         "under the same path.",
     ),
     Option(
         "namesrvAddr",
-        "ADDRESS",
+        "host:port, several separated by ;",
         "",
-        "NameServer to read through a broker instead of `path`; refused until this version has a client.",
+        "NameServers whose brokers are read over the network instead of `path`; needs the extra `broker`.",
     ),
+    *NETWORK_OPTIONS,
     Option(
         "subscribe",
         "TOPIC,TOPIC",
@@ -238,6 +240,8 @@ class SourceOptions:
     """All options of a read, stream or batch, checked."""
 
     stores: tuple[StoreLocation, ...]
+    """Empty for a read through brokers."""
+    network: Network | None
     topics: TopicChoice
     starting: PositionChoice
     ending: PositionChoice
@@ -261,8 +265,9 @@ class SourceOptions:
         """Check and convert Spark's option strings; raise OptionError, or InvalidFilterError for `tags` and `sql`."""
         values = OptionValues(options)
         values.check_known([one.name for one in SOURCE_OPTIONS])
-        stores = _stores(values)
-        names = {store.name for store in stores}
+        network = parse_network(values)
+        stores = () if network is not None else _stores(values)
+        names = None if network is not None else {store.name for store in stores}
         min_offsets = values.integer("minOffsetsPerTrigger")
         max_offsets = values.integer("maxOffsetsPerTrigger")
         if min_offsets is not None and max_offsets is not None and min_offsets > max_offsets:
@@ -273,6 +278,7 @@ class SourceOptions:
         assert delay_ms is not None
         return cls(
             stores=stores,
+            network=network,
             topics=_topics(values, names),
             starting=_starting(values, names, streaming=streaming),
             ending=_ending(values, names, streaming=streaming),
@@ -294,22 +300,14 @@ class SourceOptions:
 
 
 def _stores(values: OptionValues) -> tuple[StoreLocation, ...]:
-    if "namesrvAddr" in values and "path" not in values:
-        raise OptionError(
-            "namesrvAddr",
-            f"option namesrvAddr={values['namesrvAddr']!r}: reading over the network is not implemented yet; "
-            "give path, the directory of the store (it may belong to a running broker)",
-        )
-    if "namesrvAddr" in values:
-        raise OptionError("namesrvAddr", "options path and namesrvAddr exclude each other: give path alone")
     text = values.text("path")
     if text is None:
-        raise OptionError("path", "option path is missing: a store directory, or name=dir,name=dir")
+        raise OptionError("path", "option path is missing: a store directory, or name=dir,name=dir; or namesrvAddr")
     settings = given_settings(values)
     return tuple(replace(one, settings=settings) for one in parse_stores(text))
 
 
-def _topics(values: OptionValues, stores: set[str]) -> TopicChoice:
+def _topics(values: OptionValues, stores: set[str] | None) -> TopicChoice:
     given = [name for name in ("subscribe", "subscribePattern", "assign") if name in values]
     if len(given) != 1:
         problem = "none is given" if not given else f"{' and '.join(given)} are given"
@@ -342,9 +340,14 @@ def _topics(values: OptionValues, stores: set[str]) -> TopicChoice:
     return TopicChoice(queues=tuple((topic, tuple(sorted(set(queues)))) for topic, queues in sorted(chosen.items())))
 
 
-def _check_topic(option: str, value: str, name: str, stores: set[str], *, qualified_only: bool) -> None:
-    """Check a topic, or store/topic; with several stores JSON positions must name the store."""
+def _check_topic(option: str, value: str, name: str, stores: set[str] | None, *, qualified_only: bool) -> None:
+    """Check a topic, or store/topic; with several stores JSON positions must name the store.
+
+    `stores` is None for a read through brokers, which may have any name.
+    """
     store, slash, topic = name.rpartition("/")
+    if stores is None:  # brokers come and go
+        slash, qualified_only, stores = "", False, {store}
     if slash and store not in stores and stores != {""}:
         known = ", ".join(sorted(stores))
         raise OptionError(option, f"option {option}={value!r}: {name!r} names store {store!r}; known: {known}")
@@ -360,7 +363,7 @@ def _check_topic(option: str, value: str, name: str, stores: set[str], *, qualif
         raise OptionError(option, f"option {option}={value!r}: {name!r} is no topic name; allowed is {rule}")
 
 
-def _starting(values: OptionValues, stores: set[str], *, streaming: bool) -> PositionChoice:
+def _starting(values: OptionValues, stores: set[str] | None, *, streaming: bool) -> PositionChoice:
     strategy = values.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
     found = _by_time(values, stores, "startingTimestamp", "startingOffsetsByTimestamp", strategy == "latest")
     default = PositionKind.LATEST if streaming else PositionKind.EARLIEST
@@ -374,7 +377,7 @@ def _starting(values: OptionValues, stores: set[str], *, streaming: bool) -> Pos
     return offsets
 
 
-def _ending(values: OptionValues, stores: set[str], *, streaming: bool) -> PositionChoice:
+def _ending(values: OptionValues, stores: set[str] | None, *, streaming: bool) -> PositionChoice:
     for option in ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"):
         if streaming and option in values:
             raise OptionError(option, f"option {option}={values[option]!r}: a stream has no end; use it in batch reads")
@@ -394,7 +397,7 @@ def _has_number(choice: PositionChoice, number: int) -> bool:
 
 
 def _by_time(
-    values: OptionValues, stores: set[str], one_for_all: str, by_queue: str, latest_if_unmatched: bool
+    values: OptionValues, stores: set[str] | None, one_for_all: str, by_queue: str, latest_if_unmatched: bool
 ) -> PositionChoice | None:
     timestamp_ms = values.time_ms(one_for_all)
     numbers = _queue_numbers(values, stores, by_queue, _TIMES_FORM, time_or_none)
@@ -407,7 +410,7 @@ def _by_time(
     return None
 
 
-def _by_offset(values: OptionValues, stores: set[str], option: str, default: PositionKind) -> PositionChoice:
+def _by_offset(values: OptionValues, stores: set[str] | None, option: str, default: PositionKind) -> PositionChoice:
     text = values.text(option)
     if text is None:
         return PositionChoice(default, option)
@@ -419,7 +422,7 @@ def _by_offset(values: OptionValues, stores: set[str], option: str, default: Pos
 
 
 def _queue_numbers(
-    values: OptionValues, stores: set[str], option: str, form: str, number_of: Callable[[object], int | None]
+    values: OptionValues, stores: set[str] | None, option: str, form: str, number_of: Callable[[object], int | None]
 ) -> QueueNumbers | None:
     parsed = values.json_object(option, form)
     if parsed is None:

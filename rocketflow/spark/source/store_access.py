@@ -6,24 +6,31 @@ keeps its modules from task to task.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, product
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from rocketflow.spark.shared.store_locations import StoreLocation
-from rocketflow.spark.source.stream_offset import NO_RECORD, QueueKey, QueuePosition
-from rocketflow_store import SkipFaults, StoreConfig, StoreReader
+from rocketflow.spark.source.filter_push_down import KeyCandidates, narrowed_by_keys
+from rocketflow.spark.source.stream_offset import NO_RECORD, QueueKey, QueuePosition, StreamOffset
+from rocketflow_store import NotAStoreError, RaiseFaults, SkipFaults, StoreConfig, StoreReader
 from rocketflow_store.spi.reads import stored_at
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy.typing as npt
+    import pyarrow as pa
+
+    from rocketflow.spark.source.queue_choice import QueueChooser
+    from rocketflow.spark.source.task_planning import QueueRange
 
 _MAX_KEY_HITS = 1 << 20
+_MAX_CANDIDATES = 100_000
+_LMQ_PREFIX = "%LMQ%"
 _FOREVER_MS = (1 << 63) - 1
 
 
@@ -68,6 +75,12 @@ def _config(location: StoreLocation) -> StoreConfig:
 class SourceStores:
     """All stores of a read; holds no open file and can be pickled."""
 
+    exact_units = 100_000
+    """Unread messages of a queue up to which their bytes are added up; those of more are estimated."""
+
+    last_pause_s = 0.008
+    """The longest pause between two looks for new messages."""
+
     def __init__(self, locations: Sequence[StoreLocation]) -> None:
         self.locations = tuple(locations)
         self._by_name = {location.name: location for location in self.locations}
@@ -98,13 +111,50 @@ class SourceStores:
                 listed |= {topic, f"{name}/{topic}"}
         return listed
 
-    def snapshot(self) -> dict[QueueKey, QueueBounds]:
-        """Return the bounds of every queue; those of one store at one instant, so that a commit is in it or not."""
+    def topics(self) -> set[str]:
+        """Return the topics that have a queue, as `topic` in an unnamed store and as `store/topic`."""
+        return {
+            QueueKey(name, topic, 0).qualified_topic for name in self._by_name for topic in self.reader(name).topics()
+        }
+
+    def snapshot(self, chooser: QueueChooser) -> dict[QueueKey, QueueBounds]:
+        """Return the chosen queues' bounds; those of one store at one instant, so that a commit is in it or not."""
         found: dict[QueueKey, QueueBounds] = {}
         for name in self._by_name:
             for (topic, queue_id), bounds in self.reader(name).snapshot().queues.items():
                 found[QueueKey(name, topic, queue_id)] = QueueBounds(*bounds)
-        return found
+        return {key: found[key] for key in chooser.chosen(found)}
+
+    def check(self) -> None:
+        """Open every store; raise NotAStoreError if a path is not a store or an empty directory."""
+        for name in self.names():
+            self.reader(name)
+            path = self.path(name)
+            if not os.listdir(path):
+                why = "no topics: the directory is empty; give the directory that holds commitlog/"
+                raise NotAStoreError(path, why)
+
+    def knows(self, store: str) -> bool:
+        """Return True if a store has this name."""
+        return store in self._by_name
+
+    def adopted(self, offset: StreamOffset) -> StreamOffset:
+        """Return an offset of a read through a broker without the broker's name, if the only store here has none."""
+        others = {key.store for key in offset} - {""}
+        return offset.renamed("") if self._by_name.keys() == {""} and len(others) == 1 else offset
+
+    def expect(self, keys: Iterable[QueueKey]) -> None:
+        """Do nothing: a store is there or not."""
+
+    def publish(self, store: str, group: str, offsets: Mapping[QueueKey, int]) -> None:
+        """Publish next offsets of a store's queues as those of a consumer group; raises as `publish_offsets`."""
+        from rocketflow.spark.source.group_progress import publish_offsets
+
+        publish_offsets(Path(self.path(store)), group, offsets)
+
+    def may_lag(self, key: QueueKey) -> bool:
+        """Return False: a store has all its messages."""
+        return False
 
     def position(self, key: QueueKey, next_offset: int, low: int) -> QueuePosition:
         """Return the position at `next_offset`, with the identity of the record before it if that record exists."""
@@ -151,6 +201,44 @@ class SourceStores:
     def store_timestamp_ms(self, key: QueueKey, offset: int) -> int | None:
         """Return the store time of the message at `offset` in ms, or None if it cannot be read."""
         return stored_at(self.reader(key.store), key.topic, key.queue_id, offset)
+
+    def batches(
+        self, one: QueueRange, columns: Sequence[str], tags: str | None, *, fail: bool, max_batch_bytes: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Return the messages of a range; with `fail` a damaged or missing one raises, else it is skipped.
+
+        Raises OffsetOutOfRangeError where the store does not have the range any more.
+        """
+        key = one.key
+        return self.reader(key.store).read(
+            *(key.topic, key.queue_id, one.start, one.end, columns),
+            tags=tags,
+            max_batch_bytes=max_batch_bytes,
+            faults=RaiseFaults() if fail else SkipFaults(),
+        )
+
+    def narrowed_by_keys(self, ranges: Sequence[QueueRange], keys: set[str]) -> list[QueueRange]:
+        """Return the parts of ranges that can hold messages with the keys, by the stores' index."""
+        return narrowed_by_keys(ranges, self._key_candidates(keys, ranges), self.first_offset_at)
+
+    def _key_candidates(self, keys: set[str], ranges: Sequence[QueueRange]) -> dict[str, KeyCandidates]:
+        """Return the messages that each store's key index names; a store with an unreliable index is omitted."""
+        found: dict[str, KeyCandidates] = {}
+        for name in {one.key.store for one in ranges}:
+            topics = {one.key.topic for one in ranges if one.key.store == name}
+            covered = self.index_coverage(name)
+            if covered is None or any(topic.startswith(_LMQ_PREFIX) for topic in topics):
+                continue
+            candidates = KeyCandidates(*covered)
+            for topic, key in product(sorted(topics), sorted(keys)):
+                places = self.offsets_of_key(name, topic, key, _MAX_CANDIDATES)
+                if places is None:
+                    break
+                for queue_id, offset in places:
+                    candidates.offsets.setdefault(QueueKey(name, topic, queue_id), []).append(offset)
+            else:
+                found[name] = candidates
+        return found
 
     def index_coverage(self, store: str) -> tuple[int, int] | None:
         """Return the physical range [start, end) that the key index covers, or None if the index is unreliable."""

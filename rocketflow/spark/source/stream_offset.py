@@ -69,6 +69,10 @@ class StreamOffset:
     def __iter__(self) -> Iterator[QueueKey]:
         return iter(self.positions)
 
+    def renamed(self, store: str) -> StreamOffset:
+        """Return the same positions in a store of another name."""
+        return StreamOffset({key._replace(store=store): one for key, one in self.positions.items()})
+
     def to_json(self) -> dict[str, Any]:
         """Return `{"version": 1, "queues": {"topic": {"0": [next, phy, checksum(, first)]}}}` with sorted keys."""
         queues: dict[str, dict[str, list[int]]] = {}

@@ -17,7 +17,8 @@ from rocketflow.spark.source.lag import next_offsets
 from rocketflow.spark.source.loss_guard import LossGuard
 from rocketflow.spark.source.source_options import SourceOptions
 from rocketflow.spark.source.starting_positions import resolve_positions
-from rocketflow.spark.source.store_access import QueueBounds, SourceStores
+from rocketflow.spark.source.store_access import QueueBounds
+from rocketflow.spark.source.stores import open_stores
 from rocketflow.spark.source.stream_offset import QueueKey, QueuePosition, StreamOffset
 from rocketflow.spark.source.stream_queues import Queues, StreamQueues
 from rocketflow.spark.source.stream_report import StreamReport
@@ -30,12 +31,10 @@ from rocketflow.spark.source.task_planning import (
     plan_tasks,
     ranges_between,
 )
-from rocketflow.spark.source.topic_check import check_stores
 from rocketflow_store.spi.settings import Clock, SystemClock
 
 _LONG_POLL_S: Final = 0.1
 _FIRST_PAUSE_S: Final = 0.001
-_LAST_PAUSE_S: Final = 0.008
 
 
 class StreamPlanner:
@@ -49,7 +48,7 @@ class StreamPlanner:
         long_poll_s: float = _LONG_POLL_S,
     ) -> None:
         self._options = options
-        self._stores = SourceStores(options.stores)
+        self._stores = open_stores(options)
         self._queues = StreamQueues(options, self._stores)
         self._losses = LossGuard(self._stores, fail=options.fail_on_data_loss)
         self._report = StreamReport(self._stores)
@@ -69,7 +68,7 @@ class StreamPlanner:
     def initial(self) -> StreamOffset:
         """Return the start of a query without a checkpoint; the same for every call."""
         if self._initial is None:
-            check_stores(self._stores)
+            self._stores.check()
             queues = self._queues.bounds()
             starts = resolve_positions(
                 self._options.starting,
@@ -91,6 +90,7 @@ class StreamPlanner:
 
         Waits up to `long_poll_s` for new messages instead of returning at once, because Spark repeats the call.
         """
+        start = self._stores.adopted(start)
         self._queues.check(start)
         if self._progress is not None:
             self._progress.publish(next_offsets(start))
@@ -102,7 +102,7 @@ class StreamPlanner:
                 return end
             self._pause(pause)
             waited += pause
-            pause = min(pause * 2, _LAST_PAUSE_S)
+            pause = min(pause * 2, self._stores.last_pause_s)
 
     def _look(self, start: StreamOffset, *, limited: bool) -> StreamOffset | None:
         queues = self._queues.bounds()
@@ -152,6 +152,7 @@ class StreamPlanner:
 
     def tasks(self, start: StreamOffset, end: StreamOffset) -> list[list[QueueRange]]:
         """Return the tasks that read the messages between two positions."""
+        start, end = self._stores.adopted(start), self._stores.adopted(end)
         self._queues.check(start)
         queues = self._queues.bounds()
         self._losses.check(end, queues)
@@ -190,7 +191,7 @@ class StreamPlanner:
     def committed(self, end: StreamOffset) -> None:
         """Publish the group's offsets: Spark has finished everything before `end`."""
         if self._progress is not None:
-            self._progress.publish(next_offsets(end))
+            self._progress.publish(next_offsets(self._stores.adopted(end)))
 
     def _end_of(self, key: QueueKey, bounds: QueueBounds) -> int:
         return bounds.high if self._target is None else min(bounds.high, self._target.get(key, 0))

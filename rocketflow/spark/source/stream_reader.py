@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
 
 from rocketflow.spark.source.row_reader import RangesPartition, RowReader
 from rocketflow.spark.source.source_options import SourceOptions
-from rocketflow.spark.source.store_access import SourceStores
+from rocketflow.spark.source.stores import open_stores
 from rocketflow.spark.source.stream_offset import StreamOffset
 from rocketflow.spark.source.stream_planner import StreamPlanner
 
@@ -34,9 +34,7 @@ class RocketFlowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def __init__(self, options: SourceOptions, projection: Projection) -> None:
         self._options = options
-        self._rows = RowReader(
-            SourceStores(options.stores), projection, options.tags, options.sql, options.fail_on_data_loss
-        )
+        self._rows = RowReader(open_stores(options), projection, options.tags, options.sql, options.fail_on_data_loss)
         self._planner: StreamPlanner | None = None
 
     def __getstate__(self) -> dict[str, Any]:

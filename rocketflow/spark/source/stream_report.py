@@ -6,7 +6,7 @@ from typing import Any
 
 from rocketflow.spark.source.data_loss import LossCounter
 from rocketflow.spark.source.lag import QueueLag, lag_report, measure_lag, next_offsets
-from rocketflow.spark.source.store_access import SourceStores
+from rocketflow.spark.source.stores import Stores
 from rocketflow.spark.source.stream_offset import QueueKey, StreamOffset
 from rocketflow.spark.source.stream_queues import Queues
 
@@ -14,7 +14,7 @@ from rocketflow.spark.source.stream_queues import Queues
 class StreamReport:
     """The newest report of one query run."""
 
-    def __init__(self, stores: SourceStores) -> None:
+    def __init__(self, stores: Stores) -> None:
         self._stores = stores
         self._state: object = None
         self._newest: dict[str, Any] = {}

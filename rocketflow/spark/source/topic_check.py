@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rocketflow.process.nearest import nearest_name
-from rocketflow.spark.source.store_access import SourceStores
+from rocketflow.spark.source.stores import open_stores
 from rocketflow.spark.source.stream_offset import QueueKey
-from rocketflow_store import NotAStoreError, StoreError, StoreReader
+from rocketflow_store import StoreError, StoreReader
 
 if TYPE_CHECKING:
     from rocketflow.spark.source.source_options import SourceOptions
@@ -21,23 +20,21 @@ class MissingTopicError(StoreError):
     exit_code = 2
 
 
-def check_stores(stores: SourceStores) -> None:
-    """Open every store; raise NotAStoreError if a path is not a store or an empty directory."""
-    for name in stores.names():
-        stores.reader(name)
-        path = stores.path(name)
-        if not os.listdir(path):
-            raise NotAStoreError(path, "no topics: the directory is empty; give the directory that holds commitlog/")
-
-
 def check_source(source: SourceOptions, *, ends_by_itself: bool) -> None:
-    """Check, before a job starts, that the paths to read are stores.
+    """Check, before a job starts, that the paths to read are stores, or that a NameServer answers.
 
     A topic exists if it has a queue, or if `config/topics.json` lists it: it may not have received a message yet.
 
     Raises:
         MissingTopicError: a run that ends by itself names a topic that does not exist in any store.
     """
+    if source.network is not None:
+        stores = open_stores(source)
+        stores.check()
+        missing = sorted(set(source.topics.named) - stores.topics()) if ends_by_itself else []
+        if missing:
+            raise MissingTopicError(describe_missing(missing, stores.topics()))
+        return
     existing: set[QueueKey] = set()
     for location in source.stores:
         with StoreReader(location.path, location.store_config()) as reader:

@@ -1,9 +1,10 @@
-"""Reads beyond the methods of a StoreReader: figures of queues, exports, inner messages."""
+"""Reads beyond the methods of a StoreReader: figures of queues, exports, inner messages, answers of brokers."""
 
 from __future__ import annotations
 
 from rocketflow_store.reading.export import export_topic
 from rocketflow_store.reading.inner_messages import inner_messages
+from rocketflow_store.reading.pulled_records import PulledRecords
 from rocketflow_store.reading.queue_figures import (
     consumer_offset_files,
     index_figures,
@@ -16,6 +17,7 @@ from rocketflow_store.reading.queue_figures import (
 from rocketflow_store.reading.skipped import SkippedMessages
 
 __all__ = [
+    "PulledRecords",
     "SkippedMessages",
     "consumer_offset_files",
     "export_topic",

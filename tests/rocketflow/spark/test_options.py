@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketflow.spark.shared.network_options import ACCESS_VARIABLE, SECRET_VARIABLE, Network
 from rocketflow.spark.shared.option_values import OptionError, OptionValues
 from rocketflow.spark.shared.store_locations import StoreLocation
 from rocketflow.spark.source.source_options import PositionKind, SourceOptions
@@ -103,13 +104,46 @@ def test_topics_are_chosen_in_exactly_one_way() -> None:
     assert parse(base={"path": "/x"}, assign='{"b": [2, 0, 2], "a": [1]}').topics.queues == (("a", (1,)), ("b", (0, 2)))
 
 
-def test_path_is_required_and_namesrv_addr_is_refused() -> None:
+def test_path_or_namesrv_addr_is_required() -> None:
     with pytest.raises(OptionError, match="path is missing"):
         SourceOptions.parse({"subscribe": "a"}, streaming=True)
-    with pytest.raises(OptionError, match=r"namesrvAddr.*not implemented yet.*path"):
-        SourceOptions.parse({"namesrvAddr": "h:9876", "subscribe": "a"}, streaming=True)
+    for wrong in ("h", "h:port", ";", "h:1 g:2"):
+        with pytest.raises(OptionError, match=r"namesrvAddr.*host:port"):
+            SourceOptions.parse({"namesrvAddr": wrong, "subscribe": "a"}, streaming=True)
     with pytest.raises(OptionError, match="exclude"):
         parse(namesrvAddr="h:9876")
+
+
+def network(**options: str) -> Network:
+    found = parse(base={"namesrvAddr": "h:9876, [::1]:9876", "subscribe": "a"}, **options).network
+    assert found is not None
+    return found
+
+
+def test_credentials_come_from_options_a_file_or_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(ACCESS_VARIABLE, raising=False)
+    file = tmp_path / "tools.yml"
+    file.write_text("# account\naccessKey: rocketmq\nsecretKey: 12345678\n")
+    assert network() == Network("h:9876;[::1]:9876")
+    by_options = network(accessKey="rocketmq", secretKey="12345678", networkTimeout="5s")
+    assert by_options == Network("h:9876;[::1]:9876", 5000, "rocketmq", "12345678")
+    assert "12345678" not in repr(by_options)
+    assert network(credentialsFile=str(file)).secret_key == "12345678"
+    monkeypatch.setenv(ACCESS_VARIABLE, "mine")
+    monkeypatch.setenv(SECRET_VARIABLE, "other")
+    assert (network().access_key, network().secret_key) == ("mine", "other")
+    assert network(credentialsFile=str(file)).access_key == "rocketmq"
+    with pytest.raises(OptionError, match="secretKey is missing"):
+        network(accessKey="a")
+    with pytest.raises(OptionError, match="excludes"):
+        network(accessKey="a", secretKey="b", credentialsFile=str(file))
+    file.write_text("accessKey: a\n")
+    with pytest.raises(OptionError, match="needs the lines"):
+        network(credentialsFile=str(file))
+    with pytest.raises(OptionError, match="not by path"):
+        parse(accessKey="a", secretKey="b")
 
 
 def test_offsets_of_several_stores_need_the_store_name(tmp_path: Path) -> None:
@@ -163,7 +197,7 @@ def test_filters_are_parsed_at_once() -> None:
 @pytest.mark.parametrize("path", ["127.0.0.1:9876", "a-b:9876;[c]:10911"])
 def test_path_that_is_an_address_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(OptionError, match="is not available"):
+    with pytest.raises(OptionError, match="give namesrvAddr"):
         parse(path=path)
     (tmp_path / path).mkdir()
     assert parse(path=path).stores[0].path == str(tmp_path / path)

@@ -31,7 +31,7 @@ def test_lag_counts_messages_bytes_and_age(tmp_path: Path, monkeypatch: pytest.M
     expected = QueueLag(400, 300, int(sizes.sum()), 5000)
     assert measure_lag(stores, KEY, 100, bounds, stored + 5000) == expected
     assert measure_lag(stores, KEY, 400, bounds, stored) == QueueLag(400)
-    monkeypatch.setattr(lag_module, "EXACT_UNITS", 100)
+    monkeypatch.setattr(SourceStores, "exact_units", 100)
     monkeypatch.setattr(lag_module, "SAMPLE_UNITS", 10)
     estimate = measure_lag(stores, KEY, 100, bounds, stored).bytes
     assert abs(estimate - expected.bytes) < expected.bytes // 50

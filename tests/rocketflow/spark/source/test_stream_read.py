@@ -165,7 +165,7 @@ def test_checkpoint_of_another_topic_fails_the_query(spark: SparkSession, tmp_pa
     [
         ({"maxOffsetPerTrigger": "5"}, "unknown option 'maxoffsetpertrigger': did you mean maxOffsetsPerTrigger?"),
         ({"maxOffsetsPerTrigger": "five"}, "option maxOffsetsPerTrigger='five': allowed is a whole number"),
-        ({"namesrvAddr": "h:9876"}, "give path alone"),
+        ({"namesrvAddr": "h:9876"}, "exclude each other"),
         ({"sql": "a >"}, "filter 'a >'"),
     ],
 )

@@ -1,0 +1,100 @@
+"""Access to brokers in options: the NameServers, credentials, and how long a query waits for a server."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from rocketflow.spark.shared.option_table import Option
+from rocketflow.spark.shared.option_values import OptionError, OptionValues, bad_value_error
+
+ACCESS_VARIABLE: Final = "ROCKETMQ_ACCESS_KEY"
+SECRET_VARIABLE: Final = "ROCKETMQ_SECRET_KEY"
+DEFAULT_TIMEOUT_MS: Final = 60_000
+
+NETWORK_OPTIONS: Final = (
+    Option(
+        "accessKey",
+        "text",
+        "",
+        f"Name of the account that signs requests; with `secretKey`. Without both, those of the environment "
+        f"({ACCESS_VARIABLE}, {SECRET_VARIABLE}) or of `credentialsFile` are used.",
+    ),
+    Option("secretKey", "text", "", "Secret of `accessKey`; a file or the environment keeps it out of scripts."),
+    Option(
+        "credentialsFile",
+        "file",
+        "",
+        "File with the lines `accessKey: NAME` and `secretKey: SECRET`, as RocketMQ's tools.yml, read by the driver.",
+    ),
+    Option(
+        "networkTimeout",
+        "duration (500ms, 30s, 15m)",
+        "60s",
+        "Longest wait for a broker that does not answer, neither its master nor a slave; the query fails then.",
+    ),
+)
+
+_ADDRESS: Final = re.compile(r"[\w.\-\[\]:]+:\d{1,5}")
+_LINE: Final = re.compile(r"""\s*(accessKey|secretKey)\s*[:=]\s*["']?(.*?)["']?\s*""")
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The brokers that NameServers know, and the account that asks them; its secret is not part of its text."""
+
+    name_servers: str
+    timeout_ms: int = DEFAULT_TIMEOUT_MS
+    access_key: str = field(default="", repr=False)
+    secret_key: str = field(default="", repr=False)
+
+
+def parse_network(values: OptionValues) -> Network | None:
+    """Return the network that `namesrvAddr` names, or None without it; raise OptionError for a wrong option."""
+    text = values.text("namesrvAddr")
+    if text is None:
+        for option in NETWORK_OPTIONS:
+            if option.name in values:
+                raise OptionError(option.name, f"option {option.name} is for access by namesrvAddr, not by path")
+        return None
+    if "path" in values:
+        raise OptionError("namesrvAddr", "options path and namesrvAddr exclude each other: give one of them")
+    parts = [part.strip() for part in re.split("[;,]", text) if part.strip()]
+    if not parts or not all(_ADDRESS.fullmatch(part) for part in parts):
+        raise bad_value_error("namesrvAddr", text, "host:port, or several separated by ;")
+    access, secret = _credentials(values)
+    timeout = values.duration_ms("networkTimeout", DEFAULT_TIMEOUT_MS)
+    assert timeout is not None
+    return Network(";".join(parts), timeout, access, secret)
+
+
+def _credentials(values: OptionValues) -> tuple[str, str]:
+    """Return access key and secret from the options, the file or the environment, "" for none."""
+    access, secret, file = values.text("accessKey"), values.text("secretKey"), values.text("credentialsFile")
+    if file is not None and (access is not None or secret is not None):
+        raise OptionError("credentialsFile", "option credentialsFile excludes accessKey and secretKey")
+    if (access is None) != (secret is None):
+        missing = "secretKey" if secret is None else "accessKey"
+        raise OptionError(missing, f"option {missing} is missing: accessKey and secretKey belong together")
+    if access is not None and secret is not None:
+        return access, secret
+    if file is not None:
+        return _credentials_of(file)
+    return os.environ.get(ACCESS_VARIABLE, ""), os.environ.get(SECRET_VARIABLE, "")
+
+
+def _credentials_of(file: str) -> tuple[str, str]:
+    try:
+        lines = Path(file).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError("credentialsFile", f"option credentialsFile={file!r} cannot be read: {error}") from None
+    found = {match[1]: match[2] for match in map(_LINE.fullmatch, lines) if match is not None}
+    if not found.get("accessKey") or not found.get("secretKey"):
+        raise OptionError(
+            "credentialsFile",
+            f"option credentialsFile={file!r}: the file needs the lines accessKey: NAME and secretKey: SECRET",
+        )
+    return found["accessKey"], found["secretKey"]

@@ -1,0 +1,212 @@
+"""Records of one queue that a broker has answered, as RecordBatches: each checked, none missing without a fault.
+
+The answer's bytes are records as they are stored, one after the other. What a queue unit says by path (place and size
+of a record) follows from the records themselves here; CRC, topic, queue and the order of offsets are checked alike.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from rocketflow_store.model.errors import CorruptRecordError
+from rocketflow_store.model.system_flags import COMPRESSED_FLAG, INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
+from rocketflow_store.model.topic_names import LMQ_PREFIX
+from rocketflow_store.reading.range_read import Wanted
+from rocketflow_store.reading.skipped import SkippedMessages
+from rocketflow_store.records.arrow.gather import int_array
+from rocketflow_store.records.decoding.decode import ColumnBuilder, QueueIdentity, RecordColumns, decompressed_runs
+from rocketflow_store.records.decoding.inner_batches import RECORD_COLUMNS, NoBatchBodyError, unwrap
+from rocketflow_store.records.decoding.record_crc import judge_contents
+from rocketflow_store.records.decoding.scan import scan_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from rocketflow_store.reading.faults import ReadFaults
+
+    Ints = npt.NDArray[np.int64]
+
+_MAX_DECOMPRESSED: Final = 32 << 20
+_WRAPPED: Final = INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
+_NO_RECORD: Final = "the broker's answer has no record there"
+_MISSING: Final = "the broker's answer lacks the message"
+
+
+class PulledRecords:
+    """Decoder of one queue's answers; `faults` decides about messages that cannot be returned.
+
+    Raises UnknownColumnError for a column that the source does not have, and InvalidFilterError.
+    """
+
+    def __init__(
+        self,
+        queue: tuple[str, str, int],
+        columns: Sequence[str] | None,
+        tags: str | None,
+        faults: ReadFaults,
+    ) -> None:
+        """Take (broker name, topic, queue id), the columns, and the tags that messages must have."""
+        broker, topic, queue_id = queue
+        self._identity = QueueIdentity(topic, queue_id, broker, exact=not topic.startswith(LMQ_PREFIX))
+        self._wanted = Wanted.of(columns, tags, 0)
+        self._faults = faults
+        more = (*self._wanted.columns, "queueOffset", "tags")
+        self._more = tuple(dict.fromkeys(more))
+        self._needed = tuple(dict.fromkeys((*more, *RECORD_COLUMNS)))
+
+    def batches(self, data: bytes, start: int, end: int, *, filtered: bool = False) -> Iterator[pa.RecordBatch]:
+        """Yield the messages [start, end) of the queue that are in an answer.
+
+        Messages of the range that are not in it are faults, unless the broker has `filtered` it. Other messages are
+        ignored.
+        """
+        buffer, position = pa.py_buffer(data), 0
+        seen: list[Ints] = []
+        following = start
+        while position < buffer.size:
+            scan = scan_records(buffer, position, buffer.size)
+            if not len(scan.positions):
+                why = f"{_NO_RECORD} ({self._where(following)})"
+                self._faults.meet(CorruptRecordError(self._identity.broker_name, position, why))
+                break
+            records = RecordColumns(buffer, scan.positions, scan.sizes)
+            offsets = self._offsets(records, following)
+            yield from self._checked(records, offsets, (start, end), seen)
+            following, position = int(offsets[-1]) + 1, scan.end
+        if not filtered:
+            self._meet_missing(seen, start, end)
+
+    def _offsets(self, records: RecordColumns, following: int) -> Ints:
+        """Return the queue offsets that records claim; those of an LMQ name others, they count on."""
+        if self._identity.exact:
+            return records.field(">i8", 20).astype(np.int64)
+        return np.arange(following, following + records.count)
+
+    def _checked(
+        self, records: RecordColumns, offsets: Ints, wanted: tuple[int, int], seen: list[Ints]
+    ) -> Iterator[pa.RecordBatch]:
+        start, end = wanted
+        places = records.field(">i8", 28).astype(np.int64)
+        records.check_place(places, offsets, self._identity)
+        faults = _faults_of(records, bodies="body" in self._wanted.columns)
+        good = np.ones(records.count, bool)
+        if faults:
+            good[list(faults)] = False
+            seen.append(offsets[~good])
+            self._damaged(offsets, places, {row: why for row, why in faults.items() if start <= offsets[row] < end})
+        wrapped = (records.sys_flag & _WRAPPED == _WRAPPED) & good
+        if wrapped.any():
+            rows = np.flatnonzero(good)
+            yield from self._inner(records.keep(rows), offsets[rows], places[rows], wanted, seen)
+            return
+        good &= (offsets >= start) & (offsets < end)
+        if not good.all():
+            rows = np.flatnonzero(good)
+            records, offsets, places = records.keep(rows), offsets[rows], places[rows]
+        seen.append(offsets)
+        yield from self._decoded(records, offsets, places, self._wanted.columns, tagged=True)
+
+    def _inner(
+        self, records: RecordColumns, offsets: Ints, places: Ints, wanted: tuple[int, int], seen: list[Ints]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the messages of records that hold several."""
+        start, end = wanted
+        for batch in self._decoded(records, offsets, places, self._needed, tagged=False):
+            for part in self._unwrapped(batch):
+                found = np.asarray(part.column(part.schema.get_field_index("queueOffset")))
+                seen.append(found)
+                keep = (found >= start) & (found < end)
+                keep &= self._wanted.tag_filter.mask_tags(part.column(part.schema.get_field_index("tags")))
+                if keep.any():
+                    yield _rows_of(part.select(self._wanted.columns), keep)
+
+    def _unwrapped(self, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        try:
+            yield unwrap(records, self._more)
+        except NoBatchBodyError as error:
+            at = records.column(records.schema.get_field_index("queueOffset"))[error.row].as_py()
+            self._damaged(np.array([at]), np.array([-1]), {0: str(error)})
+            yield from self._unwrapped(records.slice(0, error.row))
+            yield from self._unwrapped(records.slice(error.row + 1))
+
+    def _decoded(
+        self, records: RecordColumns, offsets: Ints, places: Ints, columns: tuple[str, ...], *, tagged: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield sound records as batches, their bodies decompressed; with `tagged` only those with a wanted tag."""
+        if not records.count:
+            return
+        if "body" not in columns or not (records.sys_flag & COMPRESSED_FLAG).any():
+            yield from self._tagged(ColumnBuilder(records, self._identity, offsets, places), columns, tagged)
+            return
+
+        def damaged(faults: dict[int, str]) -> None:
+            self._damaged(offsets, places, faults)
+
+        for run, bodies in decompressed_runs(records, _MAX_DECOMPRESSED, damaged):
+            some = records.keep(np.array(run))
+            builder = ColumnBuilder(some, self._identity, offsets[run], places[run], bodies)
+            yield from self._tagged(builder, columns, tagged)
+
+    def _tagged(self, builder: ColumnBuilder, columns: tuple[str, ...], tagged: bool) -> Iterator[pa.RecordBatch]:
+        tag_filter = self._wanted.tag_filter
+        if not tagged or tag_filter.matches_all:
+            yield builder.batch(columns)
+            return
+        mask = tag_filter.mask_tags(builder.column("tags"))
+        if mask.any():
+            yield _rows_of(builder.batch(columns), mask)
+
+    # -- messages that cannot be returned
+
+    def _damaged(self, offsets: Ints, places: Ints, faults: dict[int, str]) -> None:
+        """Meet rows whose records are damaged, or are other messages."""
+        if not faults:
+            return
+        first = min(faults)
+        why = f"{faults[first]} ({self._where(int(offsets[first]))})"
+        self._faults.meet(CorruptRecordError(self._identity.broker_name, int(places[first]), why))
+        rows = [SkippedMessages(int(offsets[row]), 1, int(places[row]), one) for row, one in sorted(faults.items())]
+        self._skip(rows)
+
+    def _meet_missing(self, seen: list[Ints], start: int, end: int) -> None:
+        """Meet the messages of [start, end) that were in no record."""
+        if sum(map(len, seen)) == end - start and all(
+            len(one) == 0 or (one[0] >= start and one[-1] < end) for one in seen
+        ):
+            return
+        missing = np.setdiff1d(np.arange(start, end), np.concatenate([np.zeros(0, np.int64), *seen]))
+        if not len(missing):
+            return
+        first = int(missing[0])
+        self._faults.meet(CorruptRecordError(self._identity.broker_name, -1, f"{_MISSING} ({self._where(first)})"))
+        runs = np.split(missing, np.flatnonzero(np.diff(missing) != 1) + 1)
+        self._skip([SkippedMessages(int(one[0]), len(one), -1, _MISSING) for one in runs])
+
+    def _skip(self, rows: list[SkippedMessages]) -> None:
+        first, identity = rows[0], self._identity
+        why = f"skipped in topic {identity.topic}, queue {identity.queue_id}: {first.why}"
+        place = f"broker {identity.broker_name}"
+        self._faults.skipped(rows, store=Path(place), place=place, offset=first.queue_offset, why=why)
+
+    def _where(self, queue_offset: int) -> str:
+        return f"topic {self._identity.topic}, queue {self._identity.queue_id}, queue offset {queue_offset}"
+
+
+def _faults_of(records: RecordColumns, *, bodies: bool) -> dict[int, str]:
+    """Return the faults of records and of their contents, by row."""
+    faults = dict(records.faults)
+    if not faults:
+        return judge_contents(records, bodies=bodies)[0]
+    rows = np.setdiff1d(np.arange(records.count), list(faults))
+    found, _ = judge_contents(records.keep(rows), bodies=bodies)
+    return faults | {int(rows[at]): why for at, why in found.items()}
+
+
+def _rows_of(batch: pa.RecordBatch, mask: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+    return batch if mask.all() else batch.take(int_array(np.flatnonzero(mask), pa.int64()))
