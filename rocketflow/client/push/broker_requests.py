@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rocketflow.client.admin.figures import offset_table
 from rocketflow.client.consume.membership import now_ms
@@ -32,12 +32,22 @@ if TYPE_CHECKING:
     from rocketflow.client.cluster import Handler
     from rocketflow.client.consume.membership import GroupMembership
     from rocketflow.client.push.figures import ConsumeFigures
-    from rocketflow.client.push.holdings import Holdings
+    from rocketflow.client.push.held_queue import HeldQueue
     from rocketflow.client.push.listeners import Listener
     from rocketflow.client.push.options import PushOptions
     from rocketflow.remoting.command import Command
 
 LOG: Final = logging.getLogger("rocketflow.client")
+
+
+class QueueHolder(Protocol):
+    """Holds the queues of a consumer."""
+
+    def queues(self) -> Mapping[MessageQueue, HeldQueue]:
+        """Return the queues that are held."""
+
+    async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Read those queues that are held from other offsets on."""
 
 
 class BrokerRequests:
@@ -50,13 +60,13 @@ class BrokerRequests:
         self._listener = listener
         self._membership = membership
         self._figures = figures
-        self._holdings: Holdings | None = None
+        self._holder: QueueHolder | None = None
         self._wake: Callable[[], None] = lambda: None
         self._started_ms = 0
 
-    def start(self, holdings: Holdings, wake: Callable[[], None]) -> None:
+    def start(self, holder: QueueHolder, wake: Callable[[], None]) -> None:
         """Answer for these queues from now on; `wake` asks for a rebalance."""
-        self._holdings, self._wake, self._started_ms = holdings, wake, now_ms()
+        self._holder, self._wake, self._started_ms = holder, wake, now_ms()
 
     def handlers(self) -> Mapping[int, Handler]:
         """Return the handlers by request code."""
@@ -74,10 +84,10 @@ class BrokerRequests:
 
     async def _reset(self, command: Command, address: str) -> None:
         header = command.header(ResetOffsetRequestHeader)
-        holdings = self._of_group(header.group)
+        holder = self._of_group(header.group)
         offsets = offset_table(command.body)
         LOG.warning("group %s: %s resets the offsets of %d queues", header.group, address, len(offsets))
-        await holdings.reset(offsets)
+        await holder.reset(offsets)
 
     async def _offsets(self, command: Command, _address: str) -> Command:
         header = command.header(GetConsumerStatusRequestHeader)
@@ -120,7 +130,7 @@ class BrokerRequests:
             body["remark"] = f"{type(outcome.error).__name__}: {outcome.error}"
         return answer(command, body=encode_body(body))
 
-    def _of_group(self, group: str) -> Holdings:
-        if group != self._options.group or self._holdings is None:
+    def _of_group(self, group: str) -> QueueHolder:
+        if group != self._options.group or self._holder is None:
             raise ClientError(f"the consumer group {group!r} is not started in this client")
-        return self._holdings
+        return self._holder

@@ -7,10 +7,17 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.pushing import small_cluster
+from tests.support.servers import RunningServer
 
 
 @pytest.fixture(scope="package")
-def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningServer, RunningServer]]:
+    """Provide a NameServer and its broker."""
+    with small_cluster(tmp_path_factory.mktemp("push")) as both:
+        yield both
+
+
+@pytest.fixture(scope="package")
+def names(servers: tuple[RunningServer, RunningServer]) -> str:
     """Provide the address of the NameServer."""
-    with small_cluster(tmp_path_factory.mktemp("push")) as (name_server, _):
-        yield name_server.address
+    return servers[0].address
