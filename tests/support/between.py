@@ -98,7 +98,7 @@ class Between:
 def between(
     names_port: int, broker_port: int, bytes_until_cut: Callable[[], int | None] = lambda: None
 ) -> Iterator[tuple[Between, Between]]:
-    """Stand between clients and a NameServer and its broker: their routes name the proxy of the broker."""
+    """Run proxies of a NameServer and its broker; its routes name the proxy of the broker."""
     broker = Between(broker_port, bytes_until_cut=bytes_until_cut)
     ports = {f":{broker_port}".encode(): f":{broker.port}".encode()}
     assert len(str(broker_port)) == len(str(broker.port)), "the frame keeps its length"

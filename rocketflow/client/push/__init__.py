@@ -9,6 +9,7 @@
 | `pulling` | pulls, one after the other for each queue |
 | `concurrent`, `orderly` | calls of the listener |
 | `send_backs` | messages that are retried |
+| `conflicts` | subscriptions that differ within the group |
 | `broker_requests`, `running_info`, `figures` | what brokers and operators ask for |
 """
 

@@ -69,6 +69,10 @@ class Holdings:
         """Use these from now on; `wake` asks for a rebalance."""
         self._pulling, self._calls, self._wake = pulling, calls, wake
 
+    async def load(self) -> None:
+        """Load offsets that are stored locally. Raises OffsetFileError."""
+        await self._store.load()
+
     def queues(self) -> dict[MessageQueue, HeldQueue]:
         """Return the queues that are held."""
         return dict(self._held)

@@ -35,6 +35,7 @@ from rocketflow.client.consume.subscriptions import ALL, TAG, subscription
 from rocketflow.client.errors import ClientError, ClientStateError, NoRouteError
 from rocketflow.client.push.broker_requests import BrokerRequests
 from rocketflow.client.push.concurrent import ConcurrentCalls
+from rocketflow.client.push.conflicts import SubscriptionCheck
 from rocketflow.client.push.figures import ConsumeFigures
 from rocketflow.client.push.holdings import Holdings
 from rocketflow.client.push.orderly import OrderlyCalls
@@ -78,13 +79,14 @@ class PushConsumer:
         send_backs = SendBacks(self._cluster, options.group, options.trials)
         make = OrderlyCalls if options.orderly else ConcurrentCalls
         self._calls: Calls = make(options, listener, send_backs, self._figures)
-        self._store = self._offset_store()
         starts = StartPositions(self._cluster, options.consume_from, options.start_ms)
         locks = QueueLocks(self._cluster, options.group) if options.orderly and not options.broadcasting else None
-        self._holdings = Holdings(options, self._cluster, self._membership, self._store, starts, locks)
+        store = self._offset_store()
+        self._holdings = Holdings(options, self._cluster, self._membership, store, starts, locks)
         puller = Puller(self._cluster, options.group)
         self._pulling = Pulling(options, self._membership, puller, self._calls, send_backs, self._figures)
         self._rebalances = RebalanceLoop(self._holdings.rebalance)
+        self._check = SubscriptionCheck(self._cluster, self._membership)
         self._tasks: list[asyncio.Task[None]] = []
         self._is_started = False
 
@@ -97,6 +99,13 @@ class PushConsumer:
         """Return the queues that this client reads now."""
         return sorted(self._holdings.queues())
 
+    def conflicts(self) -> list[str]:
+        """Return how the subscriptions of another client of the group differ, as found at a broker every heartbeat.
+
+        The broker selects messages by the newest subscription, so that the others' are lost.
+        """
+        return list(self._check.conflicts)
+
     async def subscribe(self, topic: str, expression: str = ALL, *, expression_type: str = TAG) -> None:
         """Subscribe to a topic, or replace its subscription.
 
@@ -106,7 +115,7 @@ class PushConsumer:
         """
         made = subscription(topic, expression, version=now_ms(), expression_type=expression_type)
         if self._is_started:
-            await self._check([made])
+            await self._find([made])
         self._membership.subscribe(made)
         if self._is_started:
             await self._cluster.send_heartbeats()
@@ -127,10 +136,10 @@ class PushConsumer:
             raise ClientStateError("the consumer is started already")
         if not self.options.broadcasting:
             self._membership.subscribe(subscription(RETRY_PREFIX + self.options.group, version=now_ms()))
-        await self._store.load()
+        await self._holdings.load()
         await self._cluster.start()
         try:
-            await self._check(list(self._membership.subscriptions().values()))
+            await self._find(list(self._membership.subscriptions().values()))
             await self._cluster.send_heartbeats()
         except ClientError:
             await self._cluster.close()
@@ -145,6 +154,7 @@ class PushConsumer:
             self._cluster.spawn(self._rebalances.run()),
             self._cluster.spawn(_repeat(PERSIST_SECONDS, self._persist)),
             self._cluster.spawn(_repeat(RELOCK_S, self._holdings.relock)),
+            self._cluster.spawn(_repeat(self.options.heartbeat_s, self._check.compare)),
         ]
 
     async def close(self) -> None:
@@ -193,7 +203,7 @@ class PushConsumer:
         self._figures.sample(asyncio.get_running_loop().time())
         await self._holdings.persist()
 
-    async def _check(self, subscriptions: list[SubscriptionData]) -> None:
+    async def _find(self, subscriptions: list[SubscriptionData]) -> None:
         """Ask for the routes of topics, and let a broker of each check its subscription by SQL (46)."""
         for one in subscriptions:
             try:

@@ -52,6 +52,14 @@ class PushConsumer(SyncClient[push.PushConsumer]):
 
         return self._wait(held())
 
+    def conflicts(self) -> list[str]:
+        """Return how the subscriptions of another client of the group differ."""
+
+        async def found() -> list[str]:
+            return self._client.conflicts()
+
+        return self._wait(found())
+
     def suspend(self) -> None:
         """Read no queue until `resume`; messages that were read already are consumed."""
 

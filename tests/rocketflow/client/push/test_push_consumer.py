@@ -279,6 +279,27 @@ def test_tags_and_sql_select_messages(names: str) -> None:
     run(consume())
 
 
+def test_client_that_subscribes_differently_is_reported(names: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def consume() -> None:
+        await make_topic(names, "disputed")
+        made = options(names, "g-disputed", heartbeat_s=0.1)
+        one, two = PushConsumer(made, Noted()), PushConsumer(made, Noted())
+        await one.subscribe("disputed", "a")
+        await two.subscribe("disputed", "b")
+        async with one:
+            await asyncio.sleep(0.3)
+            assert one.conflicts() == []
+            async with two:
+                await until(lambda: bool(one.conflicts() or two.conflicts()))
+                (found,) = one.conflicts() or two.conflicts()
+                assert found.startswith("topic disputed: this client subscribes to '")
+            await until(lambda: one.conflicts() == [])
+
+    with caplog.at_level(logging.ERROR, "rocketflow.client"):
+        run(consume())
+    assert "group g-disputed: all clients of a group have to subscribe alike: topic disputed" in caplog.text
+
+
 def test_subscriptions_change_while_the_consumer_runs(names: str) -> None:
     async def consume() -> None:
         await make_topic(names, "early")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -105,16 +106,17 @@ def test_killed_broker_loses_nothing_that_it_acknowledged(tmp_path: Path, orderl
             feeder.start()
             await until(lambda: len(noted.bodies) > 100)
             await asyncio.to_thread(broker.kill)
-            with running_broker(tmp_path / "broker", f"namesrvAddr={names}", *BROKER_SETTINGS, port=broker.port):
-                count = len(feeder.acknowledged)
-                await until(lambda: len(feeder.acknowledged) > count + 200)
-                await feeder.stop()
-                await until_all(noted, feeder)
-                assert sum((await committed(names, "g", "t")).values()) <= len(noted.messages)
-                if orderly:
-                    assert_ordered(noted.messages)
+            again = running_broker(tmp_path / "broker", f"namesrvAddr={names}", *BROKER_SETTINGS, port=broker.port)
+            await asyncio.to_thread(stack.enter_context, again)
+            count = len(feeder.acknowledged)
+            await until(lambda: len(feeder.acknowledged) > count + 200)
+            await feeder.stop()
+            await until_all(noted, feeder)
+        assert sum((await committed(names, "g", "t")).values()) <= len(noted.messages)
+        if orderly:
+            assert_ordered(noted.messages)
 
-    with small_cluster(tmp_path) as (names, broker):
+    with small_cluster(tmp_path) as (names, broker), ExitStack() as stack:
         run(consume(names.address, broker))
 
 
