@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from rocketflow.client.admin.message_requests import MessageRequests
 from rocketflow.client.cluster import Cluster
@@ -29,7 +29,7 @@ from rocketflow.client.consume.start_positions import StartPositions
 from rocketflow.client.consume.subscriptions import ALL, TAG, subscription
 from rocketflow.client.errors import ClientError, ClientStateError
 from rocketflow.client.pull.fetching import Fetcher
-from rocketflow.client.pull.queue_buffer import PulledRecords, QueueBuffer
+from rocketflow.client.pull.queue_buffer import Answer, QueueBuffer
 from rocketflow.client.routes import subscribe_queues
 from rocketflow.remoting.codes import RequestCode
 
@@ -45,7 +45,9 @@ LOG: Final = logging.getLogger("rocketflow.client")
 
 POLL_SECONDS: Final = 5.0
 POLL_MESSAGES: Final = 500
-_POLL_BYTES: Final = 16 * 1024 * 1024
+POLL_BYTES: Final = 16 * 1024 * 1024
+
+A = TypeVar("A")
 
 
 class QueueNotAssignedError(ClientError):
@@ -74,6 +76,7 @@ class PullConsumer:
         self._fetcher = Fetcher(Puller(self._cluster, options.group), options, self._corrected)
         self._rebalance = RebalanceLoop(self._rebalance_all)
         self._changing = asyncio.Lock()
+        self._deferred: Exception | None = None
         self._is_open = False
         self._is_assigned = False
 
@@ -192,31 +195,51 @@ class PullConsumer:
         await self._take(timeout_s, take, lambda: bool(found))
         return found
 
-    async def poll_records(self, timeout_s: float = POLL_SECONDS, max_bytes: int = _POLL_BYTES) -> list[PulledRecords]:
-        """Return answers of brokers with their records as stored; about `max_bytes`, more where one queue has more.
+    async def poll_answers(
+        self, decode: Callable[[Answer], A], timeout_s: float = POLL_SECONDS, max_bytes: int = POLL_BYTES
+    ) -> list[A]:
+        """Return what `decode` makes of the records of each answer of a broker, until they have `max_bytes`.
 
-        It is what `rocketflow.arrow` decodes to columns. Raises as `poll` does.
+        It is for decoders of records that need no object for each message, such as `rocketflow.arrow`. Waits and
+        commits as `poll` does. Raises what `decode` raises; the position then stays before the answer.
         """
-        found: list[PulledRecords] = []
+        found: list[A] = []
+        sizes: list[int] = []
 
         def take(buffer: QueueBuffer) -> bool:
-            found.extend(buffer.take_records())
-            return sum(len(one.result.records) for one in found) < max_bytes
+            while not buffer.is_empty and sum(sizes) < max_bytes:
+                before = buffer.size
+                found.append(buffer.take_answer(decode))
+                sizes.append(before - buffer.size)
+            return sum(sizes) < max_bytes
 
         await self._take(timeout_s, take, lambda: bool(found))
         return found
 
     async def _take(self, timeout_s: float, take: Callable[[QueueBuffer], bool], is_enough: Callable[[], bool]) -> None:
-        """Call `take` with buffers that have answers, until it returns False, or has enough and there are no more."""
+        """Call `take` with buffers that have answers, until it returns False, or has enough and there are no more.
+
+        What it raises after it has taken messages is raised by the next call.
+        """
         self._check_open()
         if self._options.auto_commit:
             self._acknowledge()
+        if self._deferred is not None:
+            deferred, self._deferred = self._deferred, None
+            raise deferred
         loop = asyncio.get_running_loop()
         latest = loop.time() + timeout_s
         while True:
             for buffer in self._fetcher.ready():
-                goes_on = take(buffer)
-                self._fetcher.taken(buffer)
+                try:
+                    goes_on = take(buffer)
+                except Exception as error:
+                    if not is_enough():
+                        raise
+                    self._deferred = error
+                    return
+                finally:
+                    self._fetcher.taken(buffer)
                 if not goes_on:
                     break
             if is_enough() or not await self._fetcher.wait(max(latest - loop.time(), 0)):

@@ -52,7 +52,7 @@ class Fetcher:
         self._paused: set[MessageQueue] = set()
         self._turns: list[MessageQueue] = []
         self._arrived = asyncio.Event()
-        self._failure: ClientError | None = None
+        self._failures: dict[MessageQueue, ClientError] = {}
 
     @property
     def buffers(self) -> dict[MessageQueue, QueueBuffer]:
@@ -72,6 +72,7 @@ class Fetcher:
         del self._buffers[queue], self._room[queue]
         self._turns.remove(queue)
         self._paused.discard(queue)
+        self._failures.pop(queue, None)
         self._made_room()
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
@@ -99,16 +100,15 @@ class Fetcher:
     def ready(self) -> list[QueueBuffer]:
         """Return the buffers with answers, in the order of their turns; the first one gets the last turn then.
 
-        Raises the refusal of a broker if there is none.
+        Raises the refusal of a broker if there is none, once for each refusal.
         """
         found = [self._buffers[one] for one in self._turns if one not in self._paused]
         found = [one for one in found if not one.is_empty]
         if found:
             self._turns.remove(found[0].queue)
             self._turns.append(found[0].queue)
-        elif self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
+        elif self._failures:
+            raise self._failures.popitem()[1]
         return found
 
     def taken(self, buffer: QueueBuffer) -> None:
@@ -136,6 +136,7 @@ class Fetcher:
             except ClientError as error:
                 await self._failed(buffer, error)
                 continue
+            self._failures.pop(buffer.queue, None)
             asked = buffer.pull_offset
             buffer.add(result)
             if result.status is PullStatus.OFFSET_ILLEGAL:
@@ -172,7 +173,7 @@ class Fetcher:
         LOG.warning("a pull of %s failed and is repeated: %s", buffer.queue, error)
         code = error.code if isinstance(error, RequestRefusedError) else None
         if code in _FOR_THE_CALLER:
-            self._failure = error
+            self._failures[buffer.queue] = error
             self._arrived.set()
         await asyncio.sleep(_FLOW_CONTROL_SECONDS if code == ResponseCode.FLOW_CONTROL else _RETRY_SECONDS)
 

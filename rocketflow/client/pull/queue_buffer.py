@@ -6,8 +6,8 @@ RocketMQ's source: client/impl/consumer/ProcessQueue.java, AssignedMessageQueue.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from rocketflow.client.consume.pull_status import PullStatus
 from rocketflow.client.errors import ClientError
@@ -19,11 +19,20 @@ if TYPE_CHECKING:
     from rocketflow.remoting.bodies import MessageQueue, SubscriptionData
 
 
-class PulledRecords(NamedTuple):
-    """Records of a queue as a broker answered them, those before `from_offset` were returned already."""
+class Answer(NamedTuple):
+    """Records of a queue as a broker answered them.
 
-    result: PullResult
+    Messages in [from_offset, to_offset) are to be returned now, except those that `subscription` does not select.
+    """
+
+    queue: MessageQueue
+    subscription: SubscriptionData
+    records: bytes
     from_offset: int
+    to_offset: int
+
+
+A = TypeVar("A")
 
 
 class QueueBuffer:
@@ -87,12 +96,17 @@ class QueueBuffer:
     def take(self, most: int) -> list[ReceivedMessage]:
         """Return up to `most` messages and move the position after them.
 
-        Raises DamagedRecordError for an answer that cannot be decoded; the position stays.
+        Raises DamagedRecordError if the first answer cannot be decoded; the position stays.
         """
         found: list[ReceivedMessage] = []
         while self._answers and len(found) < most:
             if not self._messages:
-                self._messages.extend(self._decoded(self._answers[0]))
+                try:
+                    self._messages.extend(self._decoded(self._answers[0]))
+                except DamagedRecordError:
+                    if found:
+                        break  # the next call raises it
+                    raise
             while self._messages and len(found) < most:
                 found.append(self._messages.popleft())
                 self._position = found[-1].queue_offset + 1
@@ -100,13 +114,16 @@ class QueueBuffer:
                 self._end_answer()
         return found
 
-    def take_records(self) -> Iterator[PulledRecords]:
-        """Yield all answers that wait, and move the position after each."""
-        while self._answers:
-            found = PulledRecords(self._answers[0], self._position)
-            self._messages.clear()
-            self._end_answer()
-            yield found
+    def take_answer(self, decode: Callable[[Answer], A]) -> A:
+        """Return what `decode` makes of the next answer, and move the position after it.
+
+        Raises what `decode` raises; the position stays.
+        """
+        one = self._answers[0]
+        found = decode(Answer(self.queue, self.subscription, one.records, self._position, one.next_offset))
+        self._messages.clear()
+        self._end_answer()
+        return found
 
     def _decoded(self, result: PullResult) -> list[ReceivedMessage]:
         try:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rocketflow.client.consume.subscriptions import ALL, TAG
 from rocketflow.client.pull import consumer
-from rocketflow.client.pull.consumer import POLL_MESSAGES, POLL_SECONDS
+from rocketflow.client.pull.consumer import POLL_BYTES, POLL_MESSAGES, POLL_SECONDS
 from rocketflow.client.sync.bridge import SyncClient
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from rocketflow.client.pull.options import PullOptions
+    from rocketflow.client.pull.queue_buffer import Answer
     from rocketflow.client.received import ReceivedMessage
     from rocketflow.remoting.bodies import MessageQueue
 
@@ -59,6 +60,12 @@ class PullConsumer(SyncClient[consumer.PullConsumer]):
     def poll(self, timeout_s: float = POLL_SECONDS, max_messages: int = POLL_MESSAGES) -> list[ReceivedMessage]:
         """Return messages, at least one unless `timeout_s` passes; earlier ones are consumed with `auto_commit`."""
         return self._wait(self._client.poll(timeout_s, max_messages))
+
+    def poll_answers(
+        self, decode: Callable[[Answer], T], timeout_s: float = POLL_SECONDS, max_bytes: int = POLL_BYTES
+    ) -> list[T]:
+        """Return what `decode` makes of the records of each answer; it is called in the thread of the event loop."""
+        return self._wait(self._client.poll_answers(decode, timeout_s, max_bytes))
 
     def pause(self, *queues: MessageQueue) -> None:
         """Return no messages of these queues until `resume`."""

@@ -18,6 +18,7 @@ from rocketflow.client.consume.subscriptions import SQL92
 from rocketflow.client.errors import ClientError, ClientStateError, NoRouteError, RequestRefusedError
 from rocketflow.client.pull.consumer import PullConsumer, QueueNotAssignedError
 from rocketflow.client.pull.options import OffsetCorrection, PullListener, PullOptions
+from rocketflow.client.pull.queue_buffer import Answer
 from rocketflow.client.received import ReceivedMessage
 from rocketflow.client.sync import pull_consumer as sync
 from rocketflow.remoting.bodies import MessageQueue, TopicConfig
@@ -290,6 +291,31 @@ def test_prefetch_stops_at_its_limits(servers: ConsumerCluster) -> None:
     run(call())
 
 
+def test_error_of_a_decoder_is_raised_after_what_was_decoded_and_the_position_stays(servers: ConsumerCluster) -> None:
+    async def call() -> None:
+        queue = queue_of(await servers.new_topic())
+        for name in "abc":
+            await servers.send(queue.topic, [name])
+
+        def decode(answer: Answer) -> tuple[int, int]:
+            if answer.from_offset == 1 and not is_fine:
+                raise ZeroDivisionError
+            return answer.from_offset, answer.to_offset
+
+        async with PullConsumer(options(servers, pull_batch=1, auto_commit=False)) as consumer:
+            is_fine = False
+            await consumer.assign([queue])
+            assert await consumer.poll_answers(decode, 30) == [(0, 1)]
+            for _ in range(2):
+                with pytest.raises(ZeroDivisionError):
+                    await consumer.poll_answers(decode, 30)
+            assert consumer.position(queue) == 1
+            is_fine = True
+            assert (await consumer.poll_answers(decode, 30, max_bytes=1))[0] == (1, 2)
+
+    run(call())
+
+
 def test_refusals_of_pulls_are_raised_by_poll(servers: ConsumerCluster) -> None:
     async def call() -> None:
         topic = await servers.new_topic()
@@ -354,7 +380,7 @@ def test_synchronous_consumer_has_the_same_calls(servers: ConsumerCluster) -> No
         assert bodies(consumer.poll(30)) == ["b"]
         assert consumer.assignment() == [queue, queue_of(topic, 1)]
         consumer.unsubscribe(topic)
-    not_here = {"poll_records", "abort", "waiting_bytes"}
+    not_here = {"abort", "waiting_bytes"}
     public = {name for name in vars(PullConsumer) if not name.startswith("_")}
     assert public - not_here <= set(dir(sync.PullConsumer))
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rocketflow.client.consume.pull_status import PullStatus
 from rocketflow.client.consume.pulls import PullRequest, PullResult
 from rocketflow.client.consume.subscriptions import subscription
 from rocketflow.client.pull.queue_buffer import QueueBuffer
+from rocketflow.client.received import DamagedRecordError
 from rocketflow.remoting.bodies import MessageQueue
 from tests.support.record_bytes import record
 
@@ -74,10 +77,27 @@ def test_correction_to_a_later_offset_keeps_what_was_pulled_and_one_to_an_earlie
     assert taken(buffer) == [1, 2]
 
 
-def test_records_are_returned_from_the_position_on() -> None:
+def test_answers_are_decoded_by_the_caller_from_the_position_on() -> None:
     buffer = QueueBuffer(QUEUE, ALL, 0)
     buffer.add(result(0, 3))
     buffer.add(result(3, 4))
     assert taken(buffer, 2) == [0, 1]
-    assert [(one.from_offset, one.result.next_offset) for one in buffer.take_records()] == [(2, 3), (3, 4)]
+    assert buffer.take_answer(lambda one: (one.queue, one.from_offset, one.to_offset)) == (QUEUE, 2, 3)
+    with pytest.raises(ZeroDivisionError):
+        buffer.take_answer(lambda _: 1 // 0)
+    assert buffer.position == 3
+    assert buffer.take_answer(lambda one: one.records) == record("T", 3, b"3")
     assert (buffer.position, buffer.is_empty) == (4, True)
+
+
+def test_damaged_answer_is_raised_after_the_messages_before_it_and_can_be_skipped() -> None:
+    buffer = QueueBuffer(QUEUE, ALL, 0)
+    buffer.add(result(0, 2))
+    buffer.add(result(2, 4)._replace(records=b"\x00\x00\x00\x50" * 30))
+    assert taken(buffer) == [0, 1]
+    with pytest.raises(DamagedRecordError, match=r"host:1: messages of .*queue_id=0.* from offset 2 .*seek"):
+        buffer.take(1)
+    assert buffer.position == 2
+    buffer.seek(4)
+    buffer.add(result(4, 5))
+    assert taken(buffer) == [4]
