@@ -30,8 +30,8 @@ from tests.support.trials import FULL
 TOPIC = "shared"
 BROKER = "broker-a"
 QUEUES = [MessageQueue(TOPIC, BROKER, k) for k in range(2)]
-SERVERS = ["ours", "5.3.3", "4.9.7", "5.5.0"] if FULL else ["ours", "5.3.3"]
-CLIENT_VERSION = "5.3.3"
+OWN = "rocketflow"
+SERVERS = [OWN, "5.3.3", "4.9.7", "5.5.0"] if FULL else [OWN, "5.3.3"]
 
 
 class JavaClient:
@@ -50,14 +50,15 @@ class JavaClient:
         for line in self._process.stdout:
             if line == "DONE\n":
                 return found
-            found.append(line.rstrip("\n"))
+            if line.startswith("= "):  # clients of 4.9 write their log too
+                found.append(line[2:].rstrip("\n"))
         raise AssertionError(f"GroupClient ended after {words}: {found[-3:]}")
 
 
 @contextmanager
-def java_client(names: str, home: Path) -> Iterator[JavaClient]:
-    lib = jars(CLIENT_VERSION)
-    classes = compiled("GroupClient", CLIENT_VERSION, lib)
+def java_client(version: str, names: str, home: Path) -> Iterator[JavaClient]:
+    lib = jars(version)
+    classes = compiled("GroupClient", version, lib)
     command = [java_and_javac()[0], *FLAGS, f"-Duser.home={home}", "-cp", f"{lib}/*:{classes}", "GroupClient", names]
     with (home / "java.log").open("w") as log:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
@@ -71,7 +72,7 @@ def java_client(names: str, home: Path) -> Iterator[JavaClient]:
 @contextmanager
 def servers(kind: str, home: Path) -> Iterator[tuple[str, str]]:
     """Run a NameServer and a broker; yield their addresses."""
-    if kind == "ours":
+    if kind == OWN:
         with cluster(home) as (names, broker):
             wait_for_a_broker(names.address)
             yield names.address, broker.address
@@ -157,7 +158,8 @@ async def committed(names: str) -> list[int | None]:
 @pytest.mark.apache
 @pytest.mark.parametrize("kind", SERVERS)
 def test_java_and_python_take_turns_in_one_group(kind: str, tmp_path: Path) -> None:
-    with servers(kind, tmp_path) as (names, broker), java_client(names, tmp_path) as java:
+    version = "5.3.3" if kind == OWN else kind  # a 5.x lite pull consumer cannot read from brokers of 4.9
+    with servers(kind, tmp_path) as (names, broker), java_client(version, names, tmp_path) as java:
         run(create_topic(names, broker))
         java.ask("SEND", TOPIC, BROKER, 0, 20, 100)
         java.ask("SEND", TOPIC, BROKER, 1, 10, 10_000)
@@ -167,5 +169,5 @@ def test_java_and_python_take_turns_in_one_group(kind: str, tmp_path: Path) -> N
         assert java.ask("READ", "shared-group", TOPIC, 5) == [f"1\t{offset}" for offset in range(10, 15)]
         assert run(committed(names)) == [20, 15]
         run(positions_and_events(names))
-        if kind != "ours":
+        if kind != OWN:
             run(sql_is_refused(names))

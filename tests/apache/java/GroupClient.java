@@ -12,8 +12,8 @@ import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
- * Apache's clients at the NameServer args[0], as members of groups that other clients use too. Lines on stdin, each answered by
- * lines that end with DONE:
+ * Apache's clients at the NameServer args[0], as members of groups that other clients use too. Lines on stdin, each answered
+ * by lines after "= ", and DONE:
  *
  * SEND topic broker queueId count size: sends bodies PREFIX-number, filled up to size
  * OFFSET group topic broker queueId: the group's offset at the broker
@@ -60,7 +60,7 @@ public class GroupClient {
         consumer.setNamesrvAddr(names);
         consumer.setInstanceName("offset");
         consumer.start();
-        System.out.println(consumer.fetchConsumeOffset(new MessageQueue(words[2], words[3], Integer.parseInt(words[4])), true));
+        System.out.println("= " + consumer.fetchConsumeOffset(new MessageQueue(words[2], words[3], Integer.parseInt(words[4])), true));
         consumer.shutdown();
     }
 
@@ -75,7 +75,7 @@ public class GroupClient {
         while (found < Integer.parseInt(words[3]) && System.currentTimeMillis() < end) {
             List<MessageExt> messages = consumer.poll(1000);
             for (MessageExt one : messages == null ? Collections.<MessageExt>emptyList() : messages) {
-                System.out.println(one.getQueueId() + "\t" + one.getQueueOffset());
+                System.out.println("= " + one.getQueueId() + "\t" + one.getQueueOffset());
                 found++;
             }
         }
