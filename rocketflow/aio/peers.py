@@ -6,6 +6,7 @@ RocketMQ's source: remoting/netty/NettyRemotingClient.java.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from rocketflow.remoting.signature import Credentials
 
 CONNECT_SECONDS: Final = 3.0
+CLOSE_SECONDS: Final = 0.5
+"""How long an orderly end of connections may take."""
 
 
 class Peers:
@@ -41,6 +44,7 @@ class Peers:
         self._tls = tls
         self._channels: dict[str, Channel] = {}
         self._locks: dict[str, asyncio.Lock] = {}
+        self._closed = asyncio.Event()
 
     async def request(
         self, address: str, code: int, header: Header | None = None, *, body: bytes = b"", timeout_s: float = 3.0
@@ -85,9 +89,19 @@ class Peers:
         return channel
 
     async def close(self) -> None:
-        """End all connections."""
+        """End all connections; those that do not end within CLOSE_SECONDS are aborted.
+
+        A connection with TLS ends when its peer has answered, which needs the event loop.
+        """
         for channel in self._channels.values():
             channel.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                while self._channels:
+                    self._closed.clear()
+                    await self._closed.wait()
+        for channel in list(self._channels.values()):
+            channel.abort()
         self._channels.clear()
         await asyncio.sleep(0)
 
@@ -112,6 +126,7 @@ class Peers:
         for address, one in list(self._channels.items()):
             if one is channel:
                 del self._channels[address]
+                self._closed.set()
 
     def received(self, channel: Channel, command: Command) -> None:
         """Pass a server's request to the processor of its code; unknown codes are answered with 3."""

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from rocketflow.cli import network
+from rocketflow.cli.admin.admin_app import admin_app
 from rocketflow.cli.bridge import bridge_app
 from rocketflow.cli.quality_commands import quality_app
 from rocketflow.cli.shared import failures
@@ -42,6 +43,7 @@ app = typer.Typer(
 app.add_typer(store_app, name="store")
 app.add_typer(bridge_app, name="bridge")
 app.add_typer(quality_app, name="quality")
+app.add_typer(admin_app, name="admin")
 app.command()(network.namesrv)
 app.command()(network.broker)
 

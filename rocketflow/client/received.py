@@ -30,8 +30,9 @@ class DamagedRecordError(ClientError):
 class ReceivedMessage:
     """A stored message.
 
-    `properties` has TAGS, KEYS and UNIQ_KEY too; times are milliseconds since 1970; `body` is decompressed.
-    `broker_name` is that of the queue it was read from, "" where the answer names none.
+    `properties` has TAGS, KEYS and UNIQ_KEY too; times are milliseconds since 1970; `body` is decompressed,
+    `stored_body_size` is its size before, in bytes. `broker_name` is that of the queue
+    it was read from, "" where the answer names none.
     """
 
     topic: str
@@ -50,6 +51,7 @@ class ReceivedMessage:
     prepared_transaction_offset: int = 0
     body_crc: int = 0
     store_size: int = 0
+    stored_body_size: int = 0
     broker_name: str = ""
     offset_message_id: str = field(default="")
 
@@ -127,6 +129,7 @@ def _decode(data: bytes, begin: int, broker_name: str) -> tuple[ReceivedMessage,
         prepared_transaction_offset=prepared,
         body_crc=crc,
         store_size=size,
+        stored_body_size=len(body),
         broker_name=broker_name,
         offset_message_id=_place(data, store_host_at, physical, v6=bool(sys_flag & _STORED_V6)),
     )

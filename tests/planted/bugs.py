@@ -1385,4 +1385,24 @@ BUGS: Final = (
         ],
         [f"{PUSH}/test_push_consumer.py::test_orderly_messages_keep_their_order_across_retries_and_dead_letters"],
     ),
+    # -- commands of clients
+    Bug(
+        "commands-are-not-signed",
+        "client commands ignore the account that they are given",
+        [Change("        credentials=_credentials(credentials),\n", "")],
+        ["tests/rocketflow/cli/admin/test_accounts.py"],
+    ),
+    Bug(
+        "permission-changes-queues",
+        "updateTopicPerm sets the numbers of queues to the default",
+        [
+            Change(
+                "            read_queue_nums=data.read_queue_nums,\n"
+                "            write_queue_nums=data.write_queue_nums,\n"
+                "            perm=perm",
+                "            perm=perm",
+            )
+        ],
+        ["tests/rocketflow/cli/admin/test_admin_commands.py"],
+    ),
 )

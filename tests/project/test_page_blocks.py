@@ -107,7 +107,7 @@ def problem(words: list[str]) -> str | None:
     command: Any = typer.main.get_command(app)
     known = {"--help", *(flag for one in command.params for flag in one.opts)}
     rest, group = list(words), []
-    while rest and hasattr(command, "commands") and re.fullmatch(r"[a-z][a-z-]*", rest[0]):
+    while rest and hasattr(command, "commands") and re.fullmatch(r"[a-z][A-Za-z-]*", rest[0]):
         if rest[0] not in command.commands:
             return f"no command {rest[0]}"
         group.append(rest.pop(0))

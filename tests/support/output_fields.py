@@ -10,7 +10,9 @@ from rocketflow.cli.reference.output_fields import OUTPUT_FIELDS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_BY_NAME: Final = frozenset({"facts", "packages", "progress", "properties", "result", "skipped", "to"})
+_BY_NAME: Final = frozenset(
+    {"config", "facts", "figures", "packages", "progress", "properties", "result", "skipped", "to"}
+)
 """Fields whose objects have keys that are names of users, of messages or of other software."""
 
 

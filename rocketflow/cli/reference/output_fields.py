@@ -7,36 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from rocketflow.cli.reference.admin_fields import ADMIN_FIELDS
 from rocketflow.cli.reference.job_fields import BRIDGE_FIELDS, DEMO_FIELDS, JOB_FIELDS, QUALITY_FIELDS
+from rocketflow.cli.reference.message_fields import MESSAGE_FIELDS
 
 _QUEUE_BOUNDS: Final = {
     "minOffset": "first queue offset that can be read",
     "maxOffset": "queue offset after the last message",
-}
-
-_MESSAGE: Final = {
-    "topic": "topic",
-    "queueId": "queue",
-    "queueOffset": "queue offset",
-    "physicalOffset": "offset in the CommitLog, bytes",
-    "storeSize": "bytes of the record",
-    "msgId": "RocketMQ's offset message id",
-    "uniqKey": "id that the producer gave (UNIQ_KEY); null if it gave none",
-    "tags": "tags; null if there are none",
-    "keys": "keys, separated by spaces; null if there are none",
-    "flag": "the producer's flag",
-    "sysFlag": "bits of RocketMQ: compression, transaction, IPv6 addresses",
-    "bornTimestamp": "time at the producer, ms",
-    "storeTimestamp": "time at which it was stored, ms",
-    "bornHost": "address of the producer",
-    "storeHost": "address of the broker",
-    "reconsumeTimes": "how often a consumer sent it back",
-    "preparedTransactionOffset": "offset of the half message, for transactions",
-    "bodyCRC": "CRC-32 of the body as stored",
-    "bodySize": "bytes of the body as stored",
-    "properties": "properties, an object of strings",
-    "body": "body, decompressed, as --body asks for; null if it cannot be decompressed",
-    "bodyError": "why body is null; else missing",
 }
 
 _REBUILD: Final = {
@@ -93,6 +70,7 @@ _FINDING: Final = {
 }
 
 OUTPUT_FIELDS: Final[dict[str, dict[str, str]]] = {
+    **ADMIN_FIELDS,
     "doctor": {
         "ok": "whether every check passed",
         "checks": "the checks",
@@ -145,7 +123,7 @@ OUTPUT_FIELDS: Final[dict[str, dict[str, str]]] = {
         "line": "of a refused line: its number in the input, from 1",
         "error": "of a refused line: why",
     },
-    "store cat": _MESSAGE,
+    "store cat": MESSAGE_FIELDS,
     "store dump": {
         "kind": "kind of the item: record, blank, unit, entry, slot, ... or of the file",
         "content": "of a JSON file: its content",
@@ -156,7 +134,7 @@ OUTPUT_FIELDS: Final[dict[str, dict[str, str]]] = {
         "files": "files that were written",
         "leftOut": "messages that cannot be read; the files do not have them",
     },
-    "store find": _MESSAGE,
+    "store find": MESSAGE_FIELDS,
     "store groups": {
         "group": "consumer group",
         "topic": "topic",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocketflow.client.admin.group_requests import GroupRequests
+from rocketflow.client.admin.name_server_requests import NameServerRequests
 from rocketflow.client.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rocketflow.client.options import ClientOptions
 
 
-class AdminClient(GroupRequests):
+class AdminClient(NameServerRequests):
     """Sends an operator's requests to the NameServers and brokers of a cluster.
 
     It is used as `async with AdminClient(options) as admin`. Calls raise ClientError: NoNameServerError and

@@ -49,6 +49,12 @@ class GroupRequests(MessageRequests):
         header = headers.DeleteSubscriptionGroupRequestHeader(group_name=group, clean_offset=clean_offset)
         await self.cluster.request(broker_address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
+    async def group_config(self, broker_address: str, group: str) -> SubscriptionGroupConfig:
+        """Return the settings of a consumer group at a broker."""
+        header = headers.GetSubscriptionGroupConfigRequestHeader(group=group)
+        reply = await self.cluster.request(broker_address, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header)
+        return decode_body(reply.body, SubscriptionGroupConfig)
+
     async def consume_stats(self, group: str, topic: str | None = None) -> ConsumeStats:
         """Return a group's progress, in one topic or in all that it reads, from all brokers that have it."""
         header = headers.GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
@@ -118,12 +124,16 @@ class GroupRequests(MessageRequests):
         found = {}
         for queue in queue_table(decode_object(reply.body), "offsetTable", QueueBounds):
             at = await (self.max_offset(queue) if timestamp_ms < 0 else self.search_offset(queue, timestamp_ms))
-            update = UpdateConsumerOffsetRequestHeader(
-                consumer_group=group, topic=topic, queue_id=queue.queue_id, commit_offset=at
-            )
-            await self.cluster.request(address, RequestCode.UPDATE_CONSUMER_OFFSET, update)
+            await self.commit_offset(address, group, queue, at)
             found[queue] = at
         return found
+
+    async def commit_offset(self, broker_address: str, group: str, queue: MessageQueue, offset: int) -> None:
+        """Set a group's offset in a queue at its broker; a running client of the group may set another one later."""
+        header = UpdateConsumerOffsetRequestHeader(
+            consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+        )
+        await self.cluster.request(broker_address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
     async def brokers_of_group(self, group: str, topic: str | None = None) -> list[str]:
         """Return the masters of a group's retry topic, else those of `topic`, else those of all clusters."""

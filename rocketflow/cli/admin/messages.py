@@ -1,0 +1,229 @@
+"""Subcommands about messages: by id, key, place and queue.
+
+RocketMQ's source: tools/command/message/**.
+"""
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rocketflow.cli.admin.options import TopicOption
+from rocketflow.cli.admin.output import Output, described
+from rocketflow.cli.admin.subcommand import subcommand
+from rocketflow.cli.admin.targets import TrueOrFalse, time_of
+from rocketflow.cli.shared.message_rows import TABLE_COLUMNS, BodyForm
+from rocketflow.cli.shared.parameters import BodyOption, emit
+from rocketflow.cli.shared.received_rows import received_fields
+from rocketflow.errors import UsageError
+from rocketflow.process.times import iso_time
+
+if TYPE_CHECKING:
+    from rocketflow.client.admin.admin_client import AdminClient
+    from rocketflow.client.received import ReceivedMessage
+    from rocketflow.remoting.bodies import MessageQueue
+
+_BATCH = 32
+
+
+@subcommand("queryMsgByKey")
+async def query_by_key(
+    admin: "AdminClient",
+    output: Output,
+    topic: TopicOption,
+    key: Annotated[str, typer.Option("-k", "--msgKey", metavar="KEY", help="The key.")],
+    begin: Annotated[str, typer.Option("-b", "--beginTimestamp", metavar="TIME", help="Stored since.")] = "0",
+    end: Annotated[str | None, typer.Option("-e", "--endTimestamp", metavar="TIME", help="Stored until.")] = None,
+    count: Annotated[int, typer.Option("-m", "--maxNum", min=1, help="Most messages of each broker.")] = 64,
+    body: BodyOption = BodyForm.TEXT,
+) -> None:
+    """Find messages by key. Example: rocketflow admin queryMsgByKey -n 127.0.0.1:9876 -t orders -k o-1"""
+    until = {} if end is None else {"end_ms": time_of(end)}
+    found = await admin.query_by_key(topic, key, max_count=count, begin_ms=time_of(begin), **until)
+    columns = {"#Message ID": "id", "#QID": "queueId", "#Offset": "queueOffset"}
+    if output.as_json:
+        output.rows(columns, [received_fields(one, body) for one in found])
+    else:
+        rows = ({"id": one.message_id, "queueId": one.queue_id, "queueOffset": one.queue_offset} for one in found)
+        output.table(columns, rows)
+
+
+@subcommand("queryMsgById")
+async def query_by_id(
+    admin: "AdminClient",
+    output: Output,
+    message_id: Annotated[str, typer.Option("-i", "--msgId", metavar="ID", help="Offset message ids, by commas.")],
+    topic: Annotated[str, typer.Option("-t", "--topic", help="The topic; not needed.")] = "",
+    body: BodyOption = BodyForm.TEXT,
+) -> None:
+    """Print the message with an offset message id.
+
+    Example: rocketflow admin queryMsgById -n 127.0.0.1:9876 -i 7F00000100002A9F0000000000000000
+    """
+    for one in filter(None, (part.strip() for part in message_id.split(","))):
+        _print(output, await admin.message_at(one), body)
+
+
+@subcommand("queryMsgByUniqueKey")
+async def query_by_unique_key(
+    admin: "AdminClient",
+    output: Output,
+    message_id: Annotated[str, typer.Option("-i", "--msgId", metavar="ID", help="The id that the producer made.")],
+    topic: TopicOption,
+    show_all: Annotated[bool, typer.Option("-a", "--showAll", help="All messages with this id.")] = False,
+    body: BodyOption = BodyForm.TEXT,
+) -> None:
+    """Print the message with an id that its producer made.
+
+    Example: rocketflow admin queryMsgByUniqueKey -n 127.0.0.1:9876 -t orders -i 7F0000010A2B3C4D00001F2E3D4C0001
+    """
+    from rocketflow.client.admin.message_requests import NoMessageError
+
+    found = await admin.query_by_unique_key(topic, message_id)
+    if not found:
+        raise NoMessageError(f"topic {topic!r} has no message with the id {message_id!r} in an index")
+    for one in found if show_all else found[:1]:
+        _print(output, one, body)
+
+
+@subcommand("queryMsgByOffset")
+async def query_by_offset(
+    admin: "AdminClient",
+    output: Output,
+    topic: TopicOption,
+    broker_name: Annotated[str, typer.Option("-b", "--brokerName", metavar="NAME", help="The broker's name.")],
+    queue_id: Annotated[int, typer.Option("-i", "--queueId", min=0, help="The queue.")],
+    offset: Annotated[int, typer.Option("-o", "--offset", min=0, help="The queue offset.")],
+    body: BodyOption = BodyForm.TEXT,
+) -> None:
+    """Print the message at a queue offset.
+
+    Example: rocketflow admin queryMsgByOffset -n 127.0.0.1:9876 -t orders -b broker-a -i 0 -o 12
+    """
+    from rocketflow.client.admin.message_requests import NoMessageError
+    from rocketflow.remoting.bodies import MessageQueue
+
+    found = await admin.pull(MessageQueue(topic, broker_name, queue_id), offset, max_count=1)
+    if not found.messages or found.messages[0].queue_offset != offset:
+        raise NoMessageError(
+            f"queue {queue_id} of topic {topic!r} at {broker_name} has no message at {offset}: it has "
+            f"[{found.min_offset}, {found.max_offset})"
+        )
+    _print(output, found.messages[0], body)
+
+
+@subcommand("printMsg")
+async def print_messages(
+    admin: "AdminClient",
+    output: Output,
+    topic: TopicOption,
+    expression: Annotated[str, typer.Option("-s", "--subExpression", help="Tags: a || b.")] = "*",
+    begin: Annotated[str | None, typer.Option("-b", "--beginTimestamp", metavar="TIME", help="Stored since.")] = None,
+    end: Annotated[str | None, typer.Option("-e", "--endTimestamp", metavar="TIME", help="Stored until.")] = None,
+    print_body: Annotated[TrueOrFalse, typer.Option("-d", "--printBody", help="Bodies too.")] = "true",
+    body: BodyOption = BodyForm.TEXT,
+) -> None:
+    """Print a topic's messages; no group's progress changes.
+
+    Example: rocketflow admin printMsg -n 127.0.0.1:9876 -t orders
+    """
+    form = body if print_body == "true" else BodyForm.NONE
+    columns = _columns(form)
+    for queue in await _queues(admin, topic):
+        first = await (admin.min_offset(queue) if begin is None else admin.search_offset(queue, time_of(begin)))
+        last = await (admin.max_offset(queue) if end is None else admin.search_offset(queue, time_of(end)))
+        if not output.as_json:
+            print(f"minOffset={first}, maxOffset={last}, {queue.broker_name} queue {queue.queue_id}")
+        await _print_range(output, columns, form, _read(admin, queue, first, last, expression))
+
+
+@subcommand("consumeMessage")
+async def consume_message(
+    admin: "AdminClient",
+    output: Output,
+    topic: TopicOption,
+    broker_name: Annotated[str | None, typer.Option("-b", "--brokerName", metavar="NAME", help="One broker.")] = None,
+    queue_id: Annotated[int | None, typer.Option("-i", "--queueId", min=0, help="One queue of it.")] = None,
+    offset: Annotated[int | None, typer.Option("-o", "--offset", min=0, help="Queue offset to begin at.")] = None,
+    begin: Annotated[str | None, typer.Option("-s", "--beginTimestamp", metavar="TIME", help="Stored since.")] = None,
+    end: Annotated[str | None, typer.Option("-e", "--endTimestamp", metavar="TIME", help="Stored until.")] = None,
+    count: Annotated[int, typer.Option("-c", "--messageNumber", min=1, help="Most messages.")] = 128,
+    body: BodyOption = BodyForm.TEXT,
+) -> None:
+    """Print messages of a topic or of a queue; no group's progress changes.
+
+    Example: rocketflow admin consumeMessage -n 127.0.0.1:9876 -t orders -b broker-a -i 0 -o 12 -c 10
+    """
+    if (queue_id is not None and broker_name is None) or (offset is not None and queue_id is None):
+        raise UsageError("a queue needs its broker, and an offset its queue: give -b NAME -i QUEUE -o OFFSET")
+    columns, left = _columns(body), count
+    for queue in await _queues(admin, topic):
+        if broker_name not in (None, queue.broker_name) or queue_id not in (None, queue.queue_id):
+            continue
+        first = await (admin.min_offset(queue) if begin is None else admin.search_offset(queue, time_of(begin)))
+        last = await (admin.max_offset(queue) if end is None else admin.search_offset(queue, time_of(end)))
+        first = first if offset is None else max(first, offset)
+        left -= await _print_range(output, columns, body, _read(admin, queue, first, min(last, first + left), "*"))
+
+
+async def _queues(admin: "AdminClient", topic: str) -> "list[MessageQueue]":
+    from rocketflow.client.routes import subscribe_queues
+
+    return subscribe_queues(topic, await admin.route(topic))
+
+
+async def _read(
+    admin: "AdminClient", queue: "MessageQueue", first: int, last: int, expression: str
+) -> "AsyncIterator[ReceivedMessage]":
+    """Yield the messages of a queue within [first, last)."""
+    at = first
+    while at < last:
+        found = await admin.pull(queue, at, max_count=min(_BATCH, last - at), expression=expression)
+        for one in found.messages:
+            if one.queue_offset < last:
+                yield one
+        if found.next_offset <= at:
+            return
+        at = found.next_offset
+
+
+async def _print_range(
+    output: Output, columns: dict[str, str], form: BodyForm, messages: "AsyncIterator[ReceivedMessage]"
+) -> int:
+    """Print messages as rows; return their number."""
+    rows = [received_fields(one, form) async for one in messages]
+    if rows or output.as_json:
+        output.rows(columns, rows)
+    return len(rows)
+
+
+def _columns(form: BodyForm) -> dict[str, str]:
+    return {name: name for name in TABLE_COLUMNS if name != "body" or form is not BodyForm.NONE}
+
+
+def _print(output: Output, message: "ReceivedMessage", form: BodyForm) -> None:
+    """Print one message: a JSON line, or mqadmin's names and values."""
+    fields = received_fields(message, form)
+    if output.as_json:
+        emit(fields)
+        return
+    described(
+        [
+            ("OffsetID:", fields["msgId"]),
+            ("Topic:", fields["topic"]),
+            ("Tags:", f"[{fields['tags']}]"),
+            ("Keys:", f"[{fields['keys']}]"),
+            ("Queue ID:", fields["queueId"]),
+            ("Queue Offset:", fields["queueOffset"]),
+            ("CommitLog Offset:", fields["physicalOffset"]),
+            ("Reconsume Times:", fields["reconsumeTimes"]),
+            ("Born Timestamp:", iso_time(fields["bornTimestamp"])),
+            ("Store Timestamp:", iso_time(fields["storeTimestamp"])),
+            ("Born Host:", fields["bornHost"]),
+            ("Store Host:", fields["storeHost"]),
+            ("System Flag:", fields["sysFlag"]),
+            ("Properties:", fields["properties"]),
+            *((("Message Body:", fields["body"]),) if "body" in fields else ()),
+        ]
+    )
+    print()

@@ -1,0 +1,45 @@
+"""Arguments that several subcommands read: brokers, times, true and false."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, Literal
+
+from rocketflow.errors import UsageError
+from rocketflow.process.times import TIME_FORM, parse_time
+
+if TYPE_CHECKING:
+    from rocketflow.client.admin.admin_client import AdminClient
+
+TrueOrFalse = Literal["true", "false"]
+
+_MQADMIN_TIME: Final = "%Y-%m-%d#%H:%M:%S:%f"
+
+
+async def chosen_brokers(admin: AdminClient, broker: str | None, cluster: str | None) -> list[str]:
+    """Return the address given by -b, or those of the masters of the cluster given by -c. Raises UsageError."""
+    if (broker is None) == (cluster is None):
+        raise UsageError("give either -b HOST:PORT, a broker, or -c NAME, a cluster")
+    return [broker] if broker is not None else await admin.brokers_of(cluster or "")
+
+
+async def broker_names(admin: AdminClient) -> dict[str, str]:
+    """Return the names of all brokers by their addresses."""
+    known = (await admin.cluster_info()).broker_addr_table
+    return {address: name for name, one in known.items() for address in one.broker_addrs.values()}
+
+
+def time_of(text: str) -> int:
+    """Return a time in ms since 1970: `now`, ms, ISO 8601, or mqadmin's 2026-01-31#12:30:00:000 in local time.
+
+    Raises UsageError.
+    """
+    if text == "now":
+        return int(time.time() * 1000)
+    try:
+        if "#" in text:
+            return int(datetime.strptime(text, _MQADMIN_TIME).timestamp() * 1000)
+        return parse_time(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is no time: now, {TIME_FORM}, or 2026-01-31#12:30:00:000") from None

@@ -1,0 +1,232 @@
+"""Subcommands about topics.
+
+RocketMQ's source: tools/command/topic/**.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rocketflow.cli.admin.options import BrokerOption, ClusterOption, OneClusterOption, TopicOption
+from rocketflow.cli.admin.output import Output
+from rocketflow.cli.admin.subcommand import subcommand
+from rocketflow.cli.admin.targets import TrueOrFalse, broker_names, chosen_brokers
+from rocketflow.errors import UsageError
+
+if TYPE_CHECKING:
+    from rocketflow.client.admin.admin_client import AdminClient
+
+OWN_PREFIXES = ("%RETRY%", "%DLQ%")
+_QUEUES = 8
+_PERM = Annotated[int, typer.Option("-p", "--perm", min=2, max=7, help="Permission: 2 write, 4 read, 6 both.")]
+
+
+@subcommand("topicList")
+async def topic_list(
+    admin: "AdminClient",
+    output: Output,
+    with_clusters: Annotated[bool, typer.Option("-c", "--clusterModel", help="With clusters and groups.")] = False,
+) -> None:
+    """List all topics. Example: rocketflow admin topicList -n 127.0.0.1:9876"""
+    topics = await admin.topics()
+    if not with_clusters:
+        output.lines([{"topic": one} for one in topics], "{topic}")
+        return
+    rows = []
+    for topic in topics:
+        if not topic.startswith(OWN_PREFIXES):
+            cluster, groups = await _cluster_and_groups(admin, topic)
+            rows += [{"topic": topic, "cluster": cluster, "group": group} for group in groups or [""]]
+    output.rows({"#Cluster Name": "cluster", "#Topic": "topic", "#Consumer Group": "group"}, rows)
+
+
+async def _cluster_and_groups(admin: "AdminClient", topic: str) -> tuple[str, list[str]]:
+    """Return a topic's first cluster and its groups; a topic may have been deleted meanwhile."""
+    from rocketflow.client.errors import ClientError
+
+    try:
+        clusters = await admin.topic_clusters(topic)
+        return (clusters[0] if clusters else ""), await admin.groups_of_topic(topic)
+    except ClientError:
+        return "", []
+
+
+@subcommand("topicStatus")
+async def topic_status(admin: "AdminClient", output: Output, topic: TopicOption) -> None:
+    """Print the offsets of a topic's queues. Example: rocketflow admin topicStatus -n 127.0.0.1:9876 -t orders"""
+    columns = {
+        "#Broker Name": "brokerName",
+        "#QID": "queueId",
+        "#Min Offset": "minOffset",
+        "#Max Offset": "maxOffset",
+        "#Last Updated": "lastUpdateTimestamp",
+    }
+    rows = [
+        {
+            "brokerName": queue.broker_name,
+            "queueId": queue.queue_id,
+            "minOffset": bounds.min_offset,
+            "maxOffset": bounds.max_offset,
+            "lastUpdateTimestamp": bounds.last_update_timestamp,
+        }
+        for queue, bounds in (await admin.topic_status(topic)).items()
+    ]
+    output.rows(columns, rows)
+
+
+@subcommand("topicRoute")
+async def topic_route(
+    admin: "AdminClient",
+    output: Output,
+    topic: TopicOption,
+    as_list: Annotated[bool, typer.Option("-l", "--list", help="A table.")] = False,
+) -> None:
+    """Print which brokers have a topic's queues. Example: rocketflow admin topicRoute -n 127.0.0.1:9876 -t orders"""
+    route = await admin.route(topic)
+    brokers = sorted(route.broker_datas, key=lambda one: one.broker_name)
+    queues = sorted(route.queue_datas, key=lambda one: one.broker_name)
+    if as_list and not output.as_json:
+        by_name = {one.broker_name: one for one in queues}
+        rows = [
+            {
+                "cluster": one.cluster,
+                "name": one.broker_name,
+                "addrs": _java_map(one.broker_addrs),
+                "read": by_name[one.broker_name].read_queue_nums,
+                "write": by_name[one.broker_name].write_queue_nums,
+                "perm": by_name[one.broker_name].perm,
+            }
+            for one in brokers
+            if one.broker_name in by_name
+        ]
+        headings = ("#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm")
+        output.table(dict(zip(headings, ("cluster", "name", "addrs", "read", "write", "perm"))), rows)
+        return
+    output.pretty(
+        {
+            "brokerDatas": [
+                {"brokerName": one.broker_name, "cluster": one.cluster, "brokerAddrs": one.broker_addrs}
+                for one in brokers
+            ],
+            "queueDatas": [
+                {
+                    "brokerName": one.broker_name,
+                    "perm": one.perm,
+                    "readQueueNums": one.read_queue_nums,
+                    "writeQueueNums": one.write_queue_nums,
+                    "topicSysFlag": one.topic_sys_flag,
+                }
+                for one in queues
+            ],
+        }
+    )
+
+
+@subcommand("topicClusterList")
+async def topic_cluster_list(admin: "AdminClient", output: Output, topic: TopicOption) -> None:
+    """List the clusters that have a topic. Example: rocketflow admin topicClusterList -n 127.0.0.1:9876 -t orders"""
+    output.lines([{"cluster": one} for one in await admin.topic_clusters(topic)], "{cluster}")
+
+
+@subcommand("updateTopic")
+async def update_topic(
+    admin: "AdminClient",
+    output: Output,
+    topic: TopicOption,
+    broker: BrokerOption = None,
+    cluster: ClusterOption = None,
+    read_queues: Annotated[int, typer.Option("-r", "--readQueueNums", min=1, help="Queues to read.")] = _QUEUES,
+    write_queues: Annotated[int, typer.Option("-w", "--writeQueueNums", min=1, help="Queues to send to.")] = _QUEUES,
+    perm: _PERM = 6,
+    order: Annotated[TrueOrFalse, typer.Option("-o", "--order", help="Whether it is an ordered topic.")] = "false",
+    attributes: Annotated[str, typer.Option("-a", "--attributes", help="Attributes: +name=value,+name=value.")] = "",
+) -> None:
+    """Create a topic, or change it.
+
+    Example: rocketflow admin updateTopic -n 127.0.0.1:9876 -c DefaultCluster -t orders
+    """
+    from msgspec import UNSET
+
+    from rocketflow.client.admin.name_server_requests import ORDER_NAMESPACE
+    from rocketflow.remoting.bodies import TopicConfig
+
+    addresses = await chosen_brokers(admin, broker, cluster)
+    config = TopicConfig(
+        topic_name=topic,
+        read_queue_nums=read_queues,
+        write_queue_nums=write_queues,
+        perm=perm,
+        order=order == "true",
+        attributes=_attributes(attributes) or UNSET,
+    )
+    rows = []
+    for address in addresses:
+        await admin.create_topic(address, config)
+        rows.append({"topic": topic, "brokerAddr": address, "readQueueNums": read_queues})
+        rows[-1] |= {"writeQueueNums": write_queues, "perm": perm, "order": config.order}
+    if config.order:
+        names = await broker_names(admin)
+        text = ";".join(f"{names.get(one, one)}:{write_queues}" for one in addresses)
+        await admin.put_kv_config(ORDER_NAMESPACE, topic, text)
+    output.lines(rows, "create topic to {brokerAddr} success.")
+
+
+def _attributes(text: str) -> dict[str, str]:
+    """Return attributes that are set, by name. Raises UsageError."""
+    found = {}
+    for part in filter(None, text.split(",")):
+        name, mark, value = part.partition("=")
+        if not mark or not name.startswith("+"):
+            raise UsageError(f"-a {text}: +name=value,+name=value is expected")
+        found[name[1:]] = value
+    return found
+
+
+@subcommand("updateTopicPerm")
+async def update_topic_perm(
+    admin: "AdminClient",
+    output: Output,
+    topic: TopicOption,
+    perm: _PERM,
+    broker: BrokerOption = None,
+    cluster: ClusterOption = None,
+) -> None:
+    """Change a topic's permission. Example: rocketflow admin updateTopicPerm -n 127.0.0.1:9876 -c C -t orders -p 4"""
+    from rocketflow.client.errors import NoRouteError
+    from rocketflow.remoting.bodies import TopicConfig
+
+    names = await broker_names(admin)
+    queues = {one.broker_name: one for one in (await admin.route(topic)).queue_datas}
+    rows: list[dict[str, Any]] = []
+    for address in await chosen_brokers(admin, broker, cluster):
+        data = queues.get(names.get(address, ""))
+        if data is None:
+            raise NoRouteError(f"broker {address} does not have the topic {topic!r}: see topicRoute -t {topic}")
+        config = TopicConfig(
+            topic_name=topic,
+            read_queue_nums=data.read_queue_nums,
+            write_queue_nums=data.write_queue_nums,
+            perm=perm,
+            topic_sys_flag=data.topic_sys_flag,
+        )
+        await admin.create_topic(address, config)
+        rows.append({"topic": topic, "brokerAddr": address, "oldPerm": data.perm, "perm": perm})
+    output.lines(rows, "update topic perm from {oldPerm} to {perm} in {brokerAddr} success.")
+
+
+@subcommand("deleteTopic")
+async def delete_topic(admin: "AdminClient", output: Output, topic: TopicOption, cluster: OneClusterOption) -> None:
+    """Delete a topic at all brokers of a cluster.
+
+    Example: rocketflow admin deleteTopic -n 127.0.0.1:9876 -c C -t orders
+    """
+    await admin.delete_topic(cluster, topic)
+    output.lines(
+        [{"topic": topic, "cluster": cluster}],
+        "delete topic [{topic}] from cluster [{cluster}] success.\ndelete topic [{topic}] from NameServer success.",
+    )
+
+
+def _java_map(values: dict[str, str]) -> str:
+    """Return a map as Java prints it."""
+    return "{" + ", ".join(f"{key}={values[key]}" for key in sorted(values, key=int)) + "}"

@@ -1,0 +1,91 @@
+"""Options of every command that is a client of NameServers and brokers: addresses, account, TLS."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from rocketflow.errors import UsageError
+
+if TYPE_CHECKING:
+    from rocketflow.aio.tls import Tls
+    from rocketflow.client.options import ClientOptions
+    from rocketflow.remoting.signature import Credentials
+
+NAME_SERVERS: Final = "NAMESRV_ADDR"
+ACCESS_KEY: Final = "ROCKETFLOW_ACCESS_KEY"
+SECRET_KEY: Final = "ROCKETFLOW_SECRET_KEY"
+_FORM: Final = "two lines are expected, accessKey: NAME and secretKey: SECRET"
+
+NameServersOption = Annotated[
+    str,
+    typer.Option("-n", "--namesrvAddr", metavar="ADDR", envvar=NAME_SERVERS, help="NameServers: host:port;host:port."),
+]
+CredentialsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--credentials",
+        metavar="FILE",
+        help=f"Account: lines accessKey: NAME and secretKey: SECRET (else {ACCESS_KEY} and {SECRET_KEY}).",
+    ),
+]
+TlsOption = Annotated[bool, typer.Option("--tls", help="Use TLS; the servers are not checked without --tls-ca.")]
+TlsTrustOption = Annotated[
+    str, typer.Option("--tls-ca", metavar="FILE", help="Use TLS and trust certificates signed by these (PEM).")
+]
+TlsCertOption = Annotated[str, typer.Option("--tls-cert", metavar="FILE", help="The client's certificate (PEM).")]
+TlsKeyOption = Annotated[str, typer.Option("--tls-key", metavar="FILE", help="The client's private key (PEM).")]
+
+
+def client_options(
+    name_servers: str, credentials: Path | None, *, tls: bool, tls_ca: str, tls_cert: str, tls_key: str
+) -> ClientOptions:
+    """Return the options of a client. Raises UsageError."""
+    from rocketflow.client.options import ClientOptions
+
+    if not name_servers.strip(" ;,"):
+        raise UsageError(f"no NameServer is given: add -n host:port, or set {NAME_SERVERS}")
+    wants_tls = tls or bool(tls_ca or tls_cert or tls_key)
+    return ClientOptions(
+        name_servers=name_servers,
+        credentials=_credentials(credentials),
+        tls=_tls(tls_ca, tls_cert, tls_key) if wants_tls else None,
+    )
+
+
+def _credentials(file: Path | None) -> Credentials | None:
+    from rocketflow.remoting.signature import Credentials
+
+    if file is not None:
+        found = _read(file)
+        if not found.get("accessKey") or not found.get("secretKey"):
+            raise UsageError(f"{file} is no file of an account: {_FORM}")
+        return Credentials(found["accessKey"], found["secretKey"])
+    name, secret = os.environ.get(ACCESS_KEY, ""), os.environ.get(SECRET_KEY, "")
+    if bool(name) != bool(secret):
+        missing = SECRET_KEY if name else ACCESS_KEY
+        raise UsageError(f"{missing} is missing: an account has a name and a secret")
+    return Credentials(name, secret) if name else None
+
+
+def _read(file: Path) -> dict[str, str]:
+    """Return the lines `KEY: VALUE` of a file, as RocketMQ's conf/tools.yml has them."""
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} cannot be read ({error}): {_FORM}") from None
+    pairs = (line.partition(":") for line in lines if not line.lstrip().startswith("#"))
+    return {key.strip(): value.strip().strip("'\"") for key, mark, value in pairs if mark}
+
+
+def _tls(trusted: str, certificate: str, key: str) -> Tls:
+    from rocketflow.aio.tls import Tls, TlsError, TlsFiles, client_context
+
+    files = TlsFiles("tls.client", certificate, key, "", trusted)
+    try:
+        return Tls(lambda: client_context(files, verify=bool(trusted)), files.paths)
+    except TlsError as error:
+        raise UsageError(str(error)) from None

@@ -1,0 +1,40 @@
+"""A received message for output, with the field names of `store cat`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rocketflow.cli.shared.message_rows import BodyForm, body_as
+
+if TYPE_CHECKING:
+    from rocketflow.client.received import ReceivedMessage
+
+
+def received_fields(message: ReceivedMessage, body_form: BodyForm) -> dict[str, Any]:
+    """Return all fields of a message; times in ms; `sha256` is that of the decompressed body."""
+    fields: dict[str, Any] = {
+        "topic": message.topic,
+        "brokerName": message.broker_name or None,
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "physicalOffset": message.physical_offset,
+        "storeSize": message.store_size,
+        "msgId": message.offset_message_id,
+        "uniqKey": message.properties.get("UNIQ_KEY"),
+        "tags": message.tags,
+        "keys": message.properties.get("KEYS"),
+        "flag": message.flag,
+        "sysFlag": message.sys_flag,
+        "bornTimestamp": message.born_timestamp,
+        "storeTimestamp": message.store_timestamp,
+        "bornHost": message.born_host,
+        "storeHost": message.store_host,
+        "reconsumeTimes": message.reconsume_times,
+        "preparedTransactionOffset": message.prepared_transaction_offset,
+        "bodyCRC": message.body_crc,
+        "bodySize": message.stored_body_size,
+        "properties": dict(message.properties),
+    }
+    if body_form is not BodyForm.NONE:
+        fields["body"] = body_as(message.body, body_form)
+    return fields

@@ -1,0 +1,273 @@
+"""`rocketflow admin` on a running NameServer and broker: what each subcommand prints and does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from rocketflow.aio.loop import run as run_loop
+from rocketflow.cli.app import run
+from rocketflow.client import Message, Producer, ProducerOptions, PullConsumer, PullOptions
+from rocketflow.remoting.bodies import MessageQueue
+from rocketflow.testing import Cluster, start_cluster
+from tests.support.output_fields import check_fields
+
+Printed = Callable[..., str]
+Rows = Callable[..., list[dict[str, Any]]]
+TOPIC = "orders"
+QUEUES = 2
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with start_cluster() as started:
+        started.create_topic(TOPIC, queues=QUEUES)
+
+        async def fill() -> None:
+            async with Producer(ProducerOptions(group="shop", name_servers=started.name_server_address)) as producer:
+                for number in range(6):
+                    message = Message(TOPIC, b"body %d" % number, tags="paid", keys=f"o-{number}")
+                    await producer.send(message, to=MessageQueue(TOPIC, "broker-a", number % QUEUES))
+
+        run_loop(fill())
+        yield started
+
+
+@pytest.fixture
+def printed(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> Printed:
+    def call(name: str, *arguments: str, code: int = 0) -> str:
+        capsys.readouterr()
+        done = run(["admin", name, "-n", cluster.name_server_address, *arguments])
+        found = capsys.readouterr()
+        assert done == code, found.err
+        return found.out if code == 0 else found.err
+
+    return call
+
+
+@pytest.fixture
+def rows(printed: Printed) -> Rows:
+    def call(name: str, *arguments: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in printed(name, *arguments, "--json").splitlines()]
+
+    return call
+
+
+def test_topics_are_created_changed_listed_and_deleted(cluster: Cluster, printed: Printed, rows: Rows) -> None:
+    at = ("-b", cluster.broker_address, "-t", "made")
+    assert printed("updateTopic", *at, "-r", "3", "-w", "2") == f"create topic to {cluster.broker_address} success.\n"
+    (route,) = rows("topicRoute", "-t", "made")
+    (queues,) = route["queueDatas"]
+    assert (queues["readQueueNums"], queues["writeQueueNums"], queues["perm"]) == (3, 2, 6)
+    assert "made" in printed("topicList").splitlines()
+    (changed,) = rows("updateTopicPerm", *at, "-p", "4")
+    assert (changed["oldPerm"], changed["perm"]) == (6, 4)
+    (queues,) = rows("topicRoute", "-t", "made")[0]["queueDatas"]
+    assert (queues["readQueueNums"], queues["writeQueueNums"], queues["perm"]) == (3, 2, 4)
+    (made,) = rows("updateTopic", "-c", "DefaultCluster", "-t", "made", "-a", "+message.type=NORMAL")
+    assert (made["brokerAddr"], made["writeQueueNums"]) == (cluster.broker_address, 8)
+    (where,) = rows("topicClusterList", "-t", "made")
+    assert where == {"cluster": "DefaultCluster"}
+    table = printed("topicRoute", "-t", "made", "-l").splitlines()
+    assert table[1].split() == ["DefaultCluster", "broker-a", f"{{0={cluster.broker_address}}}", "8", "8", "6"]
+    (deleted,) = rows("deleteTopic", "-c", "DefaultCluster", "-t", "made")
+    assert "made" not in printed("topicList").splitlines()
+    check_fields("admin topicRoute", route)
+    check_fields("admin updateTopicPerm", changed)
+    check_fields("admin updateTopic", made)
+    check_fields("admin topicClusterList", where)
+    check_fields("admin deleteTopic", deleted)
+
+
+def test_ordered_topic_has_a_text_at_the_name_server(cluster: Cluster, printed: Printed, rows: Rows) -> None:
+    rows("updateTopic", "-b", cluster.broker_address, "-t", "in-order", "-w", "3", "-o", "true")
+
+    async def order() -> str:
+        from rocketflow.client.admin.admin_client import AdminClient
+        from rocketflow.client.options import ClientOptions
+        from rocketflow.remoting.codes import RequestCode
+        from rocketflow.remoting.headers.route import GetKVConfigRequestHeader, GetKVConfigResponseHeader
+
+        async with AdminClient(ClientOptions(name_servers=cluster.name_server_address)) as admin:
+            header = GetKVConfigRequestHeader(namespace="ORDER_TOPIC_CONFIG", key="in-order")
+            reply = await admin.ask_name_server(RequestCode.GET_KV_CONFIG, header)
+            return str(reply.header(GetKVConfigResponseHeader).value)
+
+    assert run_loop(order()) == "broker-a:3"
+    (text,) = rows("updateKvConfig", "-s", "NS", "-k", "key", "-v", "value")
+    (removed,) = rows("deleteKvConfig", "-s", "NS", "-k", "key")
+    check_fields("admin updateKvConfig", text)
+    check_fields("admin deleteKvConfig", removed)
+
+
+def test_offsets_of_queues(printed: Printed, rows: Rows) -> None:
+    found = rows("topicStatus", "-t", TOPIC)
+    assert [(one["queueId"], one["minOffset"], one["maxOffset"]) for one in found] == [(0, 0, 3), (1, 0, 3)]
+    check_fields("admin topicStatus", *found)
+    head, first, _ = printed("topicStatus", "-t", TOPIC).splitlines()
+    assert head.split("  ") != first.split("  ")
+    assert [part.strip() for part in head.split("#") if part] == [
+        *("Broker Name", "QID", "Min Offset", "Max Offset", "Last Updated")
+    ]
+
+
+def test_messages_are_found_by_key_id_and_offset(printed: Printed, rows: Rows) -> None:
+    (by_key,) = rows("queryMsgByKey", "-t", TOPIC, "-k", "o-3")
+    assert (by_key["body"], by_key["tags"], by_key["queueId"], by_key["queueOffset"]) == ("body 3", "paid", 1, 1)
+    (by_id,) = rows("queryMsgById", "-i", by_key["msgId"])
+    (by_unique,) = rows("queryMsgByUniqueKey", "-t", TOPIC, "-i", by_key["uniqKey"])
+    (by_offset,) = rows("queryMsgByOffset", "-t", TOPIC, "-b", "broker-a", "-i", "1", "-o", "1")
+    assert by_key == by_unique == by_offset == {**by_id, "brokerName": "broker-a"}
+    for name, one in (("Key", by_key), ("Id", by_id), ("UniqueKey", by_unique), ("Offset", by_offset)):
+        check_fields(f"admin queryMsg{'ById' if name == 'Id' else 'By' + name}", one)
+    text = printed("queryMsgById", "-i", by_key["msgId"])
+    assert f"OffsetID:            {by_key['msgId']}\n" in text
+    assert "Message Body:        body 3\n" in text
+    assert by_key["uniqKey"] in printed("queryMsgByKey", "-t", TOPIC, "-k", "o-3")
+    assert printed("queryMsgByKey", "-t", TOPIC, "-k", "none").split() == ["#Message", "ID", "#QID", "#Offset"]
+    assert "has no message" in printed("queryMsgByUniqueKey", "-t", TOPIC, "-i", "0" * 32, code=1)
+    assert "it has [0, 3)" in printed("queryMsgByOffset", "-t", TOPIC, "-b", "broker-a", "-i", "1", "-o", "9", code=1)
+
+
+def test_messages_of_a_topic_are_printed(printed: Printed, rows: Rows) -> None:
+    found = rows("printMsg", "-t", TOPIC)
+    assert [one["body"] for one in found] == [f"body {number}" for number in (0, 2, 4, 1, 3, 5)]
+    check_fields("admin printMsg", *found)
+    assert rows("printMsg", "-t", TOPIC, "-s", "other") == []
+    assert rows("printMsg", "-t", TOPIC, "-e", str(found[0]["storeTimestamp"])) == []
+    assert "body" not in rows("printMsg", "-t", TOPIC, "-d", "false")[0]
+    assert printed("printMsg", "-t", TOPIC).startswith("minOffset=0, maxOffset=3, broker-a queue 0\n")
+    some = rows("consumeMessage", "-t", TOPIC, "-b", "broker-a", "-i", "1", "-o", "1")
+    assert [one["body"] for one in some] == ["body 3", "body 5"]
+    check_fields("admin consumeMessage", *some)
+    assert len(rows("consumeMessage", "-t", TOPIC, "-c", "4")) == 4
+    assert "needs its broker" in printed("consumeMessage", "-t", TOPIC, "-i", "1", code=2)
+
+
+def test_groups_are_created_read_reset_copied_and_deleted(cluster: Cluster, printed: Printed, rows: Rows) -> None:
+    (made,) = rows("updateSubGroup", "-b", cluster.broker_address, "-g", "billing", "-r", "3")
+    (config,) = rows("getConsumerConfig", "-g", "billing")
+    assert (config["config"]["groupName"], config["config"]["retryMaxTimes"]) == ("billing", 3)
+    reset = rows("resetOffsetByTime", "-g", "billing", "-t", TOPIC, "-s", "0")
+    assert [one["offset"] for one in reset] == [0, 0]
+    (progress,) = rows("consumerProgress", "-g", "billing", "-t", TOPIC)
+    assert (progress["diffTotal"], [one["diff"] for one in progress["queues"]]) == (6, [3, 3])
+    assert "Consume Diff Total: 6" in printed("consumerProgress", "-g", "billing", "-t", TOPIC)
+    assert [one["offset"] for one in rows("resetOffsetByTime", "-g", "billing", "-t", TOPIC, "-s", "-1")] == [3, 3]
+    (copied,) = rows("cloneGroupOffset", "-s", "billing", "-d", "audit", "-t", TOPIC)
+    assert copied["queues"] == 2
+    assert rows("consumerProgress", "-g", "audit", "-t", TOPIC)[0]["diffTotal"] == 0
+    listed = [one for one in rows("topicList", "-c") if one["topic"] == TOPIC]
+    assert {"billing", "audit"} <= {one["group"] for one in listed}
+    (deleted,) = rows("deleteSubGroup", "-c", "DefaultCluster", "-g", "audit", "-r", "true")
+    check_fields("admin updateSubGroup", made)
+    check_fields("admin getConsumerConfig", config)
+    check_fields("admin resetOffsetByTime", *reset)
+    check_fields("admin cloneGroupOffset", copied)
+    check_fields("admin deleteSubGroup", deleted)
+    check_fields("admin topicList", *listed, *rows("topicList"))
+
+
+def test_clients_of_groups_are_listed(cluster: Cluster, printed: Printed, rows: Rows) -> None:
+    names = cluster.name_server_address
+    found: dict[str, list[dict[str, Any]]] = {}
+
+    async def connected() -> None:
+        import asyncio
+
+        async with (
+            Producer(ProducerOptions(group="shop", name_servers=names)) as producer,
+            PullConsumer(PullOptions(group="readers", name_servers=names)) as consumer,
+        ):
+            await producer.send(Message("others", b"x"))
+            await consumer.subscribe(TOPIC, "paid")
+            await consumer.poll(0.1)
+            await asyncio.to_thread(ask)
+
+    def ask() -> None:
+        found["producer"] = rows("producerConnection", "-g", "shop", "-t", "others")
+        found["consumer"] = rows("consumerConnection", "-g", "readers")
+        found["groups"] = rows("consumerProgress")
+        found["text"] = [{"text": printed("consumerConnection", "-g", "readers")}]
+
+    run_loop(connected())
+    assert [one["version"] for one in found["producer"]] == ["V5_3_3"]
+    (consumer,) = found["consumer"]
+    assert {"topic": TOPIC, "subString": "paid"} in consumer["subscriptions"]
+    assert "Below is subscription:" in found["text"][0]["text"]
+    (group,) = [one for one in found["groups"] if one["group"] == "readers"]
+    assert (group["count"], group["type"]) == (1, "PULL")
+    check_fields("admin producerConnection", *found["producer"])
+    check_fields("admin consumerConnection", consumer)
+    check_fields("admin consumerProgress", group, *rows("consumerProgress", "-g", "readers", "-t", TOPIC))
+    assert "no consumer of group" in printed("consumerConnection", "-g", "unknown", code=1)
+
+
+def test_clusters_and_brokers(cluster: Cluster, printed: Printed, rows: Rows) -> None:
+    (one,) = rows("clusterList")
+    assert (one["brokerAddr"], one["brokerId"], one["brokerActive"]) == (cluster.broker_address, 0, True)
+    (more,) = rows("clusterList", "-m")
+    assert more["inTotalToday"] >= 6
+    assert "#InTPS(LOAD)" in printed("clusterList")
+    assert "#InTotalToday" in printed("clusterList", "-m", "-c", "DefaultCluster")
+    assert rows("clusterList", "-c", "none") == []
+    (status,) = rows("brokerStatus", "-b", cluster.broker_address)
+    assert "msgPutTotalTodayNow" in status["figures"]
+    (config,) = rows("getBrokerConfig", "-c", "DefaultCluster")
+    assert config["config"]["brokerName"] == "broker-a"
+    assert f"============{cluster.broker_address}============" in printed(
+        "getBrokerConfig", "-b", cluster.broker_address
+    )
+    (names,) = rows("getNamesrvConfig")
+    assert names["config"]["listenPort"] == cluster.name_server_address.rpartition(":")[2]
+    stats = rows("statsAll", "-t", TOPIC)
+    assert stats[0]["inMsgDay"] == 6
+    assert "NO_CONSUMER" in printed("statsAll")
+    check_fields("admin clusterList", one, more)
+    check_fields("admin brokerStatus", status)
+    check_fields("admin getBrokerConfig", config)
+    check_fields("admin getNamesrvConfig", names)
+    check_fields("admin statsAll", *stats)
+
+
+def test_write_permission_is_wiped_and_added(printed: Printed, rows: Rows) -> None:
+    (wiped,) = rows("wipeWritePerm", "-b", "broker-a")
+    assert rows("topicRoute", "-t", TOPIC)[0]["queueDatas"][0]["perm"] == 4
+    (added,) = rows("addWritePerm", "-b", "broker-a")
+    assert rows("topicRoute", "-t", TOPIC)[0]["queueDatas"][0]["perm"] == 6
+    assert wiped["topics"] == added["topics"] > 0
+    check_fields("admin wipeWritePerm", wiped)
+    check_fields("admin addWritePerm", added)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (("topicStatus", "-t", "missing"), 1, "topic 'missing' has no route"),
+        (("topicStatus",), 2, "Missing option '-t'"),
+        (("updateTopic", "-t", "x"), 2, "give either -b HOST:PORT, a broker, or -c NAME, a cluster"),
+        (("updateTopic", "-t", "x", "-c", "Nowhere"), 1, "known clusters: DefaultCluster"),
+        (("brokerStatus", "-b", "127.0.0.1:1"), 69, "127.0.0.1:1"),
+        (("updateTopic", "-t", "x", "-c", "DefaultCluster", "-a", "x=1"), 2, "+name=value,+name=value is expected"),
+        (("resetOffsetByTime", "-g", "g", "-t", TOPIC, "-s", "soon"), 2, "'soon' is no time"),
+        (("queryMsgById", "-i", "12"), 1, "'12' is no offset message id"),
+        (("updateBrokerConfig", "-c", "DefaultCluster", "-k", "a", "-v", "b"), 1, "UPDATE_BROKER_CONFIG"),
+        (("topicList", "--credentials", "/missing"), 2, "/missing cannot be read"),
+        (("topicList", "--tls-ca", "/missing"), 2, "/missing"),
+    ],
+)
+def test_bad_input_is_named(printed: Printed, arguments: tuple[str, ...], code: int, text: str) -> None:
+    said = printed(*arguments, code=code)
+    assert said.startswith("error: ")
+    assert text in said
+
+
+def test_servers_that_are_away_are_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(["admin", "topicList", "-n", "127.0.0.1:1"]) == 69
+    assert "no NameServer answers: 127.0.0.1:1" in capsys.readouterr().err
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    assert run(["admin", "topicList"]) == 2
+    assert "no NameServer is given: add -n host:port, or set NAMESRV_ADDR" in capsys.readouterr().err
