@@ -198,20 +198,20 @@ class PullConsumer:
     async def poll_answers(
         self, decode: Callable[[Answer], A], timeout_s: float = POLL_SECONDS, max_bytes: int = POLL_BYTES
     ) -> list[A]:
-        """Return what `decode` makes of the records of each answer of a broker, until they have `max_bytes`.
+        """Return what `decode` makes of the answers of brokers, one for each queue that has some, about `max_bytes`.
 
         It is for decoders of records that need no object for each message, such as `rocketflow.arrow`. Waits and
         commits as `poll` does. Raises what `decode` raises; the position then stays before the answer.
         """
         found: list[A] = []
-        sizes: list[int] = []
+        remaining = max_bytes
 
         def take(buffer: QueueBuffer) -> bool:
-            while not buffer.is_empty and sum(sizes) < max_bytes:
-                before = buffer.size
-                found.append(buffer.take_answer(decode))
-                sizes.append(before - buffer.size)
-            return sum(sizes) < max_bytes
+            nonlocal remaining
+            before = buffer.size
+            found.append(buffer.take_answer(decode, remaining))
+            remaining -= before - buffer.size
+            return remaining > 0
 
         await self._take(timeout_s, take, lambda: bool(found))
         return found

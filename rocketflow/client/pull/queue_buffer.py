@@ -5,6 +5,7 @@ RocketMQ's source: client/impl/consumer/ProcessQueue.java, AssignedMessageQueue.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Answer(NamedTuple):
-    """Records of a queue as a broker answered them.
+    """Records of a queue as its broker answered them.
 
     Messages in [from_offset, to_offset) are to be returned now, except those that `subscription` does not select.
     """
@@ -114,15 +115,23 @@ class QueueBuffer:
                 self._end_answer()
         return found
 
-    def take_answer(self, decode: Callable[[Answer], A]) -> A:
-        """Return what `decode` makes of the next answer, and move the position after it.
+    def take_answer(self, decode: Callable[[Answer], A], most_bytes: int) -> A:
+        """Return what `decode` makes of the next answers, joined to about `most_bytes`; move the position after them.
 
         Raises what `decode` raises; the position stays.
         """
-        one = self._answers[0]
-        found = decode(Answer(self.queue, self.subscription, one.records, self._position, one.next_offset))
+        joined = [self._answers[0]]
+        size = len(joined[0].records)
+        for one in itertools.islice(self._answers, 1, None):
+            if size >= most_bytes or one.request.offset != joined[-1].next_offset:
+                break
+            joined.append(one)
+            size += len(one.records)
+        records = b"".join(one.records for one in joined)
+        found = decode(Answer(self.queue, self.subscription, records, self._position, joined[-1].next_offset))
         self._messages.clear()
-        self._end_answer()
+        for _ in joined:
+            self._end_answer()
         return found
 
     def _decoded(self, result: PullResult) -> list[ReceivedMessage]:

@@ -77,17 +77,19 @@ def test_correction_to_a_later_offset_keeps_what_was_pulled_and_one_to_an_earlie
     assert taken(buffer) == [1, 2]
 
 
-def test_answers_are_decoded_by_the_caller_from_the_position_on() -> None:
+def test_answers_are_joined_and_decoded_by_the_caller_from_the_position_on() -> None:
     buffer = QueueBuffer(QUEUE, ALL, 0)
     buffer.add(result(0, 3))
     buffer.add(result(3, 4))
+    buffer.add(result(4, 4, PullStatus.OFFSET_ILLEGAL, next_offset=9))
+    buffer.add(result(9, 11))
     assert taken(buffer, 2) == [0, 1]
-    assert buffer.take_answer(lambda one: (one.queue, one.from_offset, one.to_offset)) == (QUEUE, 2, 3)
     with pytest.raises(ZeroDivisionError):
-        buffer.take_answer(lambda _: 1 // 0)
-    assert buffer.position == 3
-    assert buffer.take_answer(lambda one: one.records) == record("T", 3, b"3")
-    assert (buffer.position, buffer.is_empty) == (4, True)
+        buffer.take_answer(lambda _: 1 // 0, 1000)
+    assert buffer.position == 2
+    assert buffer.take_answer(lambda one: (one.queue, one.from_offset, one.to_offset), 1000) == (QUEUE, 2, 4)
+    assert buffer.take_answer(lambda one: one.records, 1) == record("T", 9, b"9") + record("T", 10, b"10")
+    assert (buffer.position, buffer.size, buffer.is_empty) == (11, 0, True)
 
 
 def test_damaged_answer_is_raised_after_the_messages_before_it_and_can_be_skipped() -> None:

@@ -1,0 +1,48 @@
+"""Messages of a pull consumer as Arrow columns.
+
+    from rocketflow.arrow import pull_arrow
+    from rocketflow.client import PullConsumer, PullOptions
+
+    async with PullConsumer(PullOptions(name_servers="127.0.0.1:9876", group="g")) as consumer:
+        await consumer.subscribe("orders")
+        batches = await pull_arrow(consumer, ["queueOffset", "body"])
+
+`rocketflow.arrow.sync` has the same function for `rocketflow.client.sync.PullConsumer`. The package is above
+`rocketflow.client`, which needs neither the store nor pyarrow, and uses the store's decoder of records.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocketflow.arrow.decoder import decoder
+from rocketflow.client.pull.consumer import POLL_BYTES, POLL_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from rocketflow.client.pull.consumer import PullConsumer
+
+__all__ = ["pull_arrow"]
+
+
+async def pull_arrow(
+    consumer: PullConsumer,
+    columns: Sequence[str] | None = None,
+    *,
+    timeout_s: float = POLL_SECONDS,
+    max_bytes: int = POLL_BYTES,
+) -> list[pa.RecordBatch]:
+    """Return messages as RecordBatches, each of one queue and in its order; none if `timeout_s` passes.
+
+    Waits and commits as `PullConsumer.poll` does, and returns the same messages: about `max_bytes` of records. The
+    columns are those of the Spark source, all but `properties` if None. Bodies are decompressed; CRCs are checked in
+    bulk.
+
+    Raises MissingPackageError without pyarrow, UnknownColumnError, and CorruptRecordError for a record that is damaged,
+    which names broker, topic and offset; a seek after it goes on.
+    """
+    decode = decoder(columns)
+    return [batch for some in await consumer.poll_answers(decode, timeout_s, max_bytes) for batch in some]

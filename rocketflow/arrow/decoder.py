@@ -1,0 +1,41 @@
+"""Answers of brokers decoded to columns, without a Python call for each message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from rocketflow.client.consume.subscriptions import ALL, TAG
+from rocketflow.errors import RocketFlowError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rocketflow.client.pull.queue_buffer import Answer
+
+
+class MissingPackageError(RocketFlowError):
+    """pyarrow or numpy is not installed."""
+
+
+def decoder(columns: Sequence[str] | None) -> Callable[[Answer], list[pa.RecordBatch]]:
+    """Return a function that decodes an answer to batches of these columns.
+
+    Raises MissingPackageError and UnknownColumnError.
+    """
+    try:
+        from rocketflow_store import RaiseFaults
+        from rocketflow_store.spi.reads import PulledRecords
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(f"pull_arrow needs {error.name}: run 'pip install pyarrow numpy isal'") from None
+
+    PulledRecords(("", "", 0), columns, None, RaiseFaults())  # a wrong column is reported before messages are taken
+
+    def decode(answer: Answer) -> list[pa.RecordBatch]:
+        queue, wanted = answer.queue, answer.subscription
+        tags = wanted.sub_string if wanted.expression_type == TAG and wanted.sub_string != ALL else None
+        records = PulledRecords((queue.broker_name, queue.topic, queue.queue_id), columns, tags, RaiseFaults())
+        # as in `poll`, an offset without a message is no fault: a compacted topic has such offsets
+        return list(records.batches(answer.records, answer.from_offset, answer.to_offset, filtered=True))
+
+    return decode
