@@ -12,6 +12,7 @@ KAFKA: Final = "tests/rocketflow/kafka"
 POWER: Final = f"{ROWS}/test_power_loss.py::test_power_loss"
 BESIDE: Final = "tests/rocketflow/spark/test_store_writes.py"
 FAILING: Final = f"{ROWS}/test_failing_syncs.py"
+PRODUCE: Final = "tests/rocketflow/client/produce"
 PUSH: Final = "tests/rocketflow/client/push"
 TRANSACTIONS: Final = "tests/rocketflow/broker/test_transactions.py"
 
@@ -1328,6 +1329,83 @@ BUGS: Final = (
         "a broker that starts before its NameServer registers half a minute later",
         [Change("period if self._was_taken else AGAIN_SECONDS", "period")],
         ["tests/rocketflow/broker/test_registration.py"],
+    ),
+    # -- producers
+    Bug(
+        "retry-at-the-broker-that-failed",
+        "a failed send is repeated at the same broker",
+        [Change("            last_broker = queue.broker_name\n", "")],
+        [f"{PRODUCE}/test_attempts.py::test_other_brokers_are_tried_after_codes_that_rocketmq_retries"],
+    ),
+    Bug(
+        "busy-broker-ends-a-send",
+        "a send to a broker that is busy has one attempt",
+        [Change("        ResponseCode.SYSTEM_BUSY,\n", "")],
+        [f"{PRODUCE}/test_attempts.py"],
+    ),
+    Bug(
+        "lost-answer-means-not-stored",
+        "a send whose connection ended before the answer says that nothing was stored",
+        [
+            Change(
+                "raise UnreachableError(address, str(error), sent=True) from None",
+                "raise UnreachableError(address, str(error), sent=False) from None",
+            )
+        ],
+        [
+            f"{PRODUCE}/test_lost_connections.py::test_connections_cut_at_random_bytes_lose_nothing_that_was_acknowledged"
+        ],
+    ),
+    Bug(
+        "cancelled-send-keeps-its-room",
+        "a send that is cancelled while it waits for room takes the room for ever",
+        [
+            Change(
+                "                self.release(count, size)  # its turn came at the same moment\n",
+                "                pass\n",
+            )
+        ],
+        [f"{PRODUCE}/test_in_flight.py"],
+    ),
+    Bug(
+        "batch-results-are-the-first",
+        "each message of an automatic batch gets the offset of the first",
+        [Change("queue_offset=result.queue_offset + number)", "queue_offset=result.queue_offset)")],
+        [f"{PRODUCE}/test_auto_batches.py"],
+    ),
+    Bug(
+        "failed-local-transaction-commits",
+        "a message is committed although its local transaction raised an error",
+        [Change("        return TransactionState.UNKNOWN, error\n", "        return TransactionState.COMMIT, error\n")],
+        [f"{PRODUCE}/test_transactions.py::test_a_broker_asks_for_states_that_are_unknown"],
+    ),
+    Bug(
+        "check-of-another-group",
+        "a producer answers for the transactions of another group",
+        [Change("        if group != self.options.group:\n", "        if group is None:\n")],
+        [f"{PRODUCE}/test_transactions.py::test_a_producer_ignores_a_check_of_another_group"],
+    ),
+    Bug(
+        "one-way-requests-are-not-signed",
+        "requests that want no answer are not signed: brokers with accounts drop them",
+        [
+            Change(
+                "one_way=True)\n        if self.credentials is not None:\n",
+                "one_way=True)\n        if self.credentials is self:\n",
+            )
+        ],
+        [f"{PRODUCE}/test_accounts.py"],
+    ),
+    Bug(
+        "pauses-end-early",
+        "a slow broker is used again before its pause is over",
+        [
+            Change(
+                "        if pause_ms:\n            available_from = max(available_from, now_ms + pause_ms)",
+                "        available_from = now_ms + pause_ms",
+            )
+        ],
+        [f"{PRODUCE}/test_faults.py"],
     ),
     # -- push consumers
     Bug(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.client.produce.errors import BadMessageError
@@ -38,6 +39,7 @@ def check_group(group: str) -> None:
         raise BadMessageError("producer group 'DEFAULT_PRODUCER' is RocketMQ's own; choose a name for the application")
 
 
+@lru_cache(4096)
 def check_topic(topic: str) -> None:
     """Raise BadMessageError for a topic that clients may not send to."""
     _check_name("topic", topic, _MAX_NAME if not topic.startswith("%") else 255)

@@ -51,6 +51,7 @@ class Sender:
         self._options = options
         self._faults = BrokerFaults() if options.latency_faults else None
         self._topics: dict[str, TopicQueues] = {}
+        self._asking: dict[str, asyncio.Task[TopicQueues]] = {}
         self._prepared: dict[tuple[int, str], PreparedRequest] = {}
         self._loop = asyncio.get_running_loop()
         cluster.on_route_change(self._forget)
@@ -61,10 +62,13 @@ class Sender:
         Raises NoRouteError and NoNameServerError.
         """
         found = self._topics.get(topic)
-        if found is None or found.asks_again_at < self._loop.time():
-            found = await self._ask_queues(topic)
-            self._topics[topic] = found
-        return found
+        if found is not None and self._loop.time() < found.asks_again_at:
+            return found
+        asking = self._asking.get(topic)
+        if asking is None:  # sends that begin together ask once
+            self._asking[topic] = asking = self._loop.create_task(self._ask_queues(topic))
+            asking.add_done_callback(lambda _: self._asking.pop(topic))
+        return await asyncio.shield(asking)
 
     async def send(self, out: Outgoing, to: MessageQueue | Selector | None, timeout_s: float) -> SendResult:
         """Send until a broker has stored the messages. Raises SendFailedError, and as `queues` does.
@@ -161,6 +165,7 @@ class Sender:
             found = await self._template_queues(topic, error)
         if not found.queues:
             raise NoRouteError(f"topic {topic!r}: no broker with a master takes messages for it")
+        self._topics[topic] = found
         return found
 
     async def _template_queues(self, topic: str, error: NoRouteError) -> TopicQueues:

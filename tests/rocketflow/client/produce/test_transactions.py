@@ -5,13 +5,20 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from rocketflow.aio.loop import run
-from rocketflow.client import Message, ReceivedMessage, TransactionProducer, TransactionState, sync
+from rocketflow.client import Message, ProducerOptions, TransactionProducer, TransactionState, sync
 from rocketflow.client.produce.errors import BadMessageError
+from rocketflow.client.received import ReceivedMessage
+from rocketflow.remoting.codes import RequestCode
+from rocketflow.remoting.command import request
+from rocketflow.remoting.headers.transaction import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from tests.support.client_cluster import ClientCluster
+from tests.support.record_bytes import record
+from tests.support.scripted_broker import ScriptedBroker, scripted
 
 COMMIT, ROLLBACK, UNKNOWN = TransactionState.COMMIT, TransactionState.ROLLBACK, TransactionState.UNKNOWN
 
@@ -143,3 +150,29 @@ def test_a_delayed_message_cannot_be_in_a_transaction(cluster: ClientCluster) ->
 
 async def no_execute(_: Message) -> TransactionState:
     raise AssertionError("a local transaction must not run")
+
+
+def test_a_producer_ignores_a_check_of_another_group() -> None:
+    async def check(message: ReceivedMessage) -> TransactionState:
+        return COMMIT if message.body == b"right" else ROLLBACK
+
+    async def main() -> None:
+        broker = ScriptedBroker()
+        for group, body in (("wrong", b"wrong"), ("right", b"right")):
+            half = record("t", 3, body, {"PGROUP": group, "UNIQ_KEY": f"U-{group}"})
+            header = CheckTransactionStateRequestHeader(tran_state_table_offset=3, commit_log_offset=3000)
+            broker.requests.append(request(RequestCode.CHECK_TRANSACTION_STATE, header, body=half, one_way=True))
+        options = ProducerOptions(group="right", name_servers="127.0.0.1:1")
+        async with (
+            scripted(broker) as names,
+            TransactionProducer(replace(options, name_servers=names.address), check) as producer,
+            asyncio.timeout(30),
+        ):
+            await producer.send(Message("t", b"b"))
+            while not broker.ends:
+                await asyncio.sleep(0.01)
+        (end,) = [one.header(EndTransactionRequestHeader) for one in broker.ends]
+        assert (end.msg_id, end.producer_group, end.commit_or_rollback) == ("U-right", "right", COMMIT)
+        assert (end.tran_state_table_offset, end.commit_log_offset, end.from_transaction_check) == (3, 3000, True)
+
+    run(main())
