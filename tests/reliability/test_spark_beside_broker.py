@@ -153,7 +153,7 @@ def test_broker_killed_while_a_query_commits(driver: Driver, tmp_path: Path, tal
     for seed in seeds(6, 30):
         driver.faults.clear()
         rng = random.Random(seed)
-        beside = Beside(tmp_path / str(seed), rng, by_network=seed // 2 % 2 == 1)
+        beside = Beside(tmp_path / str(seed), rng, by_network=seed % 2 == 1)
         outcomes: list[Outcome] = []
         query = threading.Thread(target=lambda to=outcomes, of=beside: to.append(of.copy(driver)))  # type: ignore[misc]
         query.start()

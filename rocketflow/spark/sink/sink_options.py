@@ -181,7 +181,7 @@ class SinkOptions:
 
     @property
     def is_synced(self) -> bool:
-        """Whether a commit is on the disk before it returns."""
+        """True if a commit is on the disk before it returns."""
         return self.flush_disk_type is FlushDiskType.SYNC_FLUSH
 
     def check_schema(self, schema: StructType) -> None:
