@@ -41,7 +41,7 @@ _BUSY: Final = (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE)
 
 
 class RemoteStore:
-    """A store behind the broker at an address; made anew in every process that uses it.
+    """The store of the broker at an address; each process that uses it has an object of its own.
 
     Raises BrokerError, and what the store raises for a commit.
     """

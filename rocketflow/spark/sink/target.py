@@ -1,4 +1,4 @@
-"""Where a sink over the network writes: the one broker of RocketFlow that it commits to, or brokers of RocketMQ."""
+"""The target of a sink over the network: the one broker of RocketFlow that it commits to, or brokers of RocketMQ."""
 
 from __future__ import annotations
 
