@@ -23,6 +23,7 @@ OTHER: Final = "other"
 MAX_SENT: Final = 300
 MAX_PULLED: Final = 1_000
 MAX_DEAD: Final = 200
+MAX_ENDED: Final = 200
 
 SIZE_BOUNDS: Final = (1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20)
 RUN_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024)
@@ -77,6 +78,11 @@ class MessageCounts:
         if self._exported is not None:
             self._exported.pull(group, topic, messages, size)
 
+    def ended(self, topic: str, *, is_commit: bool) -> None:
+        """Count a transaction that its producer has committed or rolled back."""
+        if self._exported is not None:
+            self._exported.end(topic, is_commit=is_commit)
+
     def sent_back(self, topic: str, group: str, *, is_dead: bool) -> None:
         """Count a message of `topic` that a consumer of `group` sent back; with `is_dead` it is a dead letter."""
         self._stats.sent_back(topic, group)
@@ -94,6 +100,9 @@ class Counts:
         """By group and topic."""
         self.dead: dict[str, int] = {}
         """Messages that went to the dead letters, by group."""
+        self.committed: dict[str, int] = {}
+        self.rolled_back: dict[str, int] = {}
+        """Ended transactions by topic."""
 
     def send(self, topic: str, properties: bytes, messages: int, size: int) -> None:
         """Count what one request sent: `messages` messages of `size` bytes together."""
@@ -115,6 +124,13 @@ class Counts:
             found = self.pulled.setdefault(key, Pulled())
         found.messages += messages
         found.bytes += size
+
+    def end(self, topic: str, *, is_commit: bool) -> None:
+        """Count a transaction that has ended."""
+        ends = self.committed if is_commit else self.rolled_back
+        if topic not in ends and len(ends) >= MAX_ENDED:
+            topic = OTHER
+        ends[topic] = ends.get(topic, 0) + 1
 
     def dead_letter(self, group: str) -> None:
         """Count a message that went to the dead letters of a group."""

@@ -17,7 +17,8 @@ from rocketflow.aio.exposition import Exposition
 from rocketflow.broker.counts import OTHER
 from rocketflow.broker.lags import Lag, lags_of
 from rocketflow.broker.topics import DLQ_PREFIX, RETRY_PREFIX
-from rocketflow_store.spi.names import is_system_topic
+from rocketflow_store.spi.delivery import ScheduleMessageService
+from rocketflow_store.spi.names import SCHEDULE_TOPIC, is_system_topic
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow.broker.store_requests import StoreRequests
     from rocketflow.broker.topics import Topics
+    from rocketflow.broker.transactions.transactions import Transactions
     from rocketflow_store.spi.broker import WritingStore
 
 LAG_SECONDS: Final = 10.0
@@ -75,6 +77,7 @@ class Sources(NamedTuple):
     servers: Sequence[Server]
     deliveries: Mapping[str, Delivery]
     jobs: StoreRequests
+    transactions: Transactions
     counts: Counts
     latency: RpcLatency
     lag: LoopLag
@@ -95,6 +98,7 @@ class BrokerMetrics:
         shown = Exposition(cluster=settings.broker_cluster_name, node_type="broker", node_id=settings.broker_name)
         self._add_messages(shown)
         self._add_broker(shown)
+        self._add_waiting(shown)
         self._add_clients(shown)
         committed = self._from.offsets.all() if time.monotonic() >= self._lags_until else None
         return await asyncio.to_thread(self._render, shown, committed)
@@ -146,6 +150,34 @@ class BrokerMetrics:
         shown.counter("rocketflow_job_commits_total", "Commits of jobs through the broker", committed, ("kind",))
         rows = [((kind,), one.rows) for kind, one in parts.jobs.totals.items()]
         shown.counter("rocketflow_job_rows_total", "Messages that jobs committed through the broker", rows, ("kind",))
+
+    def _add_waiting(self, shown: Exposition) -> None:
+        """Add transactions and delayed messages: what waits, and what has ended."""
+        parts = self._from
+        unread = parts.transactions.unread()
+        text = "Half messages from the first that is not decided, also decided ones"
+        shown.gauge("rocketflow_half_messages_open", text, [((), unread.half_messages)])
+        text = "Op marks that no check of half messages has read"
+        shown.gauge("rocketflow_op_marks_unread", text, [((), unread.op_marks)])
+        text = "Questions to producers about half messages"
+        shown.counter("rocketflow_transaction_checks_total", text, [((), parts.transactions.asked)])
+        ends = (((topic,), count) for topic, count in parts.counts.committed.items())
+        shown.counter("rocketmq_commit_messages_total", "Transactions that were committed", ends, ("topic",))
+        ends = (((topic,), count) for topic, count in parts.counts.rolled_back.items())
+        shown.counter("rocketmq_rollback_messages_total", "Transactions that were rolled back", ends, ("topic",))
+        waiting = [((str(level),), count) for level, count in self._delayed().items()]
+        shown.gauge("rocketflow_delayed_messages", "Delayed messages that wait, by level", waiting, ("level",))
+
+    def _delayed(self) -> dict[int, int]:
+        """Return how many messages of each level wait; levels without a message are omitted."""
+        store, delays = self._from.store, self._from.deliveries.get("delay")
+        positions = delays.positions if isinstance(delays, ScheduleMessageService) else {}
+        found = {}
+        for level in range(1, len(store.config.delay_levels_ms) + 1):
+            begin, end = store.bounds(SCHEDULE_TOPIC, level - 1)
+            if end:
+                found[level] = end - min(max(positions.get(level, 0), begin), end)
+        return found
 
     def _add_clients(self, shown: Exposition) -> None:
         producers = Counter(

@@ -33,7 +33,7 @@ from rocketflow.broker.replies import Replies
 from rocketflow.broker.runtime_figures import RuntimeFigures
 from rocketflow.broker.send_back import SendBacks
 from rocketflow.broker.sends import Sends
-from rocketflow.broker.settings import settings_text
+from rocketflow.broker.settings import answered_settings_text
 from rocketflow.broker.stats import BrokerStats
 from rocketflow.broker.store_requests import StoreRequests
 from rocketflow.broker.topic_admin import TopicAdmin
@@ -177,7 +177,7 @@ class _Parts:
         self._figures = RuntimeFigures(store, self._gatherer, self._pulls)
         self._admin = Admin(
             *(self._topics, self._groups, self._offsets, producers, consumers, settings),
-            lambda: settings_text(settings, given),
+            lambda: answered_settings_text(settings, config, given),
             self._figures,
             self._stats,
         )
@@ -189,7 +189,7 @@ class _Parts:
         self._upkeep = Upkeep(store, self._topics, self._groups)
         self._store_requests = StoreRequests(store, self._topics)
         self._transactions = Transactions(
-            *(store, self._gatherer, self._offsets, producers, self._topics, settings),
+            *(store, self._gatherer, self._offsets, producers, self._topics, settings, self._counts),
         )
         processors = access.guarded(self._processors())
         pulls = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
@@ -217,6 +217,7 @@ class _Parts:
                     *(self._pulls, self._registration, (self._server, self._fast_server)),
                     deliveries=self._deliveries,
                     jobs=self._store_requests,
+                    transactions=self._transactions,
                     counts=exported,
                     latency=latency,
                     lag=self._lag,

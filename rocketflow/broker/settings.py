@@ -186,3 +186,21 @@ def _check_keys(given: Mapping[str, Any]) -> None:
 def settings_text(settings: BrokerSettings, given: Mapping[str, Any]) -> str:
     """Return the settings in effect as a properties file: the broker's, and those of the store that were given."""
     return properties_text({**given, **settings.shown()})
+
+
+def answered_settings_text(settings: BrokerSettings, store: StoreConfig, given: Mapping[str, Any]) -> str:
+    """Return the settings in effect as request 26 answers them.
+
+    mqadmin's `exportConfigs` reads keys that are the store's, or that no setting here has: these are always there.
+    """
+    read_by_mqadmin = {
+        "brokerRole": "ASYNC_MASTER",
+        "fileReservedTime": store.file_reserved_time,
+        "filterServerNums": 0,
+        "flushDiskType": store.flush_disk_type,
+        "maxMessageSize": store.max_message_size,
+        "messageDelayLevel": store.message_delay_level,
+        "slaveReadEnable": False,
+        "useTLS": settings.tls_enable,
+    }
+    return properties_text({**read_by_mqadmin, **given, **settings.shown()})

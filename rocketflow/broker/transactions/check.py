@@ -63,6 +63,13 @@ class Broker(NamedTuple):
     host: bytes
 
 
+class Unread(NamedTuple):
+    """Half messages from the first that is not decided, and op marks that no check has read."""
+
+    half_messages: int
+    op_marks: int
+
+
 class TransactionChecks:
     """Rounds over the half messages that are not ended.
 
@@ -81,6 +88,14 @@ class TransactionChecks:
         self._rules = rules
         self._walk = Walk(stored_offset(offsets, HALF_TOPIC, queue.half_bounds()))
         self._congested_until = 0.0
+        self.asked = 0
+        """Questions to producers since the start."""
+
+    def unread(self) -> Unread:
+        """Return what is not decided and not read; does not wait."""
+        half_end, op_end = self._queue.half_bounds()[1], self._queue.op_bounds()[1]
+        first, next_mark = self._walk.first_undecided, self._marks.next_offset
+        return Unread(max(half_end - first, 0), max(op_end - next_mark, 0))
 
     async def check_every(self, seconds: float) -> None:
         """Check until cancelled; a failure is logged and the round tried again."""
@@ -191,6 +206,7 @@ class TransactionChecks:
         while channel.is_congested and channel.is_open and time.monotonic() < self._congested_until:
             await asyncio.sleep(_CONGESTED_LOOK_SECONDS)
         if not channel.is_congested:
+            self.asked += 1
             channel.notify(RequestCode.CHECK_TRANSACTION_STATE, question.header, body=question.body)
 
     def _commit_offsets(self) -> None:

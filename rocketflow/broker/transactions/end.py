@@ -20,6 +20,7 @@ from rocketflow_store.spi.broker import RawMessage, decode_stored
 from rocketflow_store.spi.names import HALF_TOPIC
 
 if TYPE_CHECKING:
+    from rocketflow.broker.counts import MessageCounts
     from rocketflow.broker.transactions.marked_puts import MarkedPuts
     from rocketflow_store import PutMessageResult
     from rocketflow_store.spi.broker import WritingStore
@@ -36,17 +37,21 @@ _CODES: Final = {
 
 
 class _End(NamedTuple):
-    """A transaction that ends: its request, the offset of its half message, the message that a commit stores."""
+    """A transaction that ends: its request, the offset of its half message, what a commit stores, its real topic."""
 
     request: Request
     half_offset: int
     message: RawMessage | None
+    topic: str
 
 
 class TransactionEnds:
     """Request 37. The ends of one iteration of the loop share op marks of at most `max_mark_bytes` bytes."""
 
-    def __init__(self, store: WritingStore, puts: MarkedPuts, rules: Rules, max_mark_bytes: int) -> None:
+    def __init__(
+        self, store: WritingStore, puts: MarkedPuts, rules: Rules, max_mark_bytes: int, counts: MessageCounts
+    ) -> None:
+        self._counts = counts
         self._store = store
         self._puts = puts
         self._rules = rules
@@ -87,7 +92,7 @@ class TransactionEnds:
         message = committed_message(half) if header.commit_or_rollback == COMMIT else None
         if not self._ends:
             asyncio.get_running_loop().call_soon(self._put_all)
-        self._ends.append(_End(request, header.tran_state_table_offset, message))
+        self._ends.append(_End(request, header.tran_state_table_offset, message, half.real_topic))
 
     def _put_all(self) -> None:
         """Put the ends of this iteration, as few op marks as their limits allow."""
@@ -119,6 +124,7 @@ class TransactionEnds:
             for one, result in zip(ordered, results, strict=True):
                 if result.stored:
                     one.request.reply()
+                    self._counts.ended(one.topic, is_commit=one.message is not None)
                 else:
                     code = _CODES.get(result.status, ResponseCode.SYSTEM_ERROR)
                     one.request.reply(code, remark=f"{result.status.name}: {result.why}")

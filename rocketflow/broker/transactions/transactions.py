@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocketflow.broker.sends import born_host
-from rocketflow.broker.transactions.check import Broker, TransactionChecks, stored_offset
+from rocketflow.broker.transactions.check import Unread, Broker, TransactionChecks, stored_offset
 from rocketflow.broker.transactions.end import TransactionEnds
 from rocketflow.broker.transactions.half_queue import HalfQueue
 from rocketflow.broker.transactions.marked_puts import MarkedPuts
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
     from rocketflow.aio.server import Processor
     from rocketflow.broker.clients import ProducerTable
+    from rocketflow.broker.counts import MessageCounts
     from rocketflow.broker.offsets import GroupOffsets
     from rocketflow.broker.put_gatherer import PutGatherer
     from rocketflow.broker.settings import BrokerSettings
@@ -39,6 +40,7 @@ class Transactions:
         producers: ProducerTable[Channel],
         topics: Topics,
         settings: BrokerSettings,
+        counts: MessageCounts,
     ) -> None:
         host, queue = born_host(settings.broker_address), HalfQueue(store)
         reserved_ms = store.config.file_reserved_time * _HOUR_MS
@@ -47,7 +49,7 @@ class Transactions:
         puts = MarkedPuts(gatherer, marks, host)
         broker = Broker(producers, topics, settings.broker_name, host)
         self._interval_s = settings.transaction_check_interval / 1000
-        self._ends = TransactionEnds(store, puts, rules, settings.transaction_op_msg_max_size)
+        self._ends = TransactionEnds(store, puts, rules, settings.transaction_op_msg_max_size, counts)
         self._resumes = TransactionResumes(store, gatherer)
         self._checks = TransactionChecks(queue, offsets, puts, marks, broker, rules)
 
@@ -57,6 +59,15 @@ class Transactions:
             RequestCode.END_TRANSACTION: self._ends.end,
             RequestCode.RESUME_CHECK_HALF_MESSAGE: self._resumes.resume,
         }
+
+    def unread(self) -> Unread:
+        """Return what the checks have not decided and not read."""
+        return self._checks.unread()
+
+    @property
+    def asked(self) -> int:
+        """Return how many questions producers were asked."""
+        return self._checks.asked
 
     async def check(self) -> None:
         """Check undecided half messages until cancelled."""

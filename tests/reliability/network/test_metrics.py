@@ -14,12 +14,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
+from rocketflow.broker.member_calls import offset_of_message_id
 from rocketflow.broker.settings import load_broker_settings
+from rocketflow.broker.transactions.messages import COMMIT, ROLLBACK
 from rocketflow.client.messages import Message, batch_body
 from rocketflow.errors import UsageError
 from rocketflow.namesrv.settings import load_namesrv_settings
 from rocketflow.remoting.bodies import ConsumerData, HeartbeatData, ProducerData, encode_body
 from rocketflow.remoting.codes import ResponseCode
+from rocketflow.remoting.headers.transaction import EndTransactionRequestHeader
 from tests.reliability.network.test_server_start import started
 from tests.reliability.network.wire import CODE, asked, no_traceback
 from tests.support.http_get import get
@@ -31,6 +34,8 @@ from tests.support.trials import ROOT
 pytestmark = pytest.mark.slow
 
 Figures = Callable[..., float]
+
+HALF: Final = "TRAN_MSG\x01true\x02PGROUP\x01p\x02UNIQ_KEY\x01u\x02"
 
 DASHBOARD: Final = ROOT / "conf" / "grafana-broker.json"
 
@@ -72,6 +77,19 @@ def test_a_broker_exports_what_clients_did(tmp_path: Path) -> None:
             for number in range(10):
                 sent = await asked(channel, CODE.SEND_MESSAGE, send_header("single"), bytes(100))
                 assert sent.code == ResponseCode.SUCCESS, (number, sent.remark)
+            for how in (COMMIT, ROLLBACK, 0):  # the last one stays undecided
+                half = await asked(channel, CODE.SEND_MESSAGE, send_header("paid", properties=HALF, sys_flag=4), b"x")
+                end = EndTransactionRequestHeader(
+                    producer_group="p",
+                    tran_state_table_offset=int(half.fields["queueOffset"]),
+                    commit_log_offset=offset_of_message_id(half.fields["msgId"]),
+                    commit_or_rollback=how,
+                    msg_id="u",
+                )
+                if how:
+                    assert (await asked(channel, CODE.END_TRANSACTION, end)).code == ResponseCode.SUCCESS
+            later = send_header("single", properties="DELAY\x0118\x02")
+            assert (await asked(channel, CODE.SEND_MESSAGE, later, b"in two hours")).code == ResponseCode.SUCCESS
             delayed = send_header("single", properties="DELAY\x011\x02")
             assert (await asked(channel, CODE.SEND_MESSAGE, delayed, b"later")).code == ResponseCode.SUCCESS
             body = batch_body(Message("t", bytes(2000)) for _ in range(32))
@@ -118,7 +136,11 @@ def _check(value: Figures, pulled_bytes: int) -> None:
     assert value("rocketmq_messages_in_total", **single) == 10
     assert value("rocketmq_throughput_in_total", **single) > 1000
     assert value("rocketmq_message_size_bucket", **single, le="1024.0") == 10
-    assert value("rocketmq_messages_in_total", message_type="delay") == 1
+    assert value("rocketmq_messages_in_total", message_type="delay") == 2
+    assert value("rocketmq_commit_messages_total", topic="paid") == value("rocketmq_rollback_messages_total") == 1
+    assert value("rocketflow_half_messages_open") == 3
+    assert value("rocketflow_op_marks_unread") == 2
+    assert value("rocketflow_delayed_messages", level="18") == 1
     assert value("rocketmq_messages_in_total", topic="batch") == 32
     assert value("rocketmq_message_size_bucket", topic="batch", le="4096.0") == 1
     pulled = {"topic": "batch", "consumer_group": GROUP, "is_retry": "false"}
@@ -126,9 +148,9 @@ def _check(value: Figures, pulled_bytes: int) -> None:
     assert value("rocketmq_throughput_out_total", **pulled) == pulled_bytes
     assert value("rocketmq_consumer_lag_messages", **pulled) == 12
     assert value("rocketmq_consumer_lag_latency", **pulled) > 0
-    assert value("rocketflow_put_run_messages_sum") == 43
+    assert value("rocketflow_put_run_messages_sum") == 50  # 44 of clients, three half messages, a commit, two op marks
     rpc = {"protocol_type": "remoting", "result": "success"}
-    assert value("rocketmq_rpc_latency_count", request_code="send_message", response_code="success", **rpc) == 12
+    assert value("rocketmq_rpc_latency_count", request_code="send_message", response_code="success", **rpc) == 16
     held = {"request_code": "pull_message", "response_code": "pull_not_found", "is_long_polling": "true", **rpc}
     assert value("rocketmq_rpc_latency_count", **held) == 1
     assert value("rocketmq_rpc_latency_bucket", **held, le="100.0") == 0  # it waited 200 ms or more

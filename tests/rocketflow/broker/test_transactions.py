@@ -16,7 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from rocketflow.aio.server import Request
 from rocketflow.broker.clients import Client, ProducerTable
+from rocketflow.broker.counts import MessageCounts
 from rocketflow.broker.put_gatherer import PutGatherer
+from rocketflow.broker.stats import BrokerStats
 from rocketflow.broker.transactions.check import Broker, TransactionChecks, stored_offset
 from rocketflow.broker.transactions.end import TransactionEnds
 from rocketflow.broker.transactions.half_queue import HalfQueue
@@ -163,7 +165,7 @@ class World:
         producers: ProducerTable[Any] = ProducerTable()
         producers.register(GROUP, Client(peer, "c", "JAVA", 479, 0))
         broker = Broker(producers, cast("Topics", AnyTopics()), "b", HOST)
-        self.ends = TransactionEnds(opened, puts, RULES, 60)
+        self.ends = TransactionEnds(opened, puts, RULES, 60, MessageCounts(BrokerStats("c"), None))
         self.checks = TransactionChecks(queue, table, puts, marks, broker, RULES)
 
     async def put(self, message: RawMessage) -> PutMessageResult:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from rocketflow.process.json_lines import JsonLines
 from rocketflow_store import Message, MessageStore, StoreConfig
 from tests.support.trials import COMMAND_LINE, ROOT, environment
 
@@ -84,3 +87,26 @@ def test_unusable_logging_file_is_one_error_line(tmp_path: Path, text: str) -> N
         assert (one.returncode, one.stdout) == (2, "")
         assert one.stderr.startswith(f"error: logging configuration {file} cannot be used (")
         assert len(one.stderr.splitlines()) == 1
+
+
+def test_shipped_file_with_json_writes_an_object_a_line(tmp_path: Path, without_its_queues: Path) -> None:
+    file = SHIPPED.with_name("logging-json.json")
+    command("--logging", file, "store", "recover", without_its_queues, cwd=tmp_path)
+    (line,) = (tmp_path / "rocketflow.log").read_text().splitlines()
+    found = json.loads(line)
+    assert (found["level"], found["logger"], found["message"].split()[0]) == ("WARNING", "rocketflow_store", "RF-HEAL")
+    assert datetime.fromisoformat(found["time"]).tzinfo is not None
+    assert found.keys() == {"time", "level", "logger", "message"}
+
+
+def test_a_json_line_has_the_traceback_and_no_line_break() -> None:
+    try:
+        raise ValueError("first\nsecond")
+    except ValueError:
+        raised = sys.exc_info()
+    record = logging.LogRecord("a.logger", logging.ERROR, __file__, 1, "it %s", ("fäils\n",), raised)
+    line = JsonLines().format(record)
+    assert "\n" not in line
+    found = json.loads(line)
+    assert found["message"] == "it fäils\n"
+    assert found["error"].endswith("ValueError: first\nsecond")

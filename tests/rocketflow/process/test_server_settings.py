@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow.broker.settings import BrokerSettings, load_broker_settings, settings_text
+from rocketflow.broker.settings import BrokerSettings, answered_settings_text, load_broker_settings, settings_text
 from rocketflow.errors import UsageError
 from rocketflow.namesrv.settings import load_namesrv_settings
 from tests.support.certificates import Authority
@@ -80,8 +80,9 @@ def test_tls_properties_wins_over_other_sources_as_in_rocketmq(pair: dict[str, s
 def test_passwords_are_hidden_in_printed_settings(ca: Authority) -> None:
     cert, key = ca.issue("server", password="sesame")
     options = {"tls.server.certPath": str(cert), "tls.server.keyPath": str(key), "tls.server.keyPassword": "sesame"}
-    settings, _, given = load_broker_settings(None, options, {})
-    for text in (settings_text(settings, given), load_namesrv_settings(None, options).properties_text()):
+    settings, store, given = load_broker_settings(None, options, {})
+    answered = answered_settings_text(settings, store, given)
+    for text in (settings_text(settings, given), answered, load_namesrv_settings(None, options).properties_text()):
         assert "sesame" not in text
         assert f"tls.server.certPath={cert}\n" in text
 

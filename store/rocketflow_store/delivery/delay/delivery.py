@@ -153,6 +153,11 @@ class DelayDelivery:
         self._positions = None
 
     @property
+    def known_positions(self) -> dict[int, int]:
+        """Next queue offset by level as the last delivery has left it, empty before the first; does not block."""
+        return {} if self._positions is None else dict(self._positions.by_level)
+
+    @property
     def positions(self) -> Positions:
         """Positions from which every level continues."""
         if self._positions is None:

@@ -52,6 +52,11 @@ class ScheduleMessageService:
     def skipped(self) -> int:
         return self._delivery.skipped
 
+    @property
+    def positions(self) -> dict[int, int]:
+        """Next queue offset by level, empty before the first delivery; does not block."""
+        return self._delivery.known_positions
+
     def wake(self) -> None:
         """Look for due messages now; returns at once."""
         self._thread.wake()
