@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +26,10 @@ TESTS: Final = (
     "tests/apache/test_transactions.py",
 )
 TABLE: Final = ROOT / "tests/apache/COMPATIBILITY.md"
+MQADMIN: Final = ROOT / "tests/apache/MQADMIN.md"
+
+TOOLS: Final = "mqadmin "
+"""What the names of mqadmin's versions begin with in the results."""
 
 _HEAD: Final = """# Clients that run unchanged
 
@@ -34,6 +38,16 @@ the program's checks passed. An empty field: the client has no such family, or i
 
 `request` of the Java client 5.3.3 cannot be tested: it counts down its latch once the
 question is stored (`RequestResponseFuture.acquireCountDownLatch`), so it fails at every broker; 4.9.7's waits.
+
+"""
+
+
+_MQADMIN_HEAD: Final = """# mqadmin's commands
+
+`make test-interop` writes this page. Each command runs by mqadmin's own main class, on the same topics and messages, at
+RocketFlow's NameServer and broker and at Apache's of the version; lines are compared without their order, addresses,
+times and rates. "same": no line differs. Else: why lines differ ([the patterns](mqadmin_differences.py)); NAMES and
+BROKER are addresses.
 
 """
 
@@ -48,19 +62,32 @@ def results(folder: Path) -> dict[str, dict[str, str]]:
 
 
 def table(found: Mapping[str, Mapping[str, str]]) -> str:
-    """Return the page: a table of the messaging clients, and a list of mqadmin's commands."""
-    tools = {name: lines for name, lines in found.items() if name.startswith("mqadmin")}
-    clients = [name for name in found if name not in tools]
+    """Return the page of the messaging clients: a table of families by client."""
+    clients = [name for name in found if not name.startswith(TOOLS)]
     families = list(dict.fromkeys(family for name in clients for family in found[name]))
     rows = [["family", *clients], ["---"] * (1 + len(clients))]
     rows += [[one, *(_word(found[name].get(one)) for name in clients)] for one in families]
-    page = _HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows)
-    for name, lines in sorted(tools.items()):
-        passed = [one for one, line in lines.items() if line.startswith("ok")]
-        page += f"\n{name}: {', '.join(passed)}.\n"
-        failed = sorted(lines.keys() - set(passed))
-        page += f"Not: {', '.join(failed)}.\n" if failed else ""
-    return page
+    return _HEAD + _rows(rows) + "\nThe commands of mqadmin: [MQADMIN.md](MQADMIN.md).\n"
+
+
+def tools_table(found: Mapping[str, Mapping[str, str]]) -> str:
+    """Return the page of mqadmin: its commands by version, and how what they print differs."""
+    tools = sorted((name for name in found if name.startswith(TOOLS)), reverse=True)
+    commands = list(dict.fromkeys(command for name in tools for command in found[name]))
+    rows = [["command", *(name.removeprefix(TOOLS) for name in tools)], ["---"] * (1 + len(tools))]
+    rows += [[f"`{one}`", *(_difference(found[name].get(one)) for name in tools)] for one in commands]
+    return _MQADMIN_HEAD + _rows(rows)
+
+
+def _rows(rows: Sequence[Sequence[str]]) -> str:
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _difference(line: str | None) -> str:
+    """Return what a row of the table says of a command."""
+    if line is None:
+        return ""
+    return line.removeprefix("ok").strip() or "same" if line.startswith("ok") else "**differs**"
 
 
 def _word(line: str | None) -> str:
@@ -86,8 +113,10 @@ def main() -> int:
             env=environment(RF_FULL="1", **{RESULTS_VARIABLE: folder}),
             check=False,
         )
-        TABLE.write_text(table(results(Path(folder))))
-    print(f"{os.path.relpath(TABLE)} is written")
+        found = results(Path(folder))
+        TABLE.write_text(table(found))
+        MQADMIN.write_text(tools_table(found))
+    print(f"{os.path.relpath(TABLE)} and {os.path.relpath(MQADMIN)} are written")
     return done.returncode
 
 

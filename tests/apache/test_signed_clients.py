@@ -13,7 +13,7 @@ import pytest
 
 from tests.apache.clients import CLIENT_SECONDS, cluster, jars
 from tests.apache.judge import versions
-from tests.apache.test_mqadmin import mqadmin
+from tests.apache.mqadmin import mqadmin
 from tests.support.java_programs import FLAGS, compiled
 from tests.support.maven import java_and_javac
 from tests.support.servers import RunningServer
@@ -84,7 +84,7 @@ def users(home: Path) -> Iterator[tuple[RunningServer, RunningServer]]:
             (WRITER.access_key, "Topic:bo*", "Pub,Sub"),
         ):
             made.append(["createAcl", *at, "-s", f"User:{name}", "-r", resources, "-a", action, "-d", "Allow"])
-        for command, text in zip(made, mqadmin(names, home, made)):
+        for command, text in zip(made, mqadmin(names.address, home, made)):
             assert "success" in text, (command, text)
         yield names, broker
 
@@ -98,7 +98,7 @@ def test_java_clients_do_what_their_accounts_allow(kind: str, version: str, tmp_
         at = ["-n", names.address, "-b", broker.address]
         (tmp_path / "conf" / "tools.yml").write_text(f"accessKey: {ADMIN.access_key}\nsecretKey: {ADMIN.secret_key}\n")
         made = [["updateTopic", *at, "-t", one, "-r", "1", "-w", "1"] for one in TOPICS]
-        for command, text in zip(made, mqadmin(names, tmp_path, made)):
+        for command, text in zip(made, mqadmin(names.address, tmp_path, made)):
             assert "create topic to" in text, (command, text)
         done = subprocess.run(
             [
@@ -157,7 +157,7 @@ def test_mqadmin_manages_users_and_their_policies(tmp_path: Path) -> None:
             (["deleteUser", *at, *bob], "delete user to"),
             (["listUser", *at], ADMIN.access_key),
         ]
-        found = mqadmin(names, tmp_path, [command for command, _ in wanted])
+        found = mqadmin(names.address, tmp_path, [command for command, _ in wanted])
         wrong = [(command, text, printed) for (command, text), printed in zip(wanted, found) if text not in printed]
         assert wrong == []
         assert "bob" not in found[-1]

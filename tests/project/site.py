@@ -45,6 +45,7 @@ SECTIONS: Final = {
     "Evidence": [
         "tests/README.md",
         "tests/apache/COMPATIBILITY.md",
+        "tests/apache/MQADMIN.md",
         *(
             f"tests/{name}/README.md"
             for name in ("reliability", "apache", "bench", "fuzz", "planted", "golden", "golden/remoting")

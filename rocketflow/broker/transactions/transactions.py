@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocketflow.broker.sends import born_host
-from rocketflow.broker.transactions.check import Unread, Broker, TransactionChecks, stored_offset
+from rocketflow.broker.transactions.check import Broker, TransactionChecks, Unread, stored_offset
 from rocketflow.broker.transactions.end import TransactionEnds
 from rocketflow.broker.transactions.half_queue import HalfQueue
 from rocketflow.broker.transactions.marked_puts import MarkedPuts

@@ -1,0 +1,80 @@
+"""Lines that mqadmin prints at one side alone, RocketFlow's servers or Apache's, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+Differences = Iterable[tuple[str, str, str]]
+"""Command, line and reason; `*` in a command or a line stands for any text."""
+
+_RACE: Final = "It depends on the moment: a table of the client or of the broker that is made some time later."
+_TOPICS: Final = "RocketFlow's broker creates no system topics of services that it does not have (POP, members)."
+_ITSELF: Final = "5.3.3's table of the groups of a topic has the topic's own name as a group."
+_CRC: Final = "A record of RocketFlow has a CRC property of 20 bytes; 4.9.7's has none."
+_SETTINGS: Final = "Each server lists its own settings."
+_REMOTE: Final = (
+    "RocketFlow's servers change no settings over the network: the file is changed, and the server started again."
+)
+_WORDS: Final = "Other words for the same refusal, under the same code."
+_POP: Final = "RocketFlow's broker has no POP: the mode is refused."
+_ROCKSDB: Final = "RocketFlow's store has no RocksDB queues."
+_COLD: Final = "RocketFlow's broker has no flow control of cold reads; its cold pulls are limited by their number."
+_USERS: Final = "Neither broker has users in this comparison; RocketFlow's says how to set them up."
+_ACL: Final = (
+    "RocketFlow reads plain_acl.yml again when it changes, and does not write it: requests 50 to 54 are refused."
+)
+_FIGURES: Final = "Figures of measured times, and of parts that only one of the two brokers has."
+_LIMITS: Final = "RocketFlow's limit of waiting pulls is another one."
+_VERSION: Final = "RocketFlow's broker answers as version 5.3.3."
+_CODES: Final = "The same refusal under 5.3.3's code."
+_LATER: Final = "4.9.7 makes the topics of transactions with the first of them."
+_SYSTEM: Final = "5.3.3 counts messages of the day without those of system topics."
+
+_KNOWN: Final[Differences] = (
+    ("topicList*", "*rmq_sys_*", _TOPICS),
+    ("wipeWritePerm*", "wipe write perm of broker?broker-a? in name server?NAMES? OK, *", _TOPICS),
+    ("addWritePerm*", "add write perm of broker?broker-a? in name server?NAMES? OK, *", _TOPICS),
+    ("updateTopic*", "* DESC: * illegal characters, *", _WORDS),
+    ("updateTopic*", "* DESC: topic='bad name': *", _WORDS),
+    ("query*", "MessageTrack ?consumerGroup=made, *", _ITSELF),
+    ("queryMsgByUniqueKey*", "MessageTrack ?consumerGroup=readers, *", _ITSELF),
+    ("statsAll*", "made made *", _ITSELF),
+    ("consumerStatus*", "%RETRY%readers broker-a 0 *", _RACE),
+    ("consumerProgress*", "%RETRY%readers broker-a 0 *", _RACE),
+    ("setConsumeMode* POP", "*", _POP),
+    ("checkRocksdbCqWriteProgress*", "*", _ROCKSDB),
+    ("getColdDataFlowCtrInfo*", "*", _COLD),
+    ("getBrokerConfig*", "* = *", _SETTINGS),
+    ("getBrokerConfig*", "* =", _SETTINGS),
+    ("getNamesrvConfig*", "* = *", _SETTINGS),
+    ("getNamesrvConfig*", "* =", _SETTINGS),
+    ("updateBrokerConfig*", "*", _REMOTE),
+    ("updateNamesrvConfig*", "*", _REMOTE),
+    ("brokerStatus*", "msg[GP]?tTotal*", _SYSTEM),
+    ("brokerStatus*", "pullThreadPoolQueueCapacity *", _LIMITS),
+    ("brokerStatus*", "*:*", _FIGURES),
+    ("createUser*", "*DESC: *", _USERS),
+    ("listUser*", "*DESC: *", _USERS),
+    ("createAcl*", "*DESC: *", _USERS),
+    ("*Acl*", "*", _ACL),
+    ("updateGlobalWhiteAddr*", "*", _ACL),
+)
+
+_OF_4_9_7: Final[Differences] = (
+    ("clusterList*", "* V?_?_? *", _VERSION),
+    ("updateTopic*", "* DESC: The topic?TBW102? is conflict with system topic.", _CODES),
+    ("topicList*", "*RMQ_SYS_TRANS_*", _LATER),
+    ("resetOffsetByTime*", "*DESC: *", _CODES),
+    ("consumerStatus*", "made broker-a 0 *", _RACE),
+    ("query*", "CommitLog Offset: *", _CRC),
+    ("query*", "Properties: *", _CRC),
+    ("queryCq*", "ConsumeQueueData*", _CRC),
+    ("consumeMessage*", "*MessageExt *", _CRC),
+    ("printMsg*", "*MessageExt *", _CRC),
+)
+
+
+def differences(version: str) -> Differences:
+    """Return the explained differences between RocketFlow's servers and those of a version."""
+    return (*_KNOWN, *_OF_4_9_7) if version == "4.9.7" else _KNOWN
