@@ -73,11 +73,6 @@ class UniqueKeys:
         self._month_began, self._month_ends = first.timestamp(), after.timestamp()
 
 
-def offset_id(host: bytes, port: int, physical_offset: int) -> str:
-    """Return the id of a place: a packed IPv4 or IPv6 address, a port and an offset, in hexadecimal digits."""
-    return (host + struct.pack(">iq", port, physical_offset)).hex().upper()
-
-
 def stored_at(message_id: str) -> StoredAt:
     """Return the place of an offset id. Raises ClientError for a text that is none."""
     try:

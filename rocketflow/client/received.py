@@ -9,17 +9,24 @@ import socket
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from rocketflow.client.compression import compression_of, decompress
 from rocketflow.client.errors import ClientError
-from rocketflow.client.ids import offset_id
 
-_HEAD: Final = struct.Struct(">iiIiiqqiq")
 _MAGIC_V1: Final = -626843481
 _MAGIC_V2: Final = -626843477
 _BORN_V6: Final = 0x10
 _STORED_V6: Final = 0x20
+_SYS_FLAG_AT: Final = 36
+_UNSIGNED: Final = 2**64 - 1
+_LAYOUTS: Final = {
+    born | stored: struct.Struct(f">iiIiiqqiq{20 if born else 8}sq{20 if stored else 8}siqi")
+    for born in (0, _BORN_V6)
+    for stored in (0, _STORED_V6)
+}
+"""What stands before the body, by the kinds of its two hosts in sysFlag."""
 
 
 class DamagedRecordError(ClientError):
@@ -91,16 +98,15 @@ def decode_records(data: bytes, broker_name: str = "") -> Iterator[ReceivedMessa
 
 def _decode(data: bytes, begin: int, broker_name: str) -> tuple[ReceivedMessage, int]:
     try:
-        size, magic, crc, queue_id, flag, queue_offset, physical, sys_flag, born = _HEAD.unpack_from(data, begin)
+        sys_flag = int.from_bytes(data[begin + _SYS_FLAG_AT : begin + _SYS_FLAG_AT + 4], "big")
+        layout = _LAYOUTS[sys_flag & (_BORN_V6 | _STORED_V6)]
+        fixed = layout.unpack_from(data, begin)
+        size, magic, crc, queue_id, flag, queue_offset, physical, sys_flag, born = fixed[:9]
+        born_host, stored, store_host, reconsumed, prepared, body_size = fixed[9:]
         end = begin + size
-        if size <= _HEAD.size or end > len(data) or magic not in (_MAGIC_V1, _MAGIC_V2):
+        if size <= layout.size or end > len(data) or magic not in (_MAGIC_V1, _MAGIC_V2):
             raise DamagedRecordError(f"no record at byte {begin} of an answer: size {size}, magic {magic}")
-        born_host, at = _host(data, begin + _HEAD.size, v6=bool(sys_flag & _BORN_V6))
-        stored = int.from_bytes(data[at : at + 8], "big")
-        store_host_at = at + 8
-        store_host, at = _host(data, store_host_at, v6=bool(sys_flag & _STORED_V6))
-        reconsumed, prepared, body_size = struct.unpack_from(">iqi", data, at)
-        at += 16
+        at = begin + layout.size
         body = data[at : at + max(body_size, 0)]
         at += len(body)
         width = 1 if magic == _MAGIC_V1 else 2
@@ -112,38 +118,39 @@ def _decode(data: bytes, begin: int, broker_name: str) -> tuple[ReceivedMessage,
     if body_size < 0 or properties_end > end:
         raise DamagedRecordError(f"the record at byte {begin} of an answer is damaged: its parts exceed its size")
     compression = compression_of(sys_flag)
-    message = ReceivedMessage(
-        topic=topic,
-        queue_id=queue_id,
-        queue_offset=queue_offset,
-        body=body if compression is None else decompress(body, compression),
-        properties=decode_properties(data[topic_end + 2 : properties_end]),
-        flag=flag,
-        sys_flag=sys_flag,
-        born_timestamp=born,
-        born_host=born_host,
-        store_timestamp=stored,
-        store_host=store_host,
-        physical_offset=physical,
-        reconsume_times=reconsumed,
-        prepared_transaction_offset=prepared,
-        body_crc=crc,
-        store_size=size,
-        stored_body_size=len(body),
-        broker_name=broker_name,
-        offset_message_id=_place(data, store_host_at, physical, v6=bool(sys_flag & _STORED_V6)),
+    message = ReceivedMessage(  # in the order of its fields: by name it takes a fifth longer
+        topic,
+        queue_id,
+        queue_offset,
+        body if compression is None else decompress(body, compression),
+        decode_properties(data[topic_end + 2 : properties_end]),
+        flag,
+        sys_flag,
+        born,
+        _host_text(born_host),
+        stored,
+        _host_text(store_host),
+        physical,
+        reconsumed,
+        prepared,
+        crc,
+        size,
+        len(body),
+        broker_name,
+        f"{_id_prefix(store_host)}{physical & _UNSIGNED:016X}",
     )
     return message, end
 
 
-def _host(data: bytes, at: int, *, v6: bool) -> tuple[str, int]:
-    size = 16 if v6 else 4
-    host = socket.inet_ntop(socket.AF_INET6 if v6 else socket.AF_INET, data[at : at + size])
-    (port,) = struct.unpack_from(">i", data, at + size)
-    return (f"[{host}]:{port}" if v6 else f"{host}:{port}"), at + size + 4
+@lru_cache(4096)
+def _host_text(packed: bytes) -> str:
+    """Return the text of a packed host, IPv4 or IPv6, and its port."""
+    host = socket.inet_ntop(socket.AF_INET if len(packed) == 8 else socket.AF_INET6, packed[:-4])
+    (port,) = struct.unpack(">i", packed[-4:])
+    return f"{host}:{port}" if len(packed) == 8 else f"[{host}]:{port}"
 
 
-def _place(data: bytes, host_at: int, physical: int, *, v6: bool) -> str:
-    size = 16 if v6 else 4
-    (port,) = struct.unpack_from(">i", data, host_at + size)
-    return offset_id(data[host_at : host_at + size], port, physical)
+@lru_cache(4096)
+def _id_prefix(packed: bytes) -> str:
+    """Return the beginning of the offset ids of a broker: its packed host and port in hexadecimal digits."""
+    return packed.hex().upper()

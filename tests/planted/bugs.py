@@ -1457,7 +1457,7 @@ BUGS: Final = (
         "a message that was sent to the dead letters is consumed again",
         [
             Change(
-                "await self._send_backs.send_copy(one):\n                held.finish([one])\n",
+                "await self._send_backs.send_copy(one):\n                held.finish([one], asyncio",
                 "await self._send_backs.send_copy(one):\n                pass\n",
             )
         ],

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketflow.client.push.listeners import ConsumeContext, call, succeeded
@@ -61,9 +62,11 @@ class ConcurrentCalls:
         self._others: set[asyncio.Task[None]] = set()
         self._is_waking = False
         self._is_closing = False
+        self._time: Callable[[], float] = time.monotonic
 
     def start(self) -> None:
         """Begin to look for calls that take too long."""
+        self._time = asyncio.get_running_loop().time
         self._spawn(self._look())
 
     def hold(self, held: HeldQueue) -> None:
@@ -115,45 +118,48 @@ class ConcurrentCalls:
             worker.task = asyncio.get_running_loop().create_task(self._work(worker))
 
     async def _work(self, worker: _Worker) -> None:
-        loop = asyncio.get_running_loop()
         try:
             self._is_waking = False
-            yielded = loop.time()
+            yielded = self._time()
             while not self._is_closing:
                 if not self._waiting:
-                    idle = loop.create_future()
+                    idle = asyncio.get_running_loop().create_future()
                     self._idle.append(idle)
                     await idle
                     self._is_waking = False
-                    yielded = loop.time()
+                    yielded = self._time()
                     continue
                 worker.batch = batch = self._waiting.popleft()
                 if self._waiting:
                     self._wake()
-                worker.began = loop.time()
-                await self._consume(worker, batch)
+                worker.began = self._time()
+                ended = await self._consume(worker, batch)
                 worker.batch = None
-                if loop.time() - yielded > _YIELD_S:
+                if ended - yielded > _YIELD_S:
                     await asyncio.sleep(0)
-                    yielded = loop.time()
+                    yielded = self._time()
         finally:
             self._workers.discard(worker)
 
-    async def _consume(self, worker: _Worker, batch: _Batch) -> None:
+    async def _consume(self, worker: _Worker, batch: _Batch) -> float:
+        """Call the listener and treat its outcome; return the time at which the call ended."""
         held, messages = batch
         if held.is_dropped:
-            return
+            return worker.began
         context = ConsumeContext(held.queue)
         outcome = await call(self._listener, list(messages), context)
+        now = self._time()
         if worker.batch is not batch or held.is_dropped:
-            return  # sent back meanwhile, or another client's
+            return now  # sent back meanwhile, or another client's
         count = succeeded(messages, context, outcome.status)
-        ms = (asyncio.get_running_loop().time() - worker.began) * 1000
-        self._figures.of(held.queue.topic).count_call(count, len(messages) - count, ms)
-        held.finish(messages[:count])
-        if count < len(messages):
+        self._figures.of(held.queue.topic).count_call(count, len(messages) - count, (now - worker.began) * 1000)
+        if count == len(messages):
+            held.finish(messages, now)
+        else:
             worker.batch = None  # the listener is not late any more
+            held.finish(messages[:count], now)
             await self._failed(held, messages[count:], context.delay_level)
+        return now
 
     # --- messages that failed
 
@@ -162,12 +168,12 @@ class ConcurrentCalls:
         if self._options.broadcasting:
             ids = ", ".join(one.message_id for one in messages)
             LOG.warning("group %s: broadcast messages are not retried: %s", self._group, ids)
-            held.finish(messages)
+            held.finish(messages, self._time())
             return
         again = []
         for one in messages:
             if await self._send_backs.send_back(one, held.queue.broker_name, delay_level):
-                held.finish([one])
+                held.finish([one], self._time())
             else:
                 one.reconsume_times += 1
                 again.append(one)
@@ -184,7 +190,7 @@ class ConcurrentCalls:
         timeout = self._options.consume_timeout_s
         while True:
             await asyncio.sleep(min(timeout / 4, _MOST_BETWEEN_LOOKS_S))
-            now = asyncio.get_running_loop().time()
+            now = self._time()
             for worker in list(self._workers):
                 batch = worker.batch
                 if batch is None or worker.task is None or now - worker.began < timeout:

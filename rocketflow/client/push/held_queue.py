@@ -57,10 +57,10 @@ class HeldQueue:
             self._changed.clear()
             await self._changed.wait()
 
-    def finish(self, messages: Iterable[ReceivedMessage]) -> None:
+    def finish(self, messages: Iterable[ReceivedMessage], now: float) -> None:
         """Remove messages that need no further work."""
         self.messages.finish(messages)
-        self.last_consumed = asyncio.get_running_loop().time()
+        self.last_consumed = now
         self._changed.set()
 
     # --- the holder's side

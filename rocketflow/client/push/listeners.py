@@ -56,6 +56,9 @@ class Outcome(NamedTuple):
     error: Exception | None = None
 
 
+_SUCCESS: Final = Outcome(ConsumeStatus.SUCCESS)
+
+
 async def call(listener: Listener, messages: list[ReceivedMessage], context: ConsumeContext) -> Outcome:
     """Call a listener and return its outcome; what it raises is logged with the messages' ids."""
     try:
@@ -63,8 +66,8 @@ async def call(listener: Listener, messages: list[ReceivedMessage], context: Con
     except Exception as error:  # a user's function may raise anything
         LOG.warning("%s", _failure(messages, context, "raised"), exc_info=True)
         return Outcome(ConsumeStatus.RECONSUME_LATER, error)
-    if status is None:
-        return Outcome(ConsumeStatus.SUCCESS)
+    if status is None or status is ConsumeStatus.SUCCESS:
+        return _SUCCESS
     if isinstance(status, ConsumeStatus):
         return Outcome(status)
     error = TypeError(f"the listener returned {status!r}; a ConsumeStatus or None is expected")

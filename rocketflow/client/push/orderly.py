@@ -100,7 +100,7 @@ class OrderlyCalls:
             count = len(messages) if succeeded else 0
             self._figures.of(held.queue.topic).count_call(count, len(messages) - count, ms)
             if succeeded:
-                held.finish(messages)  # of a dropped queue too: it stays locked until this call has ended
+                held.finish(messages, loop.time())  # of a dropped queue too: it stays locked until this call has ended
                 return 0.0
             if await self._retry(held, messages):
                 return 0.0
@@ -114,7 +114,7 @@ class OrderlyCalls:
         is_done = True
         for one in messages:
             if one.reconsume_times >= self._options.trials and await self._send_backs.send_copy(one):
-                held.finish([one])
+                held.finish([one], asyncio.get_running_loop().time())
             else:
                 one.reconsume_times += 1
                 is_done = False

@@ -4,6 +4,7 @@
 |---|---|
 | `pull_consumer` | the lite pull consumer |
 | `bridge` | the event loop in a thread that runs all of them, and their base class |
+| `listener_threads` | threads for the listeners of push consumers |
 | `push_consumer` | push consumers, whose listeners run in threads |
 | `producer` | producers |
 

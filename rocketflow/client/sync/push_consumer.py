@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from rocketflow.client import push
 from rocketflow.client.consume.subscriptions import ALL, TAG
-from rocketflow.client.sync.bridge import SyncClient, in_thread
+from rocketflow.client.sync.bridge import SyncClient
+from rocketflow.client.sync.listener_threads import ListenerThreads
 
 if TYPE_CHECKING:
     from rocketflow.client.push import ConsumeContext, ConsumeStatus, PushOptions
@@ -28,8 +28,8 @@ class PushConsumer(SyncClient[push.PushConsumer]):
         options: PushOptions,
         listener: Callable[[list[ReceivedMessage], ConsumeContext], ConsumeStatus | None],
     ) -> None:
-        self._pool = ThreadPoolExecutor(options.concurrency, thread_name_prefix=f"consumer-{options.group}")
-        super().__init__(lambda: push.PushConsumer(options, in_thread(listener, self._pool)))
+        self._threads = ListenerThreads(listener, options.concurrency, f"consumer-{options.group}")
+        super().__init__(lambda: push.PushConsumer(options, self._threads))
 
     @property
     def client_id(self) -> str:
@@ -79,4 +79,4 @@ class PushConsumer(SyncClient[push.PushConsumer]):
     def close(self) -> None:
         """Let calls of the listener end, at most `drain_s`; store the offsets, and leave the group."""
         super().close()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
