@@ -5,7 +5,7 @@
 | `cluster` | one client's routes, requests to NameServers and brokers, heartbeats |
 | `options`, `errors` | what every client is given, and what it raises |
 | `routes`, `ids`, `compression`, `java_hash` | queues of a route, ids, compressed bodies, hashes, without I/O |
-| `messages`, `received` | what is sent and what is received, without I/O |
+| `messages`, `received`, `pull_status` | what is sent and what is received, without I/O |
 | `produce` | producers |
 | `admin` | operators' requests |
 | `consume` | parts of consumers: strategies, subscriptions, pulls, offsets |

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rocketflow.client.consume.pull_status import PullStatus
+from rocketflow.client.pull_status import PullStatus
 from rocketflow.client.consume.subscriptions import matches
 from rocketflow.client.errors import ClientError, NoBrokerAddressError, RequestRefusedError
 from rocketflow.client.received import ReceivedMessage, decode_records

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.client.consume.pull_status import PullStatus
+from rocketflow.client.pull_status import PullStatus
 from rocketflow.client.consume.pulls import PullRequest
 from rocketflow.client.errors import ClientError, RequestRefusedError
 from rocketflow.client.pull.options import OffsetCorrection

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from rocketflow.client.consume.pull_status import PullStatus
+from rocketflow.client.pull_status import PullStatus
 from rocketflow.client.errors import ClientError
 from rocketflow.client.received import DamagedRecordError
 

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
-from rocketflow.client.consume.pull_status import PullStatus
+from rocketflow.client.pull_status import PullStatus
 from rocketflow.client.consume.pulls import PullRequest
 from rocketflow.client.errors import ClientError, RequestRefusedError
 from rocketflow.remoting.codes import ResponseCode

@@ -9,11 +9,11 @@ import pytest
 
 from rocketflow.aio.loop import run
 from rocketflow.client.cluster import Cluster
-from rocketflow.client.consume.pull_status import PullStatus
 from rocketflow.client.consume.pulls import Puller, PullRequest, PullResult, request_header
 from rocketflow.client.consume.start_positions import Bound, ConsumeFrom, StartPositions, bound_of
 from rocketflow.client.consume.subscriptions import SQL92, subscription
 from rocketflow.client.errors import NoRouteError, RequestRefusedError
+from rocketflow.client.pull_status import PullStatus
 from rocketflow.remoting.bodies import MessageQueue, SubscriptionData
 from tests.support.consumer_cluster import ConsumerCluster, queue_of
 

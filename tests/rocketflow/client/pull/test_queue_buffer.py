@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rocketflow.client.consume.pull_status import PullStatus
 from rocketflow.client.consume.pulls import PullRequest, PullResult
 from rocketflow.client.consume.subscriptions import subscription
 from rocketflow.client.pull.queue_buffer import QueueBuffer
+from rocketflow.client.pull_status import PullStatus
 from rocketflow.client.received import DamagedRecordError
 from rocketflow.remoting.bodies import MessageQueue
 from tests.support.record_bytes import record
