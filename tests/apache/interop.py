@@ -22,6 +22,7 @@ TESTS: Final = (
     "tests/apache/test_go_client.py",
     "tests/apache/test_mixed_clusters.py",
     "tests/apache/test_mqadmin.py",
+    "tests/apache/test_python_client.py",
     "tests/apache/test_tls_clients.py",
     "tests/apache/test_transactions.py",
 )

@@ -15,12 +15,10 @@ from zlib import crc32
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from rocketflow.errors import UsageError
 from rocketflow.spark.shared import checkpoint
 from rocketflow.spark.shared.option_values import OptionError
 from rocketflow.spark.shared.worker_heap import freeze_heap_once
 from rocketflow.spark.sink.append_port import AppendPort
-from rocketflow.spark.sink.batch_identity import BatchIdentity
 from rocketflow.spark.sink.sink_options import SinkOptions
 from rocketflow_store import MessageRejectedError, StoreConfig, StoreError
 from rocketflow_store.spi.commits import SinkBatch
@@ -51,6 +49,16 @@ class StagedCommit(WriterCommitMessage):
     part: StagedPart
 
 
+@dataclass(frozen=True, slots=True)
+class BatchIdentity:
+    """The batch and the run that a task works on."""
+
+    sink_id: str
+    query_id: str
+    batch_id: int
+    run_id: str
+
+
 def make_stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
     """Return the writer of a streaming query (append mode only)."""
     parsed = SinkOptions.parse(options)
@@ -59,9 +67,9 @@ def make_stream_writer(options: Mapping[str, str], schema: StructType, overwrite
     if overwrite:
         raise StoreError('output mode complete would overwrite; a log is append-only: use .outputMode("append")')
     parsed.check_schema(schema)
-    address = _place(parsed)
+    check_writable_directory(Path(parsed.path), parsed.store_config())
     freeze_heap_once()
-    return StreamWriter(parsed, address)
+    return StreamWriter(parsed)
 
 
 def make_batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
@@ -72,31 +80,15 @@ def make_batch_writer(options: Mapping[str, str], schema: StructType, overwrite:
     if overwrite:
         raise StoreError('mode overwrite is not possible; a log is append-only: use .mode("append")')
     parsed.check_schema(schema)
-    return BatchWriter(parsed, _place(parsed))
-
-
-def _place(options: SinkOptions) -> str | None:
-    """Check where rows go, and return the address of the broker for a sink over the network."""
-    if options.network is None:
-        check_writable_directory(Path(options.path), options.store_config())
-        return None
-    try:
-        from rocketflow.spark.sink.target import find_target
-    except ImportError as error:
-        raise UsageError(
-            f"option namesrvAddr needs the extra broker: pip install 'rocketflow[broker]' ({error})"
-        ) from None
-    address = find_target(options.network, options.broker_name)
-    if address is None:
-        raise OptionError("namesrvAddr", "option namesrvAddr: the sink writes to RocketFlow's broker only")
-    return address
+    check_writable_directory(Path(parsed.path), parsed.store_config())
+    return BatchWriter(parsed)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes one micro-batch at a time; Spark creates a new object for every step, so it keeps no state."""
 
-    def __init__(self, options: SinkOptions, address: str | None) -> None:
-        self.options, self.address = options, address
+    def __init__(self, options: SinkOptions) -> None:
+        self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Encode and stage this partition's rows, in a task."""
@@ -108,15 +100,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if query_id is None or batch_id is None:
             raise StoreError("no query id in the task context: the sink needs a Structured Streaming query")
         sink_id = self.options.sink_id or query_id
-        batch = BatchIdentity(sink_id, query_id, int(batch_id), run_id or "run")
-        return _stage(self.options, self.address, batch, iterator)
+        return _stage(self.options, BatchIdentity(sink_id, query_id, int(batch_id), run_id or "run"), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Commit all staged rows once, on the driver."""
         location = self.options.checkpoint_location
         query_id = None if location is None else checkpoint.query_id(location)
-        names = (self.options.sink_id or query_id, query_id)
-        _commit(AppendPort(self.options, self.address), messages, batchId, names, more_follow=True)
+        _commit(self.options, messages, batchId, self.options.sink_id or query_id, query_id, more_follow=True)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Delete what was staged, on the driver after a failure. A durable commit is never undone."""
@@ -126,53 +116,25 @@ class StreamWriter(DataSourceStreamArrowWriter):
 class BatchWriter(DataSourceArrowWriter):
     """Writes `df.write`: one batch; with option `txnId` it is stored once however often it is run."""
 
-    def __init__(self, options: SinkOptions, address: str | None) -> None:
-        self.options, self.address = options, address
+    def __init__(self, options: SinkOptions) -> None:
+        self.options = options
         self._run_id = uuid.uuid4().hex
         self._sink_id = f"txn.{options.txn_id}" if options.txn_id else f"write.{self._run_id}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Encode and stage this partition's rows, in a task."""
-        batch = BatchIdentity(self._sink_id, self._sink_id, 0, self._run_id)
-        return _stage(self.options, self.address, batch, iterator)
+        return _stage(self.options, BatchIdentity(self._sink_id, self._sink_id, 0, self._run_id), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit all staged rows once, on the driver."""
-        _commit(AppendPort(self.options, self.address), messages, 0, (self._sink_id, self._sink_id))
+        _commit(self.options, messages, 0, self._sink_id, self._sink_id)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Delete what was staged, on the driver after a failure."""
         _abort(self.options, messages, 0)
 
 
-def _stage(
-    options: SinkOptions, address: str | None, batch: BatchIdentity, rows: Iterator[pa.RecordBatch]
-) -> StagedCommit:
-    """Encode and stage a task's rows: in the store's directory, or at the broker at an address."""
-    if address is None:
-        return _stage_by_path(options, batch, rows)
-    from rocketflow.spark.sink.sent_parts import send_part
-
-    context = TaskContext.get()
-    assert context is not None
-    partition = context.partitionId()
-    first_turn = _first_turn(batch, partition)
-
-    def encoded(encoder: BatchEncoder) -> Iterator[EncodedChunk]:
-        return _encoded(encoder, rows, partition, first_turn, options.topic)
-
-    name = f"p{partition}-a{context.taskAttemptId()}"
-    run_seq, part = send_part(options, address, batch, encoded, name)
-    freeze_heap_once()
-    return StagedCommit(batch.sink_id, batch.query_id, batch.batch_id, batch.run_id, run_seq, partition, part)
-
-
-def _first_turn(batch: BatchIdentity, partition: int) -> int:
-    """Return the first queue's number: a replay of the batch must give the same queues."""
-    return crc32(batch.sink_id.encode()) + batch.batch_id + partition
-
-
-def _stage_by_path(options: SinkOptions, batch: BatchIdentity, rows: Iterator[pa.RecordBatch]) -> StagedCommit:
+def _stage(options: SinkOptions, batch: BatchIdentity, rows: Iterator[pa.RecordBatch]) -> StagedCommit:
     context = TaskContext.get()
     assert context is not None
     staging = StagingArea(options.path, batch.sink_id)
@@ -187,7 +149,9 @@ def _stage_by_path(options: SinkOptions, batch: BatchIdentity, rows: Iterator[pa
     config = config_for_encoding(options.path, options.store_config())
     encoder = BatchEncoder(config, queue_count, default_topic=options.topic, row_hashes=True)
     name = f"p{partition}-a{context.taskAttemptId()}"
-    first_turn = _first_turn(batch, partition)
+    first_turn = (
+        crc32(batch.sink_id.encode()) + batch.batch_id + partition
+    )  # a replay of the batch must give the same queues
     part = stage(
         _encoded(encoder, rows, partition, first_turn, options.topic),
         staging.directory(batch.batch_id),
@@ -221,19 +185,19 @@ def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[StagedCommit
 
 
 def _commit(
-    port: AppendPort,
+    options: SinkOptions,
     messages: Sequence[WriterCommitMessage | None],
     batch_id: int,
-    names: tuple[str | None, str | None],
+    sink_id: str | None,
+    query_id: str | None,
     *,
     more_follow: bool = False,
 ) -> None:
-    """Commit the staged parts; `names`, sink id and query id, are those of a batch without partitions and messages."""
+    """Commit the staged parts; `sink_id` and `query_id` identify a batch without partitions, which has no messages."""
     staged = _staged(messages)
     if not staged:
-        sink_id, query_id = names
         if sink_id is not None:
-            port.commit_nothing(sink_id, query_id, batch_id)
+            AppendPort(options).commit_nothing(sink_id, query_id, batch_id)
         return
     first = staged[0]
     batch = SinkBatch(
@@ -245,10 +209,10 @@ def _commit(
         parts=[one.part for one in staged],
         more_follow=more_follow,
     )
-    port.commit(batch)
+    AppendPort(options).commit(batch)
 
 
 def _abort(options: SinkOptions, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
     staged = _staged(messages)
-    if staged and options.network is None:  # a broker sweeps what was sent to it
+    if staged:
         StagingArea(options.path, staged[0].sink_id).abort(batch_id, [one.part for one in staged])
