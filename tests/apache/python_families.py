@@ -411,7 +411,7 @@ async def query(servers: Servers) -> None:
 
 
 async def recall(servers: Servers) -> None:
-    """Recall one of two timer messages before they are due."""
+    """Cancel one of two timer messages before they are due."""
     topic = await servers.topic()
     collected = Collected()
     async with servers.push(topic, collected), servers.producer() as producer:

@@ -11,9 +11,9 @@ import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketflow.client.admin.topic_requests import TopicRequests
-from rocketflow.client.pull_status import PullStatus
 from rocketflow.client.errors import ClientError, RequestRefusedError
 from rocketflow.client.ids import stored_at
+from rocketflow.client.pull_status import PullStatus
 from rocketflow.client.received import ReceivedMessage, decode_records
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers import offset as headers

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rocketflow.client.pull_status import PullStatus
 from rocketflow.client.consume.subscriptions import matches
 from rocketflow.client.errors import ClientError, NoBrokerAddressError, RequestRefusedError
+from rocketflow.client.pull_status import PullStatus
 from rocketflow.client.received import ReceivedMessage, decode_records
 from rocketflow.client.routes import MASTER_ID, address_of
 from rocketflow.remoting.codes import RequestCode

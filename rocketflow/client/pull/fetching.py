@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.client.pull_status import PullStatus
 from rocketflow.client.consume.pulls import PullRequest
 from rocketflow.client.errors import ClientError, RequestRefusedError
 from rocketflow.client.pull.options import OffsetCorrection
+from rocketflow.client.pull_status import PullStatus
 from rocketflow.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:

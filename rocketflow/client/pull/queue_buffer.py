@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from rocketflow.client.pull_status import PullStatus
 from rocketflow.client.errors import ClientError
+from rocketflow.client.pull_status import PullStatus
 from rocketflow.client.received import DamagedRecordError
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
-from rocketflow.client.pull_status import PullStatus
 from rocketflow.client.consume.pulls import PullRequest
 from rocketflow.client.errors import ClientError, RequestRefusedError
+from rocketflow.client.pull_status import PullStatus
 from rocketflow.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
