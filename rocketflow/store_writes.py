@@ -174,13 +174,14 @@ def find_broker(path: str | Path, config: StoreConfig | None) -> BrokerWrites | 
 class BrokerWrites:
     """Commits and deliveries by the broker that serves the store at `path`; an implementation of `Commits`.
 
-    With `sync` they are on the disk when the broker answers, whatever its own flush mode.
+    With `sync` they are on the disk when the broker answers, whatever its own flush mode. With `uploaded` the parts'
+    bytes were sent to the broker before, and `path` is a text for errors.
 
     Raises what the store raises, StoreLockedError if the broker stops or is busy, AnswerLostError, and BrokerError.
     """
 
-    def __init__(self, path: str | Path, client: StoreClient, *, sync: bool) -> None:
-        self._path, self._client, self._sync = path, client, sync
+    def __init__(self, path: str | Path, client: StoreClient, *, sync: bool, uploaded: bool = False) -> None:
+        self._path, self._client, self._sync, self._uploaded = path, client, sync, uploaded
 
     def last_commit(self, sink_id: str) -> CommitEnvelope | None:
         """Return the newest envelope of a sink."""
@@ -261,10 +262,10 @@ class BrokerWrites:
         """Return the parts as files in the directory of their batch, which the broker sees."""
         from rocketflow.remoting.store_bodies import PartBody
 
-        directory = StagingArea(self._path, sink_id).directory(batch_id)
+        directory = None if self._uploaded else StagingArea(self._path, sink_id).directory(batch_id)
         return [
             PartBody(
-                file=_name_in(directory, one),
+                file=str(one.path) if directory is None else _name_in(directory, one),
                 rows=one.rows,
                 size=one.size,
                 crc=one.crc,

@@ -1,6 +1,7 @@
-"""RocketFlow's own requests: jobs that see the store's directory commit and deliver through its broker.
+"""RocketFlow's own requests: jobs commit and deliver through the store's broker.
 
-A job reads the store and stages its rows by path, as without a broker; what needs the store's lock comes as a request.
+A job that sees the store's directory reads it and stages rows by path; what needs the store's lock comes as a request.
+A job of another host sends the bytes of its parts first.
 Commits run one after the other in a thread of their own, so that the event loop waits neither for the put lock nor for
 the disk. A request that is repeated after a lost answer changes nothing: the last envelope in the log decides.
 """
@@ -17,6 +18,7 @@ from rocketflow.aio.server import OVERLOAD, Processor, RefusedError, Request
 from rocketflow.remoting import store_bodies as bodies
 from rocketflow.remoting.bodies import encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.headers.rocketflow import StagePartRequestHeader, StagePartResponseHeader
 from rocketflow.remoting.store_bodies import STORE_BODY_VERSION, decode_store_body
 from rocketflow_store import FlushDiskTimeoutError, StoreError, StoreFencedError
 from rocketflow_store.spi.commits import (
@@ -49,6 +51,7 @@ B = TypeVar("B", bound=bodies.StoreBody)
 MAX_WAITING: Final = 64
 """Requests of each kind that may wait for the one that runs."""
 
+MAX_RUN_ID: Final = 120
 SYNC_SECONDS: Final = 600.0
 
 _CODES: Final[dict[type[StoreError], ResponseCode]] = {
@@ -74,13 +77,14 @@ class JobTotals:
 
 
 class StoreRequests:
-    """Requests 30001, 30003, 30004, 30005 and 30008."""
+    """Requests 30001 to 30005 and 30008."""
 
     def __init__(self, store: WritingStore, topics: Topics) -> None:
         self._store = store
         self._topics = topics
         self._commits = _OneAtATime("commits")
         self._deliveries = _OneAtATime("requeue")
+        self._staging = _OneAtATime("staging")
         self.totals = {"batch": JobTotals(), "progress": JobTotals()}
         """What jobs have committed, by kind of commit; a replay commits nothing."""
 
@@ -88,6 +92,7 @@ class StoreRequests:
         """Return the processor of each request code."""
         return {
             RequestCode.ROCKETFLOW_COMMIT_BATCH: self._commit_batch,
+            RequestCode.ROCKETFLOW_STAGE_PART: self._stage_part,
             RequestCode.ROCKETFLOW_COMMIT_PROGRESS: self._commit_progress,
             RequestCode.ROCKETFLOW_LAST_COMMIT: self._last_commit,
             RequestCode.ROCKETFLOW_STORE_INFO: self._info,
@@ -98,6 +103,7 @@ class StoreRequests:
         """Begin no further commit or delivery; one that runs is completed before the store is closed."""
         self._commits.stop()
         self._deliveries.stop()
+        self._staging.stop()
 
     async def _commit_batch(self, request: Request) -> None:
         body = _decoded(request, bodies.CommitBatchBody)
@@ -126,6 +132,23 @@ class StoreRequests:
             end_offset=result.end_offset,
         )
         request.reply(body=encode_body(answer))
+
+    async def _stage_part(self, request: Request) -> None:
+        """Write bytes of a part, or only register the run that begins to stage rows."""
+        header = request.command.header(StagePartRequestHeader)
+        data = request.command.body
+
+        def stage() -> int:
+            area = StagingArea(self._store.path, check_sink_id(header.sink_id))
+            if len(header.run_id) > MAX_RUN_ID:
+                raise RefusedError(ResponseCode.INVALID_PARAMETER, f"runId has more than {MAX_RUN_ID} characters")
+            run_seq = area.run_number(header.run_id, self._store.config)
+            if header.file is not None:
+                area.receive(header.batch_id, header.file, header.position, header.size, data)
+            return run_seq
+
+        run_seq = await self._run(self._staging, stage)
+        request.reply(header=StagePartResponseHeader(run_seq=run_seq))
 
     async def _commit_progress(self, request: Request) -> None:
         body = _decoded(request, bodies.CommitProgressBody)
@@ -166,6 +189,8 @@ class StoreRequests:
             confirm_offset=store.confirm_offset,
             min_phy_offset=store.min_phy_offset,
             max_phy_offset=store.max_phy_offset,
+            property_crc=store.config.append_prop_crc,
+            store_host=store.config.store_host,
         )
         request.reply(body=encode_body(answer))
 

@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+import msgspec
+
 from rocketflow.aio.channel import Channel, ChannelClosedError
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
@@ -19,11 +21,13 @@ from rocketflow.remoting.bodies import encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.errors import RemotingError
 from rocketflow.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
+from rocketflow.remoting.headers.rocketflow import StagePartRequestHeader, StagePartResponseHeader
 from rocketflow.remoting.signature import JOB_ACCESS_KEY, Credentials
 from rocketflow.remoting.store_bodies import StoreBody, StoreInfoBody, decode_store_body
 
 if TYPE_CHECKING:
     from rocketflow.remoting.command import Command
+    from rocketflow.remoting.headers.header import Header
 
 B = TypeVar("B")
 T = TypeVar("T")
@@ -32,11 +36,23 @@ ANSWER_SECONDS: Final = 10.0
 """How long a broker may take to say which store it serves."""
 
 PING_SECONDS: Final = 20.0
+PIECE_BYTES: Final = 4 << 20
+"""Bytes of a part that one request carries."""
+
+PIECE_SECONDS: Final = 60.0
 _LONGEST_SECONDS: Final = 24 * 3600.0
 
 
 class NoBrokerError(Exception):
     """No broker at the address serves the store; nothing was requested."""
+
+
+class NotRocketFlowError(NoBrokerError):
+    """A broker answers that is not RocketFlow's."""
+
+
+class NotAllowedError(NoBrokerError):
+    """The broker does not let the caller commit."""
 
 
 class AnswerLostError(Exception):
@@ -49,17 +65,67 @@ class StoreClient:
     With `tls` a connection begins with a handshake; the broker's certificate is not checked, as by RocketMQ's clients
     unless they ask for it: the id says that it is the right one. `secret` is the one that the broker has written into
     the store's directory; requests are signed with it, "" for none.
+
+    A caller on another host gives no path: then the broker's store is the right one, and `credentials` sign requests.
     """
 
-    def __init__(self, address: str, path: str | Path, store_id: str, *, tls: bool = False, secret: str = "") -> None:
+    def __init__(
+        self,
+        address: str,
+        path: str | Path | None = None,
+        store_id: str = "",
+        *,
+        tls: bool = False,
+        secret: str = "",
+        credentials: Credentials | None = None,
+    ) -> None:
         self.address = address
-        self._path, self._store_id = Path(path), store_id
-        self._credentials = Credentials(JOB_ACCESS_KEY, secret) if secret else None
+        self._path, self._store_id = None if path is None else Path(path), store_id
+        self._credentials = Credentials(JOB_ACCESS_KEY, secret) if secret else credentials
         self._tls = Tls(lambda: client_context(TlsFiles("tls.client"), verify=False)) if tls else None
 
     def check(self) -> None:
         """Raise NoBrokerError unless the broker serves the store."""
         run(self._with_connection(_nothing))
+
+    def info(self) -> StoreInfoBody:
+        """Return what the broker answers about its store. Raises NoBrokerError."""
+        return run(self._with_connection(self._info_of))
+
+    def send(self, code: RequestCode, header: Header) -> Command:
+        """Send a request of RocketMQ's and return the answer, whatever its code.
+
+        Raises NoBrokerError and AnswerLostError.
+        """
+
+        async def sent(channel: Channel) -> Command:
+            try:
+                return await channel.request(code, header, timeout_s=ANSWER_SECONDS)
+            except (OSError, ChannelClosedError) as error:
+                raise AnswerLostError(f"{self.address}: {error}") from None
+
+        return run(self._with_connection(sent))
+
+    def stage(self, header: StagePartRequestHeader, data: memoryview) -> int:
+        """Send a part in pieces, only its beginning if the header names no file; return the number of the run.
+
+        Raises NoBrokerError, AnswerLostError, and RequestRefusedError for another answer than 0.
+        """
+        return run(self._with_connection(lambda channel: self._stage(channel, header, data)))
+
+    async def _stage(self, channel: Channel, header: StagePartRequestHeader, data: memoryview) -> int:
+        code, run_seq = RequestCode.ROCKETFLOW_STAGE_PART, 0
+        for position in range(0, max(len(data), 1), PIECE_BYTES):
+            piece = bytes(data[position : position + PIECE_BYTES])
+            asked = msgspec.structs.replace(header, position=position, size=len(data))
+            try:
+                answer = await channel.request(code, asked, body=piece, timeout_s=PIECE_SECONDS)
+            except (OSError, ChannelClosedError) as error:
+                raise AnswerLostError(f"{self.address}: {error}") from None
+            if answer.code != ResponseCode.SUCCESS:
+                raise RequestRefusedError(self.address, code, answer.code, answer.remark)
+            run_seq = answer.header(StagePartResponseHeader).run_seq
+        return run_seq
 
     def ask(self, code: RequestCode, body: StoreBody, answer: type[B]) -> B:
         """Send a request and return the body of its answer, however long that takes.
@@ -104,28 +170,40 @@ class StoreClient:
             await peers.close()
 
     async def _checked_channel(self, peers: Peers) -> Channel:
-        code = RequestCode.ROCKETFLOW_STORE_INFO
         try:
             channel = await peers.channel(self.address)
-            answer = await channel.request(code, timeout_s=ANSWER_SECONDS)
-        except (OSError, ChannelClosedError) as error:  # TimeoutError is an OSError
+        except OSError as error:
             raise NoBrokerError(f"{self.address}: {error}") from None
-        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            raise NoBrokerError(f"{self.address}: a broker, but not RocketFlow's, or one that is older than this job")
-        if answer.code != ResponseCode.SUCCESS:
-            raise NoBrokerError(f"{self.address}: answer {answer.code}: {answer.remark}")
-        try:
-            info = decode_store_body(answer.body, StoreInfoBody)
-        except RemotingError as error:
-            raise NoBrokerError(f"{self.address}: {error}") from None
+        info = await self._info_of(channel)
+        if self._path is None:
+            return channel
         if info.store_id != self._store_id or await asyncio.to_thread(self._is_elsewhere, Path(info.path)):
             raise NoBrokerError(f"{self.address}: serves another store, {info.path}")
         return channel
 
+    async def _info_of(self, channel: Channel) -> StoreInfoBody:
+        code = RequestCode.ROCKETFLOW_STORE_INFO
+        try:
+            answer = await channel.request(code, timeout_s=ANSWER_SECONDS)
+        except (OSError, ChannelClosedError) as error:  # TimeoutError is an OSError
+            raise NoBrokerError(f"{self.address}: {error}") from None
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise NotRocketFlowError(
+                f"{self.address}: a broker, but not RocketFlow's, or one that is older than this job"
+            )
+        if answer.code == ResponseCode.NO_PERMISSION:
+            raise NotAllowedError(f"{self.address}: {answer.remark}")
+        if answer.code != ResponseCode.SUCCESS:
+            raise NoBrokerError(f"{self.address}: answer {answer.code}: {answer.remark}")
+        try:
+            return decode_store_body(answer.body, StoreInfoBody)
+        except RemotingError as error:
+            raise NoBrokerError(f"{self.address}: {error}") from None
+
     def _is_elsewhere(self, path: Path) -> bool:
         """Return whether `path` is a directory of this machine other than the caller's, a copy of the store say."""
         try:
-            return not path.samefile(self._path)
+            return self._path is not None and not path.samefile(self._path)
         except OSError:  # the broker runs on another machine, or in a container
             return False
 
@@ -149,4 +227,11 @@ async def _nothing(_: Channel) -> None:
     """Ask for nothing more than the check of the connection."""
 
 
-__all__ = ["AnswerLostError", "NoBrokerError", "RequestRefusedError", "StoreClient"]
+__all__ = [
+    "AnswerLostError",
+    "NoBrokerError",
+    "NotAllowedError",
+    "NotRocketFlowError",
+    "RequestRefusedError",
+    "StoreClient",
+]

@@ -1,7 +1,8 @@
 """JSON bodies of RocketFlow's own requests about the store of a broker (30001 to 30008), and of their answers.
 
-`v` is the version of a body: a broker answers 15 to a version that it does not know. `STAGE_PART`, `SNAPSHOT` and
-`VERIFY` are not built: a job sees the store's directory, stages its parts there, and reads it.
+`v` is the version of a body: a broker answers 15 to a version that it does not know. A job that sees the store's
+directory stages its parts there; another one sends their bytes (`headers.rocketflow`). `SNAPSHOT` and `VERIFY` are not
+built.
 """
 
 from __future__ import annotations
@@ -116,6 +117,10 @@ class StoreInfoBody(StoreBody, kw_only=True):
     confirm_offset: Count = 0
     min_phy_offset: Count = 0
     max_phy_offset: Count = 0
+    property_crc: bool = False
+    """Whether records of the store have a CRC of themselves."""
+    store_host: str = ""
+    """The address in the ids of messages."""
 
 
 class RequeueBody(WriteBody, kw_only=True):

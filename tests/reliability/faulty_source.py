@@ -223,4 +223,4 @@ class FaultyDataSource(RocketFlowDataSource):
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:
         sink.AppendPort = FaultyPort  # type: ignore[attr-defined]
         made = sink.make_stream_writer(self.options, schema, overwrite)
-        return FaultyWriter(made.options)
+        return FaultyWriter(made.options, made.address)

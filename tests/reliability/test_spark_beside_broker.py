@@ -1,4 +1,7 @@
-"""Row P18: a query and producers write one topic of a broker's store; broker, commit or driver is killed."""
+"""Row P18: a query and producers write one topic of a broker's store; broker, commit or driver is killed.
+
+The query reaches the store by path in half of the trials, and over the network alone in the others.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from tests.reliability.driver_process import Driver, Outcome
 from tests.support.checker import Place, Verdict, check, numbers_in_topic
 from tests.support.ports import free_port
 from tests.support.results import Tally
-from tests.support.servers import RunningServer, direct, put_batch, running_broker
+from tests.support.servers import RunningServer, direct, put_batch, running, running_broker
 from tests.support.trials import LEVEL, seeds
 from tests.support.workload import body
 
@@ -71,20 +74,25 @@ async def _sent(address: str, numbers: list[int]) -> None:
 
 
 class Beside:
-    """A store with its broker, producers of topic `t`, and a query by path that copies topic `in` to `t`."""
+    """A store with its broker, producers of topic `t`, and a query that copies topic `in` to `t`.
 
-    def __init__(self, home: Path, rng: random.Random) -> None:
+    The query sees the store's directory, or with `by_network` only a NameServer.
+    """
+
+    def __init__(self, home: Path, rng: random.Random, *, by_network: bool) -> None:
         self.home, self.store = home, home / "store"
         self.copied = set(range(FIRST_COPIED, FIRST_COPIED + rng.randint(2 * BATCH_ROWS, 4 * BATCH_ROWS)))
         self._port, self._rng = free_port((-2, 1)), rng
         self._open = ExitStack()
+        self._names = self._open.enter_context(running("namesrv", home / "names")) if by_network else None
         self._senders: list[Sender] = []
         self.broker = self._started()
         run(_sent(self.broker.address, sorted(self.copied)))
         self.send()
 
     def _started(self) -> RunningServer:
-        return self._open.enter_context(running_broker(self.home, port=self._port))
+        settings = () if self._names is None else (f"namesrvAddr={self._names.address}",)
+        return self._open.enter_context(running_broker(self.home, *settings, port=self._port))
 
     def send(self) -> None:
         """Send to topic `t` until the broker ends."""
@@ -92,9 +100,10 @@ class Beside:
 
     def copy(self, driver: Driver) -> Outcome:
         """Run the query until it has copied all rows."""
+        place = {"path": str(self.store)} if self._names is None else {"namesrvAddr": self._names.address}
         return driver.run(
             source={
-                "path": str(self.store),
+                **place,
                 "subscribe": "in",
                 "startingOffsets": "earliest",
                 "maxOffsetsPerTrigger": str(BATCH_ROWS),
@@ -103,7 +112,7 @@ class Beside:
             select=["body"],
             partitions=self._rng.randint(1, 3),
             sink={
-                "path": str(self.store),
+                **place,
                 "topic": "t",
                 "sinkId": SINK,
                 "checkpointLocation": str(self.home / "checkpoint"),
@@ -144,7 +153,7 @@ def test_broker_killed_while_a_query_commits(driver: Driver, tmp_path: Path, tal
     for seed in seeds(6, 30):
         driver.faults.clear()
         rng = random.Random(seed)
-        beside = Beside(tmp_path / str(seed), rng)
+        beside = Beside(tmp_path / str(seed), rng, by_network=seed % 2 == 1)
         outcomes: list[Outcome] = []
         query = threading.Thread(target=lambda to=outcomes, of=beside: to.append(of.copy(driver)))  # type: ignore[misc]
         query.start()
@@ -162,7 +171,7 @@ def test_commit_killed_beside_the_broker(driver: Driver, tmp_path: Path, tally: 
         point = "commit-after" if seed % 2 else "commit-before"
         driver.faults.clear()
         rng = random.Random(seed)
-        beside = Beside(tmp_path / str(seed), rng)
+        beside = Beside(tmp_path / str(seed), rng, by_network=seed // 2 % 2 == 1)
         batch_id = rng.randint(0, 1)
         driver.faults.plan(point, batch_id)
         first = beside.copy(driver)
@@ -179,7 +188,7 @@ def test_driver_killed_beside_the_broker(driver: Driver, tmp_path: Path, tally: 
     for seed in seeds(2, 10):
         driver.faults.clear()
         rng = random.Random(seed)
-        beside = Beside(tmp_path / str(seed), rng)
+        beside = Beside(tmp_path / str(seed), rng, by_network=seed // 2 % 2 == 1)
         with Driver(tmp_path / f"d{seed}") as killed:
             killed.faults.plan(rng.choice(["commit-before", "commit-after"]), rng.randint(0, 1), jvm=True)
             first = beside.copy(killed)

@@ -48,6 +48,11 @@ class Brokers:
         wait_for_a_broker(self.address)
         return found
 
+    def start_again(self, name: str, *settings: str) -> RunningServer:
+        """Start a broker that was killed."""
+        self._stack.pop(name).close()
+        return self.start(name, *settings)
+
     def stop(self, name: str) -> None:
         """Stop a broker in order."""
         self._stack.pop(name).close()

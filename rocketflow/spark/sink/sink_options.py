@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.process.nearest import nearest_name
+from rocketflow.spark.shared.network_options import NETWORK_OPTIONS, Network, parse_network
 from rocketflow.spark.shared.option_table import Option
 from rocketflow.spark.shared.option_values import OptionError, OptionValues
 from rocketflow.spark.shared.store_locations import given_settings, parse_stores
@@ -27,9 +28,24 @@ if TYPE_CHECKING:
 
 SINK_OPTIONS: Final = (
     Option(
-        "path", "directory", "required", "Store to write to, created if it does not exist; all executors must see it."
+        "path",
+        "directory",
+        "required, or namesrvAddr",
+        "Store to write to, created if it does not exist; all executors must see it.",
     ),
-    Option("namesrvAddr", "ADDRESS", "", "Refused until this version has a client; give `path`."),
+    Option(
+        "namesrvAddr",
+        "host:port, several separated by ;",
+        "",
+        "NameServers of the brokers to write to over the network instead of `path`; needs the extra `broker`.",
+    ),
+    Option(
+        "brokerName",
+        "NAME",
+        "the only broker",
+        "Broker of RocketFlow whose store batches are committed to; needed if several brokers are registered.",
+    ),
+    *NETWORK_OPTIONS,
     Option("topic", "TOPIC", "", "Topic of all rows; wins over a column `topic`, which rows need without it."),
     Option(
         "sinkId",
@@ -105,6 +121,9 @@ class SinkOptions:
     """The options of a sink. `sink_id` is None if the query's own id is used."""
 
     path: str
+    """The store's directory; "" for a sink over the network."""
+    network: Network | None
+    broker_name: str | None
     topic: str | None
     sink_id: str | None
     txn_id: str | None
@@ -129,14 +148,8 @@ class SinkOptions:
         """Parse the options that Spark passes; OptionError names the wrong one."""
         values = OptionValues(options)
         values.check_known([one.name for one in SINK_OPTIONS])
-        if "namesrvAddr" in values:
-            raise OptionError("namesrvAddr", "option namesrvAddr: writing through a broker is not available; give path")
-        path = values.text("path")
-        if path is None:
-            raise OptionError("path", "option path is required: the store directory to write to")
-        store, *more = parse_stores(path)
-        if more or store.name:
-            raise OptionError("path", f"option path={path!r}: a sink writes to one store: give its directory")
+        network = parse_network(values)
+        path = "" if network is not None else _path(values)
         topic = values.text("topic")
         try:
             if topic is not None:
@@ -151,7 +164,9 @@ class SinkOptions:
         except MessageRejectedError as error:
             raise OptionError("topic", f"option topic={topic!r}: {error.why}") from error
         return cls(
-            path=store.path,
+            path=path,
+            network=network,
+            broker_name=values.text("brokerName"),
             topic=topic,
             sink_id=sink_id,
             txn_id=txn_id,
@@ -163,6 +178,11 @@ class SinkOptions:
             checkpoint_location=values.text("checkpointLocation"),
             settings=given_settings(values),
         )
+
+    @property
+    def is_synced(self) -> bool:
+        """True if a commit is on the disk before it returns."""
+        return self.flush_disk_type is FlushDiskType.SYNC_FLUSH
 
     def check_schema(self, schema: StructType) -> None:
         """Raise for an unknown column, a wrong column type, a missing body, or rows without a topic."""
@@ -193,3 +213,16 @@ class SinkOptions:
             raise SinkSchemaError("no column body: the sink needs one (binary or string)")
         if "topic" not in names and self.topic is None:
             raise SinkSchemaError("no topic: give a column topic or the option topic")
+
+
+def _path(values: OptionValues) -> str:
+    """Return the directory of the one store to write to."""
+    path = values.text("path")
+    if path is None:
+        raise OptionError("path", "option path is required: the store directory to write to; or namesrvAddr")
+    if "brokerName" in values:
+        raise OptionError("brokerName", "option brokerName is for access by namesrvAddr, not by path")
+    store, *more = parse_stores(path)
+    if more or store.name:
+        raise OptionError("path", f"option path={path!r}: a sink writes to one store: give its directory")
+    return store.path

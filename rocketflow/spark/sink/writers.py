@@ -6,19 +6,22 @@ them in the commit message, because the commit runs in a fresh process without t
 
 from __future__ import annotations
 
+import logging
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from rocketflow.errors import UsageError
 from rocketflow.spark.shared import checkpoint
 from rocketflow.spark.shared.option_values import OptionError
 from rocketflow.spark.shared.worker_heap import freeze_heap_once
 from rocketflow.spark.sink.append_port import AppendPort
+from rocketflow.spark.sink.batch_identity import BatchIdentity
 from rocketflow.spark.sink.sink_options import SinkOptions
 from rocketflow_store import MessageRejectedError, StoreConfig, StoreError
 from rocketflow_store.spi.commits import SinkBatch
@@ -36,6 +39,9 @@ if TYPE_CHECKING:
     from rocketflow_store.spi.records import EncodedChunk
 
 
+_log: Final = logging.getLogger("rocketflow.spark.sink")
+
+
 @dataclass(frozen=True)
 class StagedCommit(WriterCommitMessage):
     """The message of a task to the commit."""
@@ -49,14 +55,12 @@ class StagedCommit(WriterCommitMessage):
     part: StagedPart
 
 
-@dataclass(frozen=True, slots=True)
-class BatchIdentity:
-    """The batch and the run that a task works on."""
+@dataclass(frozen=True)
+class Sent(WriterCommitMessage):
+    """The message of a task whose rows were sent to RocketMQ's brokers."""
 
-    sink_id: str
-    query_id: str
-    batch_id: int
-    run_id: str
+    rows: int
+    stored_before: int
 
 
 def make_stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
@@ -67,9 +71,9 @@ def make_stream_writer(options: Mapping[str, str], schema: StructType, overwrite
     if overwrite:
         raise StoreError('output mode complete would overwrite; a log is append-only: use .outputMode("append")')
     parsed.check_schema(schema)
-    check_writable_directory(Path(parsed.path), parsed.store_config())
+    address = _place(parsed)
     freeze_heap_once()
-    return StreamWriter(parsed)
+    return StreamWriter(parsed, address)
 
 
 def make_batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
@@ -80,15 +84,28 @@ def make_batch_writer(options: Mapping[str, str], schema: StructType, overwrite:
     if overwrite:
         raise StoreError('mode overwrite is not possible; a log is append-only: use .mode("append")')
     parsed.check_schema(schema)
-    check_writable_directory(Path(parsed.path), parsed.store_config())
-    return BatchWriter(parsed)
+    return BatchWriter(parsed, _place(parsed))
+
+
+def _place(options: SinkOptions) -> str | None:
+    """Check where rows go; return the address of RocketFlow's broker, None for a directory or RocketMQ's brokers."""
+    if options.network is None:
+        check_writable_directory(Path(options.path), options.store_config())
+        return None
+    try:
+        from rocketflow.spark.sink.target import find_target
+    except ImportError as error:
+        raise UsageError(
+            f"option namesrvAddr needs the extra broker: pip install 'rocketflow[broker]' ({error})"
+        ) from None
+    return find_target(options.network, options.broker_name)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes one micro-batch at a time; Spark creates a new object for every step, so it keeps no state."""
 
-    def __init__(self, options: SinkOptions) -> None:
-        self.options = options
+    def __init__(self, options: SinkOptions, address: str | None) -> None:
+        self.options, self.address = options, address
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Encode and stage this partition's rows, in a task."""
@@ -100,13 +117,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if query_id is None or batch_id is None:
             raise StoreError("no query id in the task context: the sink needs a Structured Streaming query")
         sink_id = self.options.sink_id or query_id
-        return _stage(self.options, BatchIdentity(sink_id, query_id, int(batch_id), run_id or "run"), iterator)
+        batch = BatchIdentity(sink_id, query_id, int(batch_id), run_id or "run")
+        return _stage(self.options, self.address, batch, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Commit all staged rows once, on the driver."""
         location = self.options.checkpoint_location
         query_id = None if location is None else checkpoint.query_id(location)
-        _commit(self.options, messages, batchId, self.options.sink_id or query_id, query_id, more_follow=True)
+        names = (self.options.sink_id or query_id, query_id)
+        _commit(AppendPort(self.options, self.address), messages, batchId, names, more_follow=True)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Delete what was staged, on the driver after a failure. A durable commit is never undone."""
@@ -116,25 +135,69 @@ class StreamWriter(DataSourceStreamArrowWriter):
 class BatchWriter(DataSourceArrowWriter):
     """Writes `df.write`: one batch; with option `txnId` it is stored once however often it is run."""
 
-    def __init__(self, options: SinkOptions) -> None:
-        self.options = options
+    def __init__(self, options: SinkOptions, address: str | None) -> None:
+        self.options, self.address = options, address
         self._run_id = uuid.uuid4().hex
         self._sink_id = f"txn.{options.txn_id}" if options.txn_id else f"write.{self._run_id}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Encode and stage this partition's rows, in a task."""
-        return _stage(self.options, BatchIdentity(self._sink_id, self._sink_id, 0, self._run_id), iterator)
+        batch = BatchIdentity(self._sink_id, self._sink_id, 0, self._run_id)
+        return _stage(self.options, self.address, batch, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit all staged rows once, on the driver."""
-        _commit(self.options, messages, 0, self._sink_id, self._sink_id)
+        _commit(AppendPort(self.options, self.address), messages, 0, (self._sink_id, self._sink_id))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Delete what was staged, on the driver after a failure."""
         _abort(self.options, messages, 0)
 
 
-def _stage(options: SinkOptions, batch: BatchIdentity, rows: Iterator[pa.RecordBatch]) -> StagedCommit:
+def _stage(
+    options: SinkOptions, address: str | None, batch: BatchIdentity, rows: Iterator[pa.RecordBatch]
+) -> WriterCommitMessage:
+    """Encode and stage a task's rows: in the store's directory, or at the broker at an address.
+
+    RocketMQ's brokers have no commits: rows for them are sent at once.
+    """
+    if options.network is None:
+        return _stage_by_path(options, batch, rows)
+    if address is None:
+        return _send(options, batch, rows)
+    from rocketflow.spark.sink.sent_parts import send_part
+
+    context = TaskContext.get()
+    assert context is not None
+    partition = context.partitionId()
+    first_turn = _first_turn(batch, partition)
+
+    def encoded(encoder: BatchEncoder) -> Iterator[EncodedChunk]:
+        return _encoded(encoder, rows, partition, first_turn, options.topic)
+
+    name = f"p{partition}-a{context.taskAttemptId()}"
+    run_seq, part = send_part(options, address, batch, encoded, name)
+    freeze_heap_once()
+    return StagedCommit(batch.sink_id, batch.query_id, batch.batch_id, batch.run_id, run_seq, partition, part)
+
+
+def _send(options: SinkOptions, batch: BatchIdentity, rows: Iterator[pa.RecordBatch]) -> Sent:
+    from rocketflow.spark.sink.sent_rows import send_rows
+
+    context = TaskContext.get()
+    assert context is not None
+    partition = context.partitionId()
+    count, found = send_rows(options, batch, partition, rows, _first_turn(batch, partition))
+    freeze_heap_once()
+    return Sent(count, found)
+
+
+def _first_turn(batch: BatchIdentity, partition: int) -> int:
+    """Return the first queue's number: a replay of the batch must give the same queues."""
+    return crc32(batch.sink_id.encode()) + batch.batch_id + partition
+
+
+def _stage_by_path(options: SinkOptions, batch: BatchIdentity, rows: Iterator[pa.RecordBatch]) -> StagedCommit:
     context = TaskContext.get()
     assert context is not None
     staging = StagingArea(options.path, batch.sink_id)
@@ -149,9 +212,7 @@ def _stage(options: SinkOptions, batch: BatchIdentity, rows: Iterator[pa.RecordB
     config = config_for_encoding(options.path, options.store_config())
     encoder = BatchEncoder(config, queue_count, default_topic=options.topic, row_hashes=True)
     name = f"p{partition}-a{context.taskAttemptId()}"
-    first_turn = (
-        crc32(batch.sink_id.encode()) + batch.batch_id + partition
-    )  # a replay of the batch must give the same queues
+    first_turn = _first_turn(batch, partition)
     part = stage(
         _encoded(encoder, rows, partition, first_turn, options.topic),
         staging.directory(batch.batch_id),
@@ -179,25 +240,33 @@ def _encoded(
         done += batch.num_rows
 
 
+def _sent(messages: Sequence[WriterCommitMessage | None]) -> tuple[int, int]:
+    found = [message for message in messages if isinstance(message, Sent)]
+    return sum(one.rows for one in found), sum(one.stored_before for one in found)
+
+
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[StagedCommit]:
     found = [message for message in messages if isinstance(message, StagedCommit)]
     return sorted(found, key=lambda one: one.partition_id)
 
 
 def _commit(
-    options: SinkOptions,
+    port: AppendPort,
     messages: Sequence[WriterCommitMessage | None],
     batch_id: int,
-    sink_id: str | None,
-    query_id: str | None,
+    names: tuple[str | None, str | None],
     *,
     more_follow: bool = False,
 ) -> None:
-    """Commit the staged parts; `sink_id` and `query_id` identify a batch without partitions, which has no messages."""
+    """Commit the staged parts, unless rows were sent; `names` (sink, query) are those of a batch without partitions."""
+    if port.is_by_sends:
+        _log.info("batch %d: %d rows were sent, %d were stored before", batch_id, *_sent(messages))
+        return
     staged = _staged(messages)
     if not staged:
+        sink_id, query_id = names
         if sink_id is not None:
-            AppendPort(options).commit_nothing(sink_id, query_id, batch_id)
+            port.commit_nothing(sink_id, query_id, batch_id)
         return
     first = staged[0]
     batch = SinkBatch(
@@ -209,10 +278,10 @@ def _commit(
         parts=[one.part for one in staged],
         more_follow=more_follow,
     )
-    AppendPort(options).commit(batch)
+    port.commit(batch)
 
 
 def _abort(options: SinkOptions, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
     staged = _staged(messages)
-    if staged:
+    if staged and options.network is None:  # a broker sweeps what was sent to it
         StagingArea(options.path, staged[0].sink_id).abort(batch_id, [one.part for one in staged])

@@ -243,9 +243,15 @@ def commit_nothing(
 
     `query_id` is None if it is unknown.
     """
-    last = last_commit(reads, sink_id)
+    check_nothing(last_commit(reads, sink_id), query_id, batch_id, replay_mismatch)
+
+
+def check_nothing(
+    last: CommitEnvelope | None, query_id: str | None, batch_id: int, replay_mismatch: str = "error"
+) -> None:
+    """Check a batch without any part against the last envelope of its sink, as `commit_nothing` does."""
     if last is not None:
-        batch = SinkBatch(sink_id, query_id or last.query_id, batch_id, last.run_id, last.run_seq, ())
+        batch = SinkBatch(last.sink_id, query_id or last.query_id, batch_id, last.run_id, last.run_seq, ())
         _replayed(batch, last, replay_mismatch)
 
 

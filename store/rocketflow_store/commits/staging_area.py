@@ -11,6 +11,7 @@ from rocketflow_store.commits.staged_part import batch_directory
 from rocketflow_store.files import os_files
 from rocketflow_store.metadata.layout.store_paths import is_store
 from rocketflow_store.metadata.native.root_paths import RootPaths
+from rocketflow_store.model.errors import StoreError
 from rocketflow_store.reading.store_reader import StoreReader
 
 if TYPE_CHECKING:
@@ -43,6 +44,31 @@ class StagingArea:
                 last = last_commit(reader, self._sink_id)
                 newest = last.run_seq if last is not None else 0
         return register_run(self._staging, self._sink_id, run_id, newest)
+
+    def receive(self, batch_id: int, file: str, position: int, size: int, data: bytes) -> None:
+        """Write bytes at a position of a part that another host stages; at `size` bytes it is complete.
+
+        The same bytes may come again. Raises StoreError if bytes before them are missing, or they end after `size`.
+        """
+        path = self.directory(batch_id) / file
+        if position + len(data) > size:
+            raise StoreError(f"part {file}: bytes up to {position + len(data)} came, {size} were announced")
+        if path.exists():
+            return
+        temporary = path.with_name(f".{file}.tmp")
+        os_files.make_directory(path.parent)
+        try:
+            fd = os_files.open_file(temporary, write=True, create=True)
+            try:
+                if position > os_files.file_size(fd):
+                    raise StoreError(f"part {file}: the bytes before {position} are missing; stage it again")
+                os_files.write_at(fd, temporary, position, data)
+            finally:
+                os_files.close_file(fd)
+        except OSError as error:
+            raise os_files.access_error(temporary, error) from error
+        if position + len(data) == size:
+            os_files.rename(temporary, path)
 
     def abort(self, batch_id: int, parts: Sequence[StagedPart]) -> None:
         """Drop the parts of an attempt that is not committed; parts of another attempt at the batch stay."""

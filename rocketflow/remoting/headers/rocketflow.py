@@ -1,0 +1,32 @@
+"""Headers of RocketFlow's own requests whose bodies are not JSON."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from rocketflow.remoting.headers.header import Header, Int64, RpcRequestHeader
+from rocketflow.remoting.store_bodies import FileName
+
+Position = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+class StagePartRequestHeader(RpcRequestHeader, kw_only=True):
+    """30002: begin to stage rows of a batch, or, with `file`, write the body's bytes at `position` of a part.
+
+    A part is complete, and gets its name, once `size` bytes of it have been written. The same bytes may be sent again.
+    """
+
+    sink_id: str
+    batch_id: Position
+    run_id: str
+    file: FileName | None = None
+    position: Position = 0
+    size: Position = 0
+
+
+class StagePartResponseHeader(Header, kw_only=True):
+    """Answer 30002: the sequence number of the run."""
+
+    run_seq: Int64

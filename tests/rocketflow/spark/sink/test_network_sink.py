@@ -1,0 +1,122 @@
+"""The sink over the network to RocketFlow's broker: parts are sent, a batch is committed once."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rocketflow.client.store_client import StoreClient
+from rocketflow.errors import RocketFlowError
+from rocketflow.remoting.headers.rocketflow import StagePartRequestHeader
+from rocketflow.spark.shared.network_options import Network
+from rocketflow.spark.shared.option_values import OptionError
+from rocketflow.spark.sink.remote_store import RemoteStore
+from rocketflow.spark.sink.target import find_target
+from rocketflow.store_writes import BrokerError
+from rocketflow_store import StoreReader
+from tests.support.network_stores import Brokers, brokers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    """Run a broker with an empty store."""
+    with brokers(tmp_path_factory.mktemp("sink")) as found:
+        found.start("a")
+        yield found
+
+
+def stored(cluster: Brokers, topic: str, name: str = "a") -> list[dict[str, Any]]:
+    with StoreReader(cluster.store(name)) as reader:
+        return [
+            row
+            for queue in reader.queues(topic)
+            for rows in reader.read(topic, queue, *reader.bounds(topic, queue), columns=["body", "tags", "queueId"])
+            for row in rows.to_pylist()
+        ]
+
+
+def bodies(cluster: Brokers, topic: str) -> Counter[str]:
+    return Counter(row["body"].decode() for row in stored(cluster, topic))
+
+
+def test_a_batch_write_with_an_id_is_stored_once(spark: SparkSession, cluster: Brokers) -> None:
+    rows = spark.range(700).selectExpr("cast(id as string) as body", "'x' as tags").repartition(3)
+    options = {"namesrvAddr": cluster.address, "topic": "table", "txnId": "load-1", "queues": "3"}
+    for _ in range(2):
+        rows.write.format("rocketflow").options(**options).mode("append").save()
+    assert bodies(cluster, "table") == Counter(str(number) for number in range(700))
+    assert {(row["tags"], row["queueId"]) for row in stored(cluster, "table")} == {("x", 0), ("x", 1), ("x", 2)}
+    more = spark.range(701).selectExpr("cast(id as string) as body", "'x' as tags")
+    with pytest.raises(Exception, match="committed with 700 rows"):
+        more.write.format("rocketflow").options(**options).mode("append").save()
+    assert sum(bodies(cluster, "table").values()) == 700
+
+
+def test_a_query_is_exact_although_its_broker_is_killed(spark: SparkSession, cluster: Brokers, tmp_path: Path) -> None:
+    source = spark.readStream.format("rate-micro-batch").options(rowsPerBatch="300", numPartitions="2")
+    options = {"namesrvAddr": cluster.address, "topic": "rated", "checkpointLocation": str(tmp_path / "c")}
+    query = (
+        source.load().selectExpr("cast(value as string) as body").writeStream.format("rocketflow").options(**options)
+    ).start()
+    try:
+        for kill in (True, False):
+            seen = sum(bodies(cluster, "rated").values())
+            for _ in range(600):
+                if sum(bodies(cluster, "rated").values()) > seen + 900:
+                    break
+                assert query.isActive, query.exception()
+                threading.Event().wait(0.1)
+            if kill:
+                cluster.running["a"].kill()
+                cluster.start_again("a")
+    finally:
+        query.stop()
+    assert query.exception() is None
+    found = bodies(cluster, "rated")
+    assert len(found) > 1800
+    assert found == Counter(str(number) for number in range(len(found)))
+
+
+def test_pieces_of_a_part_may_come_again_but_none_may_be_missing(cluster: Brokers) -> None:
+    client = StoreClient(cluster.running["a"].address)
+    header = StagePartRequestHeader(sink_id="pieces", batch_id=0, run_id="r", file="part")
+    data = memoryview(bytes(range(256)) * 40_000)
+    assert client.stage(header, data) == client.stage(header, data) == 1
+    staged = cluster.store("a") / "rocketflow" / "staging" / "pieces" / "000000000000" / "part"
+    assert staged.read_bytes() == data
+    assert client.stage(StagePartRequestHeader(sink_id="pieces", batch_id=0, run_id="s"), memoryview(b"")) == 2
+    for wrong, why in (
+        ({"sink_id": "a/b"}, "sinkId"),
+        ({"file": "../x"}, "file"),
+        ({"run_id": "x" * 500}, "runId"),
+    ):
+        fields = {"sink_id": "pieces", "batch_id": 0, "run_id": "r", "file": "other", **wrong}
+        with pytest.raises(RocketFlowError, match=why):
+            client.stage(StagePartRequestHeader(**fields), memoryview(b"abc"))
+
+
+def test_the_broker_to_commit_to_has_to_be_clear(tmp_path: Path) -> None:
+    with brokers(tmp_path) as two:
+        network = Network(two.address, timeout_ms=100)
+        with pytest.raises(OptionError, match="no broker is registered"):
+            find_target(network, None)
+        with pytest.raises(BrokerError, match=r"127\.0\.0\.1:1"):
+            find_target(Network("127.0.0.1:1", timeout_ms=100), None)
+        first, second = two.start("x"), two.start("y")
+        with pytest.raises(OptionError, match=r"brokerName is missing.*x, y"):
+            find_target(network, None)
+        assert find_target(network, "x") == first.address
+        two.stop("x")
+        assert find_target(network, None) == second.address
+        with pytest.raises(BrokerError, match="networkTimeout"):
+            RemoteStore(network, first.address).info()
