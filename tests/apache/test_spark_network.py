@@ -41,7 +41,7 @@ class Names(NamedTuple):
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Names]:
-    """Boot a broker of Apache's; yield its NameServer."""
+    """Run a broker of Apache's; yield its NameServer."""
     home = tmp_path_factory.mktemp("apache")
     with RealBroker(VERSION, home / "store", SIZES, home / "work") as broker:
         found = Names(f"127.0.0.1:{broker.names_port}")

@@ -55,7 +55,7 @@ def test_a_row_becomes_a_message_with_its_properties() -> None:
     }
 
 
-def test_rows_without_a_queue_take_turns_and_the_others_keep_theirs() -> None:
+def test_rows_without_a_queue_take_turns_and_the_others_go_to_the_queue_they_name() -> None:
     found = made(rows(3 * GROUP_ROWS), turn=2)
     assert [(one.queue, len(one.messages), one.is_free) for one in found] == [
         (2, GROUP_ROWS, True),
