@@ -53,6 +53,8 @@ class ScriptedBroker:
     def _reply(self, command: Command) -> Command | None:
         if command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
             self.route_requests += 1
+            if not self.routes:
+                return answer(command, ResponseCode.TOPIC_NOT_EXIST, remark="no route")
             return answer(command, body=encode_body(route_of(self.routes)))
         if command.code == RequestCode.END_TRANSACTION:
             self.ends.append(command)

@@ -138,5 +138,4 @@ def _words(traced: Traced) -> tuple[str, str]:
 
 def _row(traced: Traced, *fields: object) -> TraceRow:
     text = "\x01".join(str(one).lower() if isinstance(one, bool) else str(one) for one in fields) + "\x02"
-    keys = (traced.message_id, traced.keys) if traced.keys else (traced.message_id,)
-    return TraceRow(traced.topic, text, keys)
+    return TraceRow(traced.topic, text, (traced.message_id, *traced.keys.split()))

@@ -9,7 +9,7 @@ import pytest
 
 from rocketflow.aio.loop import run
 from rocketflow.client import Message, Producer, ProducerOptions, SendStatus
-from rocketflow.client.errors import ClientError, NoAnswerError, UnreachableError
+from rocketflow.client.errors import ClientError, NoAnswerError, NoRouteError, UnreachableError
 from rocketflow.client.produce.errors import SendFailedError
 from rocketflow.remoting.bodies import MessageQueue
 from rocketflow.remoting.codes import ResponseCode
@@ -157,5 +157,16 @@ def test_sends_that_begin_together_ask_once_for_the_route() -> None:
             await asyncio.gather(*(producer.send(Message("t", b"b")) for _ in range(50)))
         assert broker.route_requests == 1
         assert Counter(one.fields["e"] for one in broker.sends) == {"0": 25, "1": 25}
+
+    run(main())
+
+
+def test_a_topic_that_no_broker_creates_is_refused_with_what_to_do() -> None:
+    async def main() -> None:
+        broker = ScriptedBroker()
+        async with scripted(broker) as names, Producer(options(names)) as producer:
+            broker.routes = {}
+            with pytest.raises(NoRouteError, match=r"'missing'.*autoCreateTopicEnable.*updateTopic -t missing"):
+                await producer.send(Message("missing", b"b"))
 
     run(main())

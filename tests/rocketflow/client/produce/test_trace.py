@@ -37,7 +37,7 @@ def test_a_row_of_a_send_has_the_fields_of_rocketmq() -> None:
         == "\x01".join(["Pub", "1000", "R", "g", "t", "UK", "tag", "k1 k2", HOST, "3", "7", "0", "OFF", "true"])
         + "\x02"
     )
-    assert row.keys == ("UK", "k1 k2")
+    assert row.keys == ("UK", "k1", "k2")
     failed = RESULT._replace(status=SendStatus.FLUSH_DISK_TIMEOUT)
     bare = sent_row(Traced("t", "UK", "", ""), failed, "g", (1, 2), HOST, 3, TraceType.DELAY)
     assert bare.text.split("\x01")[6:8] == ["null", "null"]
