@@ -32,6 +32,7 @@ class HeldQueue:
         self._limits = limits
         self._locked_at: float | None = None
         self._changed = asyncio.Event()
+        self._reader: asyncio.Task[None] | None = None
 
     # --- the reader's side
 
@@ -65,10 +66,22 @@ class HeldQueue:
 
     # --- the holder's side
 
+    def read_by(self, reader: asyncio.Task[None]) -> None:
+        """Take note of the task that reads the queue."""
+        self._reader = reader
+
+    async def stop_reading(self) -> None:
+        """Cancel the task that reads the queue and wait for its end."""
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.gather(self._reader, return_exceptions=True)
+
     def drop(self) -> None:
-        """End the wait of both sides: results of listeners that run count no more."""
+        """End the wait of both sides, and the reader unless it calls this: results of running calls count no more."""
         self.is_dropped = True
         self._changed.set()
+        if self._reader is not None and self._reader is not asyncio.current_task():
+            self._reader.cancel()
 
     def set_locked(self, *, is_locked: bool) -> None:
         """Take note whether the broker has just locked the queue for this client."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rocketflow.client.consume.offset_stores import OffsetStore
     from rocketflow.client.consume.start_positions import StartPositions
     from rocketflow.client.push.options import PushOptions
-    from rocketflow.client.push.pulling import Calls, Pulling
+    from rocketflow.client.push.pulling import Pulling
     from rocketflow.client.push.queue_locks import QueueLocks
     from rocketflow.remoting.bodies import MessageQueue
 
@@ -59,15 +59,13 @@ class Holdings:
         self._held: dict[MessageQueue, HeldQueue] = {}
         self._releasing: dict[MessageQueue, asyncio.Task[None]] = {}
         self._late: set[MessageQueue] = set()
-        self._pulls: dict[MessageQueue, asyncio.Task[None]] = {}
         self._missing: dict[str, int] = defaultdict(int)
         self._pulling: Pulling | None = None
-        self._calls: Calls | None = None
         self._wake: Callable[[], None] = lambda: None
 
-    def start(self, pulling: Pulling, calls: Calls, wake: Callable[[], None]) -> None:
-        """Use these from now on; `wake` asks for a rebalance."""
-        self._pulling, self._calls, self._wake = pulling, calls, wake
+    def start(self, pulling: Pulling, wake: Callable[[], None]) -> None:
+        """Read queues by `pulling` from now on; `wake` asks for a rebalance."""
+        self._pulling, self._wake = pulling, wake
 
     async def load(self) -> None:
         """Load offsets that are stored locally. Raises OffsetFileError."""
@@ -91,6 +89,10 @@ class Holdings:
                 continue
             except ClientError as error:
                 LOG.warning("group %s: the queues of topic %s stay as they are: %s", self._options.group, topic, error)
+                complete = False
+                continue
+            except Exception:  # a user's strategy may raise anything
+                LOG.exception("group %s: the queues of topic %s stay as they are", self._options.group, topic)
                 complete = False
                 continue
             self._missing.pop(topic, None)
@@ -156,10 +158,8 @@ class Holdings:
         return taken
 
     def _begin(self, held: HeldQueue) -> None:
-        assert self._calls is not None
         self._held[held.queue] = held
-        self._calls.hold(held)
-        self._pulls[held.queue] = self._cluster.spawn(self._pull(held))
+        held.read_by(self._cluster.spawn(self._pull(held)))
 
     async def _pull(self, held: HeldQueue) -> None:
         assert self._pulling is not None
@@ -178,9 +178,6 @@ class Holdings:
         """Drop a queue; its offset is persisted (`offset` if given), and it is unlocked once no call works on it."""
         held = self._held.pop(queue)
         held.drop()
-        pull = self._pulls.pop(queue, None)
-        if pull is not None and pull is not asyncio.current_task():
-            pull.cancel()
 
         if held.consuming.locked():
             self._late.add(queue)  # its lock is renewed until the call has ended
@@ -250,16 +247,14 @@ class Holdings:
 
     async def stop_pulls(self) -> None:
         """End all pulls."""
-        for one in self._pulls.values():
-            one.cancel()
-        await asyncio.gather(*self._pulls.values(), return_exceptions=True)
+        await asyncio.gather(*(one.stop_reading() for one in self._held.values()))
 
     async def close(self) -> None:
         """Store all offsets and unlock all queues, once no listener works on them any more."""
         await self._settled(self._releasing.values())
         await self.persist(confirmed=True)
-        if self._locks is not None and self._held:
-            await self._locks.unlock(self._held)
+        if self._locks is not None:
+            await self._locks.unlock_all()  # those of a rebalance that was cancelled too
         for held in self._held.values():
             held.drop()
         self._held.clear()

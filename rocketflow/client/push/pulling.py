@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rocketflow.client.push.options import PushOptions
     from rocketflow.client.push.send_backs import SendBacks
     from rocketflow.client.received import ReceivedMessage
+    from rocketflow.remoting.bodies import MessageQueue
 
 LOG: Final = logging.getLogger("rocketflow.client")
 
@@ -73,6 +74,7 @@ class Pulling:
         self._calls = calls
         self._send_backs = send_backs
         self._figures = figures
+        self._complaints: dict[MessageQueue, str] = {}
         self._may_pull = asyncio.Event()
         self._may_pull.set()
 
@@ -94,6 +96,7 @@ class Pulling:
 
         Return the offset that the broker gives instead, None for a queue that was dropped.
         """
+        self._calls.hold(held)
         while not held.is_dropped:
             await self._may_pull.wait()
             await held.wait_for_room()
@@ -102,6 +105,7 @@ class Pulling:
                 continue
             try:
                 result = await self._pull(held)
+                self._complaints.pop(held.queue, None)
             except ClientError as error:
                 await asyncio.sleep(self._pause(held, error))
                 continue
@@ -159,12 +163,15 @@ class Pulling:
         return None if self._options.broadcasting else held.messages.commit_offset or None
 
     def _pause(self, held: HeldQueue, error: ClientError) -> float:
-        """Log why a pull failed and return the seconds before the next one."""
+        """Log why a pull failed, once for each reason, and return the seconds before the next one."""
         code = error.code if isinstance(error, RequestRefusedError) else None
         if code == ResponseCode.FLOW_CONTROL:
             return _FLOW_CONTROL_S
+        level = logging.DEBUG if self._complaints.get(held.queue) == str(error) else logging.WARNING
+        self._complaints[held.queue] = str(error)
         if code in _SUBSCRIPTION_CODES:
-            LOG.warning(
+            LOG.log(
+                level,
                 "group %s: the broker has another subscription of topic %s, or none: all consumers of a group have to "
                 "subscribe alike: %s",
                 self._options.group,
@@ -172,5 +179,5 @@ class Pulling:
                 error,
             )
         else:
-            LOG.warning("group %s: a pull of %s failed: %s", self._options.group, held.queue, error)
+            LOG.log(level, "group %s: a pull of %s failed: %s", self._options.group, held.queue, error)
         return AFTER_ERROR_S

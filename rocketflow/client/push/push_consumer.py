@@ -146,7 +146,7 @@ class PushConsumer:
             raise
         self._is_started = True
         wake = self._rebalances.wake
-        self._holdings.start(self._pulling, self._calls, wake)
+        self._holdings.start(self._pulling, wake)
         self._requests.start(self._holdings, wake)
         self._cluster.on_route_change(lambda _: wake())
         self._calls.start()

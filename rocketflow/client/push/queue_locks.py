@@ -35,6 +35,7 @@ class QueueLocks:
     def __init__(self, cluster: Cluster, group: str) -> None:
         self._cluster = cluster
         self._group = group
+        self._asked: set[MessageQueue] = set()
 
     async def lock(self, queues: Iterable[MessageQueue]) -> tuple[set[MessageQueue], set[MessageQueue]]:
         """Lock queues, or renew their locks.
@@ -44,6 +45,7 @@ class QueueLocks:
         locked: set[MessageQueue] = set()
         unknown: set[MessageQueue] = set()
         for broker, wanted in _by_broker(queues).items():
+            self._asked.update(wanted)
             try:
                 address = self._cluster.broker_address(broker)
                 reply = await self._cluster.request(
@@ -60,6 +62,7 @@ class QueueLocks:
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
         """Unlock queues; a failure is logged, and the broker frees the locks after a minute."""
         for broker, wanted in _by_broker(queues).items():
+            self._asked.difference_update(wanted)
             try:
                 address = self._cluster.broker_address(broker)
                 await self._cluster.request(
@@ -67,6 +70,10 @@ class QueueLocks:
                 )
             except ClientError as error:
                 LOG.warning("group %s: %d queues of %s stay locked: %s", self._group, len(wanted), broker, error)
+
+    async def unlock_all(self) -> None:
+        """Unlock every queue that a lock was asked for and that was not unlocked since."""
+        await self.unlock(set(self._asked))
 
     def _body(self, queues: list[MessageQueue]) -> bytes:
         return encode_body(

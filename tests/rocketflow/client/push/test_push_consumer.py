@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from rocketflow.aio.loop import run
+from rocketflow.client.consume.allocation import Averagely
 from rocketflow.client.consume.offset_stores import local_offset_path
 from rocketflow.client.errors import ClientStateError, NoNameServerError, RequestRefusedError
 from rocketflow.client.push import (
@@ -20,6 +22,7 @@ from rocketflow.client.push import (
     QueueLimits,
 )
 from rocketflow.client.received import ReceivedMessage
+from rocketflow.remoting.bodies import MessageQueue
 from tests.support.ports import free_port
 from tests.support.pushing import Noted, committed, consuming, make_topic, operator, options, put, until
 
@@ -81,6 +84,49 @@ def test_failed_message_comes_again_under_its_topic_and_becomes_a_dead_letter(
         run(consume())
     assert "the listener raised for 1 messages of retried, broker-a queue 0 (retried-1)" in caplog.text
     assert "this one fails" in caplog.text
+
+
+def test_listener_can_make_a_message_a_dead_letter_at_once(names: str) -> None:
+    async def act(_message: Message, context: ConsumeContext) -> ConsumeStatus:
+        context.delay_level = -1
+        return LATER
+
+    async def consume() -> None:
+        await make_topic(names, "poison", 1)
+        await put(names, "poison", ["bad"], queues=1)
+        noted, dead = Noted(act), Noted()
+        async with (
+            consuming(options(names, "g-poison"), noted, "poison"),
+            consuming(options(names, "g-poison-dead"), dead, "%DLQ%g-poison"),
+        ):
+            await until(lambda: dead.bodies == ["bad"])
+        assert len(noted.messages) == 1
+
+    run(consume())
+
+
+def test_strategy_that_raises_is_asked_again(names: str, caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(Averagely):
+        calls = 0
+
+        def allocate(
+            self, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+        ) -> list[MessageQueue]:
+            self.calls += 1
+            if self.calls == 1:
+                raise ZeroDivisionError("the user's own")
+            return super().allocate(client_id, queues, client_ids)
+
+    async def consume() -> None:
+        await make_topic(names, "divided")
+        await put(names, "divided", texts(4))
+        noted = Noted()
+        async with consuming(options(names, "g-divided", strategy=Failing()), noted, "divided"):
+            await until(lambda: len(noted.messages) == 4)
+
+    with caplog.at_level(logging.ERROR, "rocketflow.client"):
+        run(consume())
+    assert "the user's own" in caplog.text
 
 
 def test_messages_after_the_ack_index_are_retried_and_others_are_not(names: str) -> None:
