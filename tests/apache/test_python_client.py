@@ -24,6 +24,7 @@ OF_5 = ["timer", "recall"]
 SETTINGS = (
     *("recallMessageEnable=true", "traceTopicEnable=true", "enablePropertyFilter=true"),
     *("transactionTimeOut=5000", "transactionCheckInterval=1000"),
+    "waitTimeMillsInSendQueue=20000",  # the machine is shared, and a send to a chosen queue has one attempt
 )
 
 

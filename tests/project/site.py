@@ -26,6 +26,8 @@ SECTIONS: Final = {
         "rocketflow/spark/README.md",
         "jobs/examples/README.md",
         "rocketflow/starter/project/README.md",
+        "rocketflow/client/README.md",
+        "store/README.md",
         "rocketflow/testing/README.md",
         "rocketflow/quality/README.md",
         "rocketflow/kafka/README.md",

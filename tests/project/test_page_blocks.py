@@ -32,7 +32,9 @@ RUN: Final = {
     (SPARK, "sql"): "tests/project/test_page_blocks.py",
     ("jobs/examples/README.md", "sh"): "tests/rocketflow/spark/test_examples.py",
     ("rocketflow/starter/project/README.md", "sh"): "tests/rocketflow/starter/test_starter.py",
+    ("rocketflow/client/README.md", "python"): "tests/rocketflow/client/test_readme.py",
     ("rocketflow/testing/README.md", "python"): "tests/rocketflow/testing/test_plugin.py",
+    ("store/README.md", "python"): "tests/store/test_readme.py",
     ("tests/reliability/README.md", "python"): "tests/reliability/test_readme.py",
 }
 """Pages and languages of blocks with the test that runs them."""
@@ -43,10 +45,15 @@ NOT_RUN: Final = {
         SPARK,
         "sh",
     ): "a cluster of three processes and its requeues: test_cluster.py, test_manual_requeue.py run the same",
+    (SPARK, "text"): "names NameServers of a cluster; tests/rocketflow/spark/network reads from real ones",
     ("airflow_dags/README.md", "sh"): "installs Airflow; tests/rocketflow/airflow has its own environment",
     ("airflow_dags/README.md", "python"): "needs Airflow; tests/rocketflow/airflow/dags uses the same operators",
     ("tests/apache/README.md", "sh"): "twenty minutes of tests",
     ("rocketflow/cli/reference/commands.md", "sh"): "one example a command, on stores that do not exist",
+    (
+        "rocketflow/client/README.md",
+        "sh",
+    ): "installs packages; tests/rocketflow/client/test_slim_install.py blocks all others",
     ("rocketflow/kafka/README.md", "sh"): "needs a Kafka broker; tests/rocketflow/kafka runs the bridge both ways",
     (
         "rocketflow/testing/README.md",
