@@ -168,6 +168,7 @@ _CLIENTS: Final[dict[int, Row]] = {
     _CODE.END_TRANSACTION: _client(_topic("topic", _PUB, optional=True)),
     _CODE.PULL_MESSAGE: _client(_topic("topic", _SUB), _group("consumerGroup", _SUB)),
     _CODE.LITE_PULL_MESSAGE: _client(_topic("topic", _SUB), _group("consumerGroup", _SUB)),
+    _CODE.ROCKETFLOW_PULL_RANGE: _client(_topic("topic", _SUB), _group("consumerGroup", _SUB)),
     _CODE.CONSUMER_SEND_MSG_BACK: _client(_group("group", _SUB), _topic("originTopic", _SUB, optional=True)),
     _CODE.HEART_BEAT: _client(_heartbeat),
     _CODE.UNREGISTER_CLIENT: _client(_group("consumerGroup", _SUB, optional=True)),

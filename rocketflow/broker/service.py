@@ -27,6 +27,7 @@ from rocketflow.broker.pulls import Pulls
 from rocketflow.broker.put_gatherer import PutGatherer
 from rocketflow.broker.queries import Queries
 from rocketflow.broker.queue_locks import QueueLocks
+from rocketflow.broker.range_pulls import RangePulls
 from rocketflow.broker.recalls import Recalls
 from rocketflow.broker.registration import Registration
 from rocketflow.broker.replies import Replies
@@ -174,6 +175,7 @@ class _Parts:
         self._replies = Replies(self._sends, producers, settings)
         self._pulls = Pulls(store, self._topics, self._groups, consumers, self._offsets, settings, self._counts)
         self._clients = ClientRequests(producers, consumers, self._locks, self._topics, self._groups, settings)
+        self._range_pulls = RangePulls(store, self._topics, settings, self._counts)
         self._figures = RuntimeFigures(store, self._gatherer, self._pulls)
         self._admin = Admin(
             *(self._topics, self._groups, self._offsets, producers, consumers, settings),
@@ -194,7 +196,7 @@ class _Parts:
         processors = access.guarded(self._processors())
         pulls = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
         limits = Limits(connections=settings.max_connections, idle_s=settings.server_channel_max_idle_time_seconds)
-        large = (*pulls, RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID)
+        large = (*pulls, RequestCode.ROCKETFLOW_PULL_RANGE, RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID)
         self._server = Server(
             processors, on_closed=self._channel_closed, limits=limits, large_answers=large, tls=tls, latency=latency
         )
@@ -252,6 +254,7 @@ class _Parts:
             code.CONSUMER_SEND_MSG_BACK: send_backs.send_back,
             code.PULL_MESSAGE: self._pulls.pull,
             code.LITE_PULL_MESSAGE: self._pulls.pull,
+            code.ROCKETFLOW_PULL_RANGE: self._range_pulls.pull,
             code.HEART_BEAT: self._clients.heartbeat,
             code.UNREGISTER_CLIENT: self._clients.unregister,
             code.GET_CONSUMER_LIST_BY_GROUP: self._clients.list_consumers,
@@ -313,6 +316,7 @@ class _Parts:
         self._server.stop_listening()
         self._fast_server.stop_listening()
         self._pulls.answer_all()
+        self._range_pulls.stop()
         self._store_requests.stop()
         await self._gatherer.finish(_PUTS_SECONDS)
         await self._server.close()

@@ -7,7 +7,6 @@ of each size does not count. Ratios are of medians of one run.
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import sys
 import tempfile
@@ -15,32 +14,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import pyarrow.parquet as pq
-
-from rocketflow_store import MessageStore
 from tests.bench.figures import Figure, ratio
 from tests.bench.spark_cases import (
     KAFKA_SINK_TUNED,
     KAFKA_SOURCE_TUNED,
-    PARTITIONS,
     SEVEN,
     TOPIC,
     Case,
+    SparkData,
     for_kafka,
+    in_turn,
     parquet_stream,
     sink_rate,
     source_rate,
 )
-from tests.support.bulk_rows import rows
 from tests.support.kafka_broker import KafkaBroker, connector_jars
 from tests.support.maven import JarsNotFetchedError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROUNDS: Final = 9
 SIZES: Final = ((200, 4_000_000), (1024, 1_000_000))
-_FILES: Final = 8
 
 
 def run(scale: float) -> Iterator[Figure]:
@@ -57,41 +51,13 @@ def run(scale: float) -> Iterator[Figure]:
         spark = build_session("bench", "local[2]", settings)
         stack.callback(spark.stop)
         for size, count in SIZES:
-            data = _Data(Path(home) / f"{size}", size, int(count * scale))
+            data = SparkData(Path(home) / f"{size}", size, int(count * scale))
             yield from _sources(spark, data, broker)
             yield from _sinks(spark, data, broker)
             shutil.rmtree(data.home)
 
 
-class _Data:
-    """The same rows as parquet files and as a store's topic of `PARTITIONS` queues."""
-
-    def __init__(self, home: Path, size: int, count: int) -> None:
-        self.home, self.size = home, size
-        self.parquet, self.store = home / "parquet", home / "store"
-        self.parquet.mkdir(parents=True)
-        batch = rows(count // _FILES, size)
-        with MessageStore.open(self.store) as store:
-            store.create_topic(TOPIC, PARTITIONS)
-            for number in range(_FILES):
-                with pq.ParquetWriter(self.parquet / f"{number}.parquet", batch.schema, compression="none") as writer:
-                    writer.write_batch(batch, row_group_size=1 << 16)
-                store.append_batch(batch, topic=TOPIC)
-
-
-def _in_turn(measures: dict[str, object]) -> dict[str, list[float]]:
-    """Run every measure once a round, after a sync of the previous one's writes; the first round warms up."""
-    found: dict[str, list[float]] = {label: [] for label in measures}
-    for number in range(ROUNDS):
-        for label, measure in measures.items():
-            os.sync()
-            rate = measure()  # type: ignore[operator]
-            if number:
-                found[label].append(rate)
-    return found
-
-
-def _sources(spark: SparkSession, data: _Data, broker: KafkaBroker | None) -> Iterator[Figure]:
+def _sources(spark: SparkSession, data: SparkData, broker: KafkaBroker | None) -> Iterator[Figure]:
     options = {"path": str(data.store), "subscribe": TOPIC, "startingOffsets": "earliest"}
     cases = [
         Case("Kafka's seven columns", "rocketflow", options, SEVEN),
@@ -109,7 +75,7 @@ def _sources(spark: SparkSession, data: _Data, broker: KafkaBroker | None) -> It
         filled = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic, **KAFKA_SINK_TUNED}
         frame.write.format("kafka").options(**filled).save()
         cases += [Case("Kafka, default", "kafka", kafka), Case("Kafka, tuned", "kafka", kafka | KAFKA_SOURCE_TUNED)]
-    found = _in_turn({case.label: lambda case=case: source_rate(spark, case) for case in cases})
+    found = in_turn({case.label: lambda case=case: source_rate(spark, case) for case in cases})
     figures = {
         label: Figure(f"source {data.size} B -> noop, {label}", "M rows/s", tuple(runs))
         for label, runs in found.items()
@@ -120,7 +86,7 @@ def _sources(spark: SparkSession, data: _Data, broker: KafkaBroker | None) -> It
             yield ratio(figures["Kafka's seven columns"], figures[peer])
 
 
-def _sinks(spark: SparkSession, data: _Data, broker: KafkaBroker | None) -> Iterator[Figure]:
+def _sinks(spark: SparkSession, data: SparkData, broker: KafkaBroker | None) -> Iterator[Figure]:
     """Append in every round to the same store, and to the same Kafka topic."""
 
     spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str((1 << 31) - 1))  # as the README recommends
@@ -139,7 +105,7 @@ def _sinks(spark: SparkSession, data: _Data, broker: KafkaBroker | None) -> Iter
             for_kafka(parquet_stream(spark, data.parquet)), Case("", "kafka", kafka)
         )
     figures = [
-        Figure(f"sink {data.size} B, {label}", "M rows/s", tuple(runs)) for label, runs in _in_turn(measures).items()
+        Figure(f"sink {data.size} B, {label}", "M rows/s", tuple(runs)) for label, runs in in_turn(measures).items()
     ]
     yield from figures
     if broker is not None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+import pyarrow.parquet as pq
+
+from rocketflow_store import MessageStore
+from tests.support.bulk_rows import rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,6 +36,38 @@ KAFKA_SINK_TUNED: Final = {
     "kafka.buffer.memory": str(256 << 20),
     "kafka.max.request.size": str(8 << 20),
 }
+
+
+ROUNDS: Final = 9
+_FILES: Final = 8
+
+
+class SparkData:
+    """The same rows as parquet files and as a store's topic of `PARTITIONS` queues."""
+
+    def __init__(self, home: Path, size: int, count: int) -> None:
+        self.home, self.size = home, size
+        self.parquet, self.store = home / "parquet", home / "store"
+        self.parquet.mkdir(parents=True)
+        batch = rows(count // _FILES, size)
+        with MessageStore.open(self.store) as store:
+            store.create_topic(TOPIC, PARTITIONS)
+            for number in range(_FILES):
+                with pq.ParquetWriter(self.parquet / f"{number}.parquet", batch.schema, compression="none") as writer:
+                    writer.write_batch(batch, row_group_size=1 << 16)
+                store.append_batch(batch, topic=TOPIC)
+
+
+def in_turn(measures: dict[str, object], rounds: int = ROUNDS) -> dict[str, list[float]]:
+    """Run every measure once a round, after a sync of the previous one's writes; the first round warms up."""
+    found: dict[str, list[float]] = {label: [] for label in measures}
+    for number in range(rounds):
+        for label, measure in measures.items():
+            os.sync()
+            rate = measure()  # type: ignore[operator]
+            if number:
+                found[label].append(rate)
+    return found
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from rocketflow.remoting.headers.header import Header, Int64, RpcRequestHeader
+from rocketflow.remoting.headers.header import Header, Int32, Int64, RpcRequestHeader
 from rocketflow.remoting.store_bodies import FileName
 
 Position = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -30,3 +30,25 @@ class StagePartResponseHeader(Header, kw_only=True):
     """Answer 30002: the sequence number of the run."""
 
     run_seq: Int64
+
+
+class PullRangeRequestHeader(RpcRequestHeader, kw_only=True):
+    """30009: read records of the queue offsets [start, end), as many as `max_bytes` hold, at least one."""
+
+    consumer_group: str
+    topic: str
+    queue_id: Int32
+    start: Position
+    end: Position
+    max_bytes: Int32
+
+
+class PullRangeResponseHeader(Header, kw_only=True):
+    """Answer 30009: the offset after the last record of the body, and the queue's offsets [min, max).
+
+    Without a record `next_offset` is the start: pulls of single messages decide about the first one.
+    """
+
+    next_offset: Int64
+    min_offset: Int64
+    max_offset: Int64

@@ -11,8 +11,8 @@ from typing import Final
 from rocketflow.spark.shared.option_table import Option
 from rocketflow.spark.shared.option_values import OptionError, OptionValues, bad_value_error
 
-ACCESS_VARIABLE: Final = "ROCKETMQ_ACCESS_KEY"
-SECRET_VARIABLE: Final = "ROCKETMQ_SECRET_KEY"
+ACCESS_VARIABLE: Final = "ROCKETFLOW_ACCESS_KEY"
+SECRET_VARIABLE: Final = "ROCKETFLOW_SECRET_KEY"
 DEFAULT_TIMEOUT_MS: Final = 60_000
 
 NETWORK_OPTIONS: Final = (

@@ -21,6 +21,7 @@ from rocketflow_store.model.errors import StoreConfigError, StoreError
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.reading.checked_read import ANY_MESSAGE, CheckedReader
 from rocketflow_store.reading.queue_figures import stored_at
+from rocketflow_store.reading.raw_ranges import read_raw_range
 from rocketflow_store.reading.raw_records import query_records, read_record
 from rocketflow_store.telemetry import events
 from rocketflow_store.views.dispatch.arrivals import arrivals_of
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from rocketflow_store.model.broker_requests import AppendedRun, Arrival, PutState, RawMessage
     from rocketflow_store.reading.checked_read import Match, ReadResult
+    from rocketflow_store.reading.raw_ranges import RawRange
     from rocketflow_store.reading.raw_records import QueryResult
     from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.views.dispatch.confirmed_dispatch import Dispatched
@@ -191,6 +193,15 @@ class WritingStore(MessageStore):
         result = self._checked.read(topic, queue_id, offset, max_count, max_bytes, wanted, nowait=nowait)
         self._statistics.got(result.count, time.perf_counter_ns() - began_ns)
         return result
+
+    def read_range(self, topic: str, queue_id: int, start: int, end: int, max_bytes: int) -> RawRange:
+        """Read the records of the first queue offsets of [start, end), many at once; their CRC is not checked.
+
+        See `read_raw_range`. Waits for the disk.
+        """
+        self.check_open()
+        reads = self._reads
+        return read_raw_range(reads.log, reads.queues, reads.config, (topic, queue_id), (start, end), max_bytes)
 
     def read_record(self, phy_offset: int, *, nowait: bool = False) -> bytes | None:
         """Return the record that begins at `phy_offset`, checked, or None if no record of the log does.

@@ -121,7 +121,7 @@ def test_sends_need_their_topic_and_sends_to_a_retry_topic_its_group(code: CODE)
     assert needs(code, {field: "RMQ_SYS_TRACE_TOPIC"}) == needs(code, {field: "c_REPLY_TOPIC"}) == []
 
 
-@pytest.mark.parametrize("code", [CODE.PULL_MESSAGE, CODE.LITE_PULL_MESSAGE])
+@pytest.mark.parametrize("code", [CODE.PULL_MESSAGE, CODE.LITE_PULL_MESSAGE, CODE.ROCKETFLOW_PULL_RANGE])
 def test_pulls_need_topic_and_group_also_that_of_a_retry_topic(code: CODE) -> None:
     subscribe = frozenset({Action.SUB})
     mine = Need(Kind.GROUP, "mine", subscribe)

@@ -16,7 +16,7 @@ import numpy as np
 
 from rocketflow.client.errors import ClientError
 from rocketflow.client.sync.bridge import LOOP
-from rocketflow.spark.source.network.broker_reads import PULL_ROWS, BrokerReads
+from rocketflow.spark.source.network.broker_reads import PULL_ROWS, RANGE_ROWS, BrokerReads
 from rocketflow.spark.source.network.pull_window import Piece, PullWindow
 from rocketflow.spark.source.queue_choice import QueueChooser
 from rocketflow.spark.source.store_access import QueueBounds
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from rocketflow.spark.source.task_planning import QueueRange
 
 AT_ONCE: Final = 16
-"""Pulls of one queue that are under way."""
+RANGES_AT_ONCE: Final = 3
+"""Pulls of one queue that are under way, of single messages and of ranges."""
 
 _LMQ_PREFIX: Final = "%LMQ%"
 _OPEN: dict[tuple[Network, int], BrokerReads] = {}
@@ -212,6 +213,14 @@ class NetworkStores:
 
         async def opened() -> PullWindow:
             await reads.queues([key.topic])
+            if tags is None and await reads.has_ranges(key):
+                return PullWindow(
+                    lambda start, end: reads.pull_range(key, start, end),
+                    one.start,
+                    one.end,
+                    most_rows=RANGE_ROWS,
+                    at_once=RANGES_AT_ONCE,
+                )
             return PullWindow(
                 lambda start, end: reads.pull(key, start, end, tags),
                 one.start,
