@@ -8,11 +8,13 @@ from tests.planted.planting import SEEDS, Bug, Change
 
 STORE: Final = "tests/store"
 ROWS: Final = "tests/reliability"
+CONSUME: Final = "tests/rocketflow/client/consume"
 KAFKA: Final = "tests/rocketflow/kafka"
 POWER: Final = f"{ROWS}/test_power_loss.py::test_power_loss"
 BESIDE: Final = "tests/rocketflow/spark/test_store_writes.py"
 FAILING: Final = f"{ROWS}/test_failing_syncs.py"
 PRODUCE: Final = "tests/rocketflow/client/produce"
+PULL: Final = "tests/rocketflow/client/pull"
 PUSH: Final = "tests/rocketflow/client/push"
 TRANSACTIONS: Final = "tests/rocketflow/broker/test_transactions.py"
 
@@ -380,7 +382,12 @@ BUGS: Final = (
     Bug(
         "dots-in-names",
         "a topic may be called ..",
-        [Change('re.compile(r"[%|a-zA-Z0-9_-]+")', 're.compile(r"[%|a-zA-Z0-9_.-]+")')],
+        [
+            Change(
+                're.compile(r"[%|a-zA-Z0-9_-]+")\n\n\ndef validate_topic',
+                're.compile(r"[%|a-zA-Z0-9_.-]+")\n\n\ndef validate_topic',
+            )
+        ],
         [f"{STORE}/metadata/test_config_files.py::test_names_that_rocketmq_refuses_are_refused"],
     ),
     Bug(
@@ -1482,5 +1489,117 @@ BUGS: Final = (
             )
         ],
         ["tests/rocketflow/cli/admin/test_admin_commands.py"],
+    ),
+    # -- parts of consumers, lite pull consumers
+    Bug(
+        "ring-without-its-start",
+        "a queue whose hash is after the last point of the ring has no owner of its own",
+        [Change("_md5_head(_java_text(one))) % len(points)", "_md5_head(_java_text(one))) - 1")],
+        [f"{CONSUME}/test_allocation.py"],
+    ),
+    Bug(
+        "clients-sorted-as-python-does",
+        "ids of clients are sorted by code points, not by UTF-16 units as in Java",
+        [
+            Change(
+                'return text.encode("utf-16-be", "surrogatepass")', 'return text.encode("utf-32-be", "surrogatepass")'
+            )
+        ],
+        [f"{CONSUME}/test_allocation.py"],
+    ),
+    Bug(
+        "hash-of-a-tag-is-enough",
+        "a message whose tag only shares the hash of a wanted one is returned",
+        [Change("or message.tags in one.tags_set", "or java_hash(message.tags or '') in one.code_set")],
+        [f"{CONSUME}/test_subscriptions.py", f"{CONSUME}/test_pulls.py"],
+    ),
+    Bug(
+        "slaves-are-asked-to-commit",
+        "the flag of a commit is set in pulls of slaves too",
+        [Change("commits = at_master and pull", "commits = pull")],
+        [f"{CONSUME}/test_pulls.py"],
+    ),
+    Bug(
+        "copy-of-offsets-not-read",
+        "a damaged file of local offsets is not replaced by its copy",
+        [Change("for one in (path, _copy_of(path)):", "for one in (path,):")],
+        [f"{CONSUME}/test_offset_stores.py"],
+    ),
+    Bug(
+        "retries-skipped-by-a-new-group",
+        "a group that starts at the end skips the messages of its retry topic",
+        [Change("return Bound.ZERO if is_retry else Bound.END", "return Bound.END")],
+        [f"{CONSUME}/test_pulls.py"],
+    ),
+    Bug(
+        "failed-handler-is-remembered",
+        "the key of a message whose handler raised is remembered in memory",
+        [
+            Change(
+                "            handle(None)\n            with self._lock:\n                self._known[key] = None\n",
+                "            with self._lock:\n                self._known[key] = None\n"
+                "            handle(None)\n            with self._lock:\n",
+            )
+        ],
+        [f"{CONSUME}/test_idempotent.py"],
+    ),
+    Bug(
+        "key-and-result-in-two-transactions",
+        "the key of a message is committed before its handler runs",
+        [
+            Change(
+                "                if is_new:\n                    handle(connection)\n",
+                '                if is_new:\n                    connection.execute("COMMIT")\n'
+                '                    connection.execute("BEGIN IMMEDIATE")\n                    handle(connection)\n',
+            )
+        ],
+        [f"{CONSUME}/test_idempotent.py"],
+    ),
+    Bug(
+        "reset-keeps-later-messages",
+        "a correction to an earlier offset keeps messages that were pulled before it, and drops those after it",
+        [Change("            self.seek(result.next_offset)\n            return\n", "            pass\n")],
+        [f"{PULL}/test_queue_buffer.py"],
+    ),
+    Bug(
+        "last-poll-committed-after-an-exception",
+        "an exception in the block of a pull consumer commits the messages that it was handling",
+        [Change("await (self.close() if kind is None else self.abort())", "await self.close()")],
+        [f"{PULL}/test_pull_consumer.py"],
+    ),
+    Bug(
+        "polls-commit-without-auto-commit",
+        "a poll counts earlier messages as consumed although the caller commits",
+        [
+            Change(
+                "        if self._options.auto_commit:\n            self._acknowledge()\n        if self._deferred",
+                "        self._acknowledge()\n        if self._deferred",
+            )
+        ],
+        [f"{PULL}/test_pull_consumer.py"],
+    ),
+    Bug(
+        "prefetch-without-limit",
+        "a queue is pulled ahead without regard to its share of the limits",
+        [
+            Change(
+                "            buffer.count < self._options.prefetch_messages // shares\n"
+                "            and buffer.size < self._options.prefetch_bytes // shares\n",
+                "            shares > 0\n",
+            )
+        ],
+        [f"{PULL}/test_pull_consumer.py"],
+    ),
+    Bug(
+        "commit-undoes-a-reset",
+        "the offset that an operator has reset is committed again as it was before",
+        [Change("if corrected < asked and self._offsets", "if corrected > asked and self._offsets")],
+        [f"{PULL}/test_pull_consumer.py"],
+    ),
+    Bug(
+        "damaged-answer-loses-messages",
+        "an answer that cannot be decoded loses the messages that were taken before it",
+        [Change("                    if found:\n                        break  # the next call raises it\n", "")],
+        [f"{PULL}/test_queue_buffer.py"],
     ),
 )

@@ -106,19 +106,24 @@ class RemoteOffsetStore(_InMemory):
         return reply.header(QueryConsumerOffsetResponseHeader).offset
 
     async def persist(self, queues: Iterable[MessageQueue], *, confirmed: bool = False) -> None:
-        """Send each offset to its broker (15), one-way unless `confirmed`."""
-        for queue in queues:
-            offset = self._offsets.get(queue)
-            if offset is None:
-                continue
-            header = UpdateConsumerOffsetRequestHeader(
-                consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
-            )
-            address = await self._address(queue)
-            if confirmed:
-                await self._cluster.request(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
-            else:
-                await self._cluster.notify(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        """Send each offset to its broker (15), one-way unless `confirmed`; one that fails does not keep the others."""
+        stored = [(one, self._offsets[one]) for one in queues if one in self._offsets]
+        outcomes = await asyncio.gather(
+            *(self._send(queue, offset, confirmed) for queue, offset in stored), return_exceptions=True
+        )
+        for one in outcomes:
+            if one is not None:
+                raise one
+
+    async def _send(self, queue: MessageQueue, offset: int, confirmed: bool) -> None:
+        header = UpdateConsumerOffsetRequestHeader(
+            consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+        )
+        address = await self._address(queue)
+        if confirmed:
+            await self._cluster.request(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        else:
+            await self._cluster.notify(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
     async def _address(self, queue: MessageQueue) -> str:
         await self._cluster.route(queue.topic)

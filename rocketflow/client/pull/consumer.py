@@ -1,7 +1,6 @@
 """The lite pull consumer.
 
-RocketMQ's source: client/consumer/DefaultLitePullConsumer.java, client/impl/consumer/DefaultLitePullConsumerImpl.java,
-RebalanceLitePullImpl.java.
+RocketMQ's source: client/consumer/DefaultLitePullConsumer.java, client/impl/consumer/DefaultLitePullConsumerImpl.java.
 """
 
 from __future__ import annotations
@@ -13,24 +12,15 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from rocketflow.client.admin.message_requests import MessageRequests
 from rocketflow.client.cluster import Cluster
-from rocketflow.client.consume.membership import (
-    CLUSTERING,
-    PULL,
-    GroupMembership,
-    check_subscription,
-    client_ids,
-    now_ms,
-    unregister,
-)
+from rocketflow.client.consume.membership import CLUSTERING, PULL, GroupMembership, unregister
 from rocketflow.client.consume.offset_stores import RemoteOffsetStore
 from rocketflow.client.consume.pulls import Puller
-from rocketflow.client.consume.rebalance import RebalanceLoop, assigned_queues, changes, sorted_queues
-from rocketflow.client.consume.start_positions import StartPositions
-from rocketflow.client.consume.subscriptions import ALL, TAG, subscription
+from rocketflow.client.consume.rebalance import sorted_queues
+from rocketflow.client.consume.subscriptions import ALL, TAG
 from rocketflow.client.errors import ClientError, ClientStateError
+from rocketflow.client.pull.assignment import Assignment
 from rocketflow.client.pull.fetching import Fetcher
 from rocketflow.client.pull.queue_buffer import Answer, QueueBuffer
-from rocketflow.client.routes import subscribe_queues
 from rocketflow.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
@@ -38,7 +28,7 @@ if TYPE_CHECKING:
 
     from rocketflow.client.pull.options import OffsetCorrection, PullOptions
     from rocketflow.client.received import ReceivedMessage
-    from rocketflow.remoting.bodies import MessageQueue, SubscriptionData
+    from rocketflow.remoting.bodies import MessageQueue
     from rocketflow.remoting.command import Command
 
 LOG: Final = logging.getLogger("rocketflow.client")
@@ -65,20 +55,17 @@ class PullConsumer:
 
     def __init__(self, options: PullOptions) -> None:
         self._options = options
-        self._membership = GroupMembership(
+        membership = GroupMembership(
             options.group, consume_type=PULL, message_model=CLUSTERING, consume_from_where=options.start.value
         )
         handlers = {int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED): self._clients_changed}
-        self._cluster = Cluster(options, self._membership, handlers)
+        self._cluster = Cluster(options, membership, handlers)
         self._offsets = RemoteOffsetStore(self._cluster, options.group)
         self._queues = MessageRequests(self._cluster)
-        self._starts = StartPositions(self._cluster, options.start, options.start_ms)
         self._fetcher = Fetcher(Puller(self._cluster, options.group), options, self._corrected)
-        self._rebalance = RebalanceLoop(self._rebalance_all)
-        self._changing = asyncio.Lock()
+        self._assignment = Assignment(options, self._cluster, membership, self._offsets, self._fetcher)
         self._deferred: Exception | None = None
         self._is_open = False
-        self._is_assigned = False
 
     # --- life
 
@@ -86,8 +73,7 @@ class PullConsumer:
         """Start heartbeats, the refresh of routes, rebalances and commits."""
         await self._cluster.start()
         self._is_open = True
-        self._cluster.on_route_change(lambda topic: self._rebalance.wake())
-        self._cluster.spawn(self._rebalance.run())
+        self._assignment.start()
         if self._options.auto_commit:
             self._cluster.spawn(self._commit_regularly())
 
@@ -102,8 +88,8 @@ class PullConsumer:
         if not self._is_open:
             return
         self._is_open = False
-        held = list(self._fetcher.buffers)
-        self._fetcher.close()
+        held = self.assignment()
+        self._assignment.close()
         try:
             await self._offsets.persist(held, confirmed=True)
         except ClientError as error:
@@ -126,7 +112,7 @@ class PullConsumer:
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Return the readable queues of a topic, sorted."""
-        return sorted_queues(subscribe_queues(topic, await self._cluster.route(topic)))
+        return await self._assignment.queues_of(topic)
 
     async def assign(self, queues: Iterable[MessageQueue], expression: str = ALL, expression_type: str = TAG) -> None:
         """Read exactly these queues, without a rebalance; another call replaces them.
@@ -134,45 +120,21 @@ class PullConsumer:
         Queues that stay keep their positions; the others begin at the committed offset or the start position.
         """
         self._check_open()
-        if self._membership.subscriptions() and not self._is_assigned:
-            raise ClientStateError("assign was called after subscribe: use one of the two")
-        self._is_assigned = True
-        wanted = set(queues)
-        subscriptions = [
-            subscription(topic, expression, version=now_ms(), expression_type=expression_type)
-            for topic in sorted({one.topic for one in wanted})
-        ]
-        async with self._changing:
-            for one in subscriptions:
-                await self._announce(one)
-            added, removed = changes(self._fetcher.buffers, wanted)
-            await self._remove(removed)
-            for queue in added:
-                await self._add(queue)
+        await self._assignment.assign(queues, expression, expression_type)
 
     async def subscribe(self, topic: str, expression: str = ALL, expression_type: str = TAG) -> None:
         """Read this client's share of a topic's queues; the group's other clients read the rest.
 
         `expression` is `tag || tag`, or with SQL92 a condition on properties. Another call for the same topic replaces
-        it: what was pulled and not polled is dropped.
+        it from the next message on.
         """
         self._check_open()
-        if self._is_assigned:
-            raise ClientStateError("subscribe was called after assign: use one of the two")
-        wanted = subscription(topic, expression, version=now_ms(), expression_type=expression_type)
-        async with self._changing:
-            await self._announce(wanted)
-            await self._remove(one for one in self._fetcher.buffers if one.topic == topic)
-            if not await self._rebalance_topic(topic):
-                self._rebalance.wake()
+        await self._assignment.subscribe(topic, expression, expression_type)
 
     async def unsubscribe(self, topic: str) -> None:
         """Read a topic no longer."""
         self._check_open()
-        async with self._changing:
-            self._membership.unsubscribe(topic)
-            await self._remove(one for one in self._fetcher.buffers if one.topic == topic)
-        await self._cluster.send_heartbeats()
+        await self._assignment.unsubscribe(topic)
 
     def assignment(self) -> list[MessageQueue]:
         """Return the queues that the client reads now, sorted."""
@@ -317,30 +279,6 @@ class PullConsumer:
             except ClientError as error:
                 LOG.warning("offsets of group %s could not be committed: %s", self._options.group, error)
 
-    async def _announce(self, one: SubscriptionData) -> None:
-        await self._cluster.route(one.topic)
-        await check_subscription(self._cluster, self._options.group, one)
-        self._membership.subscribe(one)
-        await self._cluster.send_heartbeats()
-
-    async def _add(self, queue: MessageQueue) -> None:
-        stored = await self._offsets.stored_offset(queue)
-        position = await self._starts.start_of(queue) if stored is None else stored
-        found = self._membership.subscriptions().get(queue.topic)
-        if found is not None and self._is_open:
-            self._fetcher.add(QueueBuffer(queue, found, position))
-
-    async def _remove(self, queues: Iterable[MessageQueue]) -> None:
-        removed = list(queues)
-        for one in removed:
-            self._fetcher.remove(one)
-        try:
-            await self._offsets.persist(removed)
-        except ClientError as error:
-            LOG.warning("offsets of group %s could not be committed: %s", self._options.group, error)
-        for one in removed:
-            self._offsets.remove(one)
-
     def _corrected(self, correction: OffsetCorrection) -> None:
         """Report a position that a queue does not have; commits must not undo a reset to a smaller one."""
         queue, asked, corrected = correction[:3]
@@ -353,36 +291,7 @@ class PullConsumer:
             LOG.exception("the listener of group %s failed", self._options.group)
 
     async def _clients_changed(self, command: Command, address: str) -> None:
-        self._rebalance.wake()
-
-    async def _rebalance_all(self) -> bool:
-        if self._is_assigned:
-            return True
-        async with self._changing:
-            return all([await self._rebalance_topic(topic) for topic in self._membership.subscriptions()])
-
-    async def _rebalance_topic(self, topic: str) -> bool:
-        """Compute the queues of this client again; return whether that is complete."""
-        own = self._cluster.client_id
-        try:
-            queues = await self.queues(topic)
-            clients = await client_ids(self._cluster, topic, self._options.group)
-            wanted = assigned_queues(self._options.strategy, own, queues, clients)
-            held = [one for one in self._fetcher.buffers if one.topic == topic]
-            added, removed = changes(held, wanted)
-            await self._remove(removed)
-            for one in added:
-                await self._add(one)
-        except ClientError as error:
-            LOG.info("topic %s of group %s is rebalanced later: %s", topic, self._options.group, error)
-            return False
-        if added or removed:
-            self._membership.renew(topic)
-            self._options.listener.queues_changed(added, removed)
-            await self._cluster.send_heartbeats()
-        elif own not in clients:
-            await self._cluster.send_heartbeats()
-        return own in clients
+        self._assignment.wake()
 
     def _buffer(self, queue: MessageQueue) -> QueueBuffer:
         found = self._fetcher.buffers.get(queue)

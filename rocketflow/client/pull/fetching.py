@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rocketflow.client.consume.pulls import Puller
     from rocketflow.client.pull.options import PullOptions
     from rocketflow.client.pull.queue_buffer import QueueBuffer
-    from rocketflow.remoting.bodies import MessageQueue
+    from rocketflow.remoting.bodies import MessageQueue, SubscriptionData
 
 LOG: Final = logging.getLogger("rocketflow.client")
 
@@ -79,6 +79,12 @@ class Fetcher:
         """Go on at an offset; an answer that is under way is dropped."""
         self._tasks[queue].cancel()
         self._buffers[queue].seek(offset)
+        self._start(self._buffers[queue])
+
+    def select(self, queue: MessageQueue, subscription: SubscriptionData) -> None:
+        """Return messages that another subscription selects, from the position on."""
+        self._tasks[queue].cancel()
+        self._buffers[queue].select(subscription)
         self._start(self._buffers[queue])
 
     def pause(self, queue: MessageQueue) -> None:

@@ -44,11 +44,16 @@ class QueueBuffer:
 
     def __init__(self, queue: MessageQueue, subscription: SubscriptionData, position: int) -> None:
         self.queue = queue
-        self.subscription = subscription
+        self._subscription = subscription
         self._position = self._pull_offset = position
         self._answers: deque[PullResult] = deque()
         self._messages: deque[ReceivedMessage] = deque()
         self._size = 0
+
+    @property
+    def subscription(self) -> SubscriptionData:
+        """Return the subscription that selects the messages."""
+        return self._subscription
 
     @property
     def position(self) -> int:
@@ -94,6 +99,11 @@ class QueueBuffer:
         self._size = 0
         self._position = self._pull_offset = offset
 
+    def select(self, subscription: SubscriptionData) -> None:
+        """Select messages by another subscription, from the position on; what was pulled is dropped."""
+        self._subscription = subscription
+        self.seek(self._position)
+
     def take(self, most: int) -> list[ReceivedMessage]:
         """Return up to `most` messages and move the position after them.
 
@@ -128,7 +138,7 @@ class QueueBuffer:
             joined.append(one)
             size += len(one.records)
         records = b"".join(one.records for one in joined)
-        found = decode(Answer(self.queue, self.subscription, records, self._position, joined[-1].next_offset))
+        found = decode(Answer(self.queue, self._subscription, records, self._position, joined[-1].next_offset))
         self._messages.clear()
         for _ in joined:
             self._end_answer()

@@ -133,4 +133,4 @@ def test_import_loads_neither_pyarrow_nor_the_store() -> None:
         "import sys, rocketflow.arrow.sync; print(sorted({'pyarrow', 'numpy', 'rocketflow_store'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment(), check=True)
-    assert done.stdout == "set()\n"
+    assert done.stdout == "[]\n"

@@ -227,9 +227,30 @@ def test_tags_and_sql_select_messages(servers: ConsumerCluster) -> None:
             await consumer.subscribe(topic, "red || blue")
             assert await polled(consumer, 2) == ["red", "blue"]
             await consumer.subscribe(topic, "n = 1", SQL92)
+            assert consumer.position(queue_of(topic)) == 3
             consumer.seek(queue_of(topic), 0)
             assert await polled(consumer, 1) == ["green"]
             await consumer.unsubscribe(topic)
+            assert consumer.assignment() == []
+
+    run(call())
+
+
+def test_assigned_queues_are_replaced_and_those_that_stay_keep_their_positions(servers: ConsumerCluster) -> None:
+    async def call() -> None:
+        topic = await servers.new_topic(3)
+        for k in range(3):
+            for tag in ("red", "green"):
+                await servers.send(topic, [f"{tag}{k}"], k, {"TAGS": tag})
+        async with PullConsumer(options(servers)) as consumer:
+            await consumer.assign([queue_of(topic, 0), queue_of(topic, 1)])
+            consumer.pause(queue_of(topic, 1))
+            assert bodies(await consumer.poll(30, max_messages=1)) == ["red0"]
+            await consumer.assign([queue_of(topic, 0), queue_of(topic, 2)], "green")
+            assert consumer.assignment() == [queue_of(topic, 0), queue_of(topic, 2)]
+            assert consumer.position(queue_of(topic, 0)) == 1
+            assert sorted(await polled(consumer, 2)) == ["green0", "green2"]
+            await consumer.assign([])
             assert consumer.assignment() == []
 
     run(call())
@@ -260,14 +281,23 @@ def test_trimmed_position_is_reported_and_corrected(servers: ConsumerCluster) ->
 
 def test_reset_by_an_operator_moves_the_consumer_and_its_commits(servers: ConsumerCluster) -> None:
     async def call() -> None:
-        queue, wanted = queue_of(await servers.new_topic()), options(servers, suspend_s=1)
+        queue, reset = queue_of(await servers.new_topic()), asyncio.Event()
         await servers.send(queue.topic, ["a", "b", "c"])
+
+        class Noted(PullListener):
+            def offset_corrected(self, correction: OffsetCorrection) -> None:
+                reset.set()
+
+        wanted = options(servers, suspend_s=1, commit_interval_s=0.05, listener=Noted())
         async with PullConsumer(wanted) as consumer:
             await consumer.assign([queue])
             assert await polled(consumer, 3) == ["a", "b", "c"]
             await consumer.commit()
             async with AdminClient(servers.options) as admin:
                 await admin.reset_offset_by_time(wanted.group, queue.topic, 0)
+            await asyncio.wait_for(reset.wait(), 60)
+            await asyncio.sleep(0.3)  # some commits
+            assert await consumer.committed(queue) == 0
             assert await polled(consumer, 3) == ["a", "b", "c"]
 
     run(call())
