@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rocketflow.broker.queue_locks import QueueLocks
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow.broker.topics import Topics
+    from rocketflow.broker.transactions.recent_halves import RecentHalves
     from rocketflow_store import PutMessageResult
     from rocketflow_store.spi.tables import TopicConfig
 
@@ -69,7 +70,9 @@ class Sends:
         locks: QueueLocks,
         settings: BrokerSettings,
         counts: MessageCounts,
+        halves: RecentHalves,
     ) -> None:
+        self._halves = halves
         self._gatherer = gatherer
         self._topics = topics
         self._groups = groups
@@ -129,7 +132,7 @@ class Sends:
     ) -> None:
         """Put a message into the store; answer the request with the result, after `first` is done.
 
-        `queue_id` is the queue that the answer names instead of the message's own.
+        `queue_id` is the queue that the answer to a half message names: that of its real topic.
         """
         uniq_key = _UNIQ_KEY.search(message.properties)
         transaction_id = uniq_key[1].decode() if uniq_key else None
@@ -138,6 +141,8 @@ class Sends:
             if result.stored:
                 self._counts.sent(message, result)
             if queue_id is not None:
+                if result.stored:
+                    self._halves.note(message, result)
                 result = result._replace(queue_id=queue_id)
             if first is None or first.done():
                 self._answer(request, result, message.topic, transaction_id)

@@ -171,7 +171,13 @@ class _Parts:
             sync_timeout_s=settings.sync_flush_timeout / 1000 if config.sync_flush else None,
             wait_limit_s=settings.wait_time_mills_in_send_queue / 1000,
         )
-        self._sends = Sends(self._gatherer, self._topics, self._groups, self._locks, settings, self._counts)
+        self._transactions = Transactions(
+            *(store, self._gatherer, self._offsets, producers, self._topics, settings, self._counts),
+        )
+        self._sends = Sends(
+            *(self._gatherer, self._topics, self._groups, self._locks, settings, self._counts),
+            self._transactions.recent,
+        )
         self._replies = Replies(self._sends, producers, settings)
         self._pulls = Pulls(store, self._topics, self._groups, consumers, self._offsets, settings, self._counts)
         self._clients = ClientRequests(producers, consumers, self._locks, self._topics, self._groups, settings)
@@ -190,9 +196,6 @@ class _Parts:
         self._member_calls = MemberCalls(store, consumers, settings)
         self._upkeep = Upkeep(store, self._topics, self._groups)
         self._store_requests = StoreRequests(store, self._topics)
-        self._transactions = Transactions(
-            *(store, self._gatherer, self._offsets, producers, self._topics, settings, self._counts),
-        )
         processors = access.guarded(self._processors())
         pulls = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
         limits = Limits(connections=settings.max_connections, idle_s=settings.server_channel_max_idle_time_seconds)

@@ -34,7 +34,7 @@ def test_transactional_producer_of_the_java_client_works(version: str, tmp_path:
 
 
 @pytest.mark.skipif(LEVEL == "sample", reason="starts three brokers one after the other: RF_FULL=1 runs it")
-@pytest.mark.parametrize("version", ["5.3.3"])
+@pytest.mark.parametrize("version", ["5.3.3", "5.5.0"])
 @pytest.mark.parametrize("first", ["RocketFlow", "Apache"])
 def test_undecided_messages_are_decided_at_the_broker_that_takes_the_store_over(
     version: str, first: str, tmp_path: Path

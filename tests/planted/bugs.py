@@ -1307,6 +1307,17 @@ BUGS: Final = (
         [f"{ROWS}/network/test_access.py::test_a_reply_shows_no_secret_of_the_settings"],
     ),
     Bug(
+        "kept-half-message-of-another-queue",
+        "a half message that was kept in memory is committed to queue 0 of its topic",
+        [
+            Change(
+                "        return read_half(stored)\n\n\ndef _size",
+                "        return read_half(stored)._replace(real_queue_id=0)\n\n\ndef _size",
+            )
+        ],
+        [f"{TRANSACTIONS}::test_a_kept_half_message_is_committed_as_the_one_of_the_log"],
+    ),
+    Bug(
         "place-with-the-right-of-another-topic",
         "a message of any topic is read, sent back or committed with the right of the topic that the request says",
         [Change("            if topic is not None:\n                guard.check_topic(request, topic, actions)\n", "")],

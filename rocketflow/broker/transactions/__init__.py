@@ -4,6 +4,7 @@
 |---|---|
 | `messages` | the messages of a transaction: half, committed, copied, expired, op marks |
 | `marked_puts` | messages and the op mark that depends on them, as one run |
+| `recent_halves` | half messages that were stored last |
 | `end` | the end of a transaction (request 37) |
 | `op_marks` | half messages that op marks name |
 | `walk` | decisions about half messages, and the progress through their queue |

@@ -22,6 +22,7 @@ from rocketflow_store.spi.names import HALF_TOPIC
 if TYPE_CHECKING:
     from rocketflow.broker.counts import MessageCounts
     from rocketflow.broker.transactions.marked_puts import MarkedPuts
+    from rocketflow.broker.transactions.recent_halves import RecentHalves
     from rocketflow_store import PutMessageResult
     from rocketflow_store.spi.broker import WritingStore
 
@@ -49,8 +50,15 @@ class TransactionEnds:
     """Request 37. The ends of one iteration of the loop share op marks of at most `max_mark_bytes` bytes."""
 
     def __init__(
-        self, store: WritingStore, puts: MarkedPuts, rules: Rules, max_mark_bytes: int, counts: MessageCounts
+        self,
+        store: WritingStore,
+        puts: MarkedPuts,
+        recent: RecentHalves,
+        rules: Rules,
+        max_mark_bytes: int,
+        counts: MessageCounts,
     ) -> None:
+        self._recent = recent
         self._counts = counts
         self._store = store
         self._puts = puts
@@ -64,7 +72,7 @@ class TransactionEnds:
         if header.commit_or_rollback not in (COMMIT, ROLLBACK):
             return None
         try:
-            half = self._half(header, nowait=True)
+            half = self._recent.take(header.tran_state_table_offset) or self._half(header, nowait=True)
         except WouldBlockError:
             return self._end_later(request, header)
         self._end(request, header, half)

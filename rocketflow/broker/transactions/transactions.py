@@ -11,6 +11,7 @@ from rocketflow.broker.transactions.half_queue import HalfQueue
 from rocketflow.broker.transactions.marked_puts import MarkedPuts
 from rocketflow.broker.transactions.messages import OP_TOPIC
 from rocketflow.broker.transactions.op_marks import OpMarks
+from rocketflow.broker.transactions.recent_halves import RecentHalves
 from rocketflow.broker.transactions.resume import TransactionResumes
 from rocketflow.broker.transactions.walk import Rules
 from rocketflow.remoting.codes import RequestCode
@@ -49,7 +50,9 @@ class Transactions:
         puts = MarkedPuts(gatherer, marks, host)
         broker = Broker(producers, topics, settings.broker_name, host)
         self._interval_s = settings.transaction_check_interval / 1000
-        self._ends = TransactionEnds(store, puts, rules, settings.transaction_op_msg_max_size, counts)
+        self.recent = RecentHalves(host)
+        """The half messages that were stored last: a send notes its own there."""
+        self._ends = TransactionEnds(store, puts, self.recent, rules, settings.transaction_op_msg_max_size, counts)
         self._resumes = TransactionResumes(store, gatherer)
         self._checks = TransactionChecks(queue, offsets, puts, marks, broker, rules)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -27,6 +27,7 @@ from rocketflow.broker.transactions.messages import (
     EXPIRED_TOPIC,
     OP_TOPIC,
     Half,
+    committed_message,
     half_message,
     is_half,
     marked_offsets,
@@ -34,12 +35,13 @@ from rocketflow.broker.transactions.messages import (
     read_half,
 )
 from rocketflow.broker.transactions.op_marks import OpMark, OpMarks
+from rocketflow.broker.transactions.recent_halves import RecentHalves
 from rocketflow.broker.transactions.walk import Decision, Rules, decide, ends_too_late
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command, decode_command, encode_command, request
 from rocketflow.remoting.frame import FrameReceiver
 from rocketflow.remoting.headers.transaction import CheckTransactionStateRequestHeader
-from rocketflow_store import PutMessageResult, PutMessageStatus, StoreClosedError
+from rocketflow_store import PutMessageResult, PutMessageStatus, StoreClosedError, StoreConfig
 from rocketflow_store.model.status import GetMessageStatus
 from rocketflow_store.spi.broker import (
     AppendedRun,
@@ -49,6 +51,7 @@ from rocketflow_store.spi.broker import (
     decode_stored,
     encode_properties,
     encode_stored,
+    open_store,
 )
 from rocketflow_store.spi.names import HALF_TOPIC
 from tests.support.transactions import COMMIT, ROLLBACK, HalfPlace, end_header
@@ -165,13 +168,17 @@ class World:
         producers: ProducerTable[Any] = ProducerTable()
         producers.register(GROUP, Client(peer, "c", "JAVA", 479, 0))
         broker = Broker(producers, cast("Topics", AnyTopics()), "b", HOST)
-        self.ends = TransactionEnds(opened, puts, RULES, 60, MessageCounts(BrokerStats("c"), None))
+        self.recent = RecentHalves(HOST, max_bytes=4_000)  # keeps some three; the others are in the log
+        self.ends = TransactionEnds(opened, puts, self.recent, RULES, 60, MessageCounts(BrokerStats("c"), None))
         self.checks = TransactionChecks(queue, table, puts, marks, broker, RULES)
 
     async def put(self, message: RawMessage) -> PutMessageResult:
         future: asyncio.Future[PutMessageResult] = asyncio.get_running_loop().create_future()
         self.gatherer.add(message, future.set_result, future.set_exception)
-        return await future
+        result = await future
+        if result.stored and message.topic == HALF_TOPIC:
+            self.recent.note(message, result)
+        return result
 
     async def end(self, place: HalfPlace, state: int) -> Command:
         known = len(self._peer.answers)
@@ -443,3 +450,50 @@ def test_producers_of_a_group_are_asked_in_turn() -> None:
         table.register("g", Client(one, one, "JAVA", 479, 0))
     assert sorted(str(table.next_channel("g", lambda _: True)) for _ in range(3)) == ["x", "y", "z"]
     assert {table.next_channel("g", lambda one: one == "y") for _ in range(3)} == {"y"}
+
+
+HOSTS = st.sampled_from([HOST, bytes(15) + b"\x01" + (9_999).to_bytes(4, "big")])
+TEXTS = st.text(
+    st.characters(blacklist_categories=["Cs"], blacklist_characters="\x00\x01\x02"), min_size=1, max_size=20
+)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.binary(max_size=50), TEXTS, st.integers(0, 2**31 - 1), HOSTS), min_size=1, max_size=5))
+def test_a_kept_half_message_is_committed_as_the_one_of_the_log(
+    tmp_path_factory: pytest.TempPathFactory, sent: list[tuple[bytes, str, int, bytes]]
+) -> None:
+    home = tmp_path_factory.mktemp("store")
+    config = StoreConfig(mapped_file_size_commit_log=1 << 18, max_hash_slot_num=100, max_index_num=400)
+    recent = RecentHalves(HOST)
+    with open_store(home, config, store_host="127.0.0.1:10911") as store:
+        for number, (body, text, born_ms, host) in enumerate(sent):
+            properties = {"TRAN_MSG": "true", "PGROUP": text or "p", "UNIQ_KEY": f"u{number}", "KEYS": text}
+            client = RawMessage("t", 1, body, encode_properties(properties), number, 4, born_ms, host, number)
+            half = half_message(client)
+            run = store.append([half])
+            store.publish(run.end)
+            recent.note(half, run.results[0])
+        for number in range(len(sent)):
+            kept = recent.take(number)
+            stored = read_half(decode_stored(store.read_messages(HALF_TOPIC, 0, number, 1, 1).data))
+            assert kept is not None
+            assert stored is not None
+            assert _without_hosts_flag(committed_message(kept)) == _without_hosts_flag(committed_message(stored))
+            assert (kept.stored.phy_offset, kept[1:]) == (stored.stored.phy_offset, stored[1:])
+            assert recent.take(number) is None
+
+
+def _without_hosts_flag(message: RawMessage) -> RawMessage:
+    """Return a message without what its record says of the length of its host, and of who wrote it."""
+    return message._replace(sys_flag=message.sys_flag & ~0x30, is_internal=False)
+
+
+def test_the_oldest_half_messages_are_not_kept() -> None:
+    recent = RecentHalves(HOST, max_bytes=10_000)
+    for number in range(100):
+        result = PutMessageResult(PutMessageStatus.PUT_OK, HALF_TOPIC, 0, number, number, "", 1)
+        recent.note(half_message(raw(number, 0)), result)
+    kept = [number for number in range(100) if recent.take(number) is not None]
+    assert 5 <= len(kept) <= 10
+    assert kept == list(range(kept[0], 100))
