@@ -12,7 +12,9 @@ import typer
 from rocketflow.cli import network
 from rocketflow.cli.admin.admin_app import admin_app
 from rocketflow.cli.bridge import bridge_app
+from rocketflow.cli.consume import consume
 from rocketflow.cli.quality_commands import quality_app
+from rocketflow.cli.send import send
 from rocketflow.cli.shared import failures
 from rocketflow.cli.store.store_commands import store_app
 from rocketflow.process import logging_setup
@@ -46,6 +48,8 @@ app.add_typer(quality_app, name="quality")
 app.add_typer(admin_app, name="admin")
 app.command()(network.namesrv)
 app.command()(network.broker)
+app.command()(send)
+app.command()(consume)
 
 
 def _print_version(asked: bool) -> None:

@@ -1613,4 +1613,21 @@ BUGS: Final = (
         [Change("                    if found:\n                        break  # the next call raises it\n", "")],
         [f"{PULL}/test_queue_buffer.py"],
     ),
+    Bug(
+        "interrupted-consumer-commits-nothing",
+        "messages that a consumer printed before Ctrl-C are printed again by the next one",
+        [
+            Change(
+                "            await consumer.close()\n            raise\n",
+                "            await consumer.abort()\n            raise\n",
+            )
+        ],
+        ["tests/rocketflow/cli/test_send_and_consume.py::test_interrupted_consumer_commits_what_it_printed"],
+    ),
+    Bug(
+        "sharding-key-chooses-no-queue",
+        "messages with a sharding key are sent to all queues in turn",
+        [Change("to = by_sharding_key if message.sharding_key else None", "to = None")],
+        ["tests/rocketflow/cli/test_send_and_consume.py::test_messages_of_a_sharding_key_stay_in_order"],
+    ),
 )

@@ -67,7 +67,7 @@ def subcommand(name: str) -> Callable[[Work], Work]:
 
 
 def _run(work: Callable[..., Awaitable[None]], common: dict[str, Any], own: dict[str, Any]) -> None:
-    from rocketflow.aio.loop import run
+    from rocketflow.cli.shared.client_run import run_client
     from rocketflow.client.admin.admin_client import AdminClient
 
     output = Output(as_json=common.pop("as_json"))
@@ -79,4 +79,4 @@ def _run(work: Callable[..., Awaitable[None]], common: dict[str, Any], own: dict
         async with AdminClient(options) as admin:
             await work(admin, output, **own)
 
-    run(main())
+    run_client(main())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rocketflow.cli.reference.admin_fields import ADMIN_FIELDS
+from rocketflow.cli.reference.client_fields import CLIENT_FIELDS
 from rocketflow.cli.reference.job_fields import BRIDGE_FIELDS, DEMO_FIELDS, JOB_FIELDS, QUALITY_FIELDS
 from rocketflow.cli.reference.message_fields import MESSAGE_FIELDS
 
@@ -70,7 +70,7 @@ _FINDING: Final = {
 }
 
 OUTPUT_FIELDS: Final[dict[str, dict[str, str]]] = {
-    **ADMIN_FIELDS,
+    **CLIENT_FIELDS,
     "doctor": {
         "ok": "whether every check passed",
         "checks": "the checks",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.cli.shared.message_rows import BodyForm, body_as
 
 if TYPE_CHECKING:
     from rocketflow.client.received import ReceivedMessage
+
+_ADDED: Final = ("MIN_OFFSET", "MAX_OFFSET")
+"""Properties that a consumer adds to what is stored: the offsets of the queue at the pull."""
 
 
 def received_fields(message: ReceivedMessage, body_form: BodyForm) -> dict[str, Any]:
@@ -33,7 +36,7 @@ def received_fields(message: ReceivedMessage, body_form: BodyForm) -> dict[str, 
         "preparedTransactionOffset": message.prepared_transaction_offset,
         "bodyCRC": message.body_crc,
         "bodySize": message.stored_body_size,
-        "properties": dict(message.properties),
+        "properties": {name: value for name, value in message.properties.items() if name not in _ADDED},
     }
     if body_form is not BodyForm.NONE:
         fields["body"] = body_as(message.body, body_form)

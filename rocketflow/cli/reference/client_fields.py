@@ -1,4 +1,4 @@
-"""The fields of the JSON that `rocketflow admin` prints, by subcommand."""
+"""The fields of the JSON that commands of clients print: `admin`, `send` and `consume`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CLIENT: Final = {
     "version": "version of RocketMQ that it announces",
 }
 
-ADMIN_FIELDS: Final[dict[str, dict[str, str]]] = {
+CLIENT_FIELDS: Final[dict[str, dict[str, str]]] = {
     "admin addWritePerm": _WRITE_PERM,
     "admin brokerStatus": {**_AT, "figures": "figures by name, strings as the broker sent them"},
     "admin cloneGroupOffset": {
@@ -159,4 +159,15 @@ ADMIN_FIELDS: Final[dict[str, dict[str, str]]] = {
         "perm": "permission: 2 write, 4 read, 6 both",
     },
     "admin wipeWritePerm": _WRITE_PERM,
+    "consume": RECEIVED_FIELDS,
+    "send": {
+        "status": "SEND_OK, or another one of a stored message; if it was refused MESSAGE_ILLEGAL or NOT_ACKNOWLEDGED",
+        "topic": "topic",
+        **_QUEUE,
+        "queueOffset": "queue offset",
+        "msgId": "RocketMQ's offset message id",
+        "uniqKey": "id that the producer made",
+        "line": "of a refused message: the number of its line, from 1",
+        "error": "of a refused message: why",
+    },
 }

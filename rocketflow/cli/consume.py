@@ -1,0 +1,191 @@
+"""`rocketflow consume`: messages of a topic from the brokers of a cluster, with a group's progress or without."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from rocketflow.cli.shared.client_options import (
+    CredentialsOption,
+    NameServersOption,
+    TlsCertOption,
+    TlsKeyOption,
+    TlsOption,
+    TlsTrustOption,
+    client_options,
+)
+from rocketflow.cli.shared.message_rows import TABLE_COLUMNS, BodyForm, table_row
+from rocketflow.cli.shared.parameters import BodyOption, JsonOption, TopicOption, emit, time_argument
+from rocketflow.cli.shared.received_rows import received_fields
+from rocketflow.cli.shared.tables import Table
+from rocketflow.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rocketflow.client.options import ClientOptions
+    from rocketflow.client.pull.consumer import PullConsumer
+    from rocketflow.client.pull.options import PullOptions
+    from rocketflow.client.received import ReceivedMessage
+    from rocketflow.remoting.bodies import MessageQueue
+
+_FIRST: Final = "first"
+_LAST: Final = "last"
+_POLL_SECONDS: Final = 0.2
+_POLL_MESSAGES: Final = 1_000
+_SHARE_SECONDS: Final = 10.0
+"""How long a client waits for a share of the topic that other clients of its group read."""
+
+
+def consume(
+    topic: TopicOption,
+    name_servers: NameServersOption = "",
+    group: Annotated[
+        str | None, typer.Option("-g", "--group", help="Share the topic with this group, and commit its progress.")
+    ] = None,
+    tags: Annotated[str | None, typer.Option("--tags", help="Tag expression, e.g. 'a || b'.")] = None,
+    sql: Annotated[str | None, typer.Option("--sql", help="SQL92 condition on properties.")] = None,
+    start: Annotated[
+        str, typer.Option("--from", metavar="first|last|TIME", help="Begin here; a group only where it has no offset.")
+    ] = _FIRST,
+    most: Annotated[int | None, typer.Option("--max", min=0, help="At most N messages.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Print messages as they arrive, without end.")] = False,
+    body: BodyOption = BodyForm.TEXT,
+    as_json: JsonOption = False,
+    credentials: CredentialsOption = None,
+    tls: TlsOption = False,
+    tls_ca: TlsTrustOption = "",
+    tls_cert: TlsCertOption = "",
+    tls_key: TlsKeyOption = "",
+) -> None:
+    """Print messages of a topic. Example: rocketflow consume -n 127.0.0.1:9876 --topic orders -g billing --follow
+
+    Without --follow it ends at the end that the topic had at the start. Messages that were printed are committed; with
+    --max no others are.
+    """
+    from rocketflow.cli.shared.client_run import run_client
+
+    if tags is not None and sql is not None:
+        raise UsageError("--tags and --sql exclude each other")
+    options = client_options(name_servers, credentials, tls=tls, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key)
+    selection = Selection(topic, group, tags, sql, start)
+    reader = Reader(options, selection, Printer(body, as_json=as_json), most=most, follow=follow)
+    run_client(reader.run())
+
+
+class Selection:
+    """The messages to read."""
+
+    def __init__(self, topic: str, group: str | None, tags: str | None, sql: str | None, start: str) -> None:
+        """Raise UsageError for a start that is neither `first`, `last` nor a time."""
+        self.topic = topic
+        self.group = group
+        self.expression = (sql or tags or "*", "TAG" if sql is None else "SQL92")
+        self.start = start
+        self.start_ms = None if start in (_FIRST, _LAST) else time_argument(start)
+
+
+class Printer:
+    """Prints messages as JSON lines, or as the table of `store cat`."""
+
+    def __init__(self, body: BodyForm, *, as_json: bool) -> None:
+        self._body = body
+        self._as_json = as_json
+        self._table = Table([name for name in TABLE_COLUMNS if name != "body" or body is not BodyForm.NONE])
+
+    def show(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Print messages and flush stdout, so that a commit follows the output."""
+        for one in messages:
+            fields = received_fields(one, self._body)
+            if self._as_json:
+                emit(fields)
+            else:
+                self._table.add(table_row(fields))
+        if not self._as_json:
+            self._table.flush()
+        sys.stdout.flush()
+
+
+class Reader:
+    """Reads a selection until its end, `most` messages, or a signal."""
+
+    def __init__(
+        self, options: ClientOptions, selection: Selection, printer: Printer, *, most: int | None, follow: bool
+    ) -> None:
+        self._options = options
+        self._selection = selection
+        self._printer = printer
+        self._left = most
+        self._follow = follow
+
+    async def run(self) -> None:
+        """Read and print. A signal ends it after a commit of what was printed."""
+        from rocketflow.client.pull.consumer import PullConsumer
+
+        ends = {} if self._follow else await self._ends()
+        consumer = PullConsumer(self._pull_options())
+        await consumer.start()
+        try:
+            await self._subscribe(consumer)
+            await self._read(consumer, ends)
+        except asyncio.CancelledError:
+            await consumer.close()
+            raise
+        except BaseException:
+            await consumer.abort()
+            raise
+        await consumer.close()
+
+    async def _ends(self) -> dict[MessageQueue, int]:
+        from rocketflow.client.admin.admin_client import AdminClient
+
+        async with AdminClient(self._options) as admin:
+            return {queue: one.max_offset for queue, one in (await admin.topic_status(self._selection.topic)).items()}
+
+    def _pull_options(self) -> PullOptions:
+        """Return the options of the consumer; without a group it commits nothing."""
+        from rocketflow.client.admin.message_requests import TOOLS_GROUP
+        from rocketflow.client.consume.start_positions import ConsumeFrom
+        from rocketflow.client.pull.options import PullOptions
+
+        starts = {_FIRST: ConsumeFrom.FIRST, _LAST: ConsumeFrom.LAST}
+        chosen = self._selection
+        return PullOptions(
+            group=chosen.group or TOOLS_GROUP,
+            start=starts.get(chosen.start, ConsumeFrom.TIMESTAMP),
+            start_ms=chosen.start_ms,
+            auto_commit=chosen.group is not None,
+            **vars(self._options),
+        )
+
+    async def _subscribe(self, consumer: PullConsumer) -> None:
+        chosen = self._selection
+        if chosen.group is not None:
+            await consumer.subscribe(chosen.topic, *chosen.expression)
+            return
+        queues = await consumer.queues(chosen.topic)
+        await consumer.assign(queues, *chosen.expression)
+        for queue in queues:
+            if chosen.start_ms is not None:
+                await consumer.seek_to_time(queue, chosen.start_ms)
+            else:
+                await (consumer.seek_to_begin(queue) if chosen.start == _FIRST else consumer.seek_to_end(queue))
+
+    async def _read(self, consumer: PullConsumer, ends: dict[MessageQueue, int]) -> None:
+        latest = time.monotonic() + _SHARE_SECONDS
+        while self._left != 0 and (self._follow or self._has_more(consumer, ends, latest)):
+            most = _POLL_MESSAGES if self._left is None else min(self._left, _POLL_MESSAGES)
+            found = await consumer.poll(_POLL_SECONDS, most)
+            self._printer.show(found)
+            if self._left is not None:
+                self._left -= len(found)
+
+    def _has_more(self, consumer: PullConsumer, ends: dict[MessageQueue, int], latest: float) -> bool:
+        queues = consumer.assignment()
+        if queues:
+            return any(consumer.position(one) < ends.get(one, 0) for one in queues)
+        return time.monotonic() < latest
