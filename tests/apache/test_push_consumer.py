@@ -15,7 +15,8 @@ from typing import NamedTuple
 import pytest
 
 from rocketflow.aio.loop import run
-from rocketflow.client.push import ConsumeContext, Listener
+from rocketflow.client.errors import RequestRefusedError
+from rocketflow.client.push import ConsumeContext, ConsumeStatus, Listener, PushConsumer
 from rocketflow.client.received import ReceivedMessage
 from rocketflow.remoting.bodies import MessageQueue
 from rocketflow_store import StoreConfig
@@ -24,10 +25,20 @@ from tests.apache.mqadmin import mqadmin
 from tests.support.java_programs import FLAGS, compiled
 from tests.support.maven import java_and_javac
 from tests.support.processes import end
-from tests.support.pushing import committed, consuming, make_topic, options, put, small_cluster, until
+from tests.support.pushing import (
+    Noted,
+    committed,
+    consuming,
+    make_topic,
+    operator,
+    options,
+    put,
+    small_cluster,
+    until,
+)
 from tests.support.real_broker import RealBroker
 from tests.support.servers import wait_for_a_broker
-from tests.support.trials import LEVEL
+from tests.support.trials import FULL, LEVEL
 
 pytestmark = [pytest.mark.apache, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -35,7 +46,10 @@ VERSION = "5.3.3"
 QUEUES = 8
 CALL_S = 0.003
 CLOCK_MS = 1
-PLACES = ("RocketFlow", *(("Apache",) if LEVEL != "sample" else ()))
+OWN = "RocketFlow"
+PLACES = (OWN, *((VERSION,) if LEVEL != "sample" else ()))
+APACHE = ("4.9.7", "5.3.3", "5.5.0") if FULL else (VERSION,) if LEVEL != "sample" else ()
+CONF = "enablePropertyFilter=true\nmessageDelayLevel=1s 1s 1s 1s 1s 1s\n"
 
 
 class Call(NamedTuple):
@@ -89,11 +103,12 @@ class JavaMember:
 def place_of(kind: str, home: Path) -> Iterator[str]:
     """Run a NameServer and a broker; yield the address of the NameServer."""
     jars(VERSION)
-    if kind == "RocketFlow":
+    if kind == OWN:
         with small_cluster(home) as (names, _):
             yield names.address
     else:
-        with RealBroker(VERSION, home / "store", StoreConfig(), home / "work") as broker:
+        config = StoreConfig(mapped_file_size_commit_log=1 << 24)
+        with RealBroker(kind, home / "store", config, home / "work", CONF) as broker:
             address = f"127.0.0.1:{broker.names_port}"
             wait_for_a_broker(address)
             yield address
@@ -189,7 +204,7 @@ def test_mqadmin_shows_the_state_of_a_python_consumer(tmp_path: Path) -> None:
                 ],
             )
 
-    with place_of("RocketFlow", tmp_path) as names:
+    with place_of(OWN, tmp_path) as names:
         found = run(ask(names))
     assert "Same subscription in the same group" in found[0]
     assert "Rebalance OK" in found[0]
@@ -197,3 +212,84 @@ def test_mqadmin_shows_the_state_of_a_python_consumer(tmp_path: Path) -> None:
     assert "shown" in found[1]
     assert "PYTHON" in found[2]
     assert "shown" in found[3]
+
+
+@pytest.mark.parametrize("version", APACHE)
+def test_every_feature_works_at_apache_s_brokers(version: str, tmp_path: Path) -> None:
+    async def retries(names: str) -> None:
+        async def act(message: ReceivedMessage, _context: ConsumeContext) -> ConsumeStatus | None:
+            fails = message.body == b"1" or (message.body == b"2" and message.reconsume_times == 0)
+            return ConsumeStatus.RECONSUME_LATER if fails else None
+
+        await make_topic(names, "retried", 2)
+        await put(names, "retried", map(str, range(4)), queues=2)
+        noted, dead = Noted(act), Noted()
+        async with consuming(options(names, "g-retried", max_reconsume=1), noted, "retried"):
+            await until(lambda: noted.counts() == {"0": 1, "1": 2, "2": 2, "3": 1})
+            async with consuming(options(names, "g-dead"), dead, "%DLQ%g-retried"):
+                await until(lambda: dead.bodies == ["1"])
+        assert {one.topic for one in noted.messages} == {"retried"}
+
+    async def orders(names: str) -> None:
+        async def act(message: ReceivedMessage, context: ConsumeContext) -> ConsumeStatus | None:
+            context.suspend_s = 0.01
+            return ConsumeStatus.RECONSUME_LATER if message.body == b"4" else None
+
+        await make_topic(names, "ordered", 2)
+        await put(names, "ordered", map(str, range(20)), queues=2)
+        noted, dead = Noted(act), Noted()
+        async with (
+            consuming(options(names, "g-ordered", orderly=True, max_reconsume=2), noted, "ordered"),
+            consuming(options(names, "g-ordered-dead"), dead, "%DLQ%g-ordered"),
+        ):
+            await until(lambda: len(noted.messages) == 22 and dead.bodies == ["4"])
+        assert [int(one.body) for one in noted.messages if one.queue_id == 0] == [0, 2, 4, 4, 4, *range(6, 20, 2)]
+
+    async def selects(names: str) -> None:
+        await make_topic(names, "selected", 2)
+        for number, tag in enumerate("abc"):
+            await put(names, "selected", [tag] * 2, queues=2, properties={"TAGS": tag, "n": str(number)})
+        for text, kind, expected in (("a || c", "TAG", "aacc"), ("n > 0 AND TAGS <> 'c'", "SQL92", "bb")):
+            noted = Noted()
+            consumer = PushConsumer(options(names, f"g-{kind}"), noted)
+            await consumer.subscribe("selected", text, expression_type=kind)
+            async with consumer:
+                await until(lambda found=noted, want=expected: len(found.messages) == len(want))
+            assert sorted(noted.bodies) == list(expected)
+        refused = PushConsumer(options(names, "g-wrong"), Noted())
+        await refused.subscribe("selected", "n >", expression_type="SQL92")
+        with pytest.raises(RequestRefusedError, match="CHECK_CLIENT_CONFIG"):
+            await refused.start()
+
+    async def casts(names: str) -> None:
+        await make_topic(names, "cast", 2)
+        await put(names, "cast", map(str, range(4)), queues=2)
+        one, two = Noted(), Noted()
+        made = options(names, "g-cast", broadcasting=True, offset_dir=tmp_path)
+        async with consuming(made, one, "cast"), consuming(made, two, "cast"):
+            await until(lambda: len(one.messages) == len(two.messages) == 4)
+
+    async def resets(names: str) -> None:
+        await make_topic(names, "reset", 2)
+        await put(names, "reset", map(str, range(6)), queues=2)
+        noted = Noted()
+        async with consuming(options(names, "g-reset"), noted, "reset") as consumer, operator(names) as client:
+            await until(lambda: len(noted.messages) == 6)
+            info = await client.running_info("g-reset", consumer.client_id)
+            assert info["properties"]["consumerGroup"] == "g-reset"
+
+            async def is_committed() -> bool:
+                return sum((await committed(names, "g-reset", "reset")).values()) == 6
+
+            await until(is_committed)  # 4.9 resets offsets that it has
+            await client.reset_offset_by_time("g-reset", "reset", 0)
+            await put(names, "reset", ["6", "7"], queues=2)  # ends the pulls under way
+            await until(lambda: len(noted.messages) == 14)
+        assert sum((await committed(names, "g-reset", "reset")).values()) == 8
+
+    async def all_of_them(names: str) -> None:
+        for one in (retries, orders, selects, casts, resets):
+            await one(names)
+
+    with place_of(version, tmp_path) as names:
+        run(all_of_them(names))
