@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 
 from rocketflow.client.errors import ClientError
 
-_UNIQUE: Final = struct.Struct(">4sHIIh")
 _COUNTER: Final = itertools.count()
 
 
@@ -51,21 +50,26 @@ class UniqueKeys:
     """
 
     def __init__(self) -> None:
-        self._prefix = socket.inet_aton(local_address())
-        self._process = os.getpid() & 0xFFFF
-        self._number = int.from_bytes(os.urandom(4), "big")
+        process = (os.getpid() & 0xFFFF).to_bytes(2, "big")
+        self._prefix = (socket.inet_aton(local_address()) + process + os.urandom(4)).hex().upper()
         self._month_ends = 0.0
         self._month_began = 0.0
 
     def next(self) -> str:
         """Return the next key."""
+        return self._begin() + "%04X" % (next(_COUNTER) + 0x8000 & 0xFFFF)
+
+    def take(self, count: int) -> list[str]:
+        """Return the next keys."""
+        begin = self._begin()
+        return [begin + "%04X" % (next(_COUNTER) + 0x8000 & 0xFFFF) for _ in range(count)]
+
+    def _begin(self) -> str:
+        """Return the key of this moment without its counter."""
         now = time.time()
         if now >= self._month_ends or now < self._month_began:
             self._set_month(now)
-        since = int((now - self._month_began) * 1000) & 0xFFFFFFFF
-        counter = next(_COUNTER) & 0xFFFF
-        packed = _UNIQUE.pack(self._prefix, self._process, self._number, since, counter - 0x8000)
-        return packed.hex().upper()
+        return self._prefix + "%08X" % (int((now - self._month_began) * 1000) & 0xFFFFFFFF)
 
     def _set_month(self, now: float) -> None:
         first = datetime.fromtimestamp(now).replace(day=1, hour=0, minute=0, second=0, microsecond=0)

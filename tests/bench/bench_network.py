@@ -111,11 +111,11 @@ def run(scale: float) -> Iterator[Figure]:
 
 def _asynchronous(load: Load, home: Path, scale: float) -> Iterator[Figure]:
     with ExitStack() as stack:
-        peers = _peers(stack, home, "ASYNC_FLUSH")
+        peers = start_peers(stack, home, "ASYNC_FLUSH")
         idle = {peer.name: rss_anon_mib(peer.pid) for peer in peers}
         seconds = max(1, round(4 * scale))
         backlog = max(4_096, int(240_000 * scale) // 128 * 128)
-        _warm(load, peers, scale)
+        warm(load, peers, scale)
         for peer in peers:
             load.ask("FILL", peer.names, "backlog", BACKLOG_BODY, backlog)
         sends = ("SEND", "single", SENDERS, BODY, 1, seconds)
@@ -139,8 +139,8 @@ def _asynchronous(load: Load, home: Path, scale: float) -> Iterator[Figure]:
 
 def _synchronous(load: Load, home: Path, scale: float) -> Iterator[Figure]:
     with ExitStack() as stack:
-        peers = _peers(stack, home, "SYNC_FLUSH")
-        _warm(load, peers, scale)
+        peers = start_peers(stack, home, "SYNC_FLUSH")
+        warm(load, peers, scale)
         sends = ("SEND", "single", SENDERS, BODY, 1, max(1, round(4 * scale)))
         yield from _rates(f"send {BODY} B, {SENDERS} threads, SYNC", load, peers, [sends])
 
@@ -148,7 +148,7 @@ def _synchronous(load: Load, home: Path, scale: float) -> Iterator[Figure]:
 def _starts(load: Load, home: Path, scale: float) -> Iterator[Figure]:
     """Measure the time from a broker's start until it serves a store of 1 GiB that was closed in order."""
     with ExitStack() as stack:
-        for peer in _peers(stack, home, "ASYNC_FLUSH"):
+        for peer in start_peers(stack, home, "ASYNC_FLUSH"):
             load.ask("FILL", peer.names, "backlog", BACKLOG_BODY, int(900_000 * scale) // 128 * 128)
     runs: dict[str, list[float]] = {_OWN_BROKER: [], _APACHE: []}
     for _ in range(ROUNDS):
@@ -183,7 +183,8 @@ def _lag(load: Load, home: Path, scale: float) -> Iterator[Figure]:
         yield Figure(f"lag of the loop, {SENDERS} threads, {what} at most", "ms", (bound * 1000,))
 
 
-def _peers(stack: ExitStack, home: Path, flush: str) -> list[Peer]:
+def start_peers(stack: ExitStack, home: Path, flush: str) -> list[Peer]:
+    """Start both brokers, each at its NameServer."""
     names = stack.enter_context(running("namesrv", home / "names", "--set", f"kvConfigPath={home}/kv.json"))
     own = stack.enter_context(_own(home, names.address, flush))
     apache = stack.enter_context(_apache(home, flush))
@@ -207,7 +208,8 @@ def _apache(home: Path, flush: str, names_port: int = 0) -> RealBroker:
     return RealBroker(VERSION, home / "apache", StoreConfig(), work, conf, names_port, _APACHE_FLAGS)
 
 
-def _warm(load: Load, peers: Sequence[Peer], scale: float) -> None:
+def warm(load: Load, peers: Sequence[Peer], scale: float) -> None:
+    """Send for a while: code that the JVMs have compiled is measured."""
     for peer in peers:
         seconds = max(1, round((30 if peer.name == _APACHE else 5) * scale))
         load.ask("SEND", peer.names, "single", SENDERS, BODY, 1, seconds)

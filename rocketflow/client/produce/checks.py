@@ -50,6 +50,10 @@ def check_topic(topic: str) -> None:
 def check_message(message: Message, max_size: int) -> None:
     """Raise BadMessageError for a message that a broker refuses; `max_size` is the limit of its body in bytes."""
     check_topic(message.topic)
+    _check_parts(message, max_size)
+
+
+def _check_parts(message: Message, max_size: int) -> None:
     size = len(message.body)
     if not size:
         raise BadMessageError(f"topic {message.topic!r}: the message has no body; RocketMQ stores none without")
@@ -67,8 +71,9 @@ def check_batch(messages: Sequence[Message], max_size: int) -> str:
     if not messages:
         raise BadMessageError("a batch needs at least one message")
     topic = messages[0].topic
+    check_topic(topic)
     for one in messages:
-        check_message(one, max_size)
+        _check_parts(one, max_size)
         if one.topic != topic:
             raise BadMessageError(f"the messages of a batch have one topic: {topic!r} and {one.topic!r} were given")
         if one.is_delayed:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketflow.client.compression import compress, flags_of
-from rocketflow.client.messages import Message, batch_body, property_text
+from rocketflow.client.messages import Message, batch_body
 from rocketflow.client.produce.checks import RETRY_PREFIX
 from rocketflow.client.produce.errors import BadMessageError
 from rocketflow.client.produce.options import TEMPLATE_TOPIC
@@ -106,8 +106,9 @@ def single(message: Message, keys: UniqueKeys, options: ProducerOptions) -> Outg
 
     Raises BadMessageError for properties that cannot be encoded.
     """
-    message.unique_key = message.unique_key or message.properties.get("UNIQ_KEY") or keys.next()
-    properties = message.wire_properties()
+    properties = message.properties
+    if not message.unique_key:
+        message.unique_key = properties.get("UNIQ_KEY") or keys.next()
     body, sys_flag = message.body, 0
     if len(body) >= options.compress_above:
         body = compress(body, options.compression, options.compression_level)
@@ -116,7 +117,7 @@ def single(message: Message, keys: UniqueKeys, options: ProducerOptions) -> Outg
         sys_flag |= PREPARED_TRANSACTION
     code = RequestCode.SEND_REPLY_MESSAGE_V2 if properties.get("MSG_TYPE") == "reply" else RequestCode.SEND_MESSAGE_V2
     try:
-        text = property_text(properties)
+        text = message.property_text()
     except ValueError as error:
         raise BadMessageError(f"topic {message.topic!r}: {error}") from None
     return Outgoing(code, message.topic, message.unique_key, text, body, (message,), sys_flag, message.flag)
@@ -125,8 +126,9 @@ def single(message: Message, keys: UniqueKeys, options: ProducerOptions) -> Outg
 def batch(messages: Sequence[Message], keys: UniqueKeys, options: ProducerOptions) -> Outgoing:
     """Return checked messages of one topic as one send, which is not compressed. Raises BadMessageError."""
     topic = messages[0].topic
-    for one in messages:
-        one.unique_key = one.unique_key or one.properties.get("UNIQ_KEY") or keys.next()
+    for one, new in zip(messages, keys.take(len(messages))):
+        if not one.unique_key:
+            one.unique_key = one.properties.get("UNIQ_KEY") or new
     try:
         body = batch_body(messages)
     except ValueError as error:
