@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rocketflow.client.consume.subscriptions import ALL, TAG
 from rocketflow.errors import RocketFlowError
@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rocketflow.client.pull.queue_buffer import Answer
+
+
+LINGER_S: Final = 0.02
+"""Wait for more messages after the first: a batch takes half a millisecond, and a microsecond for each message."""
 
 
 class MissingPackageError(RocketFlowError):

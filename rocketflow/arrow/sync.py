@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocketflow.arrow.decoder import decoder
+from rocketflow.arrow.decoder import LINGER_S, decoder
 from rocketflow.client.pull.consumer import POLL_BYTES, POLL_SECONDS
 
 if TYPE_CHECKING:
@@ -26,4 +26,4 @@ def pull_arrow(
 ) -> list[pa.RecordBatch]:
     """Return messages as RecordBatches, as `rocketflow.arrow.pull_arrow` does."""
     decode = decoder(columns)
-    return [batch for some in consumer.poll_answers(decode, timeout_s, max_bytes) for batch in some]
+    return [batch for some in consumer.poll_answers(decode, timeout_s, max_bytes, LINGER_S) for batch in some]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -70,7 +70,7 @@ def _apache(home: Path) -> Iterator[tuple[str, str]]:
 
 def _figures(place: str, names: str, address: str, count: int) -> Iterator[Figure]:
     run_loop(_filled(names, address, count))
-    cases: dict[str, Callable[[str, int], Coroutine[None, None, None]]] = {
+    cases: dict[str, Callable[[str, int], Coroutine[None, None, float]]] = {
         "raw pulls": _raw,
         "pull_arrow, body and offset": _columns,
         "poll": _polls,
@@ -78,10 +78,9 @@ def _figures(place: str, names: str, address: str, count: int) -> Iterator[Figur
     rates: dict[str, list[float]] = {name: [] for name in cases}
     for turn in range(ROUNDS + 1):
         for name, call in cases.items():
-            began = time.perf_counter()
-            run_loop(call(names, count))
+            seconds = run_loop(call(names, count))
             if turn:  # the first one warms the broker
-                rates[name].append(count / (time.perf_counter() - began))
+                rates[name].append(count / seconds)
     figures = {name: Figure(f"{name}, 1 KiB, {place}", "msg/s", tuple(found)) for name, found in rates.items()}
     yield from figures.values()
     raw, arrow, poll = figures.values()
@@ -100,7 +99,7 @@ async def _filled(names: str, address: str, count: int) -> None:
                 await put_batch(client, address, queue.queue_id, messages)
 
 
-async def _raw(names: str, count: int) -> None:
+async def _raw(names: str, count: int) -> float:
     cluster = Cluster(ClientOptions(name_servers=names))
     puller, wanted = Puller(cluster, "raw"), subscription("bench", version=1)
 
@@ -110,25 +109,35 @@ async def _raw(names: str, count: int) -> None:
             pull = PullRequest(queue=queue, offset=offset, subscription=wanted, with_subscription=True)
             offset = (await puller.pull(pull)).next_offset
 
+    await cluster.route("bench")
+    began = time.perf_counter()
     await asyncio.gather(*(read(one) for one in QUEUES))
+    seconds = time.perf_counter() - began
     await cluster.close()
+    return seconds
 
 
-def _options(names: str) -> PullOptions:
-    return PullOptions(name_servers=names, group="bench", start=ConsumeFrom.FIRST, auto_commit=False)
+async def _columns(names: str, count: int) -> float:
+    async def rows(consumer: PullConsumer) -> int:
+        return sum(one.num_rows for one in await pull_arrow(consumer, _COLUMNS))
+
+    return await _consumed(names, count, rows)
 
 
-async def _columns(names: str, count: int) -> None:
-    async with PullConsumer(_options(names)) as consumer:
+async def _polls(names: str, count: int) -> float:
+    async def rows(consumer: PullConsumer) -> int:
+        return len(await consumer.poll())
+
+    return await _consumed(names, count, rows)
+
+
+async def _consumed(names: str, count: int, rows: Callable[[PullConsumer], Awaitable[int]]) -> float:
+    options = PullOptions(name_servers=names, group="bench", start=ConsumeFrom.FIRST, auto_commit=False)
+    async with PullConsumer(options) as consumer:
+        await consumer.queues("bench")
+        began = time.perf_counter()
         await consumer.assign(QUEUES)
         found = 0
         while found < count:
-            found += sum(one.num_rows for one in await pull_arrow(consumer, _COLUMNS))
-
-
-async def _polls(names: str, count: int) -> None:
-    async with PullConsumer(_options(names)) as consumer:
-        await consumer.assign(QUEUES)
-        found = 0
-        while found < count:
-            found += len(await consumer.poll())
+            found += await rows(consumer)
+        return time.perf_counter() - began

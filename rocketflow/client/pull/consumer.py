@@ -158,13 +158,23 @@ class PullConsumer:
         return found
 
     async def poll_answers(
-        self, decode: Callable[[Answer], A], timeout_s: float = POLL_SECONDS, max_bytes: int = POLL_BYTES
+        self,
+        decode: Callable[[Answer], A],
+        timeout_s: float = POLL_SECONDS,
+        max_bytes: int = POLL_BYTES,
+        linger_s: float = 0.0,
     ) -> list[A]:
         """Return what `decode` makes of the answers of brokers, one for each queue that has some, about `max_bytes`.
 
         It is for decoders of records that need no object for each message, such as `rocketflow.arrow`. Waits and
-        commits as `poll` does. Raises what `decode` raises; the position then stays before the answer.
+        commits as `poll` does, and for `linger_s` more after the first answer: many messages together are decoded
+        faster. Raises what `decode` raises; the position then stays before the answer.
         """
+        if linger_s and (self.waiting_bytes or await self._fetcher.wait(timeout_s)):
+            loop = asyncio.get_running_loop()
+            latest = loop.time() + linger_s
+            while self.waiting_bytes < max_bytes and await self._fetcher.wait(max(latest - loop.time(), 0)):
+                pass
         found: list[A] = []
         remaining = max_bytes
 

@@ -62,10 +62,14 @@ class PullConsumer(SyncClient[consumer.PullConsumer]):
         return self._wait(self._client.poll(timeout_s, max_messages))
 
     def poll_answers(
-        self, decode: Callable[[Answer], T], timeout_s: float = POLL_SECONDS, max_bytes: int = POLL_BYTES
+        self,
+        decode: Callable[[Answer], T],
+        timeout_s: float = POLL_SECONDS,
+        max_bytes: int = POLL_BYTES,
+        linger_s: float = 0.0,
     ) -> list[T]:
-        """Return what `decode` makes of the records of each answer; it is called in the thread of the event loop."""
-        return self._wait(self._client.poll_answers(decode, timeout_s, max_bytes))
+        """Return what `decode` makes of the records of answers; it is called in the thread of the event loop."""
+        return self._wait(self._client.poll_answers(decode, timeout_s, max_bytes, linger_s))
 
     def pause(self, *queues: MessageQueue) -> None:
         """Return no messages of these queues until `resume`."""
