@@ -16,6 +16,7 @@ FAILING: Final = f"{ROWS}/test_failing_syncs.py"
 PRODUCE: Final = "tests/rocketflow/client/produce"
 PULL: Final = "tests/rocketflow/client/pull"
 PUSH: Final = "tests/rocketflow/client/push"
+NETWORK: Final = "tests/rocketflow/spark/source/network"
 TRANSACTIONS: Final = "tests/rocketflow/broker/test_transactions.py"
 
 BUGS: Final = (
@@ -1629,5 +1630,63 @@ BUGS: Final = (
         "messages with a sharding key are sent to all queues in turn",
         [Change("to = by_sharding_key if message.sharding_key else None", "to = None")],
         ["tests/rocketflow/cli/test_send_and_consume.py::test_messages_of_a_sharding_key_stay_in_order"],
+    # -- Spark over the network
+    Bug(
+        "gaps-of-answers",
+        "messages that an answer of a broker lacks are not noticed",
+        [Change("        if not filtered:\n            self._meet_missing(seen, start, end)\n", "")],
+        [f"{STORE}/reading/test_pulled_records.py"],
+    ),
+    Bug(
+        "crc-of-answers",
+        "the CRC of records that a broker answered is not compared",
+        [Change("        return judge_contents(records, bodies=bodies)[0]\n    rows", "        return {}\n    rows")],
+        [f"{STORE}/reading/test_pulled_records.py"],
+    ),
+    Bug(
+        "rest-of-an-answer",
+        "the rest of a short answer is pulled after the ranges that follow it",
+        [
+            Change(
+                "self._waiting.appendleft(self._asked(reached, end))", "self._waiting.append(self._asked(reached, end))"
+            )
+        ],
+        [f"{NETWORK}/test_pull_window.py"],
+    ),
+    Bug(
+        "brokers-that-are-away",
+        "the queues of a broker that no NameServer knows are dropped: its messages count as lost",
+        [Change(" | {key for key in before if key.store not in there}", "")],
+        [f"{NETWORK}/test_queue_table.py"],
+    ),
+    Bug(
+        "slaves-lose-messages",
+        "messages that a slave does not have yet count as lost",
+        [Change("if one.expected_offset <= one.high or not self._stores.may_lag(one.key)]", "]")],
+        [f"{NETWORK}/test_network_reads.py::test_a_slave_is_read_while_the_master_is_down"],
+    ),
+    Bug(
+        "ranges-of-other-messages",
+        "a range has records that are other messages",
+        [Change("    count = min(records.faults) if records.faults else run.stop\n", "    count = run.stop\n")],
+        [f"{STORE}/reading/test_raw_ranges.py"],
+    ),
+    Bug(
+        "holes-of-sent-parts",
+        "a part whose bytes come out of order has a hole",
+        [Change("                if position > os_files.file_size(fd):\n", "                if position < 0:\n")],
+        [f"{STORE}/commits/test_received_parts.py"],
+    ),
+    Bug(
+        "keys-of-rows",
+        "rows of different partitions have the same unique keys: a replay finds those of another task",
+        [Change('f"{sink_id}\\0{batch_id}\\0{partition}"', 'f"{sink_id}\\0{batch_id}"')],
+        ["tests/rocketflow/spark/sink/test_row_messages.py"],
+    ),
+    Bug(
+        "secrets-in-texts",
+        "the text of a network has the secret of its account",
+        [Change('    secret_key: str = field(default="", repr=False)\n', '    secret_key: str = ""\n')],
+        ["tests/rocketflow/spark/test_options.py::test_credentials_come_from_options_a_file_or_the_environment"],
     ),
 )
