@@ -1630,6 +1630,7 @@ BUGS: Final = (
         "messages with a sharding key are sent to all queues in turn",
         [Change("to = by_sharding_key if message.sharding_key else None", "to = None")],
         ["tests/rocketflow/cli/test_send_and_consume.py::test_messages_of_a_sharding_key_stay_in_order"],
+    ),
     # -- Spark over the network
     Bug(
         "gaps-of-answers",
