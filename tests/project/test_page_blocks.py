@@ -45,7 +45,7 @@ NOT_RUN: Final = {
         SPARK,
         "sh",
     ): "a cluster of three processes and its requeues: test_cluster.py, test_manual_requeue.py run the same",
-    (SPARK, "text"): "names NameServers of a cluster; tests/rocketflow/spark/network reads from real ones",
+    (SPARK, "text"): "names NameServers of a cluster; tests/apache/test_spark_network.py reads from real ones",
     ("airflow_dags/README.md", "sh"): "installs Airflow; tests/rocketflow/airflow has its own environment",
     ("airflow_dags/README.md", "python"): "needs Airflow; tests/rocketflow/airflow/dags uses the same operators",
     ("tests/apache/README.md", "sh"): "twenty minutes of tests",
