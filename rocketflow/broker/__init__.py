@@ -17,6 +17,7 @@
 | `topics`, `groups` | settings of topics and groups, and those made on first use |
 | `admin`, `topic_admin`, `group_admin`, `upkeep` | requests of operators |
 | `member_calls` | requests of operators that members of a group answer |
+| `stored_times` | store times of messages, kept for the figures of groups |
 | `runtime_figures` | figures for mqadmin's `brokerStatus` |
 | `counts`, `lags`, `metrics` | counts of messages, lags of groups, and all figures for Prometheus |
 | `stats` | counts by topic and group over the last minute, hour and day, for mqadmin's `statsAll` |

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.aio.server import Processor, RefusedError, Request
+from rocketflow.broker.stored_times import StoredTimes
 from rocketflow.remoting.bodies import MessageQueue, MessageQueueBody, encode_body, queue_map
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers import admin as headers
@@ -52,6 +53,7 @@ class GroupAdmin:
         stats: BrokerStats,
     ) -> None:
         self._stats = stats
+        self._times = StoredTimes(store, topics)
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -157,19 +159,20 @@ class GroupAdmin:
         else:
             group = self._consumers.get(header.consumer_group)
             topics = sorted({*committed, *(group.subscriptions if group is not None else ())})
-        figures = await asyncio.to_thread(self._figures, header.consumer_group, topics)
+        figures = await asyncio.to_thread(self._figures, committed, topics)
         rate = sum(self._stats.get_rate(topic, header.consumer_group) for topic in topics)
         request.reply(body=encode_body({"consumeTps": rate, "offsetTable": queue_map(figures)}))
 
-    def _figures(self, group: str, topics: Iterable[str]) -> dict[MessageQueue, dict[str, int]]:
-        """Return how far a group is in each queue. Waits for the disk."""
-        committed = self._offsets.of_group(group)
+    def _figures(
+        self, committed: Mapping[str, Mapping[int, int]], topics: Iterable[str]
+    ) -> dict[MessageQueue, dict[str, int]]:
+        """Return how far a group with these offsets is in each queue. Waits for the disk."""
         figures = {}
         for topic in topics:
             config, offsets = self._topics.get(topic), committed.get(topic, {})
             queues = config.read_queue_nums if config else 0
             last_read = {one: offset - 1 for one, offset in offsets.items() if offset > 0 and one < queues}
-            times = self._store.stored_times(topic, last_read)
+            times = self._times.of(topic, last_read)
             for queue_id in range(queues):
                 offset = offsets.get(queue_id, 0)
                 figures[MessageQueue(topic, self._settings.broker_name, queue_id)] = {
@@ -186,11 +189,12 @@ class GroupAdmin:
         total = 0
         for group in sorted(self._groups.all()):
             stats = []
-            for topic in sorted(self._offsets.of_group(group)):
+            committed = self._offsets.of_group(group)
+            for topic in sorted(committed):
                 config = self._topics.get(topic)
                 if config is None or (header.is_order and not config.order):
                     continue
-                figures = await asyncio.to_thread(self._figures, group, [topic])
+                figures = await asyncio.to_thread(self._figures, committed, [topic])
                 total += sum(one["brokerOffset"] - one["consumerOffset"] for one in figures.values())
                 stats.append({"consumeTps": self._stats.get_rate(topic, group), "offsetTable": queue_map(figures)})
             if stats:

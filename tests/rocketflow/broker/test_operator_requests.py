@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,11 @@ from rocketflow.remoting.bodies import (
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command, answer
 from rocketflow.remoting.fastjson import loads
-from rocketflow.remoting.headers.admin import UpdateGroupForbiddenRequestHeader
+from rocketflow.remoting.headers.admin import (
+    DeleteTopicRequestHeader,
+    GetConsumeStatsRequestHeader,
+    UpdateGroupForbiddenRequestHeader,
+)
 from rocketflow.remoting.headers.client import GetConsumerStatusRequestHeader
 from rocketflow.remoting.headers.header import Header
 from rocketflow.remoting.headers.offset import QueryCorrectionOffsetHeader, UpdateConsumerOffsetRequestHeader
@@ -159,5 +164,32 @@ def test_upkeep_is_answered_and_modes_but_pull_are_refused(tmp_path: Path) -> No
             body = SetMessageRequestModeRequestBody(topic=topic, consumer_group=group, mode=mode)
             found = await ask(CODE.SET_MESSAGE_REQUEST_MODE, None, encode_body(body))
             assert found.code == expected, (topic, group, mode, found.remark)
+
+    with_broker(tmp_path, check)
+
+
+def test_the_time_of_the_last_read_message_is_that_of_the_topic_that_exists_now(tmp_path: Path) -> None:
+    async def check(ask: Ask) -> None:
+        async def last_read() -> int:
+            assert (await read(ask)).code == ResponseCode.SUCCESS
+            commit = UpdateConsumerOffsetRequestHeader(consumer_group=GROUP, topic="t", queue_id=0, commit_offset=3)
+            assert (await ask(CODE.UPDATE_CONSUMER_OFFSET, commit)).code == ResponseCode.SUCCESS
+            found = [
+                loads((await ask(CODE.GET_CONSUME_STATS, GetConsumeStatsRequestHeader(consumer_group=GROUP))).body)
+                for _ in range(2)
+            ]
+            assert found[0] == found[1]
+            queue = (("brokerName", "broker-a"), ("queueId", 0), ("topic", "t"))
+            return int(found[0]["offsetTable"][queue]["lastTimestamp"])
+
+        first = await last_read()
+        assert first > 0
+        assert (
+            await ask(CODE.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="t"))
+        ).code == ResponseCode.SUCCESS
+        await asyncio.sleep(0.01)
+        for number in range(3):
+            assert (await ask(CODE.SEND_MESSAGE, send_header("t"), b"%d" % number)).code == ResponseCode.SUCCESS
+        assert await last_read() > first
 
     with_broker(tmp_path, check)
