@@ -130,7 +130,7 @@ class ConcurrentCalls:
                     yielded = self._time()
                     continue
                 worker.batch = batch = self._waiting.popleft()
-                if self._waiting:
+                if self._waiting and not self._is_waking:
                     self._wake()
                 worker.began = self._time()
                 ended = await self._consume(worker, batch)

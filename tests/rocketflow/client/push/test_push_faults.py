@@ -174,25 +174,27 @@ def test_connections_that_are_cut_at_random_bytes_lose_nothing(
     orderly = chance.random() < 0.5
     print(f"seed {seed}, orderly {orderly}")
 
+    cuts = iter([int(10 ** chance.uniform(0, 4.5)) for _ in range(12)])
+
     def bytes_until_cut() -> int | None:
-        return int(10 ** chance.uniform(0, 5)) if chance.random() < 0.9 else None
+        return next(cuts, None)
 
     async def act(_message: ReceivedMessage, _context: object) -> None:
         await asyncio.sleep(chance.choice([0, 0, 0.001]))
 
-    async def consume(proxy: str, cuts: Callable[[], int]) -> None:
+    async def consume(proxy: str, count: Callable[[], int]) -> None:
         topic = f"cut-{seed}"
         await make_topic(names.address, topic)
         noted, feeder = Noted(act), Feeder(names.address, topic)
         feeder.start()
         made = options(proxy, f"g-cut-{seed}", orderly=orderly, timeout_s=1.0)
         async with consuming(made, noted, topic):
-            await until(lambda: len(feeder.acknowledged) > 600 and cuts() >= 5)
+            await until(lambda: len(feeder.acknowledged) > 600 and count() >= 8)
             await feeder.stop()
             await until_all(noted, feeder)
         if orderly:
             assert_ordered(noted.messages)
-        print(f"{cuts()} cuts, {len(noted.messages)} consumed of {len(feeder.acknowledged)}")
+        print(f"{count()} cuts, {len(noted.messages)} consumed of {len(feeder.acknowledged)}")
 
     with between(names.port, broker.port, bytes_until_cut) as (names_proxy, broker_proxy):
         run(consume(names_proxy.address, lambda: broker_proxy.cuts))
