@@ -142,6 +142,10 @@ class Fetcher:
             except ClientError as error:
                 await self._failed(buffer, error)
                 continue
+            except Exception:
+                LOG.exception("a pull of %s failed and is repeated", buffer.queue)
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
             self._failures.pop(buffer.queue, None)
             asked = buffer.pull_offset
             buffer.add(result)

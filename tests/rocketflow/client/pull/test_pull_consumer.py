@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from rocketflow.aio.loop import run
 from rocketflow.client.admin.admin_client import AdminClient
 from rocketflow.client.cluster import Cluster
+from rocketflow.client.consume.idempotent import Idempotent, SqliteKeys
 from rocketflow.client.consume.offset_stores import RemoteOffsetStore
 from rocketflow.client.consume.start_positions import ConsumeFrom
 from rocketflow.client.consume.subscriptions import SQL92
@@ -428,3 +431,34 @@ def test_synchronous_consumer_does_not_commit_the_last_poll_after_an_exception(s
     with pytest.raises(ZeroDivisionError):
         read()
     assert not run(stored(servers, wanted.group, queue_of(topic)))
+
+
+def test_messages_that_are_delivered_again_are_handled_once(servers: ConsumerCluster, tmp_path: Path) -> None:
+    topic, wanted, handled = run(servers.new_topic()), options(servers), list[str]()
+    for name in ("a", "b", "c"):
+        run(servers.send(topic, [name], properties={"UNIQ_KEY": f"key-{name}"}))
+
+    def handle(message: ReceivedMessage, connection: sqlite3.Connection) -> None:
+        connection.execute("CREATE TABLE IF NOT EXISTS seen (body TEXT)")
+        connection.execute("INSERT INTO seen VALUES (?)", (message.body.decode(),))
+        handled.append(message.body.decode())
+        if len(handled) == 3:
+            raise ZeroDivisionError
+
+    def read(keys: SqliteKeys) -> None:
+        with sync.PullConsumer(wanted) as consumer:
+            consumer.assign([queue_of(topic)])
+            listener = Idempotent(handle, keys)
+            found = 0
+            while found < 3:
+                messages = consumer.poll(30)
+                listener(messages)
+                found += len(messages)
+
+    with SqliteKeys(tmp_path / "user.db", "group") as keys:
+        with pytest.raises(ZeroDivisionError):
+            read(keys)
+        read(keys)
+        assert handled == ["a", "b", "c", "c"]
+    with sqlite3.connect(tmp_path / "user.db") as connection:
+        assert [one for (one,) in connection.execute("SELECT body FROM seen ORDER BY body")] == ["a", "b", "c"]
