@@ -38,7 +38,7 @@ async def pull_arrow(
     """Return messages as RecordBatches, each of one queue and in its order; none if `timeout_s` passes.
 
     Waits and commits as `PullConsumer.poll` does, and returns the same messages, about `max_bytes`. After the
-    first have arrived it waits 20 ms for more, because a batch of many rows costs little more than one of few. The
+    first have arrived it waits 50 ms for more, because a batch of many rows costs little more than one of few. The
     columns are those of the Spark source, all but `properties` if None. Bodies are decompressed; CRCs are checked in
     bulk.
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rocketflow.client.pull.queue_buffer import Answer
 
 
-LINGER_S: Final = 0.02
+LINGER_S: Final = 0.05
 """Wait for more messages after the first: a batch takes half a millisecond, and a microsecond for each message."""
 
 
