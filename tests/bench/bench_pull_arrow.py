@@ -32,7 +32,7 @@ from tests.support.servers import direct, put_batch, running, wait_for_a_broker
 VERSION: Final = "5.3.3"
 ROUNDS: Final = 5
 QUEUES: Final = [MessageQueue("bench", "broker-a", k) for k in range(4)]
-MESSAGES: Final = 60_000
+MESSAGES: Final = 120_000
 _BATCH: Final = 500
 _COLUMNS: Final = ("queueOffset", "body")
 
