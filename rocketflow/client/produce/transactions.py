@@ -6,12 +6,13 @@ RocketMQ's source: client/producer/TransactionMQProducer.java, client/impl/produ
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
 from rocketflow.client.errors import ClientError
 from rocketflow.client.ids import stored_at
@@ -75,6 +76,13 @@ class TransactionProducer(Producer):
     def __init__(self, options: ProducerOptions, check: Check) -> None:
         super().__init__(options, {RequestCode.CHECK_TRANSACTION_STATE: self._check_back})
         self._check = check
+        self._checking: set[asyncio.Task[object]] = set()
+
+    async def close(self) -> None:
+        """Close as `Producer.close` does, once the checks that run have ended or `send_timeout_s` is over."""
+        if self._checking:
+            await asyncio.wait(self._checking, timeout=self.options.send_timeout_s)
+        await super().close()
 
     async def send_in_transaction(
         self, message: Message, execute: Execute, *, timeout_s: float = 0.0
@@ -120,6 +128,9 @@ class TransactionProducer(Producer):
         if group != self.options.group:
             LOG.warning("%s: asks group %s for a transaction of group %s", address, self.options.group, group)
             return
+        task = cast("asyncio.Task[object]", asyncio.current_task())
+        self._checking.add(task)
+        task.add_done_callback(self._checking.discard)
         state, _ = await _state(self._check, message, message.message_id)
         header = EndTransactionRequestHeader(
             topic=message.topic,

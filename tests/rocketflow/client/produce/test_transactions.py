@@ -176,3 +176,27 @@ def test_a_producer_ignores_a_check_of_another_group() -> None:
         assert (end.tran_state_table_offset, end.commit_log_offset, end.from_transaction_check) == (3, 3000, True)
 
     run(main())
+
+
+def test_a_close_waits_for_checks_that_run() -> None:
+    async def main() -> None:
+        running = asyncio.Event()
+
+        async def check(_: ReceivedMessage) -> TransactionState:
+            running.set()
+            await asyncio.sleep(0.1)
+            return COMMIT
+
+        broker = ScriptedBroker()
+        half = record("t", 3, b"b", {"PGROUP": "closing", "UNIQ_KEY": "U"})
+        header = CheckTransactionStateRequestHeader(tran_state_table_offset=3, commit_log_offset=3000)
+        broker.requests.append(request(RequestCode.CHECK_TRANSACTION_STATE, header, body=half, one_way=True))
+        async with scripted(broker) as names, asyncio.timeout(30):
+            options = ProducerOptions(group="closing", name_servers=names.address)
+            async with TransactionProducer(options, check) as producer:
+                await producer.send(Message("t", b"b"))
+                await running.wait()
+            while not broker.ends:
+                await asyncio.sleep(0.01)
+
+    run(main())
