@@ -174,9 +174,9 @@ class StoreClient:
             channel = await peers.channel(self.address)
         except OSError as error:
             raise NoBrokerError(f"{self.address}: {error}") from None
-        info = await self._info_of(channel)
         if self._path is None:
             return channel
+        info = await self._info_of(channel)
         if info.store_id != self._store_id or await asyncio.to_thread(self._is_elsewhere, Path(info.path)):
             raise NoBrokerError(f"{self.address}: serves another store, {info.path}")
         return channel
