@@ -86,8 +86,10 @@ def _fresh_home(home: Path) -> Path:
             raise UsageError(f"{home}: holds files that are not a demo's; give --dir an empty or a new directory")
         home.mkdir(parents=True, exist_ok=True)
         for entry in home.iterdir():
-            if entry != mark:
+            if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
+            elif entry != mark:  # logs of servers
+                entry.unlink()
         mark.touch()
     except OSError as error:
         raise UsageError(f"{home}: {error.strerror or error}; give --dir another directory") from error

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow.aio.loop import run
 from rocketflow.client import ClientOptions, Message, Producer, ProducerOptions
 from rocketflow.client.admin.admin_client import AdminClient
-from rocketflow.client.errors import NoAnswerError, UnreachableError
+from rocketflow.client.errors import NoAnswerError, NoBrokerAddressError, NoRouteError, UnreachableError
 from rocketflow.client.produce.errors import SendFailedError
 from rocketflow.client.produce.options import TEMPLATE_TOPIC
 from rocketflow.demo.steps import (
@@ -225,7 +225,7 @@ class _Feed:
         while True:
             try:
                 end = await admin.max_offset(queue)
-            except UnreachableError:
+            except (UnreachableError, NoRouteError, NoBrokerAddressError):  # the NameServer forgot the killed broker
                 if time.monotonic() > last:
                     return False
                 await asyncio.sleep(_AGAIN_SECONDS)

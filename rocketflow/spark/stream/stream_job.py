@@ -59,10 +59,14 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> StreamJob:
         epilog="example: rocketflow submit stream --source /data/store --subscribe orders --sql "
         "\"SELECT body, keys FROM messages WHERE tags = 'paid'\" --sink /data/store --topic paid --checkpoint /data/cp",
     )
-    parser.add_argument("--source", required=True, metavar="PATH", help="store directory to read")
+    parser.add_argument(
+        "--source", required=True, metavar="PATH|ADDR", help="store directory to read, or NameServers: host:port"
+    )
     parser.add_argument("--subscribe", required=True, metavar="T,..", help="topics to read, comma-separated")
     parser.add_argument("--sql", metavar="SELECT", help="query over the view `messages` (default: body, tags, keys)")
-    parser.add_argument("--sink", required=True, metavar="PATH", help="store directory to write")
+    parser.add_argument(
+        "--sink", required=True, metavar="PATH|ADDR", help="store directory to write, or NameServers: host:port"
+    )
     parser.add_argument("--topic", metavar="T", help="topic to write to; wins over a column `topic`")
     parser.add_argument(
         "--checkpoint", required=True, type=checkpoint_argument, metavar="DIR", help="the query's checkpoint"

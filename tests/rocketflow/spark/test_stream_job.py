@@ -13,6 +13,7 @@ from py4j.protocol import Py4JJavaError
 from rocketflow.process.job_entry import run_job
 from rocketflow.process.job_errors import exit_code_of
 from rocketflow.spark.shared.option_values import OptionError
+from rocketflow.spark.stream.job_options import job_sink_options, job_source_options
 from rocketflow.spark.stream.stream_job import StreamJob, main, parse_arguments, preflight, run
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.delivery.delay.delivery import deliver_due
@@ -122,3 +123,22 @@ def test_wrong_arguments_fail_before_a_jvm_starts(
     for option, argument in (("path=/elsewhere", "--sink"), ("Topic=t", "--topic")):
         with pytest.raises(OptionError, match=f"use {argument} instead"):
             preflight(parse_arguments([*words, "--subscribe", "orders", "--sink-option", option]))
+
+
+@pytest.mark.parametrize("place", ["127.0.0.1:9876", "names-1:9876;names-2:9876", "[::1]:9876"])
+def test_address_as_source_and_sink_is_that_of_name_servers(place: str) -> None:
+    assert job_source_options(place, "t", {}) == {
+        "startingOffsets": "earliest",
+        "namesrvAddr": place,
+        "subscribe": "t",
+    }
+    assert job_sink_options(place, "u", {}) == {"namesrvAddr": place, "topic": "u"}
+
+
+def test_other_sources_are_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "store:1").mkdir()
+    for place in ("/data/store", "a=/data/a,b=/data/b", "store", "C:/9876", "store:1"):
+        assert job_source_options(place, "t", {})["path"] == place
+    with pytest.raises(OptionError, match="use --source instead"):
+        job_source_options("127.0.0.1:9876", "t", {"namesrvAddr": "x"})

@@ -1,0 +1,83 @@
+"""`rocketflow admin` prints the columns and values that mqadmin 5.3.3 prints, at the same NameServer and broker."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from rocketflow.cli.app import run
+from rocketflow.testing import start_cluster
+from tests.apache.mqadmin import mqadmin
+from tests.support.trials import LEVEL
+
+pytestmark = [
+    pytest.mark.apache,
+    pytest.mark.slow,
+    pytest.mark.timeout(1_800),
+    pytest.mark.skipif(LEVEL == "sample", reason="a Java process for a dozen commands: RF_FAULTS=1 runs it"),
+]
+
+VERSION: Final = "5.3.3"
+TOPIC, GROUP = "orders", "billing"
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,]?\d*Z?")
+_DROPPED: Final = re.compile(r"Topic Put TPS|start reset consumer|-{20}|Total:")
+"""Lines that only mqadmin prints."""
+
+
+def commands(names: str, broker: str) -> list[list[str]]:
+    """Return commands whose output is compared."""
+    at = ["-n", names]
+    return [
+        ["topicStatus", *at, "-t", TOPIC],
+        ["topicList", *at],
+        ["topicRoute", *at, "-t", TOPIC, "-l"],
+        ["topicClusterList", *at, "-t", TOPIC],
+        ["resetOffsetByTime", *at, "-g", GROUP, "-t", TOPIC, "-s", "0"],
+        ["consumerProgress", *at, "-g", GROUP, "-t", TOPIC],
+        ["queryMsgByKey", *at, "-t", TOPIC, "-k", "key-3"],
+        ["clusterList", *at, "-m"],
+        ["statsAll", *at, "-t", TOPIC],
+        ["wipeWritePerm", *at, "-b", "broker-a"],
+        ["addWritePerm", *at, "-b", "broker-a"],
+        ["updateKvConfig", *at, "-s", "NS", "-k", "k", "-v", "v"],
+        ["deleteKvConfig", *at, "-s", "NS", "-k", "k"],
+        ["getBrokerConfig", *at, "-b", broker],
+        ["getNamesrvConfig", *at],
+        ["deleteSubGroup", *at, "-b", broker, "-g", GROUP],
+        ["deleteTopic", *at, "-c", "DefaultCluster", "-t", "unused"],
+    ]
+
+
+def normalised(text: str) -> list[str]:
+    """Return lines without the differences of form: spaces, times, rates, the order of settings and topics."""
+    lines = [_TIME.sub("TIME", " ".join(line.split())) for line in text.splitlines()]
+    lines = [re.sub(r"\b\d+\.\d\d\b", "RATE", one) for one in lines if one and not _DROPPED.match(one)]
+    return sorted(lines) if "#" not in text else lines
+
+
+def test_output_is_that_of_mqadmin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with start_cluster() as cluster:
+        names, broker = cluster.name_server_address, cluster.broker_address
+        cluster.create_topic(TOPIC, queues=2)
+        cluster.create_topic("unused")
+        for number in range(5):
+            assert run(["send", "-n", names, "--topic", TOPIC, f"body {number}", "--keys", f"key-{number}"]) == 0
+        assert run(["admin", "updateSubGroup", "-n", names, "-b", broker, "-g", GROUP]) == 0
+        wanted = commands(names, broker)
+        printed = []
+        for words in wanted:
+            capsys.readouterr()
+            assert run(["admin", *words]) == 0, words
+            printed.append(normalised(capsys.readouterr().out))
+        cluster.create_topic("unused")
+        run(["admin", "updateSubGroup", "-n", names, "-b", broker, "-g", GROUP])
+        by_mqadmin = [normalised(one) for one in mqadmin(names, tmp_path / "tools", wanted, VERSION)]
+    different = [
+        f"{words[0]}\n  printed   {own}\n  by_mqadmin {mqadmins}"
+        for words, own, mqadmins in zip(wanted, printed, by_mqadmin, strict=True)
+        if own != mqadmins
+    ]
+    assert different == [], "\n".join(different)
