@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -22,7 +23,7 @@ from rocketflow.demo.steps import (
     verify,
 )
 from rocketflow.errors import UsageError
-from rocketflow.process.child_process import run_child
+from rocketflow.process.child_process import kill_at_line, run_child
 from rocketflow.process.stop_signals import stop_waits
 from rocketflow_store.spi.json_text import parse_json
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from rocketflow_store import StoreReader
 
 _MARK: Final = ".rocketflow-demo"
+_BATCH: Final = re.compile(r"batch \d+: (\d+) rows")
 EVENT_TIME: Final = """\
 event time: bornTimestamp is a flight's departure, and the csv is not sorted by it (January, October to December,
   February to September): a stream of several batches with a watermark drops the months after December as late"""
@@ -51,6 +53,24 @@ def submit_stream(arguments: Sequence[str]) -> dict[str, Any]:
     return found
 
 
+def submit_killed(arguments: Sequence[str]) -> int:
+    """Run jobs/stream.py under spark-submit and kill it once it has committed a batch; return the rows of that."""
+    from rocketflow.spark.submit import submit_command
+
+    rows = 0
+
+    def is_committed(line: str) -> bool:
+        nonlocal rows
+        found = _BATCH.match(line)
+        rows = int(found[1]) if found else rows
+        return rows > 0
+
+    command = submit_command("stream.py", [*arguments, "--", "--master", "local[2]"], fast_start=True)
+    if not kill_at_line(command, is_committed):
+        raise DemoFailedError("jobs/stream.py ended before it had committed a batch")
+    return rows
+
+
 def run_demo(
     *,
     store: str | None,
@@ -67,7 +87,7 @@ def run_demo(
     if network:
         from rocketflow.demo.network import network_demo
 
-        report = network_demo(home, stream)
+        report = network_demo(home, stream, submit_killed if stream is submit_stream else None)
     else:
         report = _copy_of_store(Path(store), home, stream) if store else _flights(home, stream)
     seconds = time.monotonic() - began

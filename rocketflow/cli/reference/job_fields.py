@@ -35,6 +35,7 @@ DEMO_FIELDS: Final[dict[str, dict[str, str]]] = {
         "sent": "messages that the broker acknowledged or had stored",
         "foundStored": "batches that the killed broker had stored, but not answered",
         "sentAgain": "batches that were sent again",
+        "streamedBeforeKill": "messages of the batches that the stream job had committed when it was killed",
         **_DELAYS,
         **_VERIFIED,
     },

@@ -110,9 +110,13 @@ def test_the_network_demo_survives_a_killed_broker(
         assert done.returncode == 0, done.stderr
         facts = json.loads(done.stdout.splitlines()[-1])
         check_fields("demo --network", facts)
-        assert (facts["sent"], facts["streamed"]) == (336_776, 336_776)
+        assert facts["sent"] == 336_776
+        assert 0 < facts["streamedBeforeKill"] < 336_776 <= facts["streamedBeforeKill"] + facts["streamed"]
         assert (facts["events"], facts["minutes"], facts["verified"]) == (128_432, 5_056_783, True)
         return
+    (tmp_path / "demo").mkdir()
+    for name in (".rocketflow-demo", "broker.log"):  # of an earlier demo
+        (tmp_path / "demo" / name).touch()
     some = load_flights().slice(0, 30_000)
     monkeypatch.setattr("rocketflow.demo.flights.load_flights", lambda: some)
     assert (

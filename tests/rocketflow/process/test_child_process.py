@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from rocketflow.process.child_process import kill_at_line
+
 SCRIPT = """
 import signal, sys
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup a test run inherits SIG_IGN
@@ -56,3 +58,18 @@ def _members(group: int) -> list[int]:
         except (ProcessLookupError, FileNotFoundError):
             continue
     return found
+
+
+def test_command_is_killed_at_a_line_of_its_output() -> None:
+    program = (
+        "import sys, time\nprint('begun', flush=True)\nprint('batch', file=sys.stderr, flush=True)\ntime.sleep(600)"
+    )
+    lines: list[str] = []
+
+    def is_enough(line: str) -> bool:
+        lines.append(line)
+        return line == "batch\n"
+
+    assert kill_at_line([sys.executable, "-c", program], is_enough)
+    assert lines == ["begun\n", "batch\n"]
+    assert not kill_at_line([sys.executable, "-c", "print('begun')"], is_enough)
