@@ -31,7 +31,7 @@ $(STAMP): requirements.lock pyproject.toml
 run: $(STAMP) ## append real flights, stream them through SQL, prove the result
 	@$(BIN)/rocketflow demo
 
-run-network: $(STAMP) ## the same through a running NameServer and broker, which is killed on the way
+run-network: $(STAMP) ## the same over the network: broker and Spark job are killed once on the way
 	@$(BIN)/rocketflow demo --network
 
 test: $(STAMP) ## run the test suite (on two cores with a third process: they often wait for brokers and JVMs)
