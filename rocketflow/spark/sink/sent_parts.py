@@ -43,7 +43,7 @@ def send_part(
     config = _encoding(options.store_config(), store.info())
     encoder = BatchEncoder(config, queue_count, default_topic=options.topic, row_hashes=True)
     with tempfile.TemporaryDirectory(prefix="rocketflow-") as home:
-        part = stage(encoded(encoder), Path(home) / "staging" / "sink" / "batch", name, _IN_MEMORY)
+        part = stage(encoded(encoder), Path(home) / "parts" / "sink" / "batch", name, _IN_MEMORY)
         file = f"{name}-{uuid.uuid4().hex[:12]}"
         return run_seq, store.send(batch.sink_id, batch.batch_id, batch.run_id, part, file)
 
