@@ -14,13 +14,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from rocketflow_store import StoreConfig
-from tests.bench.bench_network import BACKLOG_BODY, VERSION, Load
+from tests.bench.bench_network import BACKLOG_BODY, VERSION, Load, start_peers
 from tests.bench.figures import Figure
 from tests.support.java_programs import broker_jars
 from tests.support.maven import JarsNotFetchedError, java_and_javac
-from tests.support.real_broker import RealBroker
-from tests.support.servers import running, wait_for_a_broker
 from tests.support.trials import environment
 
 ROUNDS: Final = 3
@@ -36,28 +33,12 @@ def run(scale: float) -> Iterator[Figure]:
         print(f"Java's push consumer is not measured: {error}")
         return
     with tempfile.TemporaryDirectory(prefix="rocketflow-bench-") as folder, ExitStack() as stack:
-        home = Path(folder)
-        load = Load(lib, home)
+        load = Load(lib, Path(folder))
         stack.callback(load.close)
         count = max(4_096, int(MESSAGES * scale) // 128 * 128)
-        for place, names in (("RocketFlow's broker", _own(stack, home)), ("Apache's broker", _apache(stack, home))):
-            wait_for_a_broker(names)
-            load.ask("FILL", names, "backlog", BACKLOG_BODY, count)
-            yield from _rates(place, names, load, count)
-
-
-def _own(stack: ExitStack, home: Path) -> str:
-    names = stack.enter_context(running("namesrv", home / "names", "--set", f"kvConfigPath={home}/kv.json"))
-    settings = ("--set", f"storePathRootDir={home}/own", "--set", "diskMaxUsedSpaceRatio=95")
-    stack.enter_context(running("broker", home / "broker", "-n", names.address, *settings))
-    return names.address
-
-
-def _apache(stack: ExitStack, home: Path) -> str:
-    flags = ("-Xms1g", "-Xmx1g", "-XX:MaxDirectMemorySize=1g")
-    broker = RealBroker(VERSION, home / "apache", StoreConfig(), home / "apache-work", flags=flags)
-    stack.enter_context(broker)
-    return f"127.0.0.1:{broker.names_port}"
+        for peer in start_peers(stack, Path(folder) / "servers", "ASYNC_FLUSH"):
+            load.ask("FILL", peer.names, "backlog", BACKLOG_BODY, count)
+            yield from _rates(f"{peer.name}'s broker", peer.names, load, count)
 
 
 def _rates(place: str, names: str, load: Load, count: int) -> Iterator[Figure]:
