@@ -158,13 +158,14 @@ def find_broker(path: str | Path, config: StoreConfig | None) -> BrokerWrites | 
     if known is None:
         return None
     try:
-        from rocketflow.client.store_client import NoBrokerError, StoreClient
+        from rocketflow.client.store_client import NoBrokerError, StoreClient, unchecked_tls
     except ImportError as error:
         raise UsageError(
             f"{path}: served by the broker at {known.address}; to write through it, install the extra "
             f"(pip install 'rocketflow[broker]': {error}), or stop the broker"
         ) from None
-    client = StoreClient(known.address, path, store_id(path), tls=known.tls, secret=known.secret)
+    tls = unchecked_tls() if known.tls else None
+    client = StoreClient(known.address, path, store_id(path), tls=tls, secret=known.secret)
     with suppress(NoBrokerError):
         client.check()
         return BrokerWrites(path, client, sync=config is not None and config.sync_flush)

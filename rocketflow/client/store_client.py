@@ -59,12 +59,16 @@ class AnswerLostError(Exception):
     """The connection ended before the answer: the request may have been carried out, or may still be."""
 
 
+def unchecked_tls() -> Tls:
+    """Return TLS that does not check the broker's certificate: the store's id says that it is the right one."""
+    return Tls(lambda: client_context(TlsFiles("tls.client"), verify=False))
+
+
 class StoreClient:
     """Requests to the broker at `address` about the store with an id, which the caller sees at `path`.
 
-    With `tls` a connection begins with a handshake; the broker's certificate is not checked, as by RocketMQ's clients
-    unless they ask for it: the id says that it is the right one. `secret` is the one that the broker has written into
-    the store's directory; requests are signed with it, "" for none.
+    With `tls` a connection begins with a handshake. `secret` is the one that the broker has written into the store's
+    directory; requests are signed with it, "" for none.
 
     A caller on another host gives no path: then the broker's store is the right one, and `credentials` sign requests.
     """
@@ -75,14 +79,14 @@ class StoreClient:
         path: str | Path | None = None,
         store_id: str = "",
         *,
-        tls: bool = False,
+        tls: Tls | None = None,
         secret: str = "",
         credentials: Credentials | None = None,
     ) -> None:
         self.address = address
         self._path, self._store_id = None if path is None else Path(path), store_id
         self._credentials = Credentials(JOB_ACCESS_KEY, secret) if secret else credentials
-        self._tls = Tls(lambda: client_context(TlsFiles("tls.client"), verify=False)) if tls else None
+        self._tls = tls
 
     def check(self) -> None:
         """Raise NoBrokerError unless the broker serves the store."""
@@ -234,4 +238,5 @@ __all__ = [
     "NotRocketFlowError",
     "RequestRefusedError",
     "StoreClient",
+    "unchecked_tls",
 ]

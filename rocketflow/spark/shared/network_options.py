@@ -1,4 +1,4 @@
-"""Access to brokers in options: the NameServers, credentials, and how long a query waits for a server."""
+"""Access to brokers in options: the NameServers, credentials, TLS, and how long a query waits for a server."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.spark.shared.option_table import Option
 from rocketflow.spark.shared.option_values import OptionError, OptionValues, bad_value_error
+from rocketflow.spark.shared.tls_options import TLS_OPTIONS, ClientTls, parse_tls
+
+if TYPE_CHECKING:
+    from rocketflow.client.store_client import StoreClient
 
 ACCESS_VARIABLE: Final = "ROCKETFLOW_ACCESS_KEY"
 SECRET_VARIABLE: Final = "ROCKETFLOW_SECRET_KEY"
@@ -30,6 +34,7 @@ NETWORK_OPTIONS: Final = (
         "",
         "File with the lines `accessKey: NAME` and `secretKey: SECRET`, as RocketMQ's tools.yml, read by the driver.",
     ),
+    *TLS_OPTIONS,
     Option(
         "networkTimeout",
         "duration (500ms, 30s, 15m)",
@@ -44,12 +49,31 @@ _LINE: Final = re.compile(r"""\s*(accessKey|secretKey)\s*[:=]\s*["']?(.*?)["']?\
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The brokers that NameServers know, and the account that asks them; its secret is not part of its text."""
+    """The brokers that NameServers know, and account and TLS of requests; secrets are not part of its text."""
 
     name_servers: str
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     access_key: str = field(default="", repr=False)
     secret_key: str = field(default="", repr=False)
+    tls: ClientTls | None = None
+
+    def client_options(self) -> dict[str, Any]:
+        """Return what the options of every client have: addresses, account and TLS. Raises TlsError; blocks."""
+        return {"name_servers": self.name_servers, **self._access()}
+
+    def store_client(self, address: str) -> StoreClient:
+        """Return a client of the broker at an address. Raises TlsError; blocks."""
+        from rocketflow.client.store_client import StoreClient
+
+        return StoreClient(address, **self._access())
+
+    def _access(self) -> dict[str, Any]:
+        from rocketflow.remoting.signature import Credentials
+
+        return {
+            "credentials": Credentials(self.access_key, self.secret_key) if self.access_key else None,
+            "tls": None if self.tls is None else self.tls.build(),
+        }
 
 
 def parse_network(values: OptionValues) -> Network | None:
@@ -68,7 +92,7 @@ def parse_network(values: OptionValues) -> Network | None:
     access, secret = _credentials(values)
     timeout = values.duration_ms("networkTimeout", DEFAULT_TIMEOUT_MS)
     assert timeout is not None
-    return Network(";".join(parts), timeout, access, secret)
+    return Network(";".join(parts), timeout, access, secret, parse_tls(values))
 
 
 def _credentials(values: OptionValues) -> tuple[str, str]:

@@ -17,13 +17,11 @@ from rocketflow.client.store_client import (
     NoBrokerError,
     NotAllowedError,
     NotRocketFlowError,
-    StoreClient,
 )
 from rocketflow.remoting.bodies import TopicConfig, decode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.admin import GetTopicConfigRequestHeader
 from rocketflow.remoting.headers.rocketflow import StagePartRequestHeader
-from rocketflow.remoting.signature import Credentials
 from rocketflow.store_writes import AnswerLostError as WriteLostError
 from rocketflow.store_writes import BrokerError, BrokerWrites
 from rocketflow_store import StoreLockedError
@@ -47,9 +45,7 @@ class RemoteStore:
     """
 
     def __init__(self, network: Network, address: str) -> None:
-        keys = (network.access_key, network.secret_key)
-        credentials = Credentials(*keys) if network.access_key else None
-        self._client = StoreClient(address, credentials=credentials)
+        self._client = network.store_client(address)
         self._timeout_s = network.timeout_ms / 1000
 
     def info(self) -> StoreInfoBody:

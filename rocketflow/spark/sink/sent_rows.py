@@ -21,7 +21,6 @@ from rocketflow.client.produce.options import ProducerOptions
 from rocketflow.client.produce.producer import Producer
 from rocketflow.client.produce.sender import RETRIED_CODES
 from rocketflow.client.sync.bridge import LOOP
-from rocketflow.remoting.signature import Credentials
 from rocketflow.spark.sink.row_messages import Group, RowKeys, RowMessage, groups, row_messages
 from rocketflow_store import MessageRejectedError, StoreConfig, StoreError
 from rocketflow_store.spi.records import BatchEncoder
@@ -50,18 +49,11 @@ class SentRows:
     def __init__(self, options: SinkOptions, first_turn: int) -> None:
         network = options.network
         assert network is not None
-        keys = (network.access_key, network.secret_key)
-        account = Credentials(*keys) if network.access_key else None
+        access = network.client_options()
         self._producer = Producer(
-            ProducerOptions(
-                name_servers=network.name_servers,
-                credentials=account,
-                group=GROUP,
-                send_timeout_s=_SEND_S,
-                queues_of_new_topics=options.queues,
-            )
+            ProducerOptions(**access, group=GROUP, send_timeout_s=_SEND_S, queues_of_new_topics=options.queues)
         )
-        self._admin = AdminClient(ClientOptions(name_servers=network.name_servers, credentials=account))
+        self._admin = AdminClient(ClientOptions(**access))
         self._timeout_s = network.timeout_ms / 1000
         self._turn = first_turn
         self._repeats = True

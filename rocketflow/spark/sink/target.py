@@ -10,11 +10,10 @@ from rocketflow.client.cluster import Cluster
 from rocketflow.client.errors import ClientError
 from rocketflow.client.options import ClientOptions
 from rocketflow.client.routes import MASTER_ID
-from rocketflow.client.store_client import NoBrokerError, NotAllowedError, NotRocketFlowError, StoreClient
+from rocketflow.client.store_client import NoBrokerError, NotAllowedError, NotRocketFlowError
 from rocketflow.client.sync.bridge import LOOP
 from rocketflow.remoting.bodies import ClusterInfo, decode_body
 from rocketflow.remoting.codes import RequestCode
-from rocketflow.remoting.signature import Credentials
 from rocketflow.spark.shared.option_values import OptionError
 from rocketflow.store_writes import BrokerError
 
@@ -65,9 +64,7 @@ def _chosen(masters: dict[str, str], kinds: dict[str, bool]) -> str | None:
 
 
 async def _masters(network: Network) -> dict[str, str]:
-    keys = (network.access_key, network.secret_key)
-    credentials = Credentials(*keys) if network.access_key else None
-    cluster = Cluster(ClientOptions(name_servers=network.name_servers, credentials=credentials))
+    cluster = Cluster(ClientOptions(**network.client_options()))
     try:
         _, reply = await cluster.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
     finally:
@@ -79,9 +76,8 @@ async def _masters(network: Network) -> dict[str, str]:
 
 def _is_rocketflow(network: Network, address: str) -> bool:
     """Return False for a broker of RocketMQ. Raises BrokerError if the account may not commit."""
-    keys = (network.access_key, network.secret_key)
     try:
-        StoreClient(address, credentials=Credentials(*keys) if network.access_key else None).info()
+        network.store_client(address).info()
     except NotRocketFlowError:
         return False
     except NotAllowedError as error:

@@ -9,7 +9,9 @@ import pytest
 from rocketflow.spark.shared.network_options import ACCESS_VARIABLE, SECRET_VARIABLE, Network
 from rocketflow.spark.shared.option_values import OptionError, OptionValues
 from rocketflow.spark.shared.store_locations import StoreLocation
+from rocketflow.spark.shared.tls_options import ClientTls, variable_of
 from rocketflow.spark.source.source_options import PositionKind, SourceOptions
+from tests.support.certificates import Authority
 
 BASE = {"path": "/data/a", "subscribe": "orders"}
 TWO = {"path": "a=/data/a,b=/data/b", "subscribe": "orders"}
@@ -144,6 +146,38 @@ def test_credentials_come_from_options_a_file_or_the_environment(
         network(credentialsFile=str(file))
     with pytest.raises(OptionError, match="not by path"):
         parse(accessKey="a", secretKey="b")
+
+
+def test_tls_comes_from_options_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ca = Authority(tmp_path)
+    cert, key = ca.issue("query", password="hidden")
+    paths = {"tls.client.certPath": str(cert), "tls.client.keyPath": str(key), "tls.client.trustCertPath": str(ca.path)}
+    given = {**paths, "tls.client.keyPassword": "hidden"}
+    assert network().tls is None
+    found = network(**given)
+    expected = ClientTls(str(cert), str(key), "hidden", str(ca.path))
+    assert found.tls == expected
+    assert "hidden" not in repr(found)
+    file = tmp_path / "tls.properties"
+    file.write_text("# of a client\ntls.server.keyPath=\n" + "".join(f"{one}={text}\n" for one, text in given.items()))
+    assert network(**{"tls.config.file": str(file)}).tls == expected
+    assert network(**{"tls.config.file": str(file), "tls.enable": "false"}).tls is None
+    for one, text in given.items():
+        monkeypatch.setenv(variable_of(one), text)
+    assert variable_of("tls.client.trustCertPath") == "ROCKETFLOW_TLS_CLIENT_TRUST_CERT_PATH"
+    assert network().tls == expected
+    assert network(**{"tls.enable": "true", "tls.client.authServer": "false"}).tls == ClientTls(verify=False)
+    for options, message in (
+        ({"tls.client.certPath": str(cert)}, r"option tls\.client\.keyPath is missing"),
+        ({"tls.client.trustCertPath": "/nowhere"}, r"option tls\.client\.trustCertPath=/nowhere cannot be read"),
+        ({"tls.client.authServer": "maybe"}, r"option tls\.client\.authServer='maybe': allowed is true or false"),
+        ({"tls.config.file": str(file), **paths}, r"option tls\.config\.file excludes .*tls\.client\.certPath"),
+        ({"tls.config.file": "/nowhere"}, r"option tls\.config\.file=/nowhere cannot be read"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            network(**options)
+    with pytest.raises(OptionError, match="not by path"):
+        parse(**paths)
 
 
 def test_offsets_of_several_stores_need_the_store_name(tmp_path: Path) -> None:

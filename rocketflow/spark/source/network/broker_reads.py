@@ -41,7 +41,6 @@ from rocketflow.remoting.headers.pull import (
     QueryConsumeQueueRequestHeader,
 )
 from rocketflow.remoting.headers.rocketflow import PullRangeRequestHeader, PullRangeResponseHeader
-from rocketflow.remoting.signature import Credentials
 from rocketflow.spark.source.network.pull_window import Pulled
 from rocketflow.spark.source.network.queue_table import QueueTable
 from rocketflow_store import OffsetOutOfRangeError
@@ -99,13 +98,7 @@ class BrokerReads:
     """
 
     def __init__(self, network: Network) -> None:
-        keys = (network.access_key, network.secret_key)
-        options = ClientOptions(
-            name_servers=network.name_servers,
-            timeout_s=_ANSWER_S,
-            credentials=Credentials(*keys) if network.access_key else None,
-            route_refresh_s=_ROUTES_S,
-        )
+        options = ClientOptions(**network.client_options(), timeout_s=_ANSWER_S, route_refresh_s=_ROUTES_S)
         self._timeout_s = network.timeout_ms / 1000
         self._cluster = Cluster(options)
         self.table = QueueTable()

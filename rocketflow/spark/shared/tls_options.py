@@ -1,0 +1,126 @@
+"""TLS of connections to NameServers and brokers, in options, a file or the environment.
+
+RocketMQ's source: remoting/netty/TlsSystemConfig.java, TlsHelper.java.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from rocketflow.errors import UsageError
+from rocketflow.spark.shared.option_table import Option
+from rocketflow.spark.shared.option_values import OptionError, OptionValues
+
+if TYPE_CHECKING:
+    from rocketflow.aio.tls import Tls
+
+_FILE: Final = "tls.config.file"
+
+TLS_OPTIONS: Final = (
+    Option(
+        "tls.enable",
+        "true or false",
+        "true with another tls option",
+        "Whether NameServers and brokers are reached over TLS. Without any tls option the environment's variables are "
+        "used: ROCKETFLOW_TLS_ENABLE, ROCKETFLOW_TLS_CLIENT_TRUST_CERT_PATH and so on.",
+    ),
+    Option(
+        "tls.client.trustCertPath",
+        "file",
+        "those that the system trusts",
+        "Certificates (PEM) that sign those of the servers. Executors need all files of TLS under the same path.",
+    ),
+    Option("tls.client.certPath", "file", "", "The query's own certificate chain (PEM), for servers that demand one."),
+    Option("tls.client.keyPath", "file", "", "Private key (PEM) of `tls.client.certPath`."),
+    Option("tls.client.keyPassword", "text", "", "Password of the private key; a file keeps it out of scripts."),
+    Option(
+        "tls.client.authServer",
+        "true or false",
+        "true",
+        "Whether certificates of servers are checked; the names in them are not compared, as in RocketMQ.",
+    ),
+    Option(
+        _FILE,
+        "file",
+        "",
+        "RocketMQ's tls.properties, with the lines `tls.client.certPath=FILE` and so on, read by the driver; excludes "
+        "options of `tls.client`.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTls:
+    """The files of a query's connections, "" for none; the password is not part of its text."""
+
+    cert_path: str = ""
+    key_path: str = ""
+    key_password: str = field(default="", repr=False)
+    trust_cert_path: str = ""
+    verify: bool = True
+
+    def build(self) -> Tls:
+        """Return the TLS of connections. Raises TlsError; blocks."""
+        from rocketflow.aio.tls import Tls, TlsFiles, client_context
+
+        files = TlsFiles("tls.client", self.cert_path, self.key_path, self.key_password, self.trust_cert_path)
+        return Tls(lambda: client_context(files, verify=self.verify), files.paths)
+
+
+def variable_of(option: str) -> str:
+    """Return the environment's variable for an option of TLS."""
+    return "ROCKETFLOW_" + re.sub("([A-Z])", r"_\1", option).replace(".", "_").upper()
+
+
+def parse_tls(values: OptionValues) -> ClientTls | None:
+    """Return the TLS of a query's connections, None without it; raise OptionError for what cannot be used.
+
+    Options, of which there may be none, win over the environment as a whole.
+    """
+    names = [one.name for one in TLS_OPTIONS]
+    given = {name: values[name] for name in names if name in values}
+    if not given:
+        given = {name: text for name in names if (text := os.environ.get(variable_of(name)))}
+    found = OptionValues(_with_file(given))
+    if not found.flag("tls.enable", default=bool(given)):
+        return None
+    tls = ClientTls(
+        cert_path=found.text("tls.client.certPath") or "",
+        key_path=found.text("tls.client.keyPath") or "",
+        key_password=found.get("tls.client.keyPassword", ""),
+        trust_cert_path=found.text("tls.client.trustCertPath") or "",
+        verify=found.flag("tls.client.authServer", default=True),
+    )
+    _check(tls)
+    return tls
+
+
+def _with_file(given: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the values with those of the file, if one is named."""
+    if _FILE not in given:
+        return given
+    both = [name for name in given if name.startswith("tls.client.")]
+    if both:
+        raise OptionError(_FILE, f"option {_FILE} excludes {', '.join(both)}: write the lines into the file")
+    from rocketflow.process.server_settings import with_tls_file
+
+    try:
+        found = with_tls_file(given)
+    except UsageError as error:
+        raise OptionError(_FILE, f"option {error}") from None
+    return {key: value for key, value in found.items() if value}
+
+
+def _check(tls: ClientTls) -> None:
+    """Raise OptionError if the files cannot be used."""
+    from rocketflow.aio.tls import TlsError
+
+    try:
+        tls.build()
+    except TlsError as error:
+        key = re.split("[= ]", str(error), maxsplit=1)[0]
+        raise OptionError(key, f"option {error}") from None
