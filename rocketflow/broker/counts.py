@@ -1,7 +1,8 @@
 """Counts of messages by topic and group, as plain integers: sends and pulls add, a scrape or mqadmin reads.
 
 RocketMQ's source: broker/metrics/BrokerMetricsManager.java (getMessageType),
-broker/processor/SendMessageProcessor.java, DefaultPullMessageResultHandler.java.
+broker/processor/SendMessageProcessor.java, DefaultPullMessageResultHandler.java, EndTransactionProcessor.java,
+broker/transaction/TransactionMetrics.java.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow.aio.histogram import Histogram
 from rocketflow.broker.topics import DLQ_PREFIX
+from rocketflow.broker.transactions.messages import real_topic
+from rocketflow_store.spi.names import HALF_TOPIC
 
 if TYPE_CHECKING:
     from rocketflow.broker.stats import BrokerStats
@@ -24,8 +27,10 @@ MAX_SENT: Final = 300
 MAX_PULLED: Final = 1_000
 MAX_DEAD: Final = 200
 MAX_ENDED: Final = 200
+MAX_HALF: Final = 200
 
 SIZE_BOUNDS: Final = (1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20)
+LATENCY_BOUNDS: Final = (5, 60, 600, 3_600, 43_200, 86_400)
 RUN_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024)
 
 _FIFO: Final = re.compile(rb"(?:^|\x02)__SHARDINGKEY\x01")
@@ -69,7 +74,9 @@ class MessageCounts:
         if self._exported is not None:
             size = len(message.body) + len(message.properties)
             self._exported.send(topic, message.properties, messages, size)
-            if topic.startswith(DLQ_PREFIX):
+            if topic == HALF_TOPIC:
+                self._exported.half(real_topic(message), 1)
+            elif topic.startswith(DLQ_PREFIX):
                 self._exported.dead_letter(topic.removeprefix(DLQ_PREFIX))
 
     def pulled(self, topic: str, group: str, messages: int, size: int) -> None:
@@ -78,10 +85,20 @@ class MessageCounts:
         if self._exported is not None:
             self._exported.pull(group, topic, messages, size)
 
-    def ended(self, topic: str, *, is_commit: bool) -> None:
-        """Count a transaction that its producer has committed or rolled back."""
+    @property
+    def are_exported(self) -> bool:
+        """Return whether a scrape may read the counts of `exported`."""
+        return self._exported is not None
+
+    def half(self, topic: str, change: int) -> None:
+        """Count undecided half messages of a real topic more or less."""
         if self._exported is not None:
-            self._exported.end(topic, is_commit=is_commit)
+            self._exported.half(topic, change)
+
+    def ended(self, topic: str, age_s: float, *, is_commit: bool) -> None:
+        """Count a transaction that its producer has committed or rolled back `age_s` seconds after it began."""
+        if self._exported is not None:
+            self._exported.end(topic, age_s, is_commit=is_commit)
 
     def sent_back(self, topic: str, group: str, *, is_dead: bool) -> None:
         """Count a message of `topic` that a consumer of `group` sent back; with `is_dead` it is a dead letter."""
@@ -103,6 +120,10 @@ class Counts:
         self.committed: dict[str, int] = {}
         self.rolled_back: dict[str, int] = {}
         """Ended transactions by topic."""
+        self.commit_latency: dict[str, Histogram] = {}
+        """Seconds from a half message to its commit, by topic."""
+        self.half_messages: dict[str, int] = {}
+        """Undecided half messages by topic."""
 
     def send(self, topic: str, properties: bytes, messages: int, size: int) -> None:
         """Count what one request sent: `messages` messages of `size` bytes together."""
@@ -125,12 +146,23 @@ class Counts:
         found.messages += messages
         found.bytes += size
 
-    def end(self, topic: str, *, is_commit: bool) -> None:
+    def half(self, topic: str, change: int) -> None:
+        """Count undecided half messages more or less."""
+        if topic not in self.half_messages and len(self.half_messages) >= MAX_HALF:
+            topic = OTHER
+        self.half_messages[topic] = self.half_messages.get(topic, 0) + change
+
+    def end(self, topic: str, age_s: float, *, is_commit: bool) -> None:
         """Count a transaction that has ended."""
         ends = self.committed if is_commit else self.rolled_back
         if topic not in ends and len(ends) >= MAX_ENDED:
             topic = OTHER
         ends[topic] = ends.get(topic, 0) + 1
+        if is_commit:
+            latency = self.commit_latency.get(topic)
+            if latency is None:
+                latency = self.commit_latency[topic] = Histogram(LATENCY_BOUNDS)
+            latency.observe(max(age_s, 0.0))
 
     def dead_letter(self, group: str) -> None:
         """Count a message that went to the dead letters of a group."""

@@ -165,6 +165,11 @@ class BrokerMetrics:
         shown.counter("rocketmq_commit_messages_total", "Transactions that were committed", ends, ("topic",))
         ends = (((topic,), count) for topic, count in parts.counts.rolled_back.items())
         shown.counter("rocketmq_rollback_messages_total", "Transactions that were rolled back", ends, ("topic",))
+        latency = (((topic,), one) for topic, one in parts.counts.commit_latency.items())
+        text = "Time from a half message's birth to its commit (s)"
+        shown.histogram("rocketmq_finish_message_latency", text, latency, ("topic",))
+        half = (((topic,), count) for topic, count in parts.counts.half_messages.items())
+        shown.gauge("rocketmq_half_messages", "Half messages that are not decided", half, ("topic",))
         waiting = [((str(level),), count) for level, count in self._delayed().items()]
         shown.gauge("rocketflow_delayed_messages", "Delayed messages that wait, by level", waiting, ("level",))
 

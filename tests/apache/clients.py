@@ -12,11 +12,14 @@ from typing import Final
 
 import pytest
 
+from tests.support.go import GoNotAvailableError, built, is_built
 from tests.support.java_programs import FLAGS, broker_jars, compiled
 from tests.support.maven import JarsNotFetchedError, java_and_javac
 from tests.support.servers import RunningServer, running
+from tests.support.trials import LEVEL
 
 CLIENT_SECONDS: Final = 500.0
+GO_SOURCE: Final = Path(__file__).parent / "go" / "quick_start"
 
 RESULTS_VARIABLE: Final = "RF_INTEROP_RESULTS"
 """Names a folder; each client's results are written into it as JSON."""
@@ -75,6 +78,23 @@ def java_families(
     flags = [*FLAGS, f"-Duser.home={home}", *given, "-cp", f"{lib}/*:{classes}"]
     found = run_families([java_and_javac()[0], *flags, program, names, *families], families)
     record(place or f"Java {version}", found)
+    return found
+
+
+def go_families(names: str, families: Sequence[str], place: str = "Go") -> dict[str, str]:
+    """Run families of `go/quick_start` at a NameServer; return the line of each. They run side by side.
+
+    `place` names the client in the table of results. The test is skipped if the program is not built: a sample run
+    leaves the first build, which takes minutes, to RF_FULL=1 and `make test-interop`.
+    """
+    if LEVEL == "sample" and not is_built(GO_SOURCE):
+        pytest.skip("a first build takes minutes: RF_FULL=1 or `make test-interop` makes it")
+    try:
+        program = built(GO_SOURCE)
+    except GoNotAvailableError as error:
+        pytest.skip(str(error))
+    found = run_families([str(program), names, *families], families)
+    record(place, found)
     return found
 
 

@@ -5,12 +5,13 @@ What is said on one side alone has to be on the list of explained differences.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 
-from tests.apache.clients import all_ok, cluster, java_families
+from tests.apache.clients import all_ok, cluster, go_families, java_families
 from tests.apache.recorder import facts_of, recording
 from tests.apache.test_apache_opens_rocketflow_stores import SIZES
 from tests.apache.test_transactions import QUICK_CHECKS
@@ -32,23 +33,39 @@ TRANSACTIONS = ["commit", "check"]
 
 @pytest.mark.parametrize("version", ["5.3.3"])
 def test_what_both_brokers_say_differs_in_what_is_explained(version: str, tmp_path: Path) -> None:
-    settings = "".join(f"{one}\n" for one in ("enablePropertyFilter=true", "autoCreateTopicEnable=true", *QUICK_CHECKS))
-
-    def families_at(address: str, place: str) -> dict[str, str]:
+    def java(address: str, place: str) -> dict[str, str]:
         found = java_families("QuickStart", version, address, FAMILIES, tmp_path, place)
         return found | java_families("Transactions", version, address, TRANSACTIONS, tmp_path, place)
 
-    with RealBroker(version, tmp_path / "apache", SIZES, tmp_path / "work", settings) as apache:
+    _compare(version, tmp_path, java, all_ok([*FAMILIES, *TRANSACTIONS]))
+
+
+@pytest.mark.parametrize("version", ["5.3.3"])
+def test_what_both_brokers_say_to_transactional_go_producers_differs_in_what_is_explained(
+    version: str, tmp_path: Path
+) -> None:
+    def go(address: str, place: str) -> dict[str, str]:
+        return go_families(address, TRANSACTIONS, f"Go, {place}")
+
+    _compare(version, tmp_path, go, all_ok(TRANSACTIONS))
+
+
+def _compare(
+    version: str, home: Path, families_at: Callable[[str, str], dict[str, str]], expected: dict[str, str]
+) -> None:
+    """Run families at both clusters, and compare the facts of what is said; `families_at` gets address and place."""
+    settings = "".join(f"{one}\n" for one in ("enablePropertyFilter=true", "autoCreateTopicEnable=true", *QUICK_CHECKS))
+    with RealBroker(version, home / "apache", SIZES, home / "work", settings) as apache:
         wait_for_a_broker(f"127.0.0.1:{apache.names_port}")
         with recording(apache.names_port) as recorded:
             found = families_at(recorded.address, "Apache, recorded")
-        assert found == all_ok([*FAMILIES, *TRANSACTIONS])
+        assert found == expected
         of_apache = facts_of(recorded.exchanges)
     own = ("brokerClusterName=RF", f"brokerName={SIZES.broker_name}", *QUICK_CHECKS)
-    with cluster(tmp_path / "own", *own) as (names, _):
+    with cluster(home / "own", *own) as (names, _):
         with recording(names.port) as recorded:
             found = families_at(recorded.address, "RocketFlow, recorded")
-        assert found == all_ok([*FAMILIES, *TRANSACTIONS])
+        assert found == expected
         of_rocketflow = facts_of(recorded.exchanges)
     assert len(of_apache) > 100
     left = {

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from rocketflow.aio.channel import Channel
     from rocketflow.broker.clients import ProducerTable
+    from rocketflow.broker.counts import MessageCounts
     from rocketflow.broker.offsets import GroupOffsets
     from rocketflow.broker.topics import Topics
     from rocketflow.broker.transactions.marked_puts import MarkedPuts
@@ -55,12 +56,13 @@ class Question(NamedTuple):
 
 
 class Broker(NamedTuple):
-    """The broker that checks: its producers and topics, its name, and its address as a record has it."""
+    """The broker that checks: its producers, topics and counts, its name, and its address as a record has it."""
 
     producers: ProducerTable[Channel]
     topics: Topics
     name: str
     host: bytes
+    counts: MessageCounts
 
 
 class Unread(NamedTuple):
@@ -87,6 +89,7 @@ class TransactionChecks:
         self._broker = broker
         self._rules = rules
         self._walk = Walk(stored_offset(offsets, HALF_TOPIC, queue.half_bounds()))
+        self._uncounted = range(self._walk.next_offset, queue.half_bounds()[1] if broker.counts.are_exported else 0)
         self._congested_until = 0.0
         self.asked = 0
         """Questions to producers since the start."""
@@ -96,6 +99,11 @@ class TransactionChecks:
         half_end, op_end = self._queue.half_bounds()[1], self._queue.op_bounds()[1]
         first, next_mark = self._walk.first_undecided, self._marks.next_offset
         return Unread(max(half_end - first, 0), max(op_end - next_mark, 0))
+
+    def is_open(self, half_offset: int) -> bool:
+        """Return whether the half message at an offset is undecided, and counted as such."""
+        is_decided = half_offset in self._marks or self._walk.has_decided(half_offset)
+        return not is_decided and half_offset not in self._uncounted
 
     async def check_every(self, seconds: float) -> None:
         """Check until cancelled; a failure is logged and the round tried again."""
@@ -114,6 +122,7 @@ class TransactionChecks:
         try:
             await self._read_marks(end)
             self._walk.drop_marked(self._marks.__contains__)
+            await self._count_stored()
             await self._check_due(now_ms)
             await self._check_on(end, now_ms)
         finally:
@@ -129,6 +138,15 @@ class TransactionChecks:
             marks = await asyncio.to_thread(self._queue.read_marks, start, following)
             self._marks.add(marks, following, half_end)
             start = following
+
+    async def _count_stored(self) -> None:
+        """Count the undecided half messages that were stored before the start, once."""
+        while self._uncounted:
+            span = self._uncounted[:SPAN]
+            for offset, first_offset, topic in await asyncio.to_thread(self._queue.places, span):
+                if offset not in self._marks and (first_offset is None or first_offset not in self._marks):
+                    self._broker.counts.half(topic, 1)
+            self._uncounted = self._uncounted[SPAN:]
 
     async def _check_due(self, now_ms: int) -> None:
         """Check the half messages that were passed undecided and are due now."""
@@ -172,6 +190,8 @@ class TransactionChecks:
                 LOG.warning("half message %d is not checked: %s", one.half.stored.queue_offset, result.why)
                 self._walk.wait(one.half, now_ms)
                 still.add(one.half.stored.queue_offset)
+            elif not one.is_check:
+                self._broker.counts.half(one.half.real_topic, -1)
         asked = [(one, result) for one, result in zip(acted, results, strict=True) if one.is_check and result.stored]
         for question in await asyncio.to_thread(self._questions, asked):
             await self._ask(question)

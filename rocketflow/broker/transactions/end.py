@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketflow.aio.server import RefusedError, Request
@@ -38,16 +38,24 @@ _CODES: Final = {
 
 
 class _End(NamedTuple):
-    """A transaction that ends: its request, the offset of its half message, what a commit stores, its real topic."""
+    """A transaction that ends: its request, the offset of its half message, what a commit stores, its real topic.
+
+    `born_ms` is when its message was made; `was_open` if it was undecided.
+    """
 
     request: Request
     half_offset: int
     message: RawMessage | None
     topic: str
+    born_ms: int
+    was_open: bool
 
 
 class TransactionEnds:
-    """Request 37. The ends of one iteration of the loop share op marks of at most `max_mark_bytes` bytes."""
+    """Request 37. The ends of one iteration of the loop share op marks of at most `rules.max_mark_bytes` bytes.
+
+    `is_open` says whether the half message at an offset is undecided and counted.
+    """
 
     def __init__(
         self,
@@ -55,15 +63,15 @@ class TransactionEnds:
         puts: MarkedPuts,
         recent: RecentHalves,
         rules: Rules,
-        max_mark_bytes: int,
         counts: MessageCounts,
+        is_open: Callable[[int], bool],
     ) -> None:
         self._recent = recent
         self._counts = counts
         self._store = store
         self._puts = puts
         self._rules = rules
-        self._max_mark_bytes = max_mark_bytes
+        self._is_open = is_open
         self._ends: list[_End] = []
 
     def end(self, request: Request) -> Coroutine[Any, Any, None] | None:
@@ -100,7 +108,9 @@ class TransactionEnds:
         message = committed_message(half) if header.commit_or_rollback == COMMIT else None
         if not self._ends:
             asyncio.get_running_loop().call_soon(self._put_all)
-        self._ends.append(_End(request, header.tran_state_table_offset, message, half.real_topic))
+        offset = header.tran_state_table_offset
+        born_ms, was_open = half.stored.message.born_ms, self._is_open(offset)
+        self._ends.append(_End(request, offset, message, half.real_topic, born_ms, was_open))
 
     def _put_all(self) -> None:
         """Put the ends of this iteration, as few op marks as their limits allow."""
@@ -112,7 +122,7 @@ class TransactionEnds:
             own_commit = 0 if one.message is None else len(one.message.body)
             is_full = (
                 len(group) >= MAX_COMMITS
-                or mark_bytes + own_mark > self._max_mark_bytes
+                or mark_bytes + own_mark > self._rules.max_mark_bytes
                 or commit_bytes + own_commit > MAX_COMMIT_BYTES
             )
             if group and is_full:
@@ -129,10 +139,14 @@ class TransactionEnds:
         messages = [one.message for one in ordered if one.message is not None]
 
         def done(results: list[PutMessageResult]) -> None:
+            now_ms = time.time() * 1000
             for one, result in zip(ordered, results, strict=True):
                 if result.stored:
                     one.request.reply()
-                    self._counts.ended(one.topic, is_commit=one.message is not None)
+                    age_s = (now_ms - one.born_ms) / 1000
+                    self._counts.ended(one.topic, age_s, is_commit=one.message is not None)
+                    if one.was_open:
+                        self._counts.half(one.topic, -1)
                 else:
                     code = _CODES.get(result.status, ResponseCode.SYSTEM_ERROR)
                     one.request.reply(code, remark=f"{result.status.name}: {result.why}")

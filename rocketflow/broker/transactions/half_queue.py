@@ -54,6 +54,14 @@ class Scan(NamedTuple):
     stops: bool
 
 
+class Place(NamedTuple):
+    """A half message without its content: its offset, that which it had before it was copied, and its real topic."""
+
+    offset: int
+    first_offset: int | None
+    real_topic: str
+
+
 class HalfQueue:
     """The half queue and the op queue of a store, each the queue 0 of its topic."""
 
@@ -71,6 +79,13 @@ class HalfQueue:
     def read_marks(self, start: int, end: int) -> list[OpMark]:
         """Return the op marks of [start, end)."""
         return [OpMark(one.queue_offset, marked_offsets(one.message)) for one in self._read(OP_TOPIC, start, end)]
+
+    def places(self, offsets: range) -> list[Place]:
+        """Return the half messages at offsets; those that name no real topic are skipped."""
+        halves = (read_half(one) for one in self._read(HALF_TOPIC, offsets.start, offsets.stop))
+        return [
+            Place(half.stored.queue_offset, half.first_offset, half.real_topic) for half in halves if half is not None
+        ]
 
     def scan(
         self,

@@ -39,6 +39,7 @@ _BROKERS: Final = re.compile(
 """Properties that the broker gives a half message: a client cannot."""
 
 
+_REAL_TOPIC: Final = re.compile(b"(?:^|\x02)REAL_TOPIC\x01([^\x02]+)")
 _READ: Final = re.compile(
     b"(?:^|\x02)(REAL_TOPIC|REAL_QID|PGROUP|UNIQ_KEY|TRANSACTION_CHECK_TIMES|CHECK_IMMUNITY_TIME_IN_SECONDS"
     b"|TRAN_PREPARED_QUEUE_OFFSET)\x01([^\x02]+)"
@@ -89,6 +90,12 @@ def half_message(message: RawMessage) -> RawMessage:
         sys_flag=message.sys_flag & ~ROLLBACK,
         is_internal=True,
     )
+
+
+def real_topic(message: RawMessage) -> str:
+    """Return the topic of a half message's transaction, "" if it names none."""
+    found = _REAL_TOPIC.search(message.properties)
+    return found[1].decode("utf-8", "replace") if found else ""
 
 
 def read_half(stored: StoredMessage) -> Half | None:

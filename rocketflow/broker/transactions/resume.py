@@ -17,6 +17,7 @@ from rocketflow_store.spi.broker import decode_stored
 from rocketflow_store.spi.names import decode_offset_msg_id
 
 if TYPE_CHECKING:
+    from rocketflow.broker.counts import MessageCounts
     from rocketflow.broker.put_gatherer import PutGatherer
     from rocketflow.broker.transactions.messages import Half
     from rocketflow_store import PutMessageResult
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 class TransactionResumes:
     """Request 323."""
 
-    def __init__(self, store: WritingStore, gatherer: PutGatherer) -> None:
+    def __init__(self, store: WritingStore, gatherer: PutGatherer, counts: MessageCounts) -> None:
+        self._counts = counts
         self._store = store
         self._gatherer = gatherer
 
@@ -37,6 +39,7 @@ class TransactionResumes:
 
         def stored(result: PutMessageResult) -> None:
             if result.stored:
+                self._counts.half(half.real_topic, 1)
                 request.reply()
             else:
                 request.reply(ResponseCode.SYSTEM_ERROR, remark=f"{result.status.name}: {result.why}")

@@ -45,16 +45,21 @@ class Transactions:
     ) -> None:
         host, queue = born_host(settings.broker_address), HalfQueue(store)
         reserved_ms = store.config.file_reserved_time * _HOUR_MS
-        rules = Rules(settings.transaction_time_out, settings.transaction_check_max, reserved_ms)
+        rules = Rules(
+            settings.transaction_time_out,
+            settings.transaction_check_max,
+            reserved_ms,
+            settings.transaction_op_msg_max_size,
+        )
         marks = OpMarks(stored_offset(offsets, OP_TOPIC, queue.op_bounds()))
         puts = MarkedPuts(gatherer, marks, host)
-        broker = Broker(producers, topics, settings.broker_name, host)
+        broker = Broker(producers, topics, settings.broker_name, host, counts)
         self._interval_s = settings.transaction_check_interval / 1000
         self.recent = RecentHalves(host)
         """The half messages that were stored last: a send notes its own there."""
-        self._ends = TransactionEnds(store, puts, self.recent, rules, settings.transaction_op_msg_max_size, counts)
-        self._resumes = TransactionResumes(store, gatherer)
         self._checks = TransactionChecks(queue, offsets, puts, marks, broker, rules)
+        self._ends = TransactionEnds(store, puts, self.recent, rules, counts, self._checks.is_open)
+        self._resumes = TransactionResumes(store, gatherer, counts)
 
     def by_code(self) -> dict[int, Processor]:
         """Return the processors of these requests."""

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 
 class Rules(NamedTuple):
-    """Settings of the check: times in ms, and how often a producer is asked."""
+    """Settings: times in ms, how often a producer is asked, and the bytes of an op mark."""
 
     timeout_ms: int
     check_max: int
     reserved_ms: int
+    max_mark_bytes: int = 4_096
 
 
 class Decision(Enum):
@@ -78,6 +79,10 @@ class Walk:
     def first_undecided(self) -> int:
         """Return the half offset from which half messages have to be read after a restart."""
         return min([*self._waiting, self.next_offset])
+
+    def has_decided(self, half_offset: int) -> bool:
+        """Return whether the half message at an offset is decided: by a mark, a copy or as expired."""
+        return half_offset < self.next_offset and half_offset not in self._waiting
 
     def wait(self, half: Half, due_ms: int) -> None:
         """Keep a half message undecided, to be looked at again at `due_ms`."""

@@ -138,6 +138,8 @@ def _check(value: Figures, pulled_bytes: int) -> None:
     assert value("rocketmq_message_size_bucket", **single, le="1024.0") == 10
     assert value("rocketmq_messages_in_total", message_type="delay") == 2
     assert value("rocketmq_commit_messages_total", topic="paid") == value("rocketmq_rollback_messages_total") == 1
+    assert value("rocketmq_half_messages", topic="paid") == value("rocketmq_half_messages") == 1
+    assert value("rocketmq_finish_message_latency_count", topic="paid") == 1  # of commits alone, as with RocketMQ
     assert value("rocketflow_half_messages_open") == 3
     assert value("rocketflow_op_marks_unread") == 2
     assert value("rocketflow_delayed_messages", level="18") == 1

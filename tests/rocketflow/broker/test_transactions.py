@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from rocketflow.aio.server import Request
 from rocketflow.broker.clients import Client, ProducerTable
-from rocketflow.broker.counts import MessageCounts
+from rocketflow.broker.counts import Counts, MessageCounts
 from rocketflow.broker.put_gatherer import PutGatherer
 from rocketflow.broker.stats import BrokerStats
 from rocketflow.broker.transactions.check import Broker, TransactionChecks, stored_offset
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from rocketflow_store.spi.broker import WritingStore
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
-RULES = Rules(timeout_ms=6_000, check_max=15, reserved_ms=3_600_000)
+RULES = Rules(timeout_ms=6_000, check_max=15, reserved_ms=3_600_000, max_mark_bytes=60)
 GROUP = "pg"
 
 
@@ -167,10 +167,12 @@ class World:
         puts = MarkedPuts(self.gatherer, marks, HOST)
         producers: ProducerTable[Any] = ProducerTable()
         producers.register(GROUP, Client(peer, "c", "JAVA", 479, 0))
-        broker = Broker(producers, cast("Topics", AnyTopics()), "b", HOST)
+        self.counts = Counts()
+        counts = MessageCounts(BrokerStats("c"), self.counts)
+        broker = Broker(producers, cast("Topics", AnyTopics()), "b", HOST, counts)
         self.recent = RecentHalves(HOST, max_bytes=4_000)  # keeps some three; the others are in the log
-        self.ends = TransactionEnds(opened, puts, self.recent, RULES, 60, MessageCounts(BrokerStats("c"), None))
         self.checks = TransactionChecks(queue, table, puts, marks, broker, RULES)
+        self.ends = TransactionEnds(opened, puts, self.recent, RULES, counts, self.checks.is_open)
 
     async def put(self, message: RawMessage) -> PutMessageResult:
         future: asyncio.Future[PutMessageResult] = asyncio.get_running_loop().create_future()
@@ -178,6 +180,7 @@ class World:
         result = await future
         if result.stored and message.topic == HALF_TOPIC:
             self.recent.note(message, result)
+            self.counts.half("t", 1)
         return result
 
     async def end(self, place: HalfPlace, state: int) -> Command:
@@ -220,6 +223,7 @@ class TransactionMachine(RuleBasedStateMachine):
         self.now = int(time.time() * 1000)
         self.known: dict[int, Known] = {}
         self.expired: set[int] = set()
+        self.counts_all = True
         self.run(self._open())
 
     async def _open(self) -> None:
@@ -274,6 +278,16 @@ class TransactionMachine(RuleBasedStateMachine):
             one.ended = True
             one.commits += state == COMMIT
 
+    @rule(which=st.integers(0, 30), state=st.sampled_from([COMMIT, ROLLBACK]))
+    def end_again(self, which: int, state: int) -> None:
+        ended = [one for one in self.known.values() if one.ended]
+        if not ended or self.store.fails or self.store.refuses:
+            return
+        one = ended[which % len(ended)]
+        self.store.now_ms = self.now
+        assert self.run(self.world.end(one.place, state)).code == ResponseCode.SUCCESS
+        one.commits += state == COMMIT
+
     @rule(seconds=st.sampled_from([0.01, 3, 7, 30]))
     def pass_time(self, seconds: float) -> None:
         self.now += int(seconds * 1000)
@@ -284,6 +298,7 @@ class TransactionMachine(RuleBasedStateMachine):
         before = len(self.peer.questions)
         try:
             self.run(self.world.checks.check(self.now))
+            self.counts_all = True
         except Exception:
             assert self.store.fails
         for place, stored in self.peer.questions[before:]:
@@ -323,6 +338,13 @@ class TransactionMachine(RuleBasedStateMachine):
         self.run(self.world.gatherer.finish(1))
         self.offsets.now = dict(self.offsets.saved)
         self.run(self._open())
+        self.counts_all = False
+
+    @invariant()
+    def half_messages_are_counted(self) -> None:
+        if hasattr(self, "store") and self.counts_all:
+            open_ones = {number for number, one in self.known.items() if not one.ended} - self.expired
+            assert self.world.counts.half_messages.get("t", 0) == len(open_ones)
 
     @invariant()
     def consumers_see_what_was_committed(self) -> None:

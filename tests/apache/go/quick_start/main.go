@@ -40,6 +40,8 @@ var families = map[string]family{
 	"retry":        retry,
 	"dlq":          deadLetters,
 	"request":      requestReply,
+	"commit":       commitOrRollBack,
+	"check":        checked,
 }
 
 func main() {
