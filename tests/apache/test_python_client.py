@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.apache.clients import all_ok, cluster, record
+from rocketflow.client import ConsumeContext, ReceivedMessage
+from rocketflow.client.produce import reply_to
+from tests.apache.clients import all_ok, cluster, jars, record
 from tests.apache.judge import VERSIONS
 from tests.apache.python_families import FAMILIES, Servers, run_family
 from tests.apache.test_apache_opens_rocketflow_stores import SIZES
+from tests.support.java_programs import FLAGS, compiled
+from tests.support.maven import java_and_javac
 from tests.support.real_broker import RealBroker
 from tests.support.servers import wait_for_a_broker
 from tests.support.trials import LEVEL
 
 pytestmark = [pytest.mark.apache, pytest.mark.slow, pytest.mark.timeout(1_800)]
 
+REQUESTERS = ["5.5.0"] if LEVEL == "sample" else ["4.9.7", "5.5.0"]
+"""Java clients whose `request` waits for the reply: that of 5.3.3 ends once the question is stored."""
+
 SAMPLE = ["sync", "batch", "tags", "orderly", "lite"]
 OF_5 = ["timer", "recall"]
+REPLIES = [f"reply re: question {number}" for number in range(3)]
 SETTINGS = (
     *("recallMessageEnable=true", "traceTopicEnable=true", "enablePropertyFilter=true"),
     *("transactionTimeOut=5000", "transactionCheckInterval=1000"),
@@ -35,6 +44,13 @@ def test_every_family_works_at_own_broker(tmp_path: Path) -> None:
         broker.stop_in_order()
 
 
+@pytest.mark.parametrize("version", REQUESTERS)
+def test_java_requester_has_replies_of_a_python_consumer_at_own_broker(version: str, tmp_path: Path) -> None:
+    with cluster(tmp_path, *SETTINGS) as (names, broker):
+        assert asyncio.run(replied(Servers(names.address, broker.address, tmp_path), version)) == REPLIES
+        broker.stop_in_order()
+
+
 @pytest.mark.skipif(LEVEL == "sample", reason="boots a broker of Apache's: RF_FULL=1 runs it")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_family_works_at_apache_broker(version: str, tmp_path: Path) -> None:
@@ -45,6 +61,7 @@ def test_every_family_works_at_apache_broker(version: str, tmp_path: Path) -> No
         names, broker = f"127.0.0.1:{apache.names_port}", f"127.0.0.1:{apache.port}"
         wait_for_a_broker(names)
         assert run(families, names, broker, tmp_path, f"Python, at Apache's {version}") == all_ok(families)
+        assert asyncio.run(replied(Servers(names, broker, tmp_path / "replies"), "5.5.0")) == REPLIES
 
 
 def run(families: Sequence[str], names: str, broker: str, home: Path, place: str) -> dict[str, str]:
@@ -57,3 +74,21 @@ def run(families: Sequence[str], names: str, broker: str, home: Path, place: str
     found = asyncio.run(all_lines())
     record(place, found)
     return found
+
+
+async def replied(servers: Servers, version: str) -> list[str]:
+    """Let a Java client ask a Python consumer; return what it prints."""
+    topic = await servers.topic()
+    lib = jars(version)
+    flags = [*FLAGS, f"-Duser.home={servers.home}", "-cp", f"{lib}/*:{compiled('Requester', version, lib)}"]
+    command = [java_and_javac()[0], *flags, "Requester", servers.names, topic, "3", "120000"]
+    async with servers.producer() as answering:
+
+        async def listen(batch: list[ReceivedMessage], context: ConsumeContext) -> None:
+            for one in batch:
+                await answering.send(reply_to(one, b"re: " + one.body))
+
+        async with servers.push(topic, listen):
+            done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [one for one in done.stdout.splitlines() if one.startswith("reply ")]
