@@ -18,6 +18,7 @@ from rocketflow.process.exposure import check_exposure
 from rocketflow.process.nearest import did_you_mean
 from rocketflow.process.properties import properties_text
 from rocketflow.process.server_settings import ServerSettings, with_tls_file
+from rocketflow.remoting.addresses import is_address
 from rocketflow.remoting.signature import Credentials
 from rocketflow_store import StoreConfig
 from rocketflow_store.spi.settings import KNOWN_KEYS, SETTINGS, load_settings, typed_value
@@ -166,6 +167,9 @@ def load_broker_settings(
         settings.store_path_root_dir = str(Path.home() / "store")
     for key, address in (("bindAddress", settings.listen_address), ("brokerIP1", settings.broker_ip1)):
         check_exposure(key, address, allowed=settings.is_protected)
+    for one in settings.name_servers:
+        if not is_address(one):
+            raise UsageError(f"namesrvAddr: {one!r} is no address of a NameServer: host:port is expected")
     check_user_keys(given)
     settings.check()
     settings.client_tls()

@@ -38,7 +38,7 @@ from rocketflow.remoting.bodies import (
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import answer
 from rocketflow.remoting.errors import RemotingError
-from rocketflow.remoting.headers.client import HeartbeatRequestHeader
+from rocketflow.remoting.headers.client import HeartbeatRequestHeader, UnregisterClientRequestHeader
 from rocketflow.remoting.headers.route import GetRouteInfoRequestHeader
 
 if TYPE_CHECKING:
@@ -300,6 +300,26 @@ class Cluster:
             return
         if reply.code != ResponseCode.SUCCESS:
             LOG.warning("%s refused the heartbeat: %s %s", address, reply.code, reply.remark)
+
+    async def leave(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
+        """Take leave of the brokers that were sent heartbeats (35) for a group; failures are logged.
+
+        The group's other clients get the queues of a consumer at once.
+        """
+        header = UnregisterClientRequestHeader(
+            client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group
+        )
+
+        async def leave(channel: Channel) -> None:
+            try:
+                reply = await self._answer_of(channel, channel.address, RequestCode.UNREGISTER_CLIENT, header)
+                why = "" if reply.code == ResponseCode.SUCCESS else f"{channel.address}: {reply.code} {reply.remark}"
+            except UnreachableError as error:
+                why = str(error)
+            if why:
+                LOG.info("group %s could not be unregistered: %s", producer_group or consumer_group, why)
+
+        await asyncio.gather(*(leave(one) for one in self._greeted if one.is_open))
 
     def _greet(self, address: str, channel: Channel) -> None:
         """Send a heartbeat on a connection that has had none: a broker that started again knows no client."""

@@ -11,6 +11,7 @@ from rocketflow.errors import RocketFlowError
 from rocketflow.remoting.codes import SINCE, ResponseCode, code_name
 
 _UNREACHABLE = 69
+_USAGE = 2
 
 
 class ClientError(RocketFlowError):
@@ -19,6 +20,12 @@ class ClientError(RocketFlowError):
 
 class ClientStateError(ClientError):
     """The client is not started, or closed already."""
+
+
+class NameServerOptionError(ClientError):
+    """The option or variable for NameServers names none, or has a text that is no address."""
+
+    exit_code: ClassVar[int] = _USAGE
 
 
 class NoNameServerError(ClientError):

@@ -9,7 +9,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.client.errors import ClientError
+from rocketflow.client.errors import NameServerOptionError
+from rocketflow.remoting.addresses import is_address
 
 if TYPE_CHECKING:
     from rocketflow.aio.tls import Tls
@@ -37,9 +38,16 @@ class ClientOptions:
     heartbeat_s: float = 30.0
 
     def addresses(self) -> list[str]:
-        """Return the addresses of the NameServers. Raises ClientError for none."""
+        """Return the addresses of the NameServers. Raises NameServerOptionError for none, and for other texts."""
         text = self.name_servers or os.environ.get(NAME_SERVER_VARIABLE, "")
         found = [one.strip() for one in text.replace(",", ";").split(";") if one.strip()]
         if not found:
-            raise ClientError(f"no NameServer is given: set name_servers='host:port' or {NAME_SERVER_VARIABLE}")
+            raise NameServerOptionError(
+                f"no NameServer is given: set name_servers='host:port' or {NAME_SERVER_VARIABLE}"
+            )
+        for one in found:
+            if not is_address(one):
+                raise NameServerOptionError(
+                    f"{one!r} is no address of a NameServer: host:port is expected, 127.0.0.1:9876 for example"
+                )
         return found

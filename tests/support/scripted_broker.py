@@ -35,6 +35,9 @@ class ScriptedBroker:
         self.ends: list[Command] = []
         """The ends of transactions that came."""
 
+        self.leaves: list[Command] = []
+        """The requests of clients that leave their groups."""
+
         self.route_requests = 0
         self.address = ""
 
@@ -58,6 +61,8 @@ class ScriptedBroker:
             return answer(command, body=encode_body(route_of(self.routes)))
         if command.code == RequestCode.END_TRANSACTION:
             self.ends.append(command)
+        if command.code == RequestCode.UNREGISTER_CLIENT:
+            self.leaves.append(command)
         if command.code not in SENDS:
             return None if command.is_one_way else answer(command)
         code = self.codes.pop(0) if len(self.codes) > 1 else self.codes[0]

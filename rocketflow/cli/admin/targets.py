@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from rocketflow.errors import UsageError
 from rocketflow.process.times import TIME_FORM, parse_time
+from rocketflow.remoting.addresses import is_address
 
 if TYPE_CHECKING:
     from rocketflow.client.admin.admin_client import AdminClient
@@ -21,7 +22,11 @@ async def chosen_brokers(admin: AdminClient, broker: str | None, cluster: str | 
     """Return the address given by -b, or those of the masters of the cluster given by -c. Raises UsageError."""
     if (broker is None) == (cluster is None):
         raise UsageError("give either -b HOST:PORT, a broker, or -c NAME, a cluster")
-    return [broker] if broker is not None else await admin.brokers_of(cluster or "")
+    if broker is None:
+        return await admin.brokers_of(cluster or "")
+    if not is_address(broker):
+        raise UsageError(f"-b {broker}: the address of a broker is expected, host:port; -c takes a cluster's name")
+    return [broker]
 
 
 async def broker_names(admin: AdminClient) -> dict[str, str]:

@@ -1,13 +1,11 @@
 """The consumer group of a client: what its heartbeats announce, and which other clients the group has.
 
-RocketMQ's source: client/impl/factory/MQClientInstance.java (prepareHeartbeatData, findConsumerIdList,
-unregisterClient), client/impl/MQClientAPIImpl.java (getConsumerIdListByGroup).
+RocketMQ's source: client/impl/factory/MQClientInstance.java (prepareHeartbeatData, findConsumerIdList),
+client/impl/MQClientAPIImpl.java (getConsumerIdListByGroup).
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import random
 import time
 from typing import TYPE_CHECKING, Final
@@ -28,12 +26,10 @@ from rocketflow.remoting.bodies import (
 )
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.errors import RemotingError
-from rocketflow.remoting.headers.client import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
+from rocketflow.remoting.headers.client import GetConsumerListByGroupRequestHeader
 
 if TYPE_CHECKING:
     from rocketflow.client.cluster import Cluster
-
-LOG: Final = logging.getLogger("rocketflow.client")
 
 PULL: Final = "CONSUME_ACTIVELY"
 PUSH: Final = "CONSUME_PASSIVELY"
@@ -105,20 +101,6 @@ async def check_subscription(cluster: Cluster, group: str, subscription: Subscri
     body = CheckClientRequestBody(client_id=cluster.client_id, group=group, subscription_data=subscription)
     address = await _address_of_any_broker(cluster, subscription.topic)
     await cluster.request(address, RequestCode.CHECK_CLIENT_CONFIG, body=encode_body(body))
-
-
-async def unregister(cluster: Cluster, group: str) -> None:
-    """Take leave of all brokers (35), so that the group's other clients get the queues at once; failures are logged."""
-    header = UnregisterClientRequestHeader(client_id=cluster.client_id, consumer_group=group)
-
-    async def leave(address: str) -> None:
-        try:
-            await cluster.request(address, RequestCode.UNREGISTER_CLIENT, header)
-        except ClientError as error:
-            LOG.info("group %s could not be unregistered: %s", group, error)
-
-    addresses = [address for one in cluster.brokers().values() for address in one.broker_addrs.values()]
-    await asyncio.gather(*(leave(one) for one in addresses))
 
 
 async def _address_of_any_broker(cluster: Cluster, topic: str) -> str:

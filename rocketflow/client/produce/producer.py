@@ -91,13 +91,14 @@ class Producer:
         self._is_open = True
 
     async def close(self) -> None:
-        """Refuse further sends, wait for the answers to those that were sent, and end all connections."""
+        """Refuse further sends, wait for the answers to those that were sent, leave the group and disconnect."""
         self._is_open = False
         if self._batches is not None:
             self._batches.flush()
         await self._in_flight.drain(self.options.send_timeout_s)
         if self._tracer is not None:
             await self._tracer.flush()
+        await self.cluster.leave(producer_group=self.options.group)
         await self.cluster.close()
 
     async def __aenter__(self) -> Self:

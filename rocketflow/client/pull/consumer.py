@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from rocketflow.client.admin.message_requests import MessageRequests
 from rocketflow.client.cluster import Cluster
-from rocketflow.client.consume.membership import CLUSTERING, PULL, GroupMembership, unregister
+from rocketflow.client.consume.membership import CLUSTERING, PULL, GroupMembership
 from rocketflow.client.consume.offset_stores import RemoteOffsetStore
 from rocketflow.client.consume.pulls import Puller
 from rocketflow.client.consume.rebalance import sorted_queues
@@ -94,7 +94,7 @@ class PullConsumer:
             await self._offsets.persist(held, confirmed=True)
         except ClientError as error:
             LOG.warning("the last offsets of group %s could not be committed: %s", self._options.group, error)
-        await unregister(self._cluster, self._options.group)
+        await self._cluster.leave(consumer_group=self._options.group)
         await self._cluster.close()
 
     async def __aenter__(self) -> Self:

@@ -19,7 +19,6 @@ from rocketflow.client.consume.membership import (
     PUSH,
     GroupMembership,
     now_ms,
-    unregister,
 )
 from rocketflow.client.consume.offset_stores import (
     PERSIST_SECONDS,
@@ -168,7 +167,7 @@ class PushConsumer:
         await self._holdings.stop_pulls()
         await self._calls.close(self.options.drain_s)
         await self._holdings.close()
-        await unregister(self._cluster, self.options.group)
+        await self._cluster.leave(consumer_group=self.options.group)
         await self._cluster.close()
 
     def suspend(self) -> None:

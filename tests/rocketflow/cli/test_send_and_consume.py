@@ -209,3 +209,16 @@ def test_bad_input_is_named(
 def test_servers_that_are_away_end_with_69(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     assert run([*words, "-n", "127.0.0.1:1"]) == 69
     assert "127.0.0.1:1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "127.0.0.1:port", "127.0.0.1:70000", "127.0.0.1:1;:9876"])
+@pytest.mark.parametrize(
+    "words", [["send", "--topic", "t", "x"], ["consume", "--topic", "t"], ["admin", "topicList"], ["broker"]]
+)
+def test_text_that_is_no_address_is_a_usage_error(
+    capsys: pytest.CaptureFixture[str], words: list[str], address: str
+) -> None:
+    assert run([*words, "-n", address]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert "is no address of a NameServer: host:port is expected" in said

@@ -249,6 +249,7 @@ def test_write_permission_is_wiped_and_added(printed: Printed, rows: Rows) -> No
         (("topicStatus", "-t", "missing"), 1, "topic 'missing' has no route"),
         (("topicStatus",), 2, "Missing option '-t'"),
         (("updateTopic", "-t", "x"), 2, "give either -b HOST:PORT, a broker, or -c NAME, a cluster"),
+        (("brokerStatus", "-b", "broker-a"), 2, "-b broker-a: the address of a broker is expected, host:port"),
         (("updateTopic", "-t", "x", "-c", "Nowhere"), 1, "known clusters: DefaultCluster"),
         (("brokerStatus", "-b", "127.0.0.1:1"), 69, "127.0.0.1:1"),
         (("updateTopic", "-t", "x", "-c", "DefaultCluster", "-a", "x=1"), 2, "+name=value,+name=value is expected"),

@@ -170,3 +170,19 @@ def test_a_topic_that_no_broker_creates_is_refused_with_what_to_do() -> None:
                 await producer.send(Message("missing", b"b"))
 
     run(main())
+
+
+def test_a_closed_producer_takes_leave_of_each_broker_once() -> None:
+    async def main() -> None:
+        brokers = [ScriptedBroker(), ScriptedBroker()]
+        async with scripted(*brokers) as names:
+            async with Producer(options(names)) as producer:
+                for queue in await producer.queues("t"):
+                    await producer.send(Message("t", b"b"), to=queue)
+                client_id = producer.cluster.client_id
+            async with Producer(options(names)) as silent:
+                assert not (await silent.queues("t"))[0].queue_id  # it has sent no broker a heartbeat
+        leaves = [[one.fields for one in broker.leaves] for broker in brokers]
+        assert leaves == [[{"clientID": client_id, "producerGroup": "g"}]] * 2
+
+    run(main())
