@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rocketflow.remoting.headers.header import Header
-    from rocketflow.remoting.prepared_request import PreparedRequest
+    from rocketflow.remoting.prepared_frame import PreparedFrame
     from rocketflow.remoting.signature import Credentials
 
 LOG: Final = logging.getLogger("rocketflow.aio")
@@ -189,7 +189,7 @@ class Channel(asyncio.Protocol):
         return await self._answer_to(command.opaque, encode_command(command), command.code, timeout_s)
 
     async def ask_prepared(
-        self, prepared: PreparedRequest, values: tuple[bytes, ...], body: bytes, *, timeout_s: float
+        self, prepared: PreparedFrame, values: tuple[bytes, ...], body: bytes, *, timeout_s: float
     ) -> Command:
         """Send a prepared request, which is not signed, and return the answer; raises as `request` does."""
         if not self.is_open:

@@ -20,7 +20,7 @@ from rocketflow.aio.rpc_latency import ONE_WAY, SUCCESS, WRITE_FAILED, Rpc, RpcL
 from rocketflow.aio.slow_requests import SLOW_SECONDS, SlowRequests
 from rocketflow.aio.tls import HANDSHAKE_RECORD
 from rocketflow.remoting.codes import ResponseCode, code_name
-from rocketflow.remoting.command import Command, answer
+from rocketflow.remoting.command import Command, answer, encode_command
 from rocketflow.remoting.errors import BodyError, HeaderError
 from rocketflow.remoting.unsupported import UNSUPPORTED
 
@@ -85,8 +85,12 @@ class Request(NamedTuple):
 
     def send(self, response: Command) -> None:
         """Send an answer that was built elsewhere."""
-        self._count(response.code, SUCCESS if self.channel.is_open else WRITE_FAILED)
-        self.channel.send(response)
+        self.send_frame(response.code, encode_command(response))
+
+    def send_frame(self, code: int, frame: bytes) -> None:
+        """Send the frame of an answer with this code."""
+        self._count(code, SUCCESS if self.channel.is_open else WRITE_FAILED)
+        self.channel.send_frame(frame)
 
     def _count(self, code: int, result: str) -> None:
         if self.slow is None:

@@ -21,6 +21,7 @@ from rocketflow.broker.transactions.messages import half_message, is_delayed, is
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import RESPONSE_FLAG, Command
 from rocketflow.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from rocketflow.remoting.prepared_frame import PreparedFrame, number_value, text_value
 from rocketflow.remoting.recall_handle import RecallHandle
 from rocketflow_store import PutMessageStatus
 from rocketflow_store.spi.broker import RawMessage, encode_properties
@@ -81,6 +82,8 @@ class Sends:
         self._counts = counts
         trace = "true" if settings.trace_on else "false"
         self._common = {"MSG_REGION": settings.region_id, "TRACE_ON": trace}
+        changing = ("msgId", "queueId", "queueOffset", "transactionId")
+        self._usual_answer = PreparedFrame(ResponseCode.SUCCESS, self._common, changing, flag=RESPONSE_FLAG)
         added = {**self._common, "CLUSTER": settings.broker_cluster_name}
         self._added = encode_properties(added).decode()
 
@@ -217,6 +220,17 @@ class Sends:
         if request.command.is_one_way:
             request.reply(code)
             return
+        if transaction_id is None or result.timer_out_ms is not None or code or request.command.header_type:
+            self._send_answer(request, code, result, topic, transaction_id)
+            return
+        place = number_value(result.queue_id), number_value(result.queue_offset)
+        values = text_value(result.msg_id), *place, text_value(transaction_id)
+        request.send_frame(code, self._usual_answer.frame(request.command.opaque, values))
+
+    def _send_answer(
+        self, request: Request, code: int, result: PutMessageResult, topic: str, transaction_id: str | None
+    ) -> None:
+        """Send an answer that is not the usual one: in the other header type, say, or with a handle for a recall."""
         fields = {
             **self._common,
             "msgId": result.msg_id,

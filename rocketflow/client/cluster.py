@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from rocketflow.client.options import ClientOptions
     from rocketflow.remoting.command import Command
     from rocketflow.remoting.headers.header import Header
-    from rocketflow.remoting.prepared_request import PreparedRequest
+    from rocketflow.remoting.prepared_frame import PreparedFrame
 
 LOG: Final = logging.getLogger("rocketflow.client")
 
@@ -214,7 +214,7 @@ class Cluster:
         return await self._answer_of(channel, address, code, header, body=body, timeout_s=timeout_s)
 
     async def ask_prepared(
-        self, address: str, prepared: PreparedRequest, values: tuple[bytes, ...], body: bytes, timeout_s: float
+        self, address: str, prepared: PreparedFrame, values: tuple[bytes, ...], body: bytes, timeout_s: float
     ) -> Command:
         """Send a prepared request, which is not signed, and return its answer. Raises as `ask` does."""
         channel = await self._channel(address)

@@ -17,6 +17,8 @@ from rocketflow.remoting.headers.header import Header, decode_fields, decode_jso
 LANGUAGES: Final = tuple("JAVA CPP DOTNET PYTHON DELPHI ERLANG RUBY OTHER HTTP GO PHP OMS RUST NODE_JS".split())  # noqa: SIM905
 """Names of `LanguageCode`, each at its code."""
 
+_KNOWN_LANGUAGES: Final = frozenset(LANGUAGES)
+
 VERSION: Final = 479
 """The version that RocketFlow announces: V5_3_3 in MQVersion."""
 
@@ -182,8 +184,10 @@ def encode_command(command: Command) -> bytes:
 
 def _language(value: str | int | None) -> str | None:
     """Return the name of a language, which fastjson writes as a name and reads as a name or a number."""
+    if value in _KNOWN_LANGUAGES:
+        return value
     if isinstance(value, str) and not value.isdecimal():
-        return value if value in LANGUAGES else None
+        return None
     if value is None or len(str(value)) > 2 or not 0 <= int(value) < len(LANGUAGES):
         return None
     return LANGUAGES[int(value)]

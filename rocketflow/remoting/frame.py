@@ -12,16 +12,20 @@ RocketMQ's source: remoting/netty/NettyDecoder.java, remoting/protocol/RemotingC
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 from rocketflow.remoting.errors import FrameError
 
 MAX_FRAME_SIZE: Final = 16_777_216
 """Largest frame in bytes, its length field included (com.rocketmq.remoting.frameMaxLength)."""
 
-_PREFIX: Final = 8
+_PREFIX: Final = struct.Struct(">iI")
+"""Bytes that follow; header type and size of the header."""
+
+_SMALLEST: Final = 4
 
 
 class HeaderType(IntEnum):
@@ -66,41 +70,41 @@ class FrameReceiver:
                 return
             data = bytes(self._pending)
             self._pending.clear()
-        position = 0
-        end = len(data)
-        while end - position >= 4:
-            size = self._checked_size(data, position)
-            if end - position < 4 + size:
+        position, end = 0, len(data)
+        while end - position >= _PREFIX.size:
+            size, kind = _PREFIX.unpack_from(data, position)
+            if not _SMALLEST <= size <= self._max_frame_size - 4:
+                self._refuse(size)
+            begin, stop = position + _PREFIX.size, position + 4 + size
+            if stop > end:
                 break
-            frame = _frame(data, position, size)
-            position += 4 + size
-            yield frame
+            body = begin + (kind & 0xFFFFFF)
+            if body > stop or kind >> 24 > HeaderType.ROCKETMQ:
+                _refuse_header(size, kind)
+            position = stop
+            yield Frame(_HEADER_TYPES[kind >> 24], data[begin:body], data[body:stop])
         if position < end:
             self._pending += data[position:]
+            self._is_complete()
 
     def _is_complete(self) -> bool:
-        """Check whether the pending bytes begin with a whole frame."""
-        return len(self._pending) >= 4 and len(self._pending) >= 4 + self._checked_size(self._pending, 0)
+        """Check whether the pending bytes begin with a whole frame. Raises FrameError if they cannot."""
+        if len(self._pending) < 4:
+            return False
+        size = int.from_bytes(self._pending[:4], "big", signed=True)
+        if not _SMALLEST <= size <= self._max_frame_size - 4:
+            self._refuse(size)
+        return len(self._pending) >= 4 + size
 
-    def _checked_size(self, data: bytes | bytearray, position: int) -> int:
-        size = int.from_bytes(data[position : position + 4], "big", signed=True)
-        if size < 4 or 4 + size > self._max_frame_size:
-            raise FrameError(
-                f"a frame of {4 + size} bytes is announced; between 8 and {self._max_frame_size} are allowed"
-            )
-        return size
+    def _refuse(self, size: int) -> NoReturn:
+        raise FrameError(f"a frame of {4 + size} bytes is announced; between 8 and {self._max_frame_size} are allowed")
 
 
-def _frame(data: bytes, position: int, size: int) -> Frame:
-    kind = data[position + 4]
-    header_size = int.from_bytes(data[position + 5 : position + 8], "big")
+def _refuse_header(size: int, kind: int) -> NoReturn:
+    header_size = kind & 0xFFFFFF
     if header_size > size - 4:
         raise FrameError(f"a header of {header_size} bytes is announced in a frame of {4 + size} bytes")
-    if kind > HeaderType.ROCKETMQ:
-        raise FrameError(f"header type {kind} is unknown; 0 (JSON) and 1 (ROCKETMQ) are known")
-    begin = position + _PREFIX
-    body = begin + header_size
-    return Frame(_HEADER_TYPES[kind], data[begin:body], data[body : position + 4 + size])
+    raise FrameError(f"header type {kind >> 24} is unknown; 0 (JSON) and 1 (ROCKETMQ) are known")
 
 
 _HEADER_TYPES: Final = (HeaderType.JSON, HeaderType.ROCKETMQ)
@@ -109,5 +113,4 @@ _HEADER_TYPES: Final = (HeaderType.JSON, HeaderType.ROCKETMQ)
 def frame_bytes(header_type: HeaderType, header: bytes, body: bytes = b"") -> bytes:
     """Return the bytes of a frame."""
     size = 4 + len(header) + len(body)
-    prefix = size.to_bytes(4, "big") + (header_type << 24 | len(header)).to_bytes(4, "big")
-    return b"".join((prefix, header, body))
+    return b"".join((_PREFIX.pack(size, header_type << 24 | len(header)), header, body))

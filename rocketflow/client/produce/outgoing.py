@@ -18,7 +18,7 @@ from rocketflow.client.produce.trace import Traced, TraceType
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.headers.header import Header
 from rocketflow.remoting.headers.send import SendMessageRequestHeaderV2
-from rocketflow.remoting.prepared_request import PreparedRequest, number_value, text_value
+from rocketflow.remoting.prepared_frame import PreparedFrame, number_value, text_value
 
 if TYPE_CHECKING:
     from rocketflow.client.ids import UniqueKeys
@@ -64,9 +64,9 @@ class Outgoing(NamedTuple):
             "m": "true" if self.code == RequestCode.SEND_BATCH_MESSAGE else "false",
         }
 
-    def prepared(self, group: str, queues: int) -> PreparedRequest:
+    def prepared(self, group: str, queues: int) -> PreparedFrame:
         """Return the request of which `values` fills in the rest."""
-        return PreparedRequest(self.code, self.fixed_fields(group, queues), _CHANGING)
+        return PreparedFrame(self.code, self.fixed_fields(group, queues), _CHANGING)
 
     def values(self, queue: MessageQueue, now_ms: int) -> tuple[bytes, ...]:
         """Return the changing values of an attempt to a queue."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rocketflow.client.produce.outgoing import Outgoing
     from rocketflow.client.produce.selectors import Selector
     from rocketflow.remoting.command import Command
-    from rocketflow.remoting.prepared_request import PreparedRequest
+    from rocketflow.remoting.prepared_frame import PreparedFrame
 
 RETRIED_CODES: Final = frozenset(
     {
@@ -52,7 +52,7 @@ class Sender:
         self._faults = BrokerFaults() if options.latency_faults else None
         self._topics: dict[str, TopicQueues] = {}
         self._asking: dict[str, asyncio.Task[TopicQueues]] = {}
-        self._prepared: dict[tuple[int, str], PreparedRequest] = {}
+        self._prepared: dict[tuple[int, str], PreparedFrame] = {}
         self._loop = asyncio.get_running_loop()
         cluster.on_route_change(self._forget)
 

@@ -1,4 +1,4 @@
-"""Requests of which only some fields change: the JSON header is encoded once, and each request fills its fields in.
+"""Requests and answers of which only some fields change: the JSON header is encoded once, and each fills its fields in.
 
 RocketMQ's source: remoting/protocol/RemotingCommand.java (fastEncodeHeader) does this for its binary header.
 """
@@ -10,19 +10,18 @@ from typing import Final
 
 import msgspec
 
-from rocketflow.remoting.command import ONE_WAY_FLAG, VERSION
+from rocketflow.remoting.command import VERSION
 from rocketflow.remoting.frame import HeaderType, frame_bytes
 
 _ENCODER: Final = msgspec.json.Encoder()
 
 
-class PreparedRequest:
-    """A request with a JSON header whose `changing` fields get their values for each frame."""
+class PreparedFrame:
+    """A request or answer (`flag`) with a JSON header whose `changing` fields get their values for each frame."""
 
-    def __init__(self, code: int, fields: Mapping[str, str], changing: Sequence[str], *, one_way: bool = False) -> None:
+    def __init__(self, code: int, fields: Mapping[str, str], changing: Sequence[str], *, flag: int = 0) -> None:
         self.code = code
         fixed = _ENCODER.encode(fields)[:-1].replace(b"%", b"%%") + (b"," if fields else b"")
-        flag = ONE_WAY_FLAG if one_way else 0
         self._format = (
             b'{"code":%d,"extFields":' % code
             + fixed
@@ -31,8 +30,8 @@ class PreparedRequest:
             + b',"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
         )
 
-    def frame(self, opaque: int, values: tuple[bytes, ...], body: bytes) -> bytes:
-        """Return the frame of one request; `values` are those of the changing fields, in their order."""
+    def frame(self, opaque: int, values: tuple[bytes, ...], body: bytes = b"") -> bytes:
+        """Return the frame of one request or answer; `values` are those of the changing fields, in their order."""
         return frame_bytes(HeaderType.JSON, self._format % (*values, opaque), body)
 
 

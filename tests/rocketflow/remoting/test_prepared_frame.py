@@ -1,15 +1,22 @@
-"""Prepared requests say the same as those that are encoded each time."""
+"""Prepared requests and answers say the same as those that are encoded each time."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketflow.remoting.command import Command, decode_command, encode_command, request
+from rocketflow.remoting.command import (
+    ONE_WAY_FLAG,
+    RESPONSE_FLAG,
+    Command,
+    decode_command,
+    encode_command,
+    request,
+)
 from rocketflow.remoting.frame import FrameReceiver
 from rocketflow.remoting.headers.header import encode_fields
 from rocketflow.remoting.headers.send import SendMessageRequestHeaderV2
-from rocketflow.remoting.prepared_request import PreparedRequest, number_value, text_value
+from rocketflow.remoting.prepared_frame import PreparedFrame, number_value, text_value
 
 
 def decoded(frame: bytes) -> Command:
@@ -40,7 +47,7 @@ def test_frame_says_what_the_request_with_these_fields_says(
     )
     fields = encode_fields(header)
     fixed = {name: value for name, value in fields.items() if name not in "gi"}
-    prepared = PreparedRequest(310, fixed, "gi", one_way=one_way)
+    prepared = PreparedFrame(310, fixed, "gi", flag=ONE_WAY_FLAG if one_way else 0)
     found = decoded(prepared.frame(opaque, (number_value(born), text_value(properties)), body))
     expected = decoded(encode_command(request(310, header, body=body, opaque=opaque, one_way=one_way)))
     for name in ("code", "fields", "body", "flag", "opaque", "version", "language", "remark", "header_type"):
@@ -49,4 +56,13 @@ def test_frame_says_what_the_request_with_these_fields_says(
 
 
 def test_request_without_fixed_fields_is_one_too() -> None:
-    assert decoded(PreparedRequest(34, {}, ["a"]).frame(7, (text_value("x"),), b"")).fields == {"a": "x"}
+    assert decoded(PreparedFrame(34, {}, ["a"]).frame(7, (text_value("x"),), b"")).fields == {"a": "x"}
+
+
+@given(key=st.text(), offset=st.integers(0, 2**63 - 1), opaque=st.integers(0, 2**31 - 1))
+def test_prepared_answer_has_the_bytes_of_an_encoded_one(key: str, offset: int, opaque: int) -> None:
+    fixed = {"MSG_REGION": "100% é", "TRACE_ON": "true"}
+    fields = {**fixed, "queueOffset": str(offset), "transactionId": key}
+    prepared = PreparedFrame(0, fixed, ("queueOffset", "transactionId"), flag=RESPONSE_FLAG)
+    found = prepared.frame(opaque, (number_value(offset), text_value(key)))
+    assert found == encode_command(Command(0, fields, flag=RESPONSE_FLAG, opaque=opaque))
