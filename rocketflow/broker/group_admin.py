@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.aio.server import Processor, RefusedError, Request
 from rocketflow.broker.stored_times import StoredTimes
-from rocketflow.remoting.bodies import MessageQueue, MessageQueueBody, encode_body, queue_map
+from rocketflow.remoting.bodies import MessageQueue, MessageQueueBody, OffsetWrapper, encode_body, queue_map
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers import admin as headers
 from rocketflow.remoting.headers.offset import (
@@ -21,6 +21,7 @@ from rocketflow.remoting.headers.offset import (
     ResetOffsetRequestHeader,
 )
 from rocketflow.remoting.headers.pull import QueryConsumeQueueRequestHeader
+from rocketflow_store import WouldBlockError
 from rocketflow_store.spi.filters import TagFilter
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from rocketflow_store.spi.broker import WritingStore
 
 MAX_UNITS: Final = 1_024
+
+MAX_QUEUES_NOWAIT: Final = 1_024
+"""Queues of a group whose figures are computed in the event loop: some milliseconds."""
 
 NOT_BEFORE_OTHERS: Final = (1 << 63) - 1
 """Java's Long.MAX_VALUE: a queue whose offset needs no correction."""
@@ -159,28 +163,36 @@ class GroupAdmin:
         else:
             group = self._consumers.get(header.consumer_group)
             topics = sorted({*committed, *(group.subscriptions if group is not None else ())})
-        figures = await asyncio.to_thread(self._figures, committed, topics)
+        try:
+            figures = self._figures(committed, topics, nowait=True)
+        except WouldBlockError:
+            figures = await asyncio.to_thread(self._figures, committed, topics)
         rate = sum(self._stats.get_rate(topic, header.consumer_group) for topic in topics)
         request.reply(body=encode_body({"consumeTps": rate, "offsetTable": queue_map(figures)}))
 
     def _figures(
-        self, committed: Mapping[str, Mapping[int, int]], topics: Iterable[str]
-    ) -> dict[MessageQueue, dict[str, int]]:
-        """Return how far a group with these offsets is in each queue. Waits for the disk."""
-        figures = {}
+        self, committed: Mapping[str, Mapping[int, int]], topics: Iterable[str], *, nowait: bool = False
+    ) -> dict[MessageQueue, OffsetWrapper]:
+        """Return how far a group with these offsets is in each queue. Waits for the disk.
+
+        With `nowait` raises WouldBlockError instead, and if there are many queues.
+        """
+        figures: dict[MessageQueue, OffsetWrapper] = {}
         for topic in topics:
             config, offsets = self._topics.get(topic), committed.get(topic, {})
             queues = config.read_queue_nums if config else 0
+            if nowait and len(figures) + queues > MAX_QUEUES_NOWAIT:
+                raise WouldBlockError(topic)
             last_read = {one: offset - 1 for one, offset in offsets.items() if offset > 0 and one < queues}
-            times = self._times.of(topic, last_read)
-            for queue_id in range(queues):
+            times = self._times.of(topic, last_read, nowait=nowait)
+            for queue_id, end in enumerate(self._store.ends(topic, queues)):
                 offset = offsets.get(queue_id, 0)
-                figures[MessageQueue(topic, self._settings.broker_name, queue_id)] = {
-                    "brokerOffset": self._store.bounds(topic, queue_id)[1],
-                    "consumerOffset": offset,
-                    "lastTimestamp": times.get(queue_id, 0),
-                    "pullOffset": offset,
-                }
+                figures[MessageQueue(topic, self._settings.broker_name, queue_id)] = OffsetWrapper(
+                    broker_offset=end,
+                    consumer_offset=offset,
+                    last_timestamp=times.get(queue_id, 0),
+                    pull_offset=offset,
+                )
         return figures
 
     async def _get_all_figures(self, request: Request) -> None:
@@ -195,7 +207,7 @@ class GroupAdmin:
                 if config is None or (header.is_order and not config.order):
                     continue
                 figures = await asyncio.to_thread(self._figures, committed, [topic])
-                total += sum(one["brokerOffset"] - one["consumerOffset"] for one in figures.values())
+                total += sum(one.broker_offset - one.consumer_offset for one in figures.values())
                 stats.append({"consumeTps": self._stats.get_rate(topic, group), "offsetTable": queue_map(figures)})
             if stats:
                 found.append({group: stats})

@@ -7,7 +7,7 @@ members are not written. RocketMQ's source: remoting/protocol/body/**, heartbeat
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -299,6 +299,16 @@ class SubscriptionGroupWrapper(Body, kw_only=True):
     subscription_group_table: dict[str, SubscriptionGroupConfig] = {}
 
 
+class OffsetWrapper(Body, kw_only=True):
+    """How far a group is in a queue; `last_timestamp` is the store time (ms) of the last message that it read."""
+
+    broker_offset: int = 0
+    consumer_offset: int = 0
+    last_timestamp: int = 0
+    pull_offset: int = 0
+
+
+@lru_cache(maxsize=10_000)
 def queue_key(queue: MessageQueue) -> bytes:
     """Return a queue as fastjson writes it as the key of a map."""
     return encode_body(MessageQueueBody(broker_name=queue.broker_name, queue_id=queue.queue_id, topic=queue.topic))

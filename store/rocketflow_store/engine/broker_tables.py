@@ -143,7 +143,7 @@ class BrokerOffsets:
     def of_group(self, group: str) -> dict[str, Offsets]:
         """Return the next offsets of a group by topic and queue."""
         with self._lock:
-            return {topic: dict(offsets) for (topic, name), offsets in self._table.items() if name == group}
+            return {key[0]: dict(self._table[key]) for key in self._table if key[1] == group}
 
     def groups_of(self, topic: str) -> list[str]:
         """Return the groups that have committed an offset of a topic."""

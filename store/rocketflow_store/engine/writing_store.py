@@ -230,6 +230,15 @@ class WritingStore(MessageStore):
         self.check_open()
         return self._reads.queues.bounds(topic, queue_id)
 
+    def ends(self, topic: str, queues: int) -> list[int]:
+        """Return the max queue offsets of the queues `[0, queues)` that readers see; 0 for one that does not exist."""
+        self.check_open()
+        views, confirmed = self._parts.views, self._dispatch.confirm_offset
+        if views.batch_queues.find(topic, 0) is not None:
+            return [self.bounds(topic, one)[1] for one in range(queues)]
+        end = views.queues.end
+        return [end(topic, one, confirmed) for one in range(queues)]
+
     def stored_times(self, topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
         """Return the store time (ms) of one message of each queue; `offsets` are queue offsets by queue id.
 

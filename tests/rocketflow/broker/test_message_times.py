@@ -78,6 +78,10 @@ def test_times_of_messages_that_cannot_be_read_are_left_out(tmp_path: Path) -> N
         for offset, wanted in ((-1, {}), (0, {2: 1_000}), (2, {2: 1_020}), (3, {}), (1 << 40, {})):
             assert store.stored_times("t", {0: offset, 2: offset, 9: offset}) == wanted
         assert store.stored_times("none", {0: 0}) == {}
+        assert store.ends("t", 4) == [store.bounds("t", one)[1] for one in range(4)] == [0, 0, 3, 0]
+        assert store.ends("none", 2) == [0, 0]
+        store.append([RawMessage("t", 2, b"x", b"", 0, 0, 1, host, 0)])
+        assert store.ends("t", 4) == [0, 0, 3, 0]  # it is not published yet
         [lag] = lags_of(store, {("t", "g"): {2: 1, 7: 5}}, 2_000)
         assert (lag.messages, lag.age_ms) == (2, 990)
         assert lags_of(store, {("t", "g"): {2: 3}}, 2_000)[0].age_ms == 0

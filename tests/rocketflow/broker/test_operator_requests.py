@@ -180,7 +180,9 @@ def test_the_time_of_the_last_read_message_is_that_of_the_topic_that_exists_now(
             ]
             assert found[0] == found[1]
             queue = (("brokerName", "broker-a"), ("queueId", 0), ("topic", "t"))
-            return int(found[0]["offsetTable"][queue]["lastTimestamp"])
+            figures = found[0]["offsetTable"][queue]
+            assert (figures["brokerOffset"], figures["consumerOffset"], figures["pullOffset"]) == (3, 3, 3)
+            return int(figures["lastTimestamp"])
 
         first = await last_read()
         assert first > 0
