@@ -300,7 +300,7 @@ class SubscriptionGroupWrapper(Body, kw_only=True):
 
 
 class OffsetWrapper(Body, kw_only=True):
-    """How far a group is in a queue; `last_timestamp` is the store time (ms) of the last message that it read."""
+    """The progress of a group in a queue; `last_timestamp` is the store time (ms) of the last message that it read."""
 
     broker_offset: int = 0
     consumer_offset: int = 0
