@@ -109,9 +109,15 @@ def options_in_help(*words: str) -> set[str]:
     return set(re.findall(r"--[a-z-]+", printed.getvalue()))
 
 
+@cache
+def all_commands() -> Any:
+    """Return the command `rocketflow` with all its subcommands."""
+    return typer.main.get_command(app)
+
+
 def problem(words: list[str]) -> str | None:
     """Return what is wrong with the command `rocketflow WORDS`, or None."""
-    command: Any = typer.main.get_command(app)
+    command = all_commands()
     known = {"--help", *(flag for one in command.params for flag in one.opts)}
     rest, group = list(words), []
     while rest and hasattr(command, "commands") and re.fullmatch(r"[a-z][A-Za-z-]*", rest[0]):

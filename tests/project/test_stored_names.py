@@ -69,6 +69,11 @@ def trees() -> Iterator[tuple[str, ast.Module]]:
             yield name.removesuffix(".__init__"), ast.parse(path.read_text())
 
 
+def last_name(node: ast.expr) -> str:
+    """Return the name of a variable or of an attribute, "" for anything else."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
 def names_in_source() -> Iterator[str]:
     """Yield loggers, event codes, sink ids, properties, variables, options and Airflow's classes."""
     for module, tree in trees():
@@ -77,15 +82,15 @@ def names_in_source() -> Iterator[str]:
                 for kind, pattern in LITERALS.items():
                     if found := pattern.match(node.value):
                         yield f"{kind} {found[0]}"
-            elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("getLogger") and node.args:
+            elif isinstance(node, ast.Call) and last_name(node.func) == "getLogger" and node.args:
                 name = node.args[0]
                 if isinstance(name, ast.Constant) or ast.unparse(name) == "__name__":
                     yield f"logger {name.value if isinstance(name, ast.Constant) else module}"
             elif isinstance(node, ast.ClassDef) and module.startswith("rocketflow.airflow."):
                 yield f"Airflow class {module}.{node.name}"
-            elif isinstance(node, ast.AnnAssign) and ast.unparse(node.target) in OPTION_TUPLES:
-                source = getattr(importlib.import_module(module), ast.unparse(node.target))
-                yield from (f"Spark option {ast.unparse(node.target)[:-8].lower()} {one.name}" for one in source)
+            elif isinstance(node, ast.AnnAssign) and (tuple_name := last_name(node.target)) in OPTION_TUPLES:
+                source = getattr(importlib.import_module(module), tuple_name)
+                yield from (f"Spark option {tuple_name[:-8].lower()} {one.name}" for one in source)
 
 
 def names_of_files() -> Iterator[str]:
