@@ -183,6 +183,7 @@ class BrokerWrites:
 
     def __init__(self, path: str | Path, client: StoreClient, *, sync: bool, uploaded: bool = False) -> None:
         self._path, self._client, self._sync, self._uploaded = path, client, sync, uploaded
+        self.address = client.address
 
     def last_commit(self, sink_id: str) -> CommitEnvelope | None:
         """Return the newest envelope of a sink."""
@@ -255,6 +256,13 @@ class BrokerWrites:
         body = RequeueBody(until_ms=until_ms, levels=levels, timers=timers, sync=self._sync)
         return self._ask(RequestCode.ROCKETFLOW_REQUEUE, body, RequeueResultBody)
 
+    def make_durable(self) -> int:
+        """Make durable what the broker acknowledged and its groups' offsets; return the confirm offset after that."""
+        from rocketflow.remoting.codes import RequestCode
+        from rocketflow.remoting.store_bodies import SnapshotBody, SnapshotResultBody
+
+        return self._ask(RequestCode.ROCKETFLOW_SNAPSHOT, SnapshotBody(), SnapshotResultBody).confirm_offset
+
     def publish_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
         """Commit the next offset of each (topic, queue id) for a consumer group."""
         self._called(lambda: self._client.commit_offsets(group, offsets))
@@ -308,7 +316,7 @@ class BrokerWrites:
             return found
         if code in (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE):
             return StoreLockedError(self._path, f"the broker at {self._client.address}", why)
-        return BrokerError(f"{self._path}: the broker at {self._client.address} refused the write: {why}")
+        return BrokerError(f"{self._path}: the broker at {self._client.address} refused the request: {why}")
 
 
 def _name_in(directory: Path, part: StagedPart) -> str:

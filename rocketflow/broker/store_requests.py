@@ -1,4 +1,4 @@
-"""RocketFlow's own requests: jobs commit and deliver through the store's broker.
+"""RocketFlow's own requests: jobs commit and deliver through the store's broker, backups begin with its flush.
 
 A job that sees the store's directory reads it and stages rows by path; what needs the store's lock comes as a request.
 A job of another host sends the bytes of its parts first.
@@ -77,7 +77,7 @@ class JobTotals:
 
 
 class StoreRequests:
-    """Requests 30001 to 30005 and 30008."""
+    """Requests 30001 to 30006 and 30008."""
 
     def __init__(self, store: WritingStore, topics: Topics) -> None:
         self._store = store
@@ -85,6 +85,7 @@ class StoreRequests:
         self._commits = _OneAtATime("commits")
         self._deliveries = _OneAtATime("requeue")
         self._staging = _OneAtATime("staging")
+        self._snapshots = _OneAtATime("snapshot")
         self.totals = {"batch": JobTotals(), "progress": JobTotals()}
         """What jobs have committed, by kind of commit; a replay commits nothing."""
 
@@ -96,6 +97,7 @@ class StoreRequests:
             RequestCode.ROCKETFLOW_COMMIT_PROGRESS: self._commit_progress,
             RequestCode.ROCKETFLOW_LAST_COMMIT: self._last_commit,
             RequestCode.ROCKETFLOW_STORE_INFO: self._info,
+            RequestCode.ROCKETFLOW_SNAPSHOT: self._snapshot,
             RequestCode.ROCKETFLOW_REQUEUE: self._requeue,
         }
 
@@ -104,6 +106,7 @@ class StoreRequests:
         self._commits.stop()
         self._deliveries.stop()
         self._staging.stop()
+        self._snapshots.stop()
 
     async def _commit_batch(self, request: Request) -> None:
         body = _decoded(request, bodies.CommitBatchBody)
@@ -193,6 +196,18 @@ class StoreRequests:
             store_host=store.config.store_host,
         )
         request.reply(body=encode_body(answer))
+
+    async def _snapshot(self, request: Request) -> None:
+        """Write the offsets of groups, make everything durable, and answer how far the log is confirmed then."""
+        _decoded(request, bodies.SnapshotBody)
+
+        def flush() -> int:
+            self._store.offset_table.save()
+            self._store.flush()
+            return self._store.confirm_offset
+
+        end = await self._run(self._snapshots, flush)
+        request.reply(body=encode_body(bodies.SnapshotResultBody(confirm_offset=end)))
 
     async def _requeue(self, request: Request) -> None:
         body = _decoded(request, bodies.RequeueBody)

@@ -1,8 +1,8 @@
 """JSON bodies of RocketFlow's own requests about the store of a broker (30001 to 30008), and of their answers.
 
 `v` is the version of a body: a broker answers 15 to a version that it does not know. A job that sees the store's
-directory stages its parts there; another one sends their bytes (`headers.rocketflow`). `SNAPSHOT` and `VERIFY` are not
-built.
+directory stages its parts there; another one sends their bytes (`headers.rocketflow`). `VERIFY` (30007) is not built:
+`rocketflow store verify` reads the directory beside the broker.
 """
 
 from __future__ import annotations
@@ -121,6 +121,16 @@ class StoreInfoBody(StoreBody, kw_only=True):
     """Whether records of the store have a CRC of themselves."""
     store_host: str = ""
     """The address in the ids of messages."""
+
+
+class SnapshotBody(StoreBody, kw_only=True):
+    """30006: make everything durable for a backup, which reads the store's directory."""
+
+
+class SnapshotResultBody(StoreBody, kw_only=True):
+    """Answer 30006: the physical offset before which all messages are that the broker has acknowledged."""
+
+    confirm_offset: Count
 
 
 class RequeueBody(WriteBody, kw_only=True):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rocketflow_store.engine.message_store import MessageStore as MessageStore
+    from rocketflow_store.model.errors import BackupTargetError as BackupTargetError
     from rocketflow_store.model.errors import BatchSchemaError as BatchSchemaError
     from rocketflow_store.model.errors import CorruptRecordError as CorruptRecordError
     from rocketflow_store.model.errors import FileAllocationTimeoutError as FileAllocationTimeoutError
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from rocketflow_store.model.errors import StoreReplacedError as StoreReplacedError
     from rocketflow_store.model.errors import StoreVersionError as StoreVersionError
     from rocketflow_store.model.errors import TruncatedRecordError as TruncatedRecordError
+    from rocketflow_store.model.errors import UncleanStoreError as UncleanStoreError
     from rocketflow_store.model.errors import UnknownColumnError as UnknownColumnError
     from rocketflow_store.model.errors import UnknownTopicError as UnknownTopicError
     from rocketflow_store.model.errors import UnreadableError as UnreadableError
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _ERRORS = (
+    "BackupTargetError",
     "BatchSchemaError",
     "CorruptRecordError",
     "FileAllocationTimeoutError",
@@ -93,6 +96,7 @@ _ERRORS = (
     "StoreReplacedError",
     "StoreVersionError",
     "TruncatedRecordError",
+    "UncleanStoreError",
     "UnknownColumnError",
     "UnknownTopicError",
     "UnreadableError",
@@ -120,6 +124,7 @@ _HOMES = {
 
 __all__ = [
     "AppendBatchResult",
+    "BackupTargetError",
     "BatchSchemaError",
     "CorruptRecordError",
     "FileAllocationTimeoutError",
@@ -162,6 +167,7 @@ __all__ = [
     "StoreSnapshot",
     "StoreVersionError",
     "TruncatedRecordError",
+    "UncleanStoreError",
     "UnknownColumnError",
     "UnknownTopicError",
     "UnreadableError",

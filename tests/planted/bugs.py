@@ -441,6 +441,37 @@ BUGS: Final = (
         ],
         [f"{STORE}/recovery/test_side_queue_recovery.py::test_healing_accepts_another_writers_records_without_crc"],
     ),
+    # -- backup
+    Bug(
+        "backup-without-a-flush",
+        "a backup does not ask the broker to write what it has only in memory: offsets of groups, buffers of a pool",
+        [Change("        if broker is not None:\n            broker.make_durable()\n", "")],
+        ["tests/reliability/network/test_backups.py"],
+    ),
+    Bug(
+        "backup-with-its-name-at-once",
+        "an incomplete backup has the name of a complete one",
+        [Change("final.with_name(final.name + TEMPORARY_SUFFIX)", "final.with_name(final.name)")],
+        [f"{STORE}/backup/test_backup.py::test_killed_backup_has_a_temporary_name"],
+    ),
+    Bug(
+        "backup-without-commits-that-expire-during-it",
+        "the last commits of sinks are copied before the log, whose files retention then deletes",
+        [
+            Change("        copy_sinks(source, paths)  # after", "        # after"),
+            Change(
+                "        copy_positions(source, paths)",
+                "        copy_sinks(source, paths)\n        copy_positions(source, paths)",
+            ),
+        ],
+        [f"{STORE}/backup/test_backup.py::test_retention_that_deletes_files_during_the_copy_shortens_the_backup"],
+    ),
+    Bug(
+        "backup-forgets-queues-without-messages",
+        "a queue whose messages have expired begins at offset 0 in a backup",
+        [Change("            plain[key] = replace(", "            replace(")],
+        [f"{STORE}/backup/test_backup.py::test_retention_that_deletes_files_during_the_copy_shortens_the_backup"],
+    ),
     # -- rebuild
     Bug(
         "rebuild-swaps-units",

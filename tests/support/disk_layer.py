@@ -21,11 +21,11 @@ from rocketflow_store.files import disk
 
 SYNCS = ("fdatasync", "fsync", "msync")
 WRITES = ("write", "pwrite")
-GROWS = ("posix_fallocate", "ftruncate", "write", "pwrite", "open_file", "rename", "link", "mkdir")
+GROWS = ("posix_fallocate", "ftruncate", "write", "pwrite", "copy_file_range", "open_file", "rename", "link", "mkdir")
 """Calls that can find the disk full."""
 NAMES = ("open_file", "rename", "link", "unlink", "mkdir", "rmdir")
 READS = ("pread", "map_file", "populate")
-CHANGES = (*SYNCS, *WRITES, "posix_fallocate", "ftruncate", *NAMES)
+CHANGES = (*SYNCS, *WRITES, "copy_file_range", "posix_fallocate", "ftruncate", *NAMES)
 KINDS = tuple(sorted({*CHANGES, *READS, "close", "fstat", "statvfs", "lseek", "utime"}))
 
 
@@ -79,7 +79,7 @@ class Layer:
         return wrapped
 
     def _path_of(self, kind: str, args: tuple[Any, ...]) -> Path | None:
-        first = args[0]
+        first = args[1] if kind == "copy_file_range" else args[0]
         if kind in ("msync", "populate"):
             return _MAPS.get(first)
         if isinstance(first, int):

@@ -123,6 +123,17 @@ OUTPUT_FIELDS: Final[dict[str, dict[str, str]]] = {
         "line": "of a refused line: its number in the input, from 1",
         "error": "of a refused line: why",
     },
+    "store backup": {
+        "path": "the store",
+        "target": "the backup",
+        "broker": "address of the broker that serves the store; null if RocketFlow's does not",
+        "minOffset": "begin of the backup's log",
+        "maxOffset": "end of its log",
+        "commitLogFiles": "number of its CommitLog files",
+        "records": "records of its log",
+        "damaged": "damaged ranges of the log: file, offset, length, why",
+        "seconds": "time it took",
+    },
     "store cat": MESSAGE_FIELDS,
     "store dump": {
         "kind": "kind of the item: record, blank, unit, entry, slot, ... or of the file",

@@ -422,6 +422,34 @@ def clean(
 
 
 @store_app.command()
+def backup(
+    path: PathArgument,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The backup's directory, which must not exist.")],
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Processes; all processors by default.")
+    ] = None,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """Copy a store, also while a broker serves it. Example: rocketflow store backup /data/store /backup/monday
+
+    The backup has every message that was acknowledged before. It opens like any store: queues and index are rebuilt
+    from the copied log. Until it is complete, its name ends with .partial.
+    """
+    from rocketflow.cli.store.backup_store import back_up, backup_lines
+
+    with contextlib.ExitStack() as bar:
+        result = back_up(path, target, load_config(config), workers, lambda: bar.enter_context(_progress("backup")))
+    if as_json:
+        emit(result)
+    else:
+        for line in backup_lines(result):
+            print(printable(line))
+    if result["damaged"]:
+        raise typer.Exit(failures.EXIT_LOST)
+
+
+@store_app.command()
 def verify(
     path: PathArgument,
     repair: Annotated[bool, typer.Option("--repair", help="Rebuild derived files, quarantine damage.")] = False,

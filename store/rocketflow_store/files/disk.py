@@ -20,6 +20,7 @@ statvfs = os.statvfs
 lseek = os.lseek
 pread = os.pread
 preadv = os.preadv
+copy_file_range = os.copy_file_range
 posix_fadvise = os.posix_fadvise
 write = os.write
 pwrite = os.pwrite

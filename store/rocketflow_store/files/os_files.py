@@ -363,6 +363,36 @@ def zero_from(fd: int, path: object, position: int, end: int) -> bool:
     return changed
 
 
+def copy_range(source: tuple[int, object], target: tuple[int, object], start: int, stop: int) -> None:
+    """Copy [start, stop) of a file to the same place of another; both are (descriptor, path).
+
+    The kernel copies, and shares the blocks of both files (a reflink) if the file system can; else the bytes are read
+    and written. Raises UnreadableError if the source ends before.
+    """
+    while start < stop:
+        done = _copied_by_kernel(source[0], target, start, stop - start)
+        if not done:
+            data = read_at(source[0], start, min(_BLOCK, stop - start), source[1])
+            if not data:
+                raise UnreadableError(source[1], start, stop)
+            write_at(target[0], target[1], start, data)
+            done = len(data)
+        start += done
+
+
+def _copied_by_kernel(source: int, target: tuple[int, object], position: int, size: int) -> int:
+    """Return how many bytes the kernel copied; 0 if it cannot copy between these files.
+
+    Raises StoreFullError if the disk has no space.
+    """
+    try:
+        return disk.copy_file_range(source, target[0], size, position, position)
+    except OSError as error:
+        if error.errno in _NO_SPACE:
+            raise access_error(target[1], error) from error
+        return 0
+
+
 def rewrite(fd: int, path: object, start: int, stop: int) -> None:
     """Write [start, stop) with its present bytes."""
     for at in range(start, stop, _BLOCK):
@@ -498,6 +528,11 @@ def make_directory(path: Path) -> None:
             raise access_error(path, error) from error
         else:
             return
+
+
+def create_directory(path: Path) -> None:
+    """Create a directory in one that exists; raise OSError as the system does (FileExistsError if it exists)."""
+    disk.mkdir(path)
 
 
 def make_last_directory(path: Path) -> None:

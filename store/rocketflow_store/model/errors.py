@@ -275,6 +275,27 @@ class FileExistsInTargetError(StoreError):
         self.path = path
 
 
+class BackupTargetError(StoreError):
+    """A backup cannot be written at this path; nothing there was changed."""
+
+    exit_code = 2
+
+    def __init__(self, path: object, why: str) -> None:
+        super().__init__(f"{path} {why}")
+        self.path = str(path)
+
+
+class UncleanStoreError(StoreError):
+    """The last writer of the store was killed: before a recovery its end is not certain."""
+
+    def __init__(self, path: object) -> None:
+        super().__init__(
+            f"{path}: its last writer was killed, so that the end of its log is not certain; start its broker or run "
+            "`rocketflow store recover`, then try again"
+        )
+        self.path = str(path)
+
+
 class MessageNotFoundError(StoreError):
     """No message begins at the requested offset."""
 

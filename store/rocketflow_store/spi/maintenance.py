@@ -1,7 +1,8 @@
-"""Maintenance: verify and repair, dump a file, preview a recovery or a clean-up."""
+"""Maintenance: verify and repair, back up, dump a file, preview a recovery or a clean-up."""
 
 from __future__ import annotations
 
+from rocketflow_store.backup.backup import backup_store
 from rocketflow_store.engine.clean_service import preview_clean
 from rocketflow_store.fsck.accepted import AcceptedFindings
 from rocketflow_store.fsck.dump_file import dump_file
@@ -16,6 +17,7 @@ __all__ = [
     "RepairResult",
     "RepairStep",
     "VerifyResult",
+    "backup_store",
     "dump_file",
     "explain_recovery",
     "preview_clean",

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rocketflow.cli.app import run
-from rocketflow_store import Message, MessageStore
+from rocketflow_store import Message, MessageStore, StoreReader
 from tests.support.golden import GOLDEN
 from tests.support.output_fields import check_fields
 
@@ -300,3 +300,25 @@ def test_export_replaces_files_only_with_force(capsys: pytest.CaptureFixture[str
     assert kept.read_bytes() == b"mine"
     assert call(capsys, *words, "--force", "--json") == [first]
     assert kept.read_bytes() != b"mine"
+
+
+@pytest.mark.parametrize("name", ["basic-49", "expired-53"])
+def test_backup_of_a_store_of_apaches_shows_the_same_messages(
+    capsys: pytest.CaptureFixture[str], golden_store: Callable[..., Path], tmp_path: Path, name: str
+) -> None:
+    path, target = golden_store(name), tmp_path / "backup"
+    (printed,) = call(capsys, "store", "backup", path, target, "--workers", 1, "--json")
+    check_fields("store backup", printed)
+    assert printed["broker"] is None
+    with StoreReader(path) as reader, StoreReader(target) as copy:
+        assert copy.snapshot() == reader.snapshot()
+        assert copy.profile == reader.profile
+        assert copy.listed_topics() == reader.listed_topics()
+        topics = copy.topics()
+    for topic in topics:
+        lines = ("--topic", topic, "--body", "sha256", "--json")
+        assert call(capsys, "store", "cat", target, *lines) == call(capsys, "store", "cat", path, *lines)
+    call(capsys, "store", "verify", target, "--json")
+    code, said = failure(capsys, "store", "backup", path, target)
+    assert (code, f"{target} exists" in said) == (2, True)
+    assert failure(capsys, "store", "backup", tmp_path / "none", target)[0] == 2

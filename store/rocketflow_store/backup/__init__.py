@@ -1,0 +1,1 @@
+"""Copies of a store that open at once, taken beside its writer."""
