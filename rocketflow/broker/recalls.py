@@ -12,6 +12,7 @@ from rocketflow.aio.server import RefusedError, Request
 from rocketflow.broker.sends import born_host
 from rocketflow.broker.topics import PERM_WRITE
 from rocketflow.remoting.codes import ResponseCode
+from rocketflow.remoting.command import answer
 from rocketflow.remoting.errors import HeaderError
 from rocketflow.remoting.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
 from rocketflow.remoting.recall_handle import RecallHandle, decode_recall_handle
@@ -64,9 +65,12 @@ class Recalls:
 
         def stored(result: PutMessageResult) -> None:
             if result.stored:
-                request.reply(header=RecallMessageResponseHeader(msg_id=handle.uniq_key))
+                reply = answer(request.command, header=RecallMessageResponseHeader(msg_id=handle.uniq_key))
             else:
-                request.reply(ResponseCode.SYSTEM_ERROR, remark=f"recall failed, {result.status.name}: {result.why}")
+                remark = f"recall failed, {result.status.name}: {result.why}"
+                reply = answer(request.command, ResponseCode.SYSTEM_ERROR, remark=remark)
+            reply.fields["MSG_REGION"] = self._settings.region_id  # clients write no row of trace without it
+            request.send(reply)
 
         self._gatherer.add(message, stored, request.refuse)
 

@@ -25,9 +25,10 @@ from rocketflow.client import (
 )
 from rocketflow.client.admin.admin_client import AdminClient
 from rocketflow.client.compression import Compression
+from rocketflow.client.consume.trace import ReturnType, after_row, before_row
 from rocketflow.client.errors import NoRouteError
 from rocketflow.client.produce import SendResult
-from rocketflow.client.produce.trace import Traced, TraceType, ended_row, sent_row
+from rocketflow.client.produce.trace import Traced, TraceType, ended_row, recalled_row, sent_row
 from rocketflow.client.received import ReceivedMessage
 from rocketflow.remoting.bodies import MessageQueue, TopicConfig
 from tests.apache.clients import cluster, jars
@@ -223,6 +224,12 @@ def test_rows_of_trace_are_those_of_javas_client(tmp_path: Path) -> None:
         sent_row(Traced("t", "UK", "tag", "k1 k2"), result, "g", (1000, 7), host, 3, TraceType.NORMAL),
         sent_row(Traced("t", "UK", "", ""), failed, "g", (1000, 7), host, 3, TraceType.DELAY),
         ended_row(Traced("t", "UK", "tag", "k"), "g", 1000, host, "TX", "COMMIT_MESSAGE", is_check=True),
+        recalled_row(Traced("t", "UK", "", ""), "g", 1000, "DefaultRegion", is_recalled=True),
+        recalled_row(Traced("t", "UK", "", ""), "g", 1000, "DefaultRegion", is_recalled=False),
+        before_row(Traced("t", "UK", "tag", "k1 k2"), "g", 1000, "DefaultRegion", "REQ", 2),
+        before_row(Traced("t", "UK", "", ""), "g", 1000, "DefaultRegion", "REQ", 2),
+        after_row(Traced("t", "UK", "tag", "k1 k2"), "g", 1000, "REQ", 7, ReturnType.SUCCESS),
+        after_row(Traced("t", "UK", "", ""), "g", 1000, "REQ", 7, ReturnType.FAILED),
     ]
     assert [bytes.fromhex(one) for one, _ in found] == [one.text.encode() for one in rows]
     assert [keys for _, keys in found] == [f"[{', '.join(sorted(one.keys))}]" for one in rows]

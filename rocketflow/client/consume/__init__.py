@@ -9,5 +9,6 @@
 | `pulls` | one pull request and its result |
 | `offset_stores` | offsets of a group at brokers, or in a local file |
 | `idempotent` | listeners that handle each message once |
+| `trace` | rows about messages before and after they are consumed |
 | `start_positions` | the offset at which a queue without an offset begins |
 """

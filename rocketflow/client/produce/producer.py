@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Self
 
 from rocketflow.client.cluster import Cluster
-from rocketflow.client.errors import ClientStateError
+from rocketflow.client.errors import ClientStateError, RequestRefusedError
 from rocketflow.client.ids import UniqueKeys
 from rocketflow.client.messages import Message
 from rocketflow.client.produce.auto_batches import AutoBatches
@@ -21,9 +21,9 @@ from rocketflow.client.produce.in_flight import InFlight
 from rocketflow.client.produce.outgoing import Outgoing, batch, single
 from rocketflow.client.produce.replies import Replies, as_request
 from rocketflow.client.produce.sender import Sender
-from rocketflow.client.produce.trace import FLUSH_SECONDS, Tracer, TraceRow, sent_row
+from rocketflow.client.produce.trace import FLUSH_SECONDS, Traced, Tracer, TraceRow, recalled_row, sent_row
 from rocketflow.remoting.bodies import ConsumerData, MessageQueue, ProducerData
-from rocketflow.remoting.codes import RequestCode
+from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.errors import RemotingError
 from rocketflow.remoting.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
 from rocketflow.remoting.recall_handle import decode_recall_handle
@@ -182,15 +182,22 @@ class Producer:
         """
         self._check_open()
         try:
-            broker_name = decode_recall_handle(handle).broker_name
+            recalled = decode_recall_handle(handle)
         except RemotingError as error:
             raise BadMessageError(f"topic {topic!r}: {error}") from None
         await self._sender.queues(topic)
         header = RecallMessageRequestHeader(
-            producer_group=self.options.group, topic=topic, recall_handle=handle, bname=broker_name
+            producer_group=self.options.group, topic=topic, recall_handle=handle, bname=recalled.broker_name
         )
-        address = self.cluster.broker_address(broker_name)
-        reply = await self.cluster.request(address, RequestCode.RECALL_MESSAGE, header)
+        address = self.cluster.broker_address(recalled.broker_name)
+        reply = await self.cluster.ask(address, RequestCode.RECALL_MESSAGE, header)
+        is_recalled, region = reply.code == ResponseCode.SUCCESS, reply.fields.get("MSG_REGION")
+        if region is not None:
+            traced = Traced(topic, recalled.uniq_key, "", "")
+            now_ms = int(time.time() * 1000)
+            self.trace(recalled_row(traced, self.options.group, now_ms, region, is_recalled=is_recalled))
+        if not is_recalled:
+            raise RequestRefusedError(address, RequestCode.RECALL_MESSAGE, reply.code, reply.remark)
         return reply.header(RecallMessageResponseHeader).msg_id
 
     async def _announce(self, topic: str) -> None:

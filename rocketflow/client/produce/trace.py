@@ -1,7 +1,7 @@
 """Traces: rows about messages that were sent, as mqadmin and dashboards read them from a trace topic.
 
 RocketMQ's source: client/trace/TraceDataEncoder.java, AsyncTraceDispatcher.java, hook/SendMessageTraceHookImpl.java,
-hook/EndTransactionTraceHookImpl.java.
+hook/EndTransactionTraceHookImpl.java, hook/DefaultRecallMessageTraceHook.java.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def sent_row(
     begin_ms, cost_ms = times_ms
     head = ("Pub", begin_ms, result.region_id, group, traced.topic, traced.message_id, *_words(traced), host)
     is_ok = result.status is SendStatus.SEND_OK
-    return _row(traced, *head, size, cost_ms, int(kind), result.offset_message_id, is_ok)
+    return traced_row(traced, *head, size, cost_ms, int(kind), result.offset_message_id, is_ok)
 
 
 def ended_row(
@@ -75,7 +75,18 @@ def ended_row(
 ) -> TraceRow:
     """Return the row of a transaction's end; `state` is a name of RocketMQ's LocalTransactionState."""
     head = ("EndTransaction", now_ms, _REGION, group, traced.topic, traced.message_id, *_words(traced), host)
-    return _row(traced, *head, int(TraceType.TRANSACTION_COMMIT), transaction_id, state, is_check)
+    return traced_row(traced, *head, int(TraceType.TRANSACTION_COMMIT), transaction_id, state, is_check)
+
+
+def recalled_row(traced: Traced, group: str, now_ms: int, region: str, *, is_recalled: bool) -> TraceRow:
+    """Return the row of a timer message's recall, which the broker of a region has answered."""
+    return traced_row(traced, "Recall", now_ms, region, group, traced.topic, traced.message_id, is_recalled)
+
+
+def traced_row(traced: Traced, *fields: object) -> TraceRow:
+    """Return the row of fields, which is found by the message's id and keys."""
+    text = "\x01".join(str(one).lower() if isinstance(one, bool) else str(one) for one in fields) + "\x02"
+    return TraceRow(traced.topic, text, (traced.message_id, *traced.keys.split()))
 
 
 class Tracer:
@@ -134,8 +145,3 @@ def _message(trace_topic: str, rows: list[TraceRow]) -> Message:
 def _words(traced: Traced) -> tuple[str, str]:
     """Return tags and keys as Java writes them: a text that is missing is the word null."""
     return traced.tags or "null", traced.keys or "null"
-
-
-def _row(traced: Traced, *fields: object) -> TraceRow:
-    text = "\x01".join(str(one).lower() if isinstance(one, bool) else str(one) for one in fields) + "\x02"
-    return TraceRow(traced.topic, text, (traced.message_id, *traced.keys.split()))

@@ -17,6 +17,7 @@ from rocketflow.client.consume.offset_stores import RemoteOffsetStore
 from rocketflow.client.consume.pulls import Puller
 from rocketflow.client.consume.rebalance import sorted_queues
 from rocketflow.client.consume.subscriptions import ALL, TAG
+from rocketflow.client.consume.trace import ConsumeTrace, ReturnType
 from rocketflow.client.errors import ClientError, ClientStateError
 from rocketflow.client.pull.assignment import Assignment
 from rocketflow.client.pull.fetching import Fetcher
@@ -64,6 +65,7 @@ class PullConsumer:
         self._queues = MessageRequests(self._cluster)
         self._fetcher = Fetcher(Puller(self._cluster, options.group), options, self._corrected)
         self._assignment = Assignment(options, self._cluster, membership, self._offsets, self._fetcher)
+        self._trace = ConsumeTrace(options, options.group, options.trace_topic) if options.trace_topic else None
         self._deferred: Exception | None = None
         self._is_open = False
 
@@ -72,6 +74,8 @@ class PullConsumer:
     async def start(self) -> None:
         """Start heartbeats, the refresh of routes, rebalances and commits."""
         await self._cluster.start()
+        if self._trace is not None:
+            await self._trace.start()
         self._is_open = True
         self._assignment.start()
         if self._options.auto_commit:
@@ -94,6 +98,8 @@ class PullConsumer:
             await self._offsets.persist(held, confirmed=True)
         except ClientError as error:
             LOG.warning("the last offsets of group %s could not be committed: %s", self._options.group, error)
+        if self._trace is not None:
+            await self._trace.close()
         await self._cluster.leave(consumer_group=self._options.group)
         await self._cluster.close()
 
@@ -155,6 +161,8 @@ class PullConsumer:
             return len(found) < max_messages
 
         await self._take(timeout_s, take, lambda: bool(found))
+        if self._trace is not None and found:
+            self._trace.after(self._trace.before(found), ReturnType.SUCCESS)
         return found
 
     async def poll_answers(

@@ -47,7 +47,8 @@ class PullOptions(ClientOptions):
     `start` is where queues without a committed offset begin, at `start_ms` (ms since 1970) for TIMESTAMP. Committed are
     messages that earlier calls of `poll` returned: with `auto_commit` every `commit_interval_s`, else by `commit`.
     `prefetch_messages` and `prefetch_bytes` limit what waits to be polled, all queues together; each queue has an equal
-    share, and holds at least one answer. A pull asks for `pull_batch` messages.
+    share, and holds at least one answer. A pull asks for `pull_batch` messages. `trace_topic` gets rows about the
+    messages that `poll` returns (`pull_arrow` writes none); RocketMQ's tools read RMQ_SYS_TRACE_TOPIC.
     """
 
     group: str
@@ -61,6 +62,7 @@ class PullOptions(ClientOptions):
     prefetch_bytes: int = 64 * 1024 * 1024
     pull_batch: int = 32
     suspend_s: float = 20.0
+    trace_topic: str = ""
 
     def __post_init__(self) -> None:
         """Raise ClientError for a value that makes no sense, naming its option."""

@@ -7,7 +7,7 @@
 | `held_queue` | a queue that the client holds, and those who wait for its messages |
 | `holdings`, `queue_locks` | queues gained and lost; locks of orderly ones |
 | `pulling` | pulls, one after the other for each queue |
-| `concurrent`, `orderly` | calls of the listener |
+| `concurrent`, `orderly`, `traced_calls` | calls of the listener, with rows of trace |
 | `send_backs` | messages that are retried |
 | `conflicts` | subscriptions that differ within the group |
 | `broker_requests`, `running_info`, `figures` | what brokers and operators ask for |

@@ -37,6 +37,7 @@ class PushOptions(ClientOptions):
     * `consume_timeout_s`: a concurrent listener's messages are sent back when a call takes longer.
     * `suspend_s`: the pause of an orderly queue after RECONSUME_LATER; RocketMQ allows 0.01 to 30.
     * `drain_s`: the time that calls of the listener have to end when the consumer closes.
+    * `trace_topic`: gets a row before and after each message is consumed; RocketMQ's tools read RMQ_SYS_TRACE_TOPIC.
     """
 
     group: str
@@ -56,6 +57,7 @@ class PushOptions(ClientOptions):
     drain_s: float = 30.0
     strategy: AllocationStrategy = field(default_factory=Averagely)
     offset_dir: Path | None = None
+    trace_topic: str = ""
 
     def __post_init__(self) -> None:
         """Check the options. Raises ClientError that names the wrong one."""

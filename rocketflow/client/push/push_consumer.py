@@ -31,6 +31,7 @@ from rocketflow.client.consume.pulls import Puller
 from rocketflow.client.consume.rebalance import RebalanceLoop
 from rocketflow.client.consume.start_positions import RETRY_PREFIX, StartPositions
 from rocketflow.client.consume.subscriptions import ALL, TAG, subscription
+from rocketflow.client.consume.trace import ConsumeTrace
 from rocketflow.client.errors import ClientError, ClientStateError, NoRouteError
 from rocketflow.client.push.broker_requests import BrokerRequests
 from rocketflow.client.push.concurrent import ConcurrentCalls
@@ -41,6 +42,7 @@ from rocketflow.client.push.orderly import OrderlyCalls
 from rocketflow.client.push.pulling import Calls, Pulling
 from rocketflow.client.push.queue_locks import QueueLocks
 from rocketflow.client.push.send_backs import SendBacks
+from rocketflow.client.push.traced_calls import traced_listener
 from rocketflow.remoting.bodies import CheckClientRequestBody, encode_body
 from rocketflow.remoting.codes import RequestCode
 
@@ -77,7 +79,9 @@ class PushConsumer:
         self._cluster = Cluster(options, self._membership, self._requests.handlers())
         send_backs = SendBacks(self._cluster, options.group, options.trials)
         make = OrderlyCalls if options.orderly else ConcurrentCalls
-        self._calls: Calls = make(options, listener, send_backs, self._figures)
+        self._trace = ConsumeTrace(options, options.group, options.trace_topic) if options.trace_topic else None
+        called = listener if self._trace is None else traced_listener(listener, self._trace, options.consume_timeout_s)
+        self._calls: Calls = make(options, called, send_backs, self._figures)
         starts = StartPositions(self._cluster, options.consume_from, options.start_ms)
         locks = QueueLocks(self._cluster, options.group) if options.orderly and not options.broadcasting else None
         store = self._offset_store()
@@ -87,7 +91,10 @@ class PushConsumer:
         self._rebalances = RebalanceLoop(self._holdings.rebalance)
         self._check = SubscriptionCheck(self._cluster, self._membership)
         self._tasks: list[asyncio.Task[None]] = []
-        self._is_started = False
+
+    @property
+    def _is_started(self) -> bool:
+        return bool(self._tasks)
 
     @property
     def client_id(self) -> str:
@@ -143,7 +150,8 @@ class PushConsumer:
         except ClientError:
             await self._cluster.close()
             raise
-        self._is_started = True
+        if self._trace is not None:
+            await self._trace.start()
         wake = self._rebalances.wake
         self._holdings.start(self._pulling, wake)
         self._requests.start(self._holdings, wake)
@@ -160,13 +168,15 @@ class PushConsumer:
         """Let calls of the listener end, at most `drain_s`; store the offsets, and leave the group."""
         if not self._is_started:
             return
-        self._is_started = False
-        for task in self._tasks:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._holdings.stop_pulls()
         await self._calls.close(self.options.drain_s)
         await self._holdings.close()
+        if self._trace is not None:
+            await self._trace.close()
         await self._cluster.leave(consumer_group=self.options.group)
         await self._cluster.close()
 

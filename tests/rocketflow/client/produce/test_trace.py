@@ -132,6 +132,20 @@ def test_brokers_get_rows_of_sends_batches_and_transactions(cluster: ClientClust
     run(main())
 
 
+def test_a_recall_has_a_row(cluster: ClientCluster) -> None:
+    async def main() -> None:
+        await cluster.create_topic("recalled", 1)
+        await cluster.create_topic("recall-rows", 1)
+        async with Producer(cluster.options(group="recallers", trace_topic="recall-rows")) as producer:
+            sent = await producer.send(Message("recalled", b"late", delay_s=3600))
+            assert await producer.recall("recalled", sent.recall_handle or "") == sent.message_id
+        rows = "".join(one.body.decode() for one in await cluster.stored("recall-rows")).split("\x02")
+        (row,) = (one.split("\x01") for one in rows if one.startswith("Recall"))
+        assert [row[0], *row[2:]] == ["Recall", "DefaultRegion", "recallers", "recalled", sent.message_id, "true"]
+
+    run(main())
+
+
 def test_many_rows_are_sent_before_the_producer_closes(cluster: ClientCluster) -> None:
     async def main() -> None:
         await cluster.create_topic("much", 1)
