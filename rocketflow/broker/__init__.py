@@ -22,7 +22,7 @@
 | `counts`, `lags`, `metrics` | counts of messages, lags of groups, and all figures for Prometheus |
 | `stats` | counts by topic and group over the last minute, hour and day, for mqadmin's `statsAll` |
 | `access`, `user_requests`, `user_settings` | who may send which request; users and policies |
-| `store_requests` | commits and deliveries of jobs that see the store's directory |
+| `store_requests` | commits and deliveries of jobs that see the store's directory; the flush that begins a backup |
 | `registration` | calls to NameServers |
 
 All state belongs to the event loop's thread. Calls of the store that may wait for the disk run in helper threads.

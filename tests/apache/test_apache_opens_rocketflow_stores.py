@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
+from rocketflow_store.backup.backup import backup_store
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.layout.store_paths import StorePaths
@@ -103,6 +104,20 @@ def crash_and_recover(path: Path) -> None:
     with MessageStore.open(path, replace(SIZES)) as store:
         assert store.recovery.abort_found
         assert store.recovery.truncated_to < store.recovery.truncated_from or store.recovery.dispatched
+
+
+@judged_by("5.3.3")
+def test_apache_reads_a_backup_that_was_taken_beside_a_writer(apache: ApacheStore, tmp_path: Path) -> None:
+    fill(tmp_path / "s")
+    with MessageStore.open(tmp_path / "s", SIZES) as store:
+        numbers = iter(range(1000))
+
+        def append(_done: int, _total: int) -> None:
+            assert store.put_message(Message("orders", b"later %d" % next(numbers), queue_id=0)).stored
+
+        backup_store(tmp_path / "s", tmp_path / "backup", SIZES, progress=append)
+        assert next(numbers) > 1
+    check_and_append(apache, tmp_path / "backup")
 
 
 @judged_by("5.3.3")

@@ -17,7 +17,7 @@ from rocketflow.cli.store.backup_store import back_up
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rocketflow_store import MessageStore, StoreConfig
-from tests.reliability.network.wire import CODE, Load, asked, no_traceback
+from tests.reliability.network.wire import CODE, Load, asked, is_served, no_traceback
 from tests.support.checker import Place, check
 from tests.support.output_fields import check_fields
 from tests.support.request_headers import GROUP, topic_header
@@ -116,7 +116,19 @@ def test_broker_that_is_killed_during_the_copy_does_not_stop_the_backup(tmp_path
     with running_broker(tmp_path) as broker:
         load, before = run(kill_in_the_middle(broker))
     assert check(tmp_path / "backup", before, load.attempted).clean
-    # nothing of the backup changed the store
-    with running_broker(tmp_path) as broker:
+    with running_broker(tmp_path) as broker:  # the backup changed nothing of the store
         assert broker.stop() == 0
     assert check(tmp_path / "store", load.acked, load.attempted).clean
+    (tmp_path / "restored").mkdir()
+    (tmp_path / "backup").rename(tmp_path / "restored" / "store")
+    with running_broker(tmp_path / "restored") as broker:
+        run(use(broker))
+        assert broker.stop() == 0
+        no_traceback(broker)
+
+
+async def use(broker: RunningServer) -> None:
+    """Send to the restored topic, and read it."""
+    peers = Peers()
+    await is_served(await peers.channel(broker.address), 10**6, "t")
+    await peers.close()

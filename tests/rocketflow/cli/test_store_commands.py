@@ -302,7 +302,7 @@ def test_export_replaces_files_only_with_force(capsys: pytest.CaptureFixture[str
     assert kept.read_bytes() != b"mine"
 
 
-@pytest.mark.parametrize("name", ["basic-49", "expired-53"])
+@pytest.mark.parametrize("name", ["expired-53"])
 def test_backup_of_a_store_of_apaches_shows_the_same_messages(
     capsys: pytest.CaptureFixture[str], golden_store: Callable[..., Path], tmp_path: Path, name: str
 ) -> None:
