@@ -1,6 +1,6 @@
 """Messages as brokers answer them: records of the CommitLog, decoded.
 
-RocketMQ's source: common/message/MessageDecoder.java (decode, decodes), MessageExt.java.
+RocketMQ's source: common/message/MessageDecoder.java (decode, decodes, decodeMessage), MessageExt.java.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
@@ -20,6 +20,10 @@ _MAGIC_V2: Final = -626843477
 _BORN_V6: Final = 0x10
 _STORED_V6: Final = 0x20
 _SYS_FLAG_AT: Final = 36
+_WRAPPED: Final = 0x40 | 0x80
+"""The bits of sysFlag of a record whose body is a batch, NEED_UNWRAP_FLAG and INNER_BATCH_FLAG."""
+_ENTRY: Final = struct.Struct(">5i")
+_PROPERTIES_SIZE: Final = struct.Struct(">h")
 _UNSIGNED: Final = 2**64 - 1
 _LAYOUTS: Final = {
     born | stored: struct.Struct(f">iiIiiqqiq{20 if born else 8}sq{20 if stored else 8}siqi")
@@ -94,6 +98,42 @@ def decode_records(data: bytes, broker_name: str = "") -> Iterator[ReceivedMessa
     while position < len(data):
         message, position = _decode(data, position, broker_name)
         yield message
+
+
+def unwrapped(message: ReceivedMessage) -> list[ReceivedMessage]:
+    """Return the messages of an inner batch with their own offsets in the queue, and any other message as it is.
+
+    Raises DamagedRecordError.
+    """
+    if message.sys_flag & _WRAPPED != _WRAPPED:
+        return [message]
+    found: list[ReceivedMessage] = []
+    body, position = message.body, 0
+    try:
+        while position < len(body):
+            size, _, _, flag, body_size = _ENTRY.unpack_from(body, position)
+            body_at = position + _ENTRY.size
+            properties_at = body_at + body_size
+            (properties_size,) = _PROPERTIES_SIZE.unpack_from(body, properties_at)
+            end = properties_at + _PROPERTIES_SIZE.size + properties_size
+            if body_size < 0 or properties_size < 0 or not end == position + size <= len(body):
+                raise ValueError
+            one = replace(
+                message,
+                queue_offset=message.queue_offset + len(found),
+                body=body[body_at:properties_at],
+                properties=decode_properties(body[properties_at + _PROPERTIES_SIZE.size : end]),
+                flag=flag,
+                body_crc=0,
+                stored_body_size=body_size,
+            )
+            found.append(one)
+            position = end
+    except (struct.error, ValueError):
+        raise DamagedRecordError(
+            f"the batch at offset {message.queue_offset} of queue {message.queue_id} is damaged at byte {position}"
+        ) from None
+    return found
 
 
 def _decode(data: bytes, begin: int, broker_name: str) -> tuple[ReceivedMessage, int]:

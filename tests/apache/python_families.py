@@ -47,10 +47,10 @@ class Servers:
         """Return a name for a topic or a group."""
         return f"python-{kind}-{next(self._numbers)}"
 
-    async def topic(self, queues: int = 4) -> str:
+    async def topic(self, queues: int = 4, **attributes: str) -> str:
         """Create a topic, wait until the NameServer has its route, and return its name."""
         topic = self.new_name("topic")
-        config = TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues)
+        config = TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues, attributes=attributes)
         async with AdminClient(ClientOptions(name_servers=self.names)) as admin:
             await admin.create_topic(self.broker, config)
             await until(lambda: has_route(admin, topic))
@@ -171,6 +171,23 @@ async def batch(servers: Servers) -> None:
     came = sorted(await _arrive(servers, topic, texts(32)), key=lambda one: one.queue_offset)
     assert [one.body.decode() for one in came] == texts(32)
     assert {one.queue_id for one in came} == {sent.queue.queue_id}
+
+
+async def inner_batch(servers: Servers) -> None:
+    """Send a batch to a topic that stores it as one record: push and pull consumers get its messages, by offset."""
+    topic = await servers.topic(queues=1, **{"queue.type": "BatchCQ"})
+    async with servers.producer() as producer:
+        await producer.send_batch(messages(topic, texts(20), tags="b"))
+    came = await _arrive(servers, topic, texts(20))
+    assert sorted((one.queue_offset, one.body.decode(), one.tags) for one in came) == [
+        (number, body, "b") for number, body in enumerate(texts(20))
+    ]
+    options = PullOptions(name_servers=servers.names, group=servers.new_name("group"), start=ConsumeFrom.FIRST)
+    async with PullConsumer(options) as consumer:
+        await consumer.assign(await consumer.queues(topic))
+        assert await _polled(consumer, 20) == texts(20)
+        consumer.seek(consumer.assignment()[0], 7)
+        assert await _polled(consumer, 13) == texts(20)[7:]
 
 
 async def selector(servers: Servers) -> None:
@@ -490,6 +507,7 @@ FAMILIES: Final[dict[str, Callable[[Servers], Awaitable[None]]]] = {
     "async": asynchronous,
     "oneway": one_way,
     "batch": batch,
+    "innerbatch": inner_batch,
     "selector": selector,
     "delay": delay,
     "push": push,

@@ -27,8 +27,8 @@ pytestmark = [pytest.mark.apache, pytest.mark.slow, pytest.mark.timeout(1_800)]
 REQUESTERS = ["5.5.0"] if LEVEL == "sample" else ["4.9.7", "5.5.0"]
 """Java clients whose `request` waits for the reply: that of 5.3.3 ends once the question is stored."""
 
-SAMPLE = ["sync", "batch", "tags", "orderly", "lite"]
-OF_5 = ["timer", "recall"]
+SAMPLE = ["sync", "batch", "innerbatch", "tags", "orderly", "lite"]
+OF_5 = ["innerbatch", "timer", "recall"]
 REPLIES = [f"reply re: question {number}" for number in range(3)]
 SETTINGS = (
     *("recallMessageEnable=true", "traceTopicEnable=true", "enablePropertyFilter=true"),

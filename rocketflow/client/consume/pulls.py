@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rocketflow.client.consume.subscriptions import matches
 from rocketflow.client.errors import ClientError, NoBrokerAddressError, RequestRefusedError
 from rocketflow.client.pull_status import PullStatus
-from rocketflow.client.received import ReceivedMessage, decode_records
+from rocketflow.client.received import ReceivedMessage, decode_records, unwrapped
 from rocketflow.client.routes import MASTER_ID, address_of
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.errors import RemotingError
@@ -69,11 +69,15 @@ class PullResult(NamedTuple):
     offset_delta: int = 0
 
     def messages(self) -> list[ReceivedMessage]:
-        """Decode the messages, without those that only share the hash of a tag. Raises DamagedRecordError."""
+        """Decode the messages, those of inner batches each, without those that only share the hash of a tag.
+
+        A batch that begins before the offset asked for has no message before it here. Raises DamagedRecordError.
+        """
         found = []
-        for one in decode_records(self.records, self.request.queue.broker_name):
-            if matches(self.request.subscription, one):
-                one.queue_offset += self.offset_delta
+        records = decode_records(self.records, self.request.queue.broker_name)
+        for one in (message for record in records for message in unwrapped(record)):
+            one.queue_offset += self.offset_delta
+            if one.queue_offset >= self.request.offset and matches(self.request.subscription, one):
                 one.properties["MIN_OFFSET"] = str(self.min_offset)
                 one.properties["MAX_OFFSET"] = str(self.max_offset)
                 found.append(one)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import random
@@ -11,7 +12,14 @@ from pathlib import Path
 import pytest
 
 from rocketflow.client.errors import ClientError
-from rocketflow.client.received import DamagedRecordError, decode_properties, decode_records
+from rocketflow.client.messages import Message, batch_body
+from rocketflow.client.received import (
+    DamagedRecordError,
+    ReceivedMessage,
+    decode_properties,
+    decode_records,
+    unwrapped,
+)
 from tests.support.golden import CLOSED, GOLDEN
 from tests.support.trials import SEED
 
@@ -84,3 +92,33 @@ def test_an_incomplete_record_is_refused(golden_store: Callable[..., Path]) -> N
 
 def test_properties_without_name_or_value_are_skipped() -> None:
     assert decode_properties(b"a\x01b\x02\x01c\x02d\x01\x02e\x02KEYS\x01k l") == {"a": "b", "KEYS": "k l"}
+
+
+def wrapped(body: bytes, sys_flag: int = 0x40 | 0x80) -> ReceivedMessage:
+    return ReceivedMessage("t", 1, 100, body, {"TAGS": "outer"}, sys_flag=sys_flag, physical_offset=7, broker_name="b")
+
+
+def test_messages_of_an_inner_batch_have_their_own_offsets_and_properties() -> None:
+    body = batch_body([Message("t", b"%d" % number, tags=f"t{number}", flag=number) for number in range(3)])
+    found = unwrapped(wrapped(body))
+    assert [(one.queue_offset, one.body, one.tags, one.flag) for one in found] == [
+        (100 + number, b"%d" % number, f"t{number}", number) for number in range(3)
+    ]
+    assert {(one.topic, one.queue_id, one.physical_offset, one.broker_name) for one in found} == {("t", 1, 7, "b")}
+    for flag in (0, 0x40, 0x80):  # one of the bits alone marks no batch, as in RocketMQ
+        assert unwrapped(wrapped(body, flag)) == [wrapped(body, flag)]
+
+
+def test_damaged_inner_batches_are_refused() -> None:
+    print(f"seed {SEED}")
+    generator = random.Random(SEED)
+    body = batch_body([Message("t", b"x" * 9, tags="t") for _ in range(4)])
+    for end in range(1, len(body)):
+        if end % (len(body) // 4):
+            with pytest.raises(DamagedRecordError, match="the batch at offset 100 of queue 1 is damaged"):
+                unwrapped(wrapped(body[:end]))
+    for _ in range(2000):
+        data = bytearray(body)
+        data[generator.randrange(len(data))] = generator.randrange(256)
+        with contextlib.suppress(DamagedRecordError):
+            assert len(unwrapped(wrapped(bytes(data)))) <= len(body)
