@@ -6,12 +6,8 @@ of each size does not count. Ratios are of medians of one run.
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.bench.figures import Figure, ratio
@@ -22,38 +18,30 @@ from tests.bench.spark_cases import (
     TOPIC,
     Case,
     SparkData,
+    bench,
     for_kafka,
     in_turn,
     parquet_stream,
     sink_rate,
     source_rate,
 )
-from tests.support.kafka_broker import KafkaBroker, connector_jars
-from tests.support.maven import JarsNotFetchedError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
+
+    from tests.support.kafka_broker import KafkaBroker
 
 SIZES: Final = ((200, 4_000_000), (1024, 1_000_000))
 
 
 def run(scale: float) -> Iterator[Figure]:
-    from rocketflow.spark.session import build_session
-
-    settings = {"spark.driver.memory": "3g"}
-    with tempfile.TemporaryDirectory(prefix="rocketflow-bench-") as home, contextlib.ExitStack() as stack:
-        broker = None
-        try:
-            settings["spark.jars"] = ",".join(map(str, connector_jars()))
-            broker = stack.enter_context(KafkaBroker(Path(home) / "kafka"))
-        except JarsNotFetchedError as error:
-            print(f"without Kafka: {error}", file=sys.stderr)
-        spark = build_session("bench", "local[2]", settings)
-        stack.callback(spark.stop)
+    with bench() as (home, spark, kafka):
         for size, count in SIZES:
-            data = SparkData(Path(home) / f"{size}", size, int(count * scale))
-            yield from _sources(spark, data, broker)
-            yield from _sinks(spark, data, broker)
+            data = SparkData(home / f"{size}", size, int(count * scale))
+            yield from _sources(spark, data, kafka)
+            yield from _sinks(spark, data, kafka)
             shutil.rmtree(data.home)
 
 

@@ -6,11 +6,7 @@ them, each batch once and synced, while Kafka's acknowledges with acks=all. The 
 
 from __future__ import annotations
 
-import contextlib
-import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.bench.figures import Figure, ratio
@@ -20,18 +16,19 @@ from tests.bench.spark_cases import (
     TOPIC,
     Case,
     SparkData,
+    bench,
     for_kafka,
     in_turn,
     parquet_stream,
     sink_rate,
     source_rate,
 )
-from tests.support.kafka_broker import KafkaBroker, connector_jars
-from tests.support.maven import JarsNotFetchedError
 from tests.support.servers import running, wait_for_a_broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.support.kafka_broker import KafkaBroker
 
 SIZE: Final = 1024
 COUNT: Final = 1_000_000
@@ -39,25 +36,13 @@ ROUNDS: Final = 6
 
 
 def run(scale: float) -> Iterator[Figure]:
-    from rocketflow.spark.session import build_session
-
-    settings = {"spark.driver.memory": "3g"}
-    with tempfile.TemporaryDirectory(prefix="rocketflow-bench-") as home, contextlib.ExitStack() as stack:
-        kafka = None
-        try:
-            settings["spark.jars"] = ",".join(map(str, connector_jars()))
-            kafka = stack.enter_context(KafkaBroker(Path(home) / "kafka"))
-        except JarsNotFetchedError as error:
-            print(f"without Kafka: {error}", file=sys.stderr)
-        data = SparkData(Path(home) / "data", SIZE, int(COUNT * scale))
-        names = stack.enter_context(running("namesrv", Path(home) / "names"))
+    with bench() as (home, spark, kafka), running("namesrv", home / "names") as names:
+        data = SparkData(home / "data", SIZE, int(COUNT * scale))
         arguments = ("--set", f"storePathRootDir={data.store}", "--set", f"namesrvAddr={names.address}")
-        stack.enter_context(running("broker", Path(home) / "broker", *arguments))
-        wait_for_a_broker(names.address)
-        spark = build_session("bench", "local[2]", settings)
-        stack.callback(spark.stop)
-        yield from _sources(spark, data, names.address, kafka)
-        yield from _sinks(spark, data, names.address, kafka)
+        with running("broker", home / "broker", *arguments):
+            wait_for_a_broker(names.address)
+            yield from _sources(spark, data, names.address, kafka)
+            yield from _sinks(spark, data, names.address, kafka)
 
 
 def _sources(spark: SparkSession, data: SparkData, names: str, kafka: KafkaBroker | None) -> Iterator[Figure]:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow.parquet as pq
 
 from rocketflow_store import MessageStore
 from tests.support.bulk_rows import rows
+from tests.support.kafka_broker import KafkaBroker, connector_jars
+from tests.support.maven import JarsNotFetchedError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -40,6 +44,32 @@ KAFKA_SINK_TUNED: Final = {
 
 ROUNDS: Final = 9
 _FILES: Final = 8
+
+
+class Bench(NamedTuple):
+    """A session and a directory; `kafka` is None if its jars are not available."""
+
+    home: Path
+    spark: SparkSession
+    kafka: KafkaBroker | None
+
+
+@contextlib.contextmanager
+def bench() -> Iterator[Bench]:
+    """Run Kafka's broker and a session with its connector, in a new directory."""
+    from rocketflow.spark.session import build_session
+
+    settings = {"spark.driver.memory": "3g"}
+    with tempfile.TemporaryDirectory(prefix="rocketflow-bench-") as name, contextlib.ExitStack() as stack:
+        home, kafka = Path(name), None
+        try:
+            settings["spark.jars"] = ",".join(map(str, connector_jars()))
+            kafka = stack.enter_context(KafkaBroker(home / "kafka"))
+        except JarsNotFetchedError as error:
+            print(f"without Kafka: {error}", file=sys.stderr)
+        spark = build_session("bench", "local[2]", settings)
+        stack.callback(spark.stop)
+        yield Bench(home, spark, kafka)
 
 
 class SparkData:

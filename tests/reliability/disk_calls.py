@@ -1,4 +1,4 @@
-"""Kill points for strace: every call of a process that changes the disk, one by one.
+"""Kill points for strace: every call of a process that changes the disk, or uses a connection, one by one.
 
 strace counts each kind of call of each thread separately, so a point is (call, n), and a sweep runs all pairs:
 `inject=A,B:when=2` would never reach the second A if a B comes first.
@@ -10,7 +10,7 @@ import random
 import re
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +20,7 @@ import pytest
 CALLS = (
     "openat,write,pwrite64,msync,fdatasync,fsync,fallocate,ftruncate,rename,renameat2,link,unlink,unlinkat,mkdir,rmdir"
 )
+NETWORK_CALLS = "connect,write,writev,sendto,sendmsg,read,recvfrom,recvmsg,shutdown,close"
 _BY_PATH = ("openat", "rename", "renameat2", "link", "unlink", "mkdir", "rmdir")
 _LINE = re.compile(r"(\d+) +(\w+)\((.*)")
 
@@ -40,6 +41,21 @@ class KillPoint:
 
 def kill_points(log: Path, below: Path) -> list[KillPoint]:
     """Return the kill points of a traced run, in order: disk changes, with a path only those in `below`."""
+
+    def changes(call: str, arguments: str) -> bool:
+        if call in _BY_PATH and str(below) not in arguments:
+            return False
+        return call != "openat" or "O_CREAT" in arguments
+
+    return _points(log, changes)
+
+
+def network_points(log: Path) -> list[KillPoint]:
+    """Return the kill points of a run that was traced with `-yy`, in order: the calls of TCP connections."""
+    return _points(log, lambda call, arguments: re.match(r"\d+<(TCP|socket)", arguments) is not None)
+
+
+def _points(log: Path, wanted: Callable[[str, str], bool]) -> list[KillPoint]:
     counts: Counter[tuple[str, str]] = Counter()
     found: dict[KillPoint, None] = {}
     for line in log.read_text("utf-8", "replace").splitlines():
@@ -48,11 +64,8 @@ def kill_points(log: Path, below: Path) -> list[KillPoint]:
             continue
         thread, call, arguments = matched.groups()
         counts[thread, call] += 1
-        if call in _BY_PATH and str(below) not in arguments:
-            continue
-        if call == "openat" and "O_CREAT" not in arguments:
-            continue
-        found[KillPoint(call, counts[thread, call])] = None
+        if wanted(call, arguments):
+            found[KillPoint(call, counts[thread, call])] = None
     return list(found)
 
 

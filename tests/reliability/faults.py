@@ -28,6 +28,15 @@ class Faults:
         for one in self.directory.iterdir():
             one.unlink()
 
+    def name_store(self, store: Path) -> None:
+        """Write down the store that the next query writes to."""
+        (self.directory / "store").write_text(str(store))
+
+    def store(self) -> Path:
+        """Return the store that the query writes to; a test that looks at no parts need not name it."""
+        named = self.directory / "store"
+        return Path(named.read_text() if named.exists() else "unnamed")
+
     def plan(self, point: str, batch_id: int, **details: Any) -> None:
         """Plan a fault at `point` of batch `batch_id`."""
         path = self.directory / f"{point}@{batch_id}"

@@ -2,7 +2,8 @@
 
 Points: `commit-before`, `commit-after` (the commit's process is killed before or after its durable point, with `jvm`
 also the driver's JVM), `commit-call` (killed before a disk call), `commit-trace` (its disk calls are traced),
-`commit-raises` (an error before its durable point, or `after` it), `abort-raises`, `task` (the Python worker of a task
+`sent-before`, `sent-after` (as the first two, at brokers without commits), `commit-raises` (an error before its durable
+point, or `after` it), `abort-raises`, `task` (the Python worker of a task
 is killed at a row, with `jvm` also its executor), `twice` (two attempts write all of a task, the commit gets one),
 `zombie` (a task fails, its process stays alive and writes when `release` allows it).
 """
@@ -29,16 +30,16 @@ from rocketflow.spark.sink.append_port import AppendPort
 from rocketflow_store.commits.batch_commit import CommitResult, SinkBatch
 from rocketflow_store.commits.staged_part import stage
 from rocketflow_store.metadata.layout.store_paths import StorePaths
-from tests.reliability.disk_calls import CALLS, KillPoint
+from tests.reliability.disk_calls import KillPoint
 from tests.reliability.faults import Faults
 
 INLINE_BYTES = 3000
 """Parts larger than this are files in these tests, so that small batches have inline parts and files."""
 
 
-def staged_files(staging: Path) -> list[str]:
-    """Return all complete and partial parts in the staging directory."""
-    found = (one.relative_to(staging) for one in staging.rglob("*") if one.is_file())
+def staged_files(staging: Path, sink_id: str) -> list[str]:
+    """Return all complete and partial parts of a sink in the staging directory."""
+    found = (one.relative_to(staging) for one in (staging / sink_id).rglob("*") if one.is_file())
     return sorted(str(one) for one in found if one.parts[1] not in ("runs", "last"))
 
 
@@ -80,8 +81,9 @@ class FaultyPort(AppendPort):
     """Commits, with the planned faults."""
 
     def commit(self, batch: SinkBatch) -> CommitResult:
-        faults, staging = Faults.of_this_process(), StorePaths(Path(self.options.path)).staging
-        before = staged_files(staging)
+        faults = Faults.of_this_process()
+        staging = StorePaths(faults.store()).staging
+        before = staged_files(staging, batch.sink_id)
         if (fault := faults.claim("commit-before", batch.batch_id)) is not None:
             die(fault)
         raises = faults.claim("commit-raises", batch.batch_id)
@@ -98,9 +100,8 @@ class FaultyPort(AppendPort):
             raise OSError(errno.EIO, "the disk went away after the commit")
         if release and release["when"] == "after":
             _let_zombie_write(release)
-        faults.note(
-            "commit", batch=batch.batch_id, status=result.status.value, before=before, after=staged_files(staging)
-        )
+        after = staged_files(staging, batch.sink_id)
+        faults.note("commit", batch=batch.batch_id, status=result.status.value, before=before, after=after)
         return result
 
     @staticmethod
@@ -108,7 +109,7 @@ class FaultyPort(AppendPort):
         if fault := faults.claim("commit-call", batch_id):
             return traced(["-o", "/dev/null", *KillPoint(fault["call"], fault["nth"]).arguments()])
         if fault := faults.claim("commit-trace", batch_id):
-            return traced(["-o", fault["log"], "-s", "512", "-e", f"trace={CALLS}"])
+            return traced(["-o", fault["log"], "-s", "512", *fault["arguments"]])
         return contextlib.nullcontext()
 
 
@@ -143,6 +144,14 @@ class FaultyWriter(sink.StreamWriter):
             sink.stage = functools.partial(_stage_as, f"x{attempt}")  # type: ignore[attr-defined]
             written.append(super().write(iter(rows)))
         return written[committed]
+
+    def commit(self, messages: Any, batchId: int) -> None:  # the name is Spark's
+        faults = Faults.of_this_process()
+        if (fault := faults.claim("sent-before", batchId)) is not None:
+            die(fault)
+        super().commit(messages, batchId)
+        if (fault := faults.claim("sent-after", batchId)) is not None:
+            die(fault)
 
     def abort(self, messages: Any, batchId: int) -> None:  # the name is Spark's
         if Faults.of_this_process().claim("abort-raises", batchId):

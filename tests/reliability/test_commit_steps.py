@@ -1,4 +1,7 @@
-"""Row P02: the commit killed before each of its disk calls, then Spark's abort, then the query again."""
+"""Row P02: the commit killed before each of its disk calls, then Spark's abort, then the query again.
+
+Over the network it is killed before each call of its connections to the broker, which commits or not.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability.copying import BATCH_ROWS, Copying
-from tests.reliability.disk_calls import KillPoint, kill_points, needs_strace, stretches
+from tests.reliability.copying import BATCH_ROWS, Begin, Copying
+from tests.reliability.disk_calls import (
+    CALLS,
+    NETWORK_CALLS,
+    KillPoint,
+    kill_points,
+    needs_strace,
+    network_points,
+    stretches,
+)
 from tests.reliability.driver_process import Driver
 from tests.support.results import Tally
 from tests.support.trials import FULL, LEVEL, SEED, some
@@ -41,7 +52,7 @@ def begin_again(copying: Copying, image: Path) -> None:
 
 def steps_of_commit(copying: Copying, image: Path, batch_id: int) -> list[KillPoint]:
     log = image.parent / "commit.log"
-    copying.driver.faults.plan("commit-trace", batch_id, log=str(log))
+    copying.driver.faults.plan("commit-trace", batch_id, log=str(log), arguments=["-e", f"trace={CALLS}"])
     outcome = copying.run(3)
     outcome.must_be_ok("before any fault")
     points = kill_points(log, copying.store)
@@ -78,3 +89,36 @@ def test_a_commit_killed_at_a_disk_call(
     counts.assert_happened(len(chosen))
     assert ("committed", True) in seen, "no abort after a commit that was not durable"
     assert ("replayed", True) in seen, "no abort after a commit that was durable"
+
+
+@pytest.mark.skipif(LEVEL == "sample", reason="RF_FAULTS=1 or RF_FULL=1: P18 has a sample")
+@pytest.mark.parametrize("begin", ["network"], indirect=True)
+def test_a_commit_killed_at_a_call_of_its_connection(
+    begin: Begin, driver: Driver, tmp_path: Path, tally: Callable[..., Tally]
+) -> None:
+    counts = tally("P02", "network")
+    log = tmp_path / "commit.log"
+
+    def started() -> Copying:
+        copying = begin(driver, tmp_path / "c")
+        copying.put(range(BATCH_ROWS))
+        return copying
+
+    copying = started()
+    driver.faults.plan("commit-trace", 0, log=str(log), arguments=["-yy", "-e", f"trace={NETWORK_CALLS}"])
+    copying.run(3).must_be_ok("before any fault")
+    copying.remove()
+    points = network_points(log)
+    seen = set()
+    for point in points:
+        context = f"killed at {point} of {points}"
+        copying = started()
+        driver.faults.plan("commit-call", 0, call=point.call, nth=point.nth)
+        first = copying.run(3)
+        copying.run(3).must_be_ok(context)
+        seen.add(driver.faults.notes("commit")[-1]["status"])
+        counts.trial(copying.check(), context, hit=not first.ok)
+        assert copying.leftovers() == [], context
+        copying.remove()
+    counts.assert_happened(share=0.5)
+    assert seen == {"committed", "replayed"}, points

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.reliability.copying import BATCH_ROWS, Copying
+from tests.reliability.copying import BATCH_ROWS, Begin
 from tests.reliability.driver_process import Driver
 from tests.support.results import Tally
-from tests.support.trials import FULL, LEVEL, seeds
+from tests.support.trials import FULL, LEVEL, places, seeds
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -21,13 +22,16 @@ MOST_RESTARTS = 400
 
 
 @pytest.mark.skipif(LEVEL == "sample", reason="RF_FAULTS=1 or RF_FULL=1: two executors of their own")
-def test_an_executor_killed_in_the_middle_of_a_task(tmp_path: Path, tally: Callable[..., Tally]) -> None:
+@pytest.mark.parametrize(("begin", "variant"), places(), indirect=["begin"])
+def test_an_executor_killed_in_the_middle_of_a_task(
+    begin: Begin, variant: str, tmp_path: Path, tally: Callable[..., Tally]
+) -> None:
     """P04: the task runs again on another one, and the parts of the killed one are deleted after the batch."""
-    counts = tally("P04")
+    counts = tally("P04", variant)
     with Driver(tmp_path / "d", CLUSTER) as driver:
         for seed in seeds(2, 15):
             rng = random.Random(seed)
-            copying = Copying(driver, tmp_path / "c")
+            copying = begin(driver, tmp_path / "c")
             copying.put(range(3 * BATCH_ROWS))
             batch_id = rng.randrange(3)
             driver.faults.plan("task", batch_id, row=rng.randint(0, 12), jvm=True)
@@ -39,34 +43,40 @@ def test_an_executor_killed_in_the_middle_of_a_task(tmp_path: Path, tally: Calla
     assert counts.hits == counts.trials
 
 
-def test_two_attempts_write_all_of_a_task(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
+@pytest.mark.parametrize(("begin", "variant"), places(sample=True), indirect=["begin"])
+def test_two_attempts_write_all_of_a_task(
+    begin: Begin, variant: str, driver: Driver, tmp_path: Path, tally: Callable[..., Tally]
+) -> None:
     """P05: the commit gets one of them, as with speculation."""
-    counts = tally("P05")
+    counts = tally("P05", variant)
     for seed in seeds(5, 20):
         rng = random.Random(seed)
-        copying = Copying(driver, tmp_path / "c")
+        copying = begin(driver, tmp_path / "c")
         copying.put(range(2 * BATCH_ROWS))
         batch_id = rng.randrange(2)
         driver.faults.plan("twice", batch_id, committed=rng.randrange(2))
         outcome = copying.run(rng.randint(1, 4))
         outcome.must_be_ok(seed)
         commit = next(one for one in driver.faults.notes("commit") if one["batch"] == batch_id)
-        both = [attempt for attempt in ("-x0", "-x1") if any(attempt in name for name in commit["before"])]
-        counts.trial(copying.check(), f"seed {seed}", hit=len(both) == 2)
+        attempts = Counter(name.rpartition("-")[0] for name in commit["before"])
+        counts.trial(copying.check(), f"seed {seed}", hit=2 in attempts.values())
         assert commit["after"] == [], seed
         assert copying.leftovers() == [], seed
         copying.remove()
     assert counts.hits == counts.trials
 
 
-def test_a_commit_that_raises(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
+@pytest.mark.parametrize(("begin", "variant"), places(), indirect=["begin"])
+def test_a_commit_that_raises(
+    begin: Begin, variant: str, driver: Driver, tmp_path: Path, tally: Callable[..., Tally]
+) -> None:
     """P10: before or after its durable point; the abort that follows raises too, or not."""
-    counts = tally("P10")
+    counts = tally("P10", variant)
     for seed in seeds(12, 40, least=4):
         rng = random.Random(seed)
         after, abort = seed % 2 == 1, seed // 2 % 2 == 1
         context = f"seed {seed}, after={after}, abort raises={abort}"
-        copying = Copying(driver, tmp_path / "c")
+        copying = begin(driver, tmp_path / "c")
         copying.put(range(rng.randint(BATCH_ROWS + 1, 3 * BATCH_ROWS)))
         batch_id = rng.randrange(2)
         driver.faults.plan("commit-raises", batch_id, after=after)
@@ -85,13 +95,16 @@ def test_a_commit_that_raises(driver: Driver, tmp_path: Path, tally: Callable[..
     assert counts.hits == counts.trials
 
 
-def test_a_stream_with_a_bug(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
+@pytest.mark.parametrize(("begin", "variant"), places(), indirect=["begin"])
+def test_a_stream_with_a_bug(
+    begin: Begin, variant: str, driver: Driver, tmp_path: Path, tally: Callable[..., Tally]
+) -> None:
     """P11: it fails at random rows and is restarted, while others write, until it is complete."""
-    counts = tally("P11")
+    counts = tally("P11", variant)
     wanted = 10_000 if FULL else 2_000 if LEVEL == "fast" else 200
     for seed in seeds(1, 2):
         rng = random.Random(seed)
-        copying = Copying(driver, tmp_path / "c")
+        copying = begin(driver, tmp_path / "c")
         failures = restarts = 0
         while True:
             missing = wanted - len(copying.numbers)

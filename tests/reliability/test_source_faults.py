@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import MessageStore, StoreConfig, StoreReader
-from tests.reliability.copying import BATCH_ROWS, Copying
+from tests.reliability.copying import BATCH_ROWS, Begin, Copying
 from tests.reliability.driver_process import Driver
 from tests.support.checker import Verdict, check_copy
 from tests.support.planned_query import PlannedQuery
 from tests.support.results import Tally
 from tests.support.spark_stores import append, numbered, remove_first_log_file
-from tests.support.trials import seeds
+from tests.support.trials import places, seeds
 from tests.support.workload import SMALL, number_of
 
 ACTIONS = ("append", "append", "queue", "topic", "step", "step", "step", "restart", "replay", "retention")
@@ -71,41 +71,46 @@ def test_random_actions(tmp_path: Path, tally: Callable[..., Tally]) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_damaged_record_in_the_range(driver: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
+@pytest.mark.parametrize(("begin", "variant"), places(), indirect=["begin"])
+def test_a_damaged_record_in_the_range(
+    begin: Begin, variant: str, driver: Driver, tmp_path: Path, tally: Callable[..., Tally]
+) -> None:
     """P14: the query fails and names the position; if loss is accepted, only that message is skipped."""
-    counts = tally("P14")
+    counts = tally("P14", variant)
     for seed in seeds(8, 20, least=2):
         rng = random.Random(seed)
         rows = rng.randint(BATCH_ROWS + 1, 3 * BATCH_ROWS)
-        copying = Copying(driver, tmp_path / "c")
+        copying = begin(driver, tmp_path / "c")
         copying.put(range(rows))
         target = copying.directory / "target"
         with MessageStore.open(target, StoreConfig(**SMALL)):  # type: ignore[arg-type]
             pass
-        queue, offset, number = damage(copying.store, rng)
+        queue, offset, number = damage(copying, rng)
         context = f"seed {seed}: queue {queue}, queue offset {offset}, message {number}"
         sink = {"path": str(target)}
         refused = copying.run(2, sink=sink)
         assert not refused.ok, context
-        assert f"topic in, queue {queue}, queue offset {offset}" in refused.error, (context, refused.error)
-        before = check_copy(target, range(rows))
+        assert f"topic {copying.topic}, queue {queue}, queue offset {offset}" in refused.error, (context, refused.error)
+        before = check_copy(target, range(rows), copying.target)
         assert (before.doubled, before.phantom, before.findings) == ([], [], []), (context, before)
         going_on = copying.run(2, source={"failOnDataLoss": "false"}, sink=sink)
         going_on.must_be_ok(context)
-        counts.trial(check_copy(target, set(range(rows)) - {number}), context, hit=number in before.lost)
+        counts.trial(
+            check_copy(target, set(range(rows)) - {number}, copying.target), context, hit=number in before.lost
+        )
         copying.remove()
     assert counts.hits == counts.trials
 
 
-def damage(store: Path, rng: random.Random) -> tuple[int, int, int]:
+def damage(copying: Copying, rng: random.Random) -> tuple[int, int, int]:
     """Change a byte of a record's magic, CRC or body; return the message's (queue, offset, number)."""
-    with StoreReader(store) as reader:
-        queue = rng.choice(reader.queues("in"))
-        low, high = reader.bounds("in", queue)
+    with StoreReader(copying.store) as reader:
+        queue = rng.choice(reader.queues(copying.topic))
+        low, high = reader.bounds(copying.topic, queue)
         offset = rng.randrange(low, high)
-        (batch,) = reader.read("in", queue, offset, offset + 1, ["body"])
+        (batch,) = reader.read(copying.topic, queue, offset, offset + 1, ["body"])
         body = batch.column(0)[0].as_py()
-        phy_offset = int(reader.read_units("in", queue, offset, offset + 1)["phy_offset"][0])
+        phy_offset = int(reader.read_units(copying.topic, queue, offset, offset + 1)["phy_offset"][0])
         file = next(one for one in reversed(reader.log_files) if one.file_from_offset <= phy_offset)
     at = phy_offset - file.file_from_offset + rng.choice([rng.randrange(4, 12), BODY_AT + rng.randrange(len(body))])
     with open(file.path, "r+b") as log:

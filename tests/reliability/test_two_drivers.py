@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability.copying import BATCH_ROWS, Copying
+from tests.reliability.copying import BATCH_ROWS, Begin, Copying
 from tests.reliability.driver_process import Driver, Outcome
 from tests.support.results import Tally
-from tests.support.trials import seeds
+from tests.support.trials import places, seeds
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -68,11 +68,14 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
         yield made
 
 
-def test_two_drivers_start_at_once(driver: Driver, second: Driver, tmp_path: Path, tally: Callable[..., Tally]) -> None:
-    counts = tally("P08")
+@pytest.mark.parametrize(("begin", "variant"), places(), indirect=["begin"])
+def test_two_drivers_start_at_once(
+    begin: Begin, variant: str, driver: Driver, second: Driver, tmp_path: Path, tally: Callable[..., Tally]
+) -> None:
+    counts = tally("P08", variant)
     for seed in seeds(3, 20):
         rng = random.Random(seed)
-        copying = Copying(driver, tmp_path / "c")
+        copying = begin(driver, tmp_path / "c")
         copying.put(range(4 * BATCH_ROWS))
         both = [Running(copying, rng.randint(1, 4), one) for one in rng.sample([driver, second], 2)]
         outcomes = [one.ended() for one in both]
@@ -83,14 +86,15 @@ def test_two_drivers_start_at_once(driver: Driver, second: Driver, tmp_path: Pat
         copying.remove()
 
 
+@pytest.mark.parametrize(("begin", "variant"), places(), indirect=["begin"])
 def test_driver_resumes_after_the_commits_of_another(
-    driver: Driver, second: Driver, tmp_path: Path, tally: Callable[..., Tally]
+    begin: Begin, variant: str, driver: Driver, second: Driver, tmp_path: Path, tally: Callable[..., Tally]
 ) -> None:
     """F4: it waits before its commit; the other one commits this batch and the next meanwhile."""
-    counts = tally("P09")
+    counts = tally("P09", variant)
     for seed in seeds(2, 10):
         rng = random.Random(seed)
-        copying = Copying(driver, tmp_path / "c")
+        copying = begin(driver, tmp_path / "c")
         second.faults.clear()
         copying.put(range(2 * BATCH_ROWS))
         batch_id = rng.randrange(2)

@@ -77,9 +77,9 @@ def send(broker: RunningServer, topic: str, bodies: Sequence[str]) -> None:
 
 
 @asynccontextmanager
-async def direct(timeout_s: float = 60.0) -> AsyncIterator[AdminClient]:
-    """Yield a client for requests to brokers by address: there is no NameServer, which producers need."""
-    async with AdminClient(ClientOptions(name_servers="127.0.0.1:1", timeout_s=timeout_s)) as client:
+async def direct(names: str = "127.0.0.1:1", timeout_s: float = 60.0) -> AsyncIterator[AdminClient]:
+    """Yield a client for requests to brokers by address; producers need a NameServer too."""
+    async with AdminClient(ClientOptions(name_servers=names, timeout_s=timeout_s)) as client:
         yield client
 
 

@@ -55,9 +55,11 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> StreamJob:
     """Parse a command line; argparse ends the process with exit code 2 if it is wrong."""
     parser = JobParser(
         prog="rocketflow submit stream",
-        description="Stream topics of a RocketMQ store through SQL into a topic, exactly once.",
+        description="Stream topics of a RocketMQ store, or of brokers, through SQL into a topic, exactly once (to "
+        "RocketMQ's brokers at least once).",
         epilog="example: rocketflow submit stream --source /data/store --subscribe orders --sql "
-        "\"SELECT body, keys FROM messages WHERE tags = 'paid'\" --sink /data/store --topic paid --checkpoint /data/cp",
+        "\"SELECT body, keys FROM messages WHERE tags = 'paid'\" --sink /data/store --topic paid --checkpoint /data/cp"
+        "; through brokers: --source 10.0.0.1:9876 --sink 10.0.0.1:9876",
     )
     parser.add_argument(
         "--source", required=True, metavar="PATH|ADDR", help="store directory to read, or NameServers: host:port"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from rocketflow_store import StoreReader
+from rocketflow.client.errors import NoNameServerError
+from rocketflow.spark.stream.stream_job import parse_arguments, preflight, run
+from rocketflow_store import StoreError, StoreReader
 from tests.support.network_stores import Brokers, brokers, write
 from tests.support.servers import send
 from tests.support.spark_stores import numbered
@@ -67,6 +70,19 @@ def test_a_stream_restarts_and_moves_between_path_and_brokers(
     assert copy(path=f"a={cluster.store('a')}") == list(range(150))
     send(broker, "moving", [str(number) for number in range(150, 170)])
     assert copy(namesrvAddr=cluster.address) == list(range(170))
+
+
+def test_the_stream_job_takes_addresses(spark: SparkSession, cluster: Brokers, tmp_path: Path) -> None:
+    words = ["--source", cluster.address, "--sink", cluster.address, "--checkpoint", str(tmp_path / "c")]
+    job = parse_arguments([*words, "--subscribe", "orders", "--topic", "copied", "--sink-option", "queues=2"])
+    preflight(job)
+    assert run(spark, job).rows == 3000
+    with StoreReader(cluster.store("a")) as reader:
+        assert sum(reader.max_offset("copied", queue) for queue in (0, 1)) == 3000
+    with pytest.raises(StoreError, match=r"no topic oders in the store \(did you mean orders\?\)"):
+        preflight(replace(job, subscribe="oders"))
+    with pytest.raises(NoNameServerError, match=r"127\.0\.0\.1:1"):
+        preflight(replace(job, source="127.0.0.1:1"))
 
 
 def test_a_running_query_follows_the_broker_and_publishes_its_progress(
