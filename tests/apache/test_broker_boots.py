@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from rocketflow_store import Message, MessageStore, StoreReader
+from rocketflow_store.backup.backup import backup_store
 from rocketflow_store.commits.batch_commit import SinkBatch, commit_batch, last_commit
 from rocketflow_store.commits.staged_part import batch_directory, stage
 from rocketflow_store.fsck.repair import repair_store
@@ -222,3 +223,20 @@ def test_broker_takes_over_lmq_consumer_offsets(version: str, tmp_path: Path) ->
     with MessageStore.open(path, config):
         assert LmqConsumerOffsetsFile(path / "config").table() == wanted
     assert [one for one in verify_store(path).findings if one.kind in ("offset", "config")] == []
+
+
+@pytest.mark.parametrize("version", versions("5.3.3"))
+def test_backup_beside_apaches_broker_holds_what_it_acknowledged(version: str, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    fill(path)
+    with RealBroker(version, path, SIZES, tmp_path / "home") as broker:
+        sends = [f"SEND\torders\t0\t{base64.b64encode(b'net %d' % n).decode()}\ttn\tnet{n}" for n in range(20)]
+        answers = broker.ask("orders", sends)
+        assert [one[1] for one in answers if one[0] == "SENT"] == ["SEND_OK"] * 20
+        expected = read_with_rocketflow(path)
+        backup_store(path, tmp_path / "backup", SIZES)
+    assert in_both(read_with_rocketflow(tmp_path / "backup"), expected) == expected
+    with MessageStore.open(tmp_path / "backup", SIZES) as store:
+        assert not store.recovery.healed
+        assert [one.body for one in store.query_message("orders", "net7")] == [b"net 7"]
+    assert verify_store(tmp_path / "backup", SIZES).findings == []

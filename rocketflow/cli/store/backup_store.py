@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ def back_up(
         broker = find_broker(path, config)
         if broker is not None:
             broker.make_durable()
+        else:
+            _warn_of_a_writer(path, config)
         result = backup_store(path, target, config, engine=engine, progress=progress())
     return {
         "path": path,
@@ -39,6 +42,17 @@ def back_up(
         "damaged": result.damaged,
         "seconds": round(result.seconds, 3),
     }
+
+
+def _warn_of_a_writer(path: str, config: StoreConfig) -> None:
+    """Print a note on stderr if a process that was not asked for a flush has locked the store."""
+    from rocketflow_store import StoreLockedError
+    from rocketflow_store.spi.places import check_unlocked
+
+    try:
+        check_unlocked(path, config)
+    except StoreLockedError as error:
+        print(f"note: {path} is held by {error.holder}; what it has only in memory is not copied", file=sys.stderr)
 
 
 def backup_lines(fields: dict[str, Any]) -> list[str]:

@@ -322,3 +322,13 @@ def test_backup_of_a_store_of_apaches_shows_the_same_messages(
     code, said = failure(capsys, "store", "backup", path, target)
     assert (code, f"{target} exists" in said) == (2, True)
     assert failure(capsys, "store", "backup", tmp_path / "none", target)[0] == 2
+
+
+def test_backup_beside_a_writer_without_a_broker_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s") as store:
+        assert store.put_message(Message("t", b"x")).stored
+        assert run(["store", "backup", str(tmp_path / "s"), str(tmp_path / "b"), "--workers", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(f"1 records in {tmp_path / 'b'}, ")
+    holder = f"this process (pid {os.getpid()})"
+    assert err == f"note: {tmp_path / 's'} is held by {holder}; what it has only in memory is not copied\n"

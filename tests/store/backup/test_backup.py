@@ -156,6 +156,23 @@ def test_lmqs_and_deleted_topics_stay_what_they_are(tmp_path: Path) -> None:
         assert "deleted" not in reader.topics()
 
 
+def test_topic_that_is_deleted_during_the_copy_is_complete_in_the_backup(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", SIZES) as store:
+        fill(store, 200)
+        fill(store, 200, topic="other")
+        seen = bodies(tmp_path / "s")
+
+        def delete(_done: int, _total: int) -> None:
+            if "t" in store.topics():
+                store.delete_topic("t")
+
+        backup_store(tmp_path / "s", tmp_path / "b", SIZES, progress=delete)
+        assert "t" not in store.topics()
+    assert len(seen) == 200
+    assert bodies(tmp_path / "b") == seen
+    is_sound(tmp_path / "b")
+
+
 def test_damaged_record_is_reported_and_the_others_are_served(tmp_path: Path) -> None:
     store = closed_store(tmp_path / "s")
     log = store / "commitlog" / f"{0:020d}"
