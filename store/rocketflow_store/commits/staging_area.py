@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rocketflow_store.commits import pooled_parts
 from rocketflow_store.commits.batch_commit import abort_batch, last_commit, register_run, registered_run, sweep
-from rocketflow_store.commits.staged_part import batch_directory
+from rocketflow_store.commits.staged_part import INLINE_BYTES, batch_directory
 from rocketflow_store.files import os_files
 from rocketflow_store.metadata.layout.store_paths import is_store
 from rocketflow_store.metadata.native.root_paths import RootPaths
@@ -48,7 +48,8 @@ class StagingArea:
     def receive(self, batch_id: int, file: str, position: int, size: int, data: bytes) -> None:
         """Write bytes at a position of a part that another host stages; at `size` bytes it is complete.
 
-        The same bytes may come again. Raises StoreError if bytes before them are missing, or they end after `size`.
+        A large part overwrites a file of an earlier batch, if there is one, and may then be shorter than its file. The
+        same bytes may come again. Raises StoreError if bytes before them are missing, or they end after `size`.
         """
         path = self.directory(batch_id) / file
         if position + len(data) > size:
@@ -58,6 +59,8 @@ class StagingArea:
         temporary = path.with_name(f".{file}.tmp")
         os_files.make_directory(path.parent)
         try:
+            if position == 0 and size > INLINE_BYTES and not temporary.exists():
+                pooled_parts.take(self._staging, temporary)
             fd = os_files.open_file(temporary, write=True, create=True)
             try:
                 if position > os_files.file_size(fd):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import StoreError
+from rocketflow_store.commits.staged_part import INLINE_BYTES, StagedPart
 from rocketflow_store.commits.staging_area import StagingArea
 
 DATA = bytes(range(256)) * 10
@@ -41,3 +42,20 @@ def test_missing_and_surplus_bytes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="2560 came, 100 were announced"):
         receive(area, (0, len(DATA)), size=100)
     assert not (area.directory(3) / "part").exists()
+
+
+def test_a_large_part_overwrites_a_file_of_an_earlier_batch(tmp_path: Path) -> None:
+    area = StagingArea(tmp_path, "sink")
+    old, new = b"a" * (INLINE_BYTES + 2000), b"b" * (INLINE_BYTES + 1)
+    area.receive(0, "old", 0, len(old), old)
+    kept = area.directory(0) / "old"
+    inode = kept.stat().st_ino
+    area.keep_files([StagedPart(0, len(old), 0, 0, (), path=str(kept))])
+    area.receive(1, "small", 0, len(DATA), DATA)
+    for start in (0, 0, 1 << 19):  # the first piece comes again
+        end = 1 << 19 if start == 0 else len(new)
+        area.receive(1, "new", start, len(new), new[start:end])
+    part = area.directory(1) / "new"
+    assert part.stat().st_ino == inode
+    assert part.read_bytes()[: len(new)] == new
+    assert (area.directory(1) / "small").read_bytes() == DATA
