@@ -11,7 +11,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _BY_NAME: Final = frozenset(
-    {"config", "facts", "figures", "packages", "progress", "properties", "result", "skipped", "to"}
+    {
+        "config",
+        "facts",
+        "figures",
+        "packages",
+        "processQueue",
+        "progress",
+        "properties",
+        "rates",
+        "result",
+        "skipped",
+        "to",
+    }
 )
 """Fields whose objects have keys that are names of users, of messages or of other software."""
 

@@ -4,6 +4,7 @@ RocketMQ's source: tools/command/cluster/**, tools/command/broker/**, tools/comm
 tools/command/stats/StatsAllSubCommand.java.
 """
 
+import asyncio
 import contextlib
 import sys
 import time
@@ -61,12 +62,31 @@ async def cluster_list(
     output: Output,
     more: Annotated[bool, typer.Option("-m", "--moreStats", help="Messages of today and yesterday.")] = False,
     cluster: Annotated[str | None, typer.Option("-c", "--clusterName", metavar="NAME", help="One cluster.")] = None,
+    interval: Annotated[
+        int | None, typer.Option("-i", "--interval", metavar="SECONDS", min=1, help="Print again until Ctrl-C.")
+    ] = None,
 ) -> None:
     """List clusters and their brokers. Example: rocketflow admin clusterList -n 127.0.0.1:9876"""
+    while True:
+        rows = await _brokers(admin, cluster, more=more)
+        if output.as_json:
+            output.rows({}, rows)
+        elif more:
+            output.table(_MORE, rows)
+        else:
+            output.table(_BASE, [{**row, **_load(row)} for row in rows])
+        if interval is None:
+            return
+        sys.stdout.flush()
+        await asyncio.sleep(interval)
+
+
+async def _brokers(admin: "AdminClient", cluster: str | None, *, more: bool) -> list[dict[str, Any]]:
+    """Return a row for each broker of a cluster, or of all."""
     from rocketflow.client.errors import ClientError
 
     info = await admin.cluster_info()
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in sorted(info.cluster_addr_table):
         for broker in sorted(info.cluster_addr_table[name]) if cluster in (None, name) else ():
             addresses = info.broker_addr_table[broker].broker_addrs if broker in info.broker_addr_table else {}
@@ -78,12 +98,7 @@ async def cluster_list(
                 except ClientError as error:
                     print(f"error: {error}: its figures are missing", file=sys.stderr)
                 rows.append({**head, **(_totals(figures) if more else _rates(figures))})
-    if output.as_json:
-        output.rows({}, rows)
-    elif more:
-        output.table(_MORE, rows)
-    else:
-        output.table(_BASE, [{**row, **_load(row)} for row in rows])
+    return rows
 
 
 def _rates(figures: Mapping[str, str]) -> dict[str, Any]:

@@ -1,9 +1,12 @@
-"""Subcommands about consumer and producer groups.
+"""Subcommands about consumer groups: settings, progress, offsets.
 
-RocketMQ's source: tools/command/consumer/**, tools/command/connection/**, tools/command/offset/**.
+RocketMQ's source: tools/command/consumer/**, tools/command/offset/**,
+tools/command/broker/BrokerConsumeStatsSubCommad.java.
 """
 
 import contextlib
+import json
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,12 +14,14 @@ import typer
 from rocketflow.cli.admin.options import BrokerOption, ClusterOption, GroupOption, TopicOption
 from rocketflow.cli.admin.output import Output
 from rocketflow.cli.admin.subcommand import subcommand
-from rocketflow.cli.admin.targets import TrueOrFalse, chosen_brokers, time_of
+from rocketflow.cli.admin.targets import TrueOrFalse, broker_names, chosen_brokers, parse_attributes, time_of
 from rocketflow.cli.admin.topics import OWN_PREFIXES
+from rocketflow.errors import UsageError
 
 if TYPE_CHECKING:
     from rocketflow.client.admin.admin_client import AdminClient
-    from rocketflow.client.admin.figures import Connection, ConsumerConnection, ConsumeStats
+    from rocketflow.client.admin.figures import ConsumeStats
+    from rocketflow.remoting.bodies import MessageQueue
 
 _PROGRESS = {
     "#Topic": "topic",
@@ -26,6 +31,17 @@ _PROGRESS = {
     "#Consumer Offset": "consumerOffset",
     "#Diff": "diff",
     "#Inflight": "inflight",
+    "#LastTime": "lastTimestamp",
+}
+_PROGRESS_WITH_CLIENTS = {
+    **{name: _PROGRESS[name] for name in list(_PROGRESS)[:5]},
+    "#Client IP": "clientIp",
+    **{name: _PROGRESS[name] for name in list(_PROGRESS)[5:]},
+}
+_ALL_PROGRESS = {
+    "#Topic": "topic",
+    "#Group": "group",
+    **{name: _PROGRESS[name] for name in list(_PROGRESS)[1:6]},
     "#LastTime": "lastTimestamp",
 }
 _GROUPS = {
@@ -45,6 +61,9 @@ async def consumer_progress(
     output: Output,
     group: Annotated[str | None, typer.Option("-g", "--groupName", metavar="GROUP", help="One group.")] = None,
     topic: Annotated[str | None, typer.Option("-t", "--topicName", metavar="TOPIC", help="One topic of it.")] = None,
+    with_clients: Annotated[
+        TrueOrFalse, typer.Option("-s", "--showClientIP", help="The host of the client that reads each queue.")
+    ] = "false",
 ) -> None:
     """Print how far a group has consumed, or a line for each group.
 
@@ -56,12 +75,15 @@ async def consumer_progress(
         return
     stats = await admin.consume_stats(group, topic)
     queues = _queues(stats)
+    if with_clients == "true":
+        owners = await _owners(admin, group)
+        queues = [{**one, "clientIp": owners.get(queue, "N/A")} for queue, one in zip(stats.queues, queues)]
     totals = {name: sum(one[name] for one in queues) for name in ("diff", "inflight")}
     if output.as_json:
         head = {"group": group, "consumeTps": stats.consume_tps, "diffTotal": totals["diff"]}
         output.pretty({**head, "inflightTotal": totals["inflight"], "queues": queues})
         return
-    output.table(_PROGRESS, queues)
+    output.table(_PROGRESS_WITH_CLIENTS if with_clients == "true" else _PROGRESS, queues)
     print(f"\nConsume TPS: {stats.consume_tps:.2f}")
     print(f"Consume Diff Total: {totals['diff']}")
     print(f"Consume Inflight Total: {totals['inflight']}")
@@ -81,6 +103,42 @@ def _queues(stats: "ConsumeStats") -> list[dict[str, Any]]:
         }
         for queue, one in stats.queues.items()
     ]
+
+
+async def _owners(admin: "AdminClient", group: str) -> "dict[MessageQueue, str]":
+    """Return the hosts of clients by queue, as their ids begin with them; none where no client is connected."""
+    from rocketflow.client.errors import ClientError
+
+    try:
+        found = await admin.queue_owners(group)
+    except ClientError as error:
+        print(f"error: {error}: no client is shown", file=sys.stderr)
+        return {}
+    return {queue: client_id.partition("@")[0] for queue, client_id in found.items()}
+
+
+@subcommand("brokerConsumeStats")
+async def broker_consume_stats(
+    admin: "AdminClient",
+    output: Output,
+    broker: Annotated[str, typer.Option("-b", "--brokerAddr", metavar="HOST:PORT", help="The broker.")],
+    timeout_ms: Annotated[int, typer.Option("-t", "--timeoutMillis", min=1, help="Wait at most so long.")] = 50_000,
+    least: Annotated[int, typer.Option("-l", "--level", min=0, help="Only queues with so much to consume.")] = 0,
+    orderly: Annotated[TrueOrFalse, typer.Option("-o", "--order", help="Only topics read in order.")] = "false",
+) -> None:
+    """Print how far all groups have consumed at a broker.
+
+    Example: rocketflow admin brokerConsumeStats -n 127.0.0.1:9876 -b 127.0.0.1:10911
+    """
+    (address,) = await chosen_brokers(admin, broker, None)
+    found = await admin.consume_stats_at(address, orderly=orderly == "true", timeout_s=timeout_ms / 1000)
+    rows = [{**row, "group": group} for group, parts in found.items() for part in parts for row in _queues(part)]
+    shown = [row for row in rows if row["diff"] >= least and row["lastTimestamp"] > 0]  # as mqadmin
+    if output.as_json:
+        output.rows({}, shown)
+        return
+    output.table(_ALL_PROGRESS, shown)
+    print(f"\nDiff Total: {sum(part.lag for parts in found.values() for part in parts)}")
 
 
 async def _groups(admin: "AdminClient") -> list[str]:
@@ -110,67 +168,6 @@ async def _summary(admin: "AdminClient", group: str) -> dict[str, Any]:
     return row
 
 
-@subcommand("consumerConnection")
-async def consumer_connection(
-    admin: "AdminClient",
-    output: Output,
-    group: Annotated[str, typer.Option("-g", "--consumerGroup", metavar="GROUP", help="The consumer group.")],
-) -> None:
-    """Print the clients of a consumer group, and what they subscribe to.
-
-    Example: rocketflow admin consumerConnection -n 127.0.0.1:9876 -g billing
-    """
-    found = await admin.consumer_connection(group)
-    clients = [_client(one) for one in found.connection_set]
-    topics = [{"topic": one.topic, "subString": one.sub_string} for one in found.subscription_table.values()]
-    if output.as_json:
-        output.pretty({"group": group, "connections": clients, "subscriptions": topics, **_ways(found)})
-        return
-    columns = {"#ClientId": "clientId", "#ClientAddr": "clientAddr", "#Language": "language", "#Version": "version"}
-    output.table(columns, clients)
-    print("\nBelow is subscription:")
-    output.table({"#Topic": "topic", "#SubExpression": "subString"}, topics)
-    print()
-    for name, value in _ways(found).items():
-        print(f"{name[0].upper()}{name[1:]}: {value}")
-
-
-def _client(one: "Connection") -> dict[str, Any]:
-    from rocketflow.remoting.versions import version_name
-
-    return {
-        "clientId": one.client_id,
-        "clientAddr": one.client_addr,
-        "language": one.language,
-        "version": version_name(one.version),
-    }
-
-
-def _ways(found: "ConsumerConnection") -> dict[str, str]:
-    return {
-        "consumeType": found.consume_type,
-        "messageModel": found.message_model,
-        "consumeFromWhere": found.consume_from_where,
-    }
-
-
-@subcommand("producerConnection")
-async def producer_connection(
-    admin: "AdminClient",
-    output: Output,
-    topic: TopicOption,
-    group: Annotated[str, typer.Option("-g", "--producerGroup", metavar="GROUP", help="The producer group.")],
-) -> None:
-    """Print the clients of a producer group.
-
-    Example: rocketflow admin producerConnection -n 127.0.0.1:9876 -g shop -t t
-    """
-    found = await admin.producer_connection(group, topic)
-    for number, one in enumerate(map(_client, found.connection_set), 1):
-        text = f"{number:04}  {{clientId:<32}} {{clientAddr:<22}} {{language:<8}} {{version}}"
-        output.lines([one], text)
-
-
 @subcommand("updateSubGroup")
 async def update_group(
     admin: "AdminClient",
@@ -190,6 +187,17 @@ async def update_group(
     ] = "false",
     retry_queues: Annotated[int, typer.Option("-q", "--retryQueueNums", min=0, help="Queues of its retry topic.")] = 1,
     retries: Annotated[int, typer.Option("-r", "--retryMaxTimes", help="Retries before the dead letters.")] = 16,
+    policy: Annotated[
+        str | None, typer.Option("-p", "--groupRetryPolicy", metavar="JSON", help="When to retry, in RocketMQ's JSON.")
+    ] = None,
+    broker_id: Annotated[int, typer.Option("-i", "--brokerId", min=0, help="The broker to read from.")] = 0,
+    slow_broker_id: Annotated[
+        int, typer.Option("-w", "--whichBrokerWhenConsumeSlowly", min=0, help="The broker to read an old backlog from.")
+    ] = 1,
+    notify: Annotated[
+        TrueOrFalse, typer.Option("-a", "--notifyConsumerIdsChanged", help="Notify clients of changes of the group.")
+    ] = "true",
+    attributes: Annotated[str, typer.Option("--attributes", help="Attributes: +name=value,+name=value.")] = "",
 ) -> None:
     """Create a consumer group, or change it.
 
@@ -205,12 +213,30 @@ async def update_group(
         consume_message_orderly=orderly == "true",
         retry_queue_nums=retry_queues,
         retry_max_times=retries,
+        broker_id=broker_id,
+        which_broker_when_consume_slowly=slow_broker_id,
+        notify_consumer_ids_changed_enable=notify == "true",
     )
+    if policy is not None:
+        config.group_retry_policy = _policy(policy)
+    if attributes:
+        config.attributes = parse_attributes(attributes)
     rows = []
     for address in await chosen_brokers(admin, broker, cluster):
         await admin.create_group(address, config)
         rows.append({"group": group, "brokerAddr": address})
     output.lines(rows, "create subscription group to {brokerAddr} success.")
+
+
+def _policy(text: str) -> dict[str, Any]:
+    """Return the object that a text of JSON is. Raises UsageError."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"-p {text}: JSON is expected: {error}") from None
+    if not isinstance(found, dict) or found.get("type") not in ("EXPONENTIAL", "CUSTOMIZED"):
+        raise UsageError(f'-p {text}: an object with "type":"EXPONENTIAL" or "CUSTOMIZED" is expected')
+    return found
 
 
 @subcommand("deleteSubGroup")
@@ -264,11 +290,28 @@ async def reset_offset(
     topic: TopicOption,
     at: Annotated[str, typer.Option("-s", "--timestamp", metavar="TIME", help="now, ms, ISO 8601; -1: the ends.")],
     force: Annotated[TrueOrFalse, typer.Option("-f", "--force", help="Also to higher offsets.")] = "true",
+    broker: Annotated[
+        str | None, typer.Option("-b", "--broker", metavar="HOST:PORT", help="With -q: the broker of one queue.")
+    ] = None,
+    queue_id: Annotated[int | None, typer.Option("-q", "--queue", min=0, help="With -b: one queue.")] = None,
+    offset: Annotated[
+        int | None, typer.Option("-o", "--offset", min=0, help="With -b and -q: this offset, not that of -s.")
+    ] = None,
 ) -> None:
-    """Set a group's offsets in a topic to the first messages stored at a time or after it.
+    """Set a group's offsets in a topic, or in one queue of it, to the first messages stored at a time or after it.
 
     Example: rocketflow admin resetOffsetByTime -n 127.0.0.1:9876 -g billing -t orders -s 2026-01-31T12:00:00
     """
+    if (broker is None) != (queue_id is None) or (offset is not None and queue_id is None):
+        raise UsageError("-b HOST:PORT and -q NUMBER name one queue, and -o its offset: give both, or neither")
+    if broker is not None and queue_id is not None:
+        (address,) = await chosen_brokers(admin, broker, None)
+        to = offset if offset is not None else await admin.search_offset_at(address, topic, queue_id, time_of(at))
+        await admin.reset_queue_offset(address, group, topic, queue_id, to)
+        name = (await broker_names(admin)).get(address, address)
+        row = {"brokerName": name, "queueId": queue_id, "offset": to}
+        output.lines([row], "reset consumer offset to {offset}")
+        return
     found = await admin.reset_offset_by_time(group, topic, time_of(at), force=force == "true")
     rows = [
         {"brokerName": queue.broker_name, "queueId": queue.queue_id, "offset": offset}

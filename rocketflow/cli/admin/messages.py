@@ -227,3 +227,44 @@ def _print(output: Output, message: "ReceivedMessage", form: BodyForm) -> None:
         ]
     )
     print()
+
+
+@subcommand("sendMessage")
+async def send_message(
+    admin: "AdminClient",
+    output: Output,
+    topic: TopicOption,
+    body: Annotated[str, typer.Option("-p", "--body", metavar="TEXT", help="The body.")],
+    keys: Annotated[str, typer.Option("-k", "--key", metavar="KEYS", help="Keys, separated by spaces.")] = "",
+    tags: Annotated[str, typer.Option("-c", "--tags", metavar="TAG", help="The tag.")] = "",
+    broker: Annotated[str | None, typer.Option("-b", "--broker", metavar="NAME", help="With -i: the broker.")] = None,
+    queue_id: Annotated[int | None, typer.Option("-i", "--qid", min=0, help="With -b: the queue.")] = None,
+    trace: Annotated[TrueOrFalse, typer.Option("-m", "--msgTraceEnable", help="Write a trace.")] = "false",
+) -> None:
+    """Send a message. Example: rocketflow admin sendMessage -n 127.0.0.1:9876 -t orders -p "order 1"
+
+    `rocketflow send` sends many, from lines or JSON.
+    """
+    from dataclasses import fields
+
+    from rocketflow.client.messages import Message
+    from rocketflow.client.options import ClientOptions
+    from rocketflow.client.produce import Producer, ProducerOptions
+    from rocketflow.client.produce.trace import TRACE_TOPIC
+    from rocketflow.remoting.bodies import MessageQueue
+
+    if (broker is None) != (queue_id is None):
+        raise UsageError("-b NAME and -i NUMBER name one queue: give both, or neither")
+    to = MessageQueue(topic, broker, queue_id) if broker is not None and queue_id is not None else None
+    shared = {one.name: getattr(admin.cluster.options, one.name) for one in fields(ClientOptions)}
+    options = ProducerOptions(group="rocketflow", trace_topic=TRACE_TOPIC if trace == "true" else "", **shared)
+    async with Producer(options) as producer:
+        result = await producer.send(Message(topic, body.encode(), tags=tags, keys=keys), to=to)
+    row = {
+        "brokerName": result.queue.broker_name,
+        "queueId": result.queue.queue_id,
+        "status": result.status.name,
+        "uniqKey": result.message_id,
+    }
+    columns = {"#Broker Name": "brokerName", "#QID": "queueId", "#Send Result": "status", "#MsgId": "uniqKey"}
+    output.rows(columns, [row])

@@ -48,3 +48,14 @@ def time_of(text: str) -> int:
         return parse_time(text)
     except ValueError:
         raise UsageError(f"{text!r} is no time: now, {TIME_FORM}, or 2026-01-31#12:30:00:000") from None
+
+
+def parse_attributes(text: str) -> dict[str, str]:
+    """Return attributes that are set, by name. Raises UsageError."""
+    found = {}
+    for part in filter(None, text.split(",")):
+        name, mark, value = part.partition("=")
+        if not mark or not name.startswith("+"):
+            raise UsageError(f"attributes {text}: +name=value,+name=value is expected")
+        found[name[1:]] = value
+    return found

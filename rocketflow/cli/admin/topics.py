@@ -10,8 +10,7 @@ import typer
 from rocketflow.cli.admin.options import BrokerOption, ClusterOption, OneClusterOption, TopicOption
 from rocketflow.cli.admin.output import Output
 from rocketflow.cli.admin.subcommand import subcommand
-from rocketflow.cli.admin.targets import TrueOrFalse, broker_names, chosen_brokers
-from rocketflow.errors import UsageError
+from rocketflow.cli.admin.targets import TrueOrFalse, broker_names, chosen_brokers, parse_attributes
 
 if TYPE_CHECKING:
     from rocketflow.client.admin.admin_client import AdminClient
@@ -157,7 +156,7 @@ async def update_topic(
         write_queue_nums=write_queues,
         perm=perm,
         order=order == "true",
-        attributes=_attributes(attributes) or UNSET,
+        attributes=parse_attributes(attributes) or UNSET,
     )
     rows = []
     for address in addresses:
@@ -169,17 +168,6 @@ async def update_topic(
         text = ";".join(f"{names.get(one, one)}:{write_queues}" for one in addresses)
         await admin.put_kv_config(ORDER_NAMESPACE, topic, text)
     output.lines(rows, "create topic to {brokerAddr} success.")
-
-
-def _attributes(text: str) -> dict[str, str]:
-    """Return attributes that are set, by name. Raises UsageError."""
-    found = {}
-    for part in filter(None, text.split(",")):
-        name, mark, value = part.partition("=")
-        if not mark or not name.startswith("+"):
-            raise UsageError(f"-a {text}: +name=value,+name=value is expected")
-        found[name[1:]] = value
-    return found
 
 
 @subcommand("updateTopicPerm")

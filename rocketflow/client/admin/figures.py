@@ -60,6 +60,22 @@ class ProducerConnection(Body, kw_only=True):
     connection_set: list[Connection] = msgspec.field(default_factory=list)
 
 
+class ProducerInfo(Body, kw_only=True):
+    """A producer at a broker; `last_update_timestamp` is the time of its last heartbeat, ms."""
+
+    client_id: str = ""
+    remote_ip: str = msgspec.field(default="", name="remoteIP")
+    language: str = ""
+    version: int = 0
+    last_update_timestamp: int = 0
+
+
+class ProducerTableInfo(Body, kw_only=True):
+    """Producers by group."""
+
+    data: dict[str, list[ProducerInfo]] = msgspec.field(default_factory=dict)
+
+
 class ConsumeStats(msgspec.Struct):
     """A group's progress by queue, and the messages that it reads a second."""
 
@@ -74,7 +90,22 @@ class ConsumeStats(msgspec.Struct):
 
 def decode_consume_stats(data: bytes) -> ConsumeStats:
     """Decode the answer to 208. Raises BodyError."""
-    body = decode_object(data)
+    return _consume_stats(decode_object(data))
+
+
+def decode_stats_of_groups(data: bytes) -> dict[str, list[ConsumeStats]]:
+    """Decode the answer to 317, the progress by group, a part for each topic. Raises BodyError."""
+    found: dict[str, list[ConsumeStats]] = {}
+    try:
+        for one in decode_object(data).get("consumeStatsList") or ():
+            for group, parts in one.items():
+                found[group] = [_consume_stats(part) for part in parts]
+    except (AttributeError, TypeError, ValueError) as error:
+        raise BodyError(f"consumeStatsList: {error}") from None
+    return dict(sorted(found.items()))
+
+
+def _consume_stats(body: Mapping[str, Any]) -> ConsumeStats:
     return ConsumeStats(queue_table(body, "offsetTable", QueueProgress), float(body.get("consumeTps") or 0.0))
 
 

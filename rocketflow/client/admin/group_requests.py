@@ -12,9 +12,12 @@ from rocketflow.client.admin.figures import (
     ConsumerConnection,
     ConsumeStats,
     ProducerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
     QueueBounds,
     decode_consume_stats,
     decode_object,
+    decode_stats_of_groups,
     offset_table,
     queue_table,
 )
@@ -117,6 +120,43 @@ class GroupRequests(MessageRequests):
             else:
                 raise RequestRefusedError(address, code, reply.code, reply.remark)
         return dict(sorted(found.items()))
+
+    async def reset_queue_offset(self, broker_address: str, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Set a group's offset in one queue, also for its clients that run; Apache's brokers of version 4 commit it."""
+        header = ResetOffsetRequestHeader(
+            group=group, topic=topic, queue_id=queue_id, offset=offset, timestamp=-1, is_force=True
+        )
+        queue = MessageQueue(topic, "", queue_id)
+        await self.commit_offset(broker_address, group, queue, offset)
+        reply = await self.cluster.ask(broker_address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+        if reply.code not in (ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE):
+            raise RequestRefusedError(
+                broker_address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, reply.code, reply.remark
+            )
+
+    async def queue_owners(self, group: str) -> dict[MessageQueue, str]:
+        """Return the ids of a group's clients by the queues that they read; clients that do not answer have none."""
+        found: dict[MessageQueue, str] = {}
+        for one in (await self.consumer_connection(group)).connection_set:
+            with contextlib.suppress(ClientError):
+                info = await self.running_info(group, one.client_id)
+                found |= dict.fromkeys(queue_table(info, "mqTable", dict), one.client_id)
+        return found
+
+    async def producers_at(self, broker_address: str) -> dict[str, list[ProducerInfo]]:
+        """Return the producers that are connected to a broker, by group; from RocketMQ 4.9.4 on."""
+        header = headers.GetAllProducerInfoRequestHeader()
+        reply = await self.cluster.request(broker_address, RequestCode.GET_ALL_PRODUCER_INFO, header)
+        return dict(sorted(decode_body(reply.body, ProducerTableInfo).data.items()))
+
+    async def consume_stats_at(
+        self, broker_address: str, *, orderly: bool = False, timeout_s: float = 0.0
+    ) -> dict[str, list[ConsumeStats]]:
+        """Return the progress of all groups at a broker, by group; `orderly`: only that of topics read in order."""
+        header = headers.GetConsumeStatsInBrokerHeader(is_order=orderly)
+        code = RequestCode.GET_BROKER_CONSUME_STATS
+        reply = await self.cluster.request(broker_address, code, header, timeout_s=timeout_s)
+        return decode_stats_of_groups(reply.body)
 
     async def _commit_by_time(self, address: str, group: str, topic: str, timestamp_ms: int) -> dict[MessageQueue, int]:
         header = headers.GetTopicStatsInfoRequestHeader(topic=topic)

@@ -68,8 +68,16 @@ class MessageRequests(TopicRequests):
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """Return the offset of the first message of a queue that was stored at a time or after it."""
-        header = headers.SearchOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
         address = await self.address_of(queue)
+        return await self.search_offset_at(address, queue.topic, queue.queue_id, max(timestamp_ms, 0))
+
+    async def search_offset_at(self, address: str, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """Return the offset of a broker's first message of a queue stored at a time or after it, -1 for its end."""
+        if timestamp_ms < 0:
+            end = headers.GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id)
+            reply = await self.cluster.request(address, RequestCode.GET_MAX_OFFSET, end)
+            return reply.header(headers.GetMaxOffsetResponseHeader).offset
+        header = headers.SearchOffsetRequestHeader(topic=topic, queue_id=queue_id, timestamp=timestamp_ms)
         reply = await self.cluster.request(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
         return reply.header(headers.SearchOffsetResponseHeader).offset
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +11,17 @@ import pytest
 
 from rocketflow.aio.loop import run as run_loop
 from rocketflow.cli.app import run
-from rocketflow.client import Message, Producer, ProducerOptions, PullConsumer, PullOptions
+from rocketflow.client import (
+    ConsumeContext,
+    ConsumeFrom,
+    Message,
+    Producer,
+    ProducerOptions,
+    PullConsumer,
+    PullOptions,
+    PushConsumer,
+    PushOptions,
+)
 from rocketflow.remoting.bodies import MessageQueue
 from rocketflow.testing import Cluster, start_cluster
 from tests.support.output_fields import check_fields
@@ -176,8 +187,6 @@ def test_clients_of_groups_are_listed(cluster: Cluster, printed: Printed, rows: 
     found: dict[str, list[dict[str, Any]]] = {}
 
     async def connected() -> None:
-        import asyncio
-
         async with (
             Producer(ProducerOptions(group="shop", name_servers=names)) as producer,
             PullConsumer(PullOptions(group="readers", name_servers=names)) as consumer,
@@ -202,8 +211,110 @@ def test_clients_of_groups_are_listed(cluster: Cluster, printed: Printed, rows: 
     assert (group["count"], group["type"]) == (1, "PULL")
     check_fields("admin producerConnection", *found["producer"])
     check_fields("admin consumerConnection", consumer)
-    check_fields("admin consumerProgress", group, *rows("consumerProgress", "-g", "readers", "-t", TOPIC))
+    shown = rows("consumerProgress", "-g", "readers", "-t", TOPIC, "-s", "true")  # no client is connected any more
+    assert {one["clientIp"] for one in shown[0]["queues"]} == {"N/A"}
+    check_fields("admin consumerProgress", group, *shown)
     assert "no consumer of group" in printed("consumerConnection", "-g", "unknown", code=1)
+
+
+def test_clients_report_what_they_read(cluster: Cluster, printed: Printed, rows: Rows) -> None:
+    names, group = cluster.name_server_address, "reporters"
+    found: dict[str, Any] = {}
+
+    async def connected() -> None:
+        came = asyncio.Event()
+
+        async def listen(messages: list[Any], context: ConsumeContext) -> None:
+            came.set()
+
+        options = PushOptions(group=group, name_servers=names, consume_from=ConsumeFrom.FIRST)
+        consumer = PushConsumer(options, listen)
+        await consumer.subscribe(TOPIC, "paid")
+        async with consumer, Producer(ProducerOptions(group="shop", name_servers=names)) as producer:
+            await producer.send(Message("others", b"x"))
+            async with asyncio.timeout(60):
+                await came.wait()
+                while len([one for one in consumer.queues() if one.topic == TOPIC]) < QUEUES:
+                    await asyncio.sleep(0.02)
+            found["id"] = consumer.client_id
+            await asyncio.to_thread(ask)
+
+    def ask() -> None:
+        one = ("-g", group, "-i", found["id"])
+        found["status"] = rows("consumerStatus", "-g", group)
+        found["client"] = rows("consumerStatus", *one)
+        found["texts"] = [printed("consumerStatus", "-g", group), printed("consumerStatus", *one)]
+        found["progress"] = rows("consumerProgress", "-g", group, "-t", TOPIC, "-s", "true")
+        found["table"] = printed("consumerProgress", "-g", group, "-t", TOPIC, "-s", "true")
+        found["producers"] = rows("producer", "-b", cluster.broker_address)
+        found["line"] = printed("producer", "-b", cluster.broker_address)
+
+    run_loop(connected())
+    (status,) = found["status"]
+    assert ([one["clientId"] for one in status["connections"]], status["sameSubscription"]) == ([found["id"]], True)
+    (client,) = found["client"]
+    assert {"topic": TOPIC, "subString": "paid"} in client["subscriptions"]
+    assert {one["queueId"] for one in client["queues"] if one["topic"] == TOPIC} == {0, 1}
+    assert "Same subscription in the same group of consumer" in found["texts"][0]
+    assert "#Consumer RT&TPS#" in found["texts"][1]
+    host = found["id"].partition("@")[0]
+    (progress,) = found["progress"]
+    assert [one["clientIp"] for one in progress["queues"]] == [host, host]
+    assert "#Client IP" in found["table"].splitlines()[0]
+    (producer,) = [one for one in found["producers"] if one["group"] == "shop"]
+    assert f"producer group (shop) instance : clientId={producer['clientId']},remoteIP=" in found["line"]
+    check_fields("admin consumerStatus", status, client)
+    check_fields("admin producer", producer)
+
+
+def test_one_queue_is_reset_and_all_progress_at_a_broker_is_printed(
+    cluster: Cluster, printed: Printed, rows: Rows
+) -> None:
+    at = ("-g", "counters", "-t", TOPIC, "-b", cluster.broker_address, "-q", "1")
+    rows("updateSubGroup", "-b", cluster.broker_address, "-g", "counters")
+    rows("resetOffsetByTime", "-g", "counters", "-t", TOPIC, "-s", "-1")
+    (reset,) = rows("resetOffsetByTime", *at, "-s", "0")
+    assert reset["offset"] == 0
+    assert _offsets(rows) == [3, 0]
+    assert rows("resetOffsetByTime", *at, "-s", "-1")[0]["offset"] == 3
+    assert printed("resetOffsetByTime", *at, "-s", "now", "-o", "2") == "reset consumer offset to 2\n"
+    assert _offsets(rows) == [3, 2]
+    found = [one for one in rows("brokerConsumeStats", "-b", cluster.broker_address) if one["group"] == "counters"]
+    assert [(one["topic"], one["queueId"], one["diff"]) for one in found] == [(TOPIC, 0, 0), (TOPIC, 1, 1)]
+    late = rows("brokerConsumeStats", "-b", cluster.broker_address, "-l", "1")
+    assert [one["queueId"] for one in late if one["group"] == "counters"] == [1]
+    text = printed("brokerConsumeStats", "-b", cluster.broker_address, "-t", "9000", "-o", "false")
+    assert "#Consumer Offset" in text.splitlines()[0]
+    assert "Diff Total: " in text
+    check_fields("admin resetOffsetByTime", reset)
+    check_fields("admin brokerConsumeStats", *found)
+
+
+def _offsets(rows: Rows) -> list[int]:
+    (found,) = rows("consumerProgress", "-g", "counters", "-t", TOPIC)
+    return [one["consumerOffset"] for one in found["queues"]]
+
+
+def test_all_settings_of_a_group_can_be_given(cluster: Cluster, rows: Rows) -> None:
+    policy = {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": 5000, "max": 7200000, "multiplier": 2}}
+    given = ("-i", "1", "-w", "2", "-a", "false", "-p", json.dumps(policy), "--attributes", "+k=v")
+    rows("updateSubGroup", "-b", cluster.broker_address, "-g", "settings", *given)
+    config = rows("getConsumerConfig", "-g", "settings")[0]["config"]
+    assert (config["brokerId"], config["whichBrokerWhenConsumeSlowly"]) == (1, 2)
+    assert config["notifyConsumerIdsChangedEnable"] is False
+    assert config["groupRetryPolicy"]["type"] == "EXPONENTIAL"
+
+
+def test_a_message_is_sent_to_a_queue(rows: Rows, printed: Printed, cluster: Cluster) -> None:
+    cluster.create_topic("sent", queues=2)
+    at = ("-t", "sent", "-p", "hello", "-k", "k1", "-c", "tag")
+    (sent,) = rows("sendMessage", *at, "-b", "broker-a", "-i", "1")
+    assert (sent["brokerName"], sent["queueId"], sent["status"]) == ("broker-a", 1, "SEND_OK")
+    (found,) = rows("queryMsgByUniqueKey", "-t", "sent", "-i", sent["uniqKey"])
+    assert (found["body"], found["tags"], found["keys"], found["queueId"]) == ("hello", "tag", "k1", 1)
+    assert "SEND_OK" in printed("sendMessage", *at, "-m", "true")
+    assert "name one queue" in printed("sendMessage", *at, "-b", "broker-a", code=2)
+    check_fields("admin sendMessage", sent)
 
 
 def test_clusters_and_brokers(cluster: Cluster, printed: Printed, rows: Rows) -> None:
@@ -253,6 +364,10 @@ def test_write_permission_is_wiped_and_added(printed: Printed, rows: Rows) -> No
         (("updateTopic", "-t", "x", "-c", "Nowhere"), 1, "known clusters: DefaultCluster"),
         (("brokerStatus", "-b", "127.0.0.1:1"), 69, "127.0.0.1:1"),
         (("updateTopic", "-t", "x", "-c", "DefaultCluster", "-a", "x=1"), 2, "+name=value,+name=value is expected"),
+        (("updateSubGroup", "-b", "127.0.0.1:1", "-g", "g", "-p", "{"), 2, "JSON is expected"),
+        (("updateSubGroup", "-b", "127.0.0.1:1", "-g", "g", "-p", "{}"), 2, 'EXPONENTIAL" or "CUSTOMIZED'),
+        (("resetOffsetByTime", "-g", "g", "-t", TOPIC, "-s", "0", "-q", "1"), 2, "name one queue"),
+        (("producer", "-b", "broker-a"), 2, "-b broker-a: the address of a broker is expected"),
         (("resetOffsetByTime", "-g", "g", "-t", TOPIC, "-s", "soon"), 2, "'soon' is no time"),
         (("queryMsgById", "-i", "12"), 1, "'12' is no offset message id"),
         (("updateBrokerConfig", "-c", "DefaultCluster", "-k", "a", "-v", "b"), 1, "UPDATE_BROKER_CONFIG"),

@@ -1,0 +1,177 @@
+"""Subcommands about the clients of groups.
+
+RocketMQ's source: tools/command/connection/**, tools/command/consumer/ConsumerStatusSubCommand.java,
+tools/command/producer/ProducerSubCommand.java, remoting/protocol/body/ConsumerRunningInfo.java (formatString).
+"""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rocketflow.cli.admin.options import TopicOption
+from rocketflow.cli.admin.output import Output
+from rocketflow.cli.admin.subcommand import subcommand
+from rocketflow.cli.admin.targets import chosen_brokers
+
+if TYPE_CHECKING:
+    from rocketflow.client.admin.admin_client import AdminClient
+    from rocketflow.client.admin.figures import Connection, ConsumerConnection
+
+
+@subcommand("consumerConnection")
+async def consumer_connection(
+    admin: "AdminClient",
+    output: Output,
+    group: Annotated[str, typer.Option("-g", "--consumerGroup", metavar="GROUP", help="The consumer group.")],
+) -> None:
+    """Print the clients of a consumer group, and what they subscribe to.
+
+    Example: rocketflow admin consumerConnection -n 127.0.0.1:9876 -g billing
+    """
+    found = await admin.consumer_connection(group)
+    clients = [_client(one) for one in found.connection_set]
+    topics = [{"topic": one.topic, "subString": one.sub_string} for one in found.subscription_table.values()]
+    if output.as_json:
+        output.pretty({"group": group, "connections": clients, "subscriptions": topics, **_ways(found)})
+        return
+    columns = {"#ClientId": "clientId", "#ClientAddr": "clientAddr", "#Language": "language", "#Version": "version"}
+    output.table(columns, clients)
+    print("\nBelow is subscription:")
+    output.table({"#Topic": "topic", "#SubExpression": "subString"}, topics)
+    print()
+    for name, value in _ways(found).items():
+        print(f"{name[0].upper()}{name[1:]}: {value}")
+
+
+def _client(one: "Connection") -> dict[str, Any]:
+    from rocketflow.remoting.versions import version_name
+
+    return {
+        "clientId": one.client_id,
+        "clientAddr": one.client_addr,
+        "language": one.language,
+        "version": version_name(one.version),
+    }
+
+
+def _ways(found: "ConsumerConnection") -> dict[str, str]:
+    return {
+        "consumeType": found.consume_type,
+        "messageModel": found.message_model,
+        "consumeFromWhere": found.consume_from_where,
+    }
+
+
+@subcommand("producerConnection")
+async def producer_connection(
+    admin: "AdminClient",
+    output: Output,
+    topic: TopicOption,
+    group: Annotated[str, typer.Option("-g", "--producerGroup", metavar="GROUP", help="The producer group.")],
+) -> None:
+    """Print the clients of a producer group.
+
+    Example: rocketflow admin producerConnection -n 127.0.0.1:9876 -g shop -t t
+    """
+    found = await admin.producer_connection(group, topic)
+    for number, one in enumerate(map(_client, found.connection_set), 1):
+        text = f"{number:04}  {{clientId:<32}} {{clientAddr:<22}} {{language:<8}} {{version}}"
+        output.lines([one], text)
+
+
+@subcommand("producer")
+async def producers(
+    admin: "AdminClient",
+    output: Output,
+    broker: Annotated[str, typer.Option("-b", "--broker", metavar="HOST:PORT", help="The broker.")],
+) -> None:
+    """Print the producers that are connected to a broker.
+
+    Example: rocketflow admin producer -n 127.0.0.1:9876 -b 127.0.0.1:10911
+    """
+    (address,) = await chosen_brokers(admin, broker, None)
+    rows = [
+        {
+            "group": group,
+            "clientId": one.client_id,
+            "remoteIP": one.remote_ip,
+            "language": one.language,
+            "version": one.version,
+            "lastUpdateTimestamp": one.last_update_timestamp,
+        }
+        for group, members in (await admin.producers_at(address)).items()
+        for one in members
+    ]
+    names = ("remoteIP", " language", " version", " lastUpdateTimestamp")
+    text = ",".join(f"{name}={{{name.strip()}}}" for name in ("clientId", *names))
+    output.lines(rows, f"producer group ({{group}}) instance : {text}")
+
+
+@subcommand("consumerStatus")
+async def consumer_status(
+    admin: "AdminClient",
+    output: Output,
+    group: Annotated[str, typer.Option("-g", "--consumerGroup", metavar="GROUP", help="The consumer group.")],
+    client_id: Annotated[str | None, typer.Option("-i", "--clientId", metavar="ID", help="One client.")] = None,
+) -> None:
+    """Print the clients of a group and whether they subscribe alike, or what one client reports of itself.
+
+    Example: rocketflow admin consumerStatus -n 127.0.0.1:9876 -g billing
+    """
+    from rocketflow.client.errors import ClientError
+
+    if client_id is not None:
+        _print_client(output, client_id, await admin.running_info(group, client_id))
+        return
+    subscriptions, rows = [], []
+    for number, one in enumerate((await admin.consumer_connection(group)).connection_set, 1):
+        try:
+            info = await admin.running_info(group, one.client_id)
+        except ClientError as error:
+            print(f"error: {one.client_id} does not report: {error}", file=sys.stderr)
+            continue
+        subscriptions.append(sorted((sub["topic"], sub["subString"]) for sub in _subscriptions(info)))
+        rows.append({"index": number, **_client(one)})
+    is_same = all(one == subscriptions[0] for one in subscriptions)
+    if output.as_json:
+        output.pretty({"group": group, "connections": rows, "sameSubscription": is_same})
+        return
+    output.table({"#Index": "index", "#ClientId": "clientId", "#Version": "version"}, rows)
+    text = "Same subscription" if is_same else "WARN: Different subscription"
+    print(f"\n{text} in the same group of consumer{'' if is_same else '!!!'}")
+
+
+def _print_client(output: Output, client_id: str, info: dict[str, Any]) -> None:
+    from rocketflow.client.admin.figures import queue_table
+
+    queues = [
+        {"topic": queue.topic, "brokerName": queue.broker_name, "queueId": queue.queue_id, "processQueue": one}
+        for queue, one in queue_table(info, "mqTable", dict).items()
+    ]
+    properties, rates = dict(info.get("properties") or {}), dict(info.get("statusTable") or {})
+    subscriptions = _subscriptions(info)
+    if output.as_json:
+        body = {"properties": properties, "subscriptions": subscriptions, "queues": queues, "rates": rates}
+        output.pretty({"clientId": client_id, **body})
+        return
+    print("#Consumer Properties#")
+    for name in sorted(properties):
+        print(f"{name:<40}: {properties[name]}")
+    print("\n\n#Consumer Subscription#")
+    for number, one in enumerate(subscriptions):
+        print(f"{number:03} Topic: {one['topic']:<40} ClassFilter: {'false':<8} SubExpression: {one['subString']}")
+    print("\n\n#Consumer MQ Detail#")
+    columns = {"#Topic": "topic", "#Broker Name": "brokerName", "#QID": "queueId", "#ProcessQueueInfo": "processQueue"}
+    output.table(columns, queues)
+    print("\n\n#Consumer RT&TPS#")
+    names = ("pullRT", "pullTPS", "consumeRT", "consumeOKTPS", "consumeFailedTPS", "consumeFailedMsgs")
+    heads = ("#Pull RT", "#Pull TPS", "#Consume RT", "#ConsumeOK TPS", "#ConsumeFailed TPS", "#ConsumeFailedMsgsInHour")
+    output.table(
+        {"#Topic": "topic", **dict(zip(heads, names))}, [{"topic": one, **rates[one]} for one in sorted(rates)]
+    )
+
+
+def _subscriptions(info: dict[str, Any]) -> list[dict[str, str]]:
+    found = ({"topic": str(one["topic"]), "subString": str(one["subString"])} for one in info["subscriptionSet"])
+    return sorted(found, key=lambda one: one["topic"])
