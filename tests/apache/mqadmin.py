@@ -20,6 +20,13 @@ from tests.support.maven import JarsNotFetchedError, fetch_jars, java_and_javac
 
 SECONDS: Final = 900
 
+RUN_FOR: Final = "@for"
+"""Begins a command that runs for some seconds: the number of them and the command follow."""
+
+TOPICS_FILE: Final = "topics.json"
+GROUPS_FILE: Final = "groups.json"
+"""Files for updateTopicList and updateSubGroupList, in the directory of mqadmin's process."""
+
 FIRST_UNIQUE_KEY: Final = "7F00000100002A139A3E0000000000"
 """What the unique keys of `java/AdminCommands.java` begin with."""
 
@@ -50,7 +57,7 @@ class Place:
 
     def shown(self, command: Sequence[str]) -> str:
         """Return a command as the table of results has it."""
-        return self.without_names(" ".join(command))
+        return self.without_names(" ".join(command[2:] if command[0] == RUN_FOR else command))
 
     def without_names(self, text: str) -> str:
         """Return a text with `NAMES`, `BROKER` and `HOME` in the place of these servers' addresses and directory."""
@@ -68,6 +75,8 @@ def mqadmin(names: str, home: Path, commands: Sequence[Sequence[str]], version: 
     (home / "conf").mkdir(parents=True, exist_ok=True)
     (home / "conf" / "logback_tools.xml").write_text("<configuration/>")  # RocketMQ 4 asks for it
     homes = (f"-Duser.home={home}", f"-Drocketmq.home.dir={home}")  # conf/tools.yml has the account, if there is one
+    (home / TOPICS_FILE).write_text('[{"topicName": "listed", "readQueueNums": 2, "writeQueueNums": 2, "perm": 6}]')
+    (home / GROUPS_FILE).write_text('[{"groupName": "listed"}]')
     flags = [*FLAGS, *homes, "-cp", f"{lib}/*:{compiled('AdminCommands', version, lib)}"]
     done = subprocess.run(
         [java_and_javac()[0], *flags, f"-Drocketmq.namesrv.addr={names}", "AdminCommands"],
@@ -86,9 +95,11 @@ def mqadmin(names: str, home: Path, commands: Sequence[Sequence[str]], version: 
 def scenario(place: Place) -> list[list[str]]:
     """Return the commands of a comparison: each subcommand that needs one NameServer and one broker.
 
-    Not among them: those that run until they are stopped, and those of controllers, containers and static topics.
+    Those that run until they are stopped run for some seconds. Not among them: those of controllers, containers and
+    static topics.
     """
-    return [*_topics_and_messages(place), *_offsets(place), *_cluster(place), *_ends(place)]
+    parts = (_topics_and_messages, _offsets, _cluster, _further, _ends)
+    return [command for part in parts for command in part(place)]
 
 
 def _topics_and_messages(place: Place) -> Iterator[list[str]]:
@@ -159,6 +170,30 @@ def _cluster(place: Place) -> Iterator[list[str]]:
     yield from (["getColdDataFlowCtrInfo", *at, *here], ["checkRocksdbCqWriteProgress", *at, "-c", "RF"])
 
 
+def _further(place: Place) -> Iterator[list[str]]:
+    at, here = ["-n", place.names], ["-b", place.broker]
+    yield ["updateTopic", *at, "-c", "RF", "-t", "ordered", "-r", "2", "-w", "2", "-o", "true"]
+    yield from (["updateOrderConf", *at, "-t", "ordered", "-m", "get"], ["topicRoute", *at, "-t", "ordered"])
+    yield ["updateTopicPerm", *at, "-c", "RF", "-t", "ordered", "-p", "2"]
+    yield ["consumerProgress", *at, "-g", "readers", "-s", "true"]
+    yield ["consumerProgress", *at, "-g", "absent"]
+    yield ["queryMsgTraceById", *at, "-i", f"{FIRST_UNIQUE_KEY}01", "-t", "made"]
+    yield ["deleteTopic", *at, "-c", "RF", "-t", "ordered"]
+    yield [RUN_FOR, "4", "clusterRT", *at, "-c", "RF", "-a", "3", "-s", "10", "-i", "2"]
+    if place.version.startswith("4"):
+        yield [RUN_FOR, "4", "startMonitoring", *at]
+        return
+    yield ["updateTopicList", *at, *here, "-f", TOPICS_FILE]
+    yield ["updateSubGroupList", *at, *here, "-f", GROUPS_FILE]
+    yield from (["topicRoute", *at, "-t", "listed"], ["deleteTopic", *at, "-c", "RF", "-t", "listed"])
+    yield ["resetMasterFlushOffset", *at, *here, "-o", "0"]
+    yield ["setCommitLogReadAheadMode", *at, *here, "-m", "1"]
+    yield ["updateColdDataFlowCtrGroupConfig", *at, *here, "-g", "readers", "-v", "1000"]
+    yield ["removeColdDataFlowCtrGroupConfig", *at, *here, "-g", "readers"]
+    yield ["exportPopRecord", *at, *here, "-d", "true"]
+    yield ["getBrokerEpoch", *at, "-b", "broker-a"]
+
+
 def _ends(place: Place) -> Iterator[list[str]]:
     at, here = ["-n", place.names], ["-b", place.broker]
     yield ["deleteSubGroup", *at, *here, "-g", "copies"]
@@ -173,6 +208,18 @@ def _ends(place: Place) -> Iterator[list[str]]:
         yield ["createUser", *at, *here, "-u", "bob", "-p", "secret-of-bob"]
         yield ["listUser", *at, *here]
         yield ["createAcl", *at, *here, "-s", "User:bob", "-r", "Topic:t", "-a", "Pub", "-d", "Allow"]
+        yield ["updateAcl", *at, *here, "-s", "User:bob", "-r", "Topic:t", "-a", "Sub", "-d", "Deny"]
+        yield from (["getAcl", *at, *here, "-s", "User:bob"], ["listAcl", *at, *here])
+        yield ["deleteAcl", *at, *here, "-s", "User:bob", "-r", "Topic:t"]
+        yield ["updateUser", *at, *here, "-u", "bob", "-s", "disable"]
+        yield from (["getUser", *at, *here, "-u", "bob"], ["getUser", *at, *here, "-u", "absent"])
+        yield ["copyUser", *at, "-f", place.broker, "-t", place.broker, "-u", "bob"]
+        yield from (["deleteUser", *at, *here, "-u", "bob"], ["listUser", *at, *here])
+
+
+def is_subcommand(command: Sequence[str]) -> bool:
+    """Return whether a command is mqadmin's, not one of `java/AdminCommands.java` alone."""
+    return command[0] == RUN_FOR or not command[0].startswith("@")
 
 
 def lines_of(text: str, place: Place) -> Counter[str]:

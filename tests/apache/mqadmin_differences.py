@@ -18,6 +18,9 @@ _REMOTE: Final = (
 )
 _WORDS: Final = "Other words for the same refusal, under the same code."
 _POP: Final = "RocketFlow's broker has no POP: the mode is refused."
+_NO_POP: Final = "RocketFlow's broker has no POP, and so no records of it."
+_REPLICAS: Final = "RocketFlow's broker has no replicas: request 908 is refused."
+_CONTROLLER: Final = "Neither broker has a controller; both refuse, under other codes."
 _ROCKSDB: Final = "RocketFlow's store has no RocksDB queues."
 _COLD: Final = "RocketFlow's broker has no flow control of cold reads; its cold pulls are limited by their number."
 _USERS: Final = "Neither broker has users in this comparison; RocketFlow's says how to set them up."
@@ -44,7 +47,11 @@ _KNOWN: Final[Differences] = (
     ("consumerProgress*", "%RETRY%readers broker-a 0 *", _RACE),
     ("setConsumeMode* POP", "*", _POP),
     ("checkRocksdbCqWriteProgress*", "*", _ROCKSDB),
-    ("getColdDataFlowCtrInfo*", "*", _COLD),
+    ("*ColdDataFlowCtr*", "*", _COLD),
+    ("setCommitLogReadAheadMode*", "*", _COLD),
+    ("resetMasterFlushOffset*", "*", _REPLICAS),
+    ("exportPopRecord*", "*", _NO_POP),
+    ("getBrokerEpoch*", "*DESC: *", _CONTROLLER),
     ("getBrokerConfig*", "* = *", _SETTINGS),
     ("getBrokerConfig*", "* =", _SETTINGS),
     ("getNamesrvConfig*", "* = *", _SETTINGS),
@@ -54,9 +61,8 @@ _KNOWN: Final[Differences] = (
     ("brokerStatus*", "msg[GP]?tTotal*", _SYSTEM),
     ("brokerStatus*", "pullThreadPoolQueueCapacity *", _LIMITS),
     ("brokerStatus*", "*:*", _FIGURES),
-    ("createUser*", "*DESC: *", _USERS),
-    ("listUser*", "*DESC: *", _USERS),
-    ("createAcl*", "*DESC: *", _USERS),
+    ("*User -n*", "*DESC: *", _USERS),
+    ("*Acl -n*", "*DESC: *", _USERS),
     ("*Acl*", "*", _ACL),
     ("updateGlobalWhiteAddr*", "*", _ACL),
 )

@@ -1179,7 +1179,7 @@ BUGS: Final = (
     Bug(
         "client-names-the-real-topic",
         "a client's own REAL_TOPIC stays in a half message",
-        [Change('properties = _BROKERS.sub(b"", message.properties)', "properties = message.properties")],
+        [Change('properties = _BROKERS.sub(b"", properties)', "properties = message.properties")],
         [f"{TRANSACTIONS}::test_half_message_keeps_what_the_client_sent_but_not_what_is_the_broker_s"],
     ),
     Bug(

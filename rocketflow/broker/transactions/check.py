@@ -18,7 +18,6 @@ from rocketflow.broker.transactions.messages import (
     EXPIRED_TOPIC,
     OP_TOPIC,
     SYSTEM_GROUP,
-    real_message,
 )
 from rocketflow.broker.transactions.op_marks import OpMarks
 from rocketflow.broker.transactions.walk import Rules, Walk, due_ms
@@ -202,9 +201,8 @@ class TransactionChecks:
         broker = self._broker
         found = []
         for (half, message, _), result in asked:
-            copy = StoredMessage(
-                message, result.queue_offset, result.physical_offset, result.store_timestamp, broker.host
-            )
+            real = message._replace(topic=half.real_topic, queue_id=half.real_queue_id)
+            copy = StoredMessage(real, result.queue_offset, result.physical_offset, result.store_timestamp, broker.host)
             header = CheckTransactionStateRequestHeader(
                 topic=HALF_TOPIC,
                 tran_state_table_offset=result.queue_offset,
@@ -214,7 +212,7 @@ class TransactionChecks:
                 offset_msg_id=result.msg_id,
                 bname=broker.name,
             )
-            found.append(Question(half.group, header, encode_stored(real_message(half._replace(stored=copy)))))
+            found.append(Question(half.group, header, encode_stored(copy)))
         return found
 
     async def _ask(self, question: Question) -> None:

@@ -109,7 +109,7 @@ class TransactionEnds:
         if not self._ends:
             asyncio.get_running_loop().call_soon(self._put_all)
         offset = header.tran_state_table_offset
-        born_ms, was_open = half.stored.message.born_ms, self._is_open(offset)
+        born_ms, was_open = half.stored.message.born_ms, self._counts.are_exported and self._is_open(offset)
         self._ends.append(_End(request, offset, message, half.real_topic, born_ms, was_open))
 
     def _put_all(self) -> None:

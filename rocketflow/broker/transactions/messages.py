@@ -37,8 +37,8 @@ _BROKERS: Final = re.compile(
     b"\x01[^\x02]*(?:\x02|$)"
 )
 """Properties that the broker gives a half message: a client cannot."""
-
-
+_BROKERS_PARTS: Final = (b"REAL_", b"__transactionId__", b"TRANSACTION_", b"TRAN_PREP")
+"""Parts of their names: a text without them has none, and is searched in a tenth of the time."""
 _REAL_TOPIC: Final = re.compile(b"(?:^|\x02)REAL_TOPIC\x01([^\x02]+)")
 _READ: Final = re.compile(
     b"(?:^|\x02)(REAL_TOPIC|REAL_QID|PGROUP|UNIQ_KEY|TRANSACTION_CHECK_TIMES|CHECK_IMMUNITY_TIME_IN_SECONDS"
@@ -73,20 +73,23 @@ def is_half(message: RawMessage) -> bool:
 
 def is_delayed(message: RawMessage) -> bool:
     """Return whether a message asks to be delivered later."""
-    return _DELAY.search(message.properties) is not None
+    properties = message.properties
+    return (b"DELAY" in properties or b"TIMER_" in properties) and _DELAY.search(properties) is not None
 
 
 def half_message(message: RawMessage) -> RawMessage:
     """Return the half message of a client's message."""
-    properties = _BROKERS.sub(b"", message.properties)
-    added = {"REAL_TOPIC": message.topic, "REAL_QID": str(message.queue_id)}
-    uniq_key = _UNIQ_KEY.search(properties)
+    properties = message.properties
+    if any(map(properties.__contains__, _BROKERS_PARTS)):
+        properties = _BROKERS.sub(b"", properties)
+    uniq_key = _UNIQ_KEY.search(properties) if b"UNIQ_KEY" in properties else None
+    properties += b"REAL_TOPIC\x01%b\x02REAL_QID\x01%d\x02" % (message.topic.encode(), message.queue_id)
     if uniq_key is not None:
-        added["__transactionId__"] = uniq_key[1].decode()
+        properties += b"__transactionId__\x01%b\x02" % uniq_key[1]
     return message._replace(
         topic=HALF_TOPIC,
         queue_id=0,
-        properties=properties + encode_properties(added),
+        properties=properties,
         sys_flag=message.sys_flag & ~ROLLBACK,
         is_internal=True,
     )
@@ -133,7 +136,9 @@ def copied_message(half: Half, checks: int) -> RawMessage:
     Unlike RocketMQ's it keeps the flag and the reconsume times of the message.
     """
     message = half.stored.message
-    properties = _CHECKS.sub(b"", message.properties)
+    properties = message.properties
+    if b"TRANSACTION_CHECK_TIMES" in properties:
+        properties = _CHECKS.sub(b"", properties)
     if not properties.endswith(b"\x02"):
         properties += b"\x02"
     properties += b"TRANSACTION_CHECK_TIMES\x01%d\x02" % checks
@@ -145,18 +150,12 @@ def expired_message(half: Half) -> RawMessage:
     return half.stored.message._replace(topic=EXPIRED_TOPIC, queue_id=0, is_internal=True)
 
 
-def real_message(half: Half) -> StoredMessage:
-    """Return a half message with its real topic and queue, as its producer gets it to decide."""
-    message = half.stored.message._replace(topic=half.real_topic, queue_id=half.real_queue_id)
-    return half.stored._replace(message=message)
-
-
 def op_mark(half_offsets: Sequence[int], now_ms: int, host: bytes, *, needs: int) -> RawMessage:
     """Return the op mark of half messages; it is stored only with the `needs` messages before it."""
     return RawMessage(
         topic=OP_TOPIC,
         queue_id=0,
-        body="".join([f"{one}," for one in half_offsets]).encode(),
+        body=(",".join(map(str, half_offsets)) + ",").encode(),
         properties=encode_properties({"WAIT": "true", "TAGS": MARK_TAG}),
         flag=0,
         sys_flag=0,

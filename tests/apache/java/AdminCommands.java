@@ -4,6 +4,7 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Base64;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
@@ -24,6 +25,7 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  *
  * Commands of this program itself: `@produce GROUP TOPIC QUEUE COUNT` sends messages by a producer that stays,
  * `@consume GROUP TOPIC COUNT` gets so many messages by a consumer and ends it, `@join GROUP TOPIC` starts one that stays.
+ * `@for SECONDS COMMAND...` runs a command that does not end by itself, and interrupts it then.
  */
 public class AdminCommands {
     private static final long WAIT_SECONDS = 60;
@@ -66,8 +68,22 @@ public class AdminCommands {
             case "@join":
                 join(command[1], command[2]);
                 break;
+            case "@for":
+                runFor(Long.parseLong(command[1]), Arrays.copyOfRange(command, 2, command.length));
+                break;
             default:
                 throw new IllegalArgumentException(command[0]);
+        }
+    }
+
+    private static void runFor(long seconds, String[] command) throws Exception {
+        Thread running = new Thread(() -> MQAdminStartup.main0(command, null));
+        running.start();
+        running.join(TimeUnit.SECONDS.toMillis(seconds));
+        running.interrupt();
+        running.join(TimeUnit.SECONDS.toMillis(WAIT_SECONDS));
+        if (running.isAlive()) {
+            throw new IllegalStateException(command[0] + " runs on");
         }
     }
 

@@ -141,8 +141,9 @@ class Peer:
     def __hash__(self) -> int:
         return id(self)
 
-    def send(self, command: Command) -> None:
-        self.answers.append(command)
+    def send_frame(self, frame: bytes) -> None:
+        (found,) = FrameReceiver().feed(frame)
+        self.answers.append(decode_command(found))
 
     def notify(self, code: int, header: CheckTransactionStateRequestHeader, *, body: bytes) -> None:
         assert code == RequestCode.CHECK_TRANSACTION_STATE
