@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from rocketflow.remoting.command import Command, decode_command, encode_command, request
+from rocketflow.remoting.command import RESPONSE_FLAG, Command, decode_command, encode_command, request
 from rocketflow.remoting.errors import RemotingError
 from rocketflow.remoting.frame import MAX_FRAME_SIZE, Frame, FrameReceiver
 from rocketflow.remoting.pending import PendingRequests
@@ -303,7 +303,7 @@ class Channel(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _take(self, command: Command) -> None:
-        if not command.is_response:
+        if not command.flag & RESPONSE_FLAG:
             self._owner.received(self, command)
             return
         waiter = self._pending.pop(command.opaque)

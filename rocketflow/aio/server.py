@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
+
 from rocketflow.aio.channel import LARGE, UNSENT_LIMIT, Channel, address_text
 from rocketflow.aio.rpc_latency import ONE_WAY, SUCCESS, WRITE_FAILED, Rpc, RpcLatency
 from rocketflow.aio.slow_requests import SLOW_SECONDS, SlowRequests
@@ -61,7 +63,7 @@ class RefusedError(Exception):
         self.header = header
 
 
-class Request(NamedTuple):
+class Request(msgspec.Struct, frozen=True, eq=False):
     """One request and the connection that it came on; with `latency`, the time until its answer is counted there.
 
     `arrived` is the loop's time of the arrival; `was_held` is set of a pull that waits. `slow` notes a late answer.
@@ -79,7 +81,7 @@ class Request(NamedTuple):
     ) -> None:
         """Send the answer, unless the request is one-way."""
         if self.command.is_one_way:
-            self._count(code, ONE_WAY)
+            self._count(code)
         else:
             self.send(answer(self.command, code, header, body=body, remark=remark))
 
@@ -89,17 +91,23 @@ class Request(NamedTuple):
 
     def send_frame(self, code: int, frame: bytes) -> None:
         """Send the frame of an answer with this code."""
-        self._count(code, SUCCESS if self.channel.is_open else WRITE_FAILED)
+        self._count(code)
         self.channel.send_frame(frame)
 
-    def _count(self, code: int, result: str) -> None:
+    def _count(self, code: int) -> None:
         if self.slow is None:
             return
         seconds = asyncio.get_running_loop().time() - self.arrived
         if seconds >= SLOW_SECONDS and not self.was_held:
             self.slow.note(self.command.code, self.channel.address, seconds)
         if self.latency is not None:
+            written = SUCCESS if self.channel.is_open else WRITE_FAILED
+            result = ONE_WAY if self.command.is_one_way else written
             self.latency.record(Rpc(self.command.code, code, self.was_held, result), seconds)
+
+    def held(self) -> Request:
+        """Return the request as one that waits: its answer is not a late one."""
+        return msgspec.structs.replace(self, was_held=True)
 
     def refuse(self, error: RefusedError) -> None:
         """Send a refusal, unless the request is one-way."""

@@ -329,7 +329,7 @@ class Pulls:
         if not self._settings.long_polling_enable:
             wait_ms = self._settings.short_polling_time_mills
         wait_ms = min(wait_ms, _MAX_WAIT_MS)
-        pull = pull._replace(request=pull.request._replace(was_held=True))
+        pull = pull._replace(request=pull.request.held())
         held = HeldPull(pull, header.queue_offset, pull.filter.tags_codes, monotonic_ms() + wait_ms)
         return self._held.hold(header.topic, header.queue_id, held)
 

@@ -11,7 +11,9 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from rocketflow.aio.histogram import Histogram
 from rocketflow.aio.server import OVERLOAD, RefusedError
@@ -41,7 +43,7 @@ Answer = Callable[["PutMessageResult"], None]
 Refuse = Callable[[RefusedError], None]
 
 
-class Put(NamedTuple):
+class Put(msgspec.Struct, frozen=True, eq=False):
     """A message on its way into the store.
 
     `answer` is called with the result; `refuse` with a refusal if there is none.
@@ -84,24 +86,23 @@ class PutGatherer:
         A message is refused with 2 if too many wait for the store or it has waited too long, with 14 if the broker
         stops or the store fails.
         """
-        refusal = self._refusal()
-        if refusal is not None:
-            refuse(refusal)
+        if self._stopped or self._open >= MAX_OPEN or self._open_bytes >= MAX_OPEN_BYTES:
+            refuse(self._refusal())
             return
         self._waiting.append(Put(message, answer, refuse, time.monotonic()))
         self._open += 1
         self._open_bytes += len(message.body)
-        self._schedule()
+        if not self._scheduled:
+            self._schedule()
 
     def add_together(self, messages: Sequence[RawMessage], answer: Answer, refuse: Refuse) -> None:
         """Add messages next to each other, usually of one run; `answer` or `refuse` is called for each, in order.
 
         They are refused as those of `add`, all of them if one would be.
         """
-        refusal = self._refusal()
-        if refusal is not None:
+        if self._stopped or self._open >= MAX_OPEN or self._open_bytes >= MAX_OPEN_BYTES:
             for _ in messages:
-                refuse(refusal)
+                refuse(self._refusal())
             return
         arrived = time.monotonic()
         self._waiting.extend(Put(one, answer, refuse, arrived) for one in messages)
@@ -109,13 +110,11 @@ class PutGatherer:
         self._open_bytes += sum(len(one.body) for one in messages)
         self._schedule()
 
-    def _refusal(self) -> RefusedError | None:
-        """Return why no message is taken now, None if one is."""
+    def _refusal(self) -> RefusedError:
+        """Return why no message is taken now."""
         if self._stopped:
             return RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker stops")
-        if self._open >= MAX_OPEN or self._open_bytes >= MAX_OPEN_BYTES:
-            return RefusedError(ResponseCode.SYSTEM_BUSY, OVERLOAD)
-        return None
+        return RefusedError(ResponseCode.SYSTEM_BUSY, OVERLOAD)
 
     @property
     def waiting_count(self) -> int:
@@ -172,6 +171,11 @@ class PutGatherer:
     def _next_run(self) -> list[Put]:
         """Take the messages of the next run; refuse those that have waited too long, unless for a commit's put lock."""
         limit = time.monotonic() - self._wait_limit_s
+        waiting = self._waiting
+        is_small = len(waiting) <= MAX_RUN and self._open_bytes <= MAX_RUN_BYTES
+        if waiting and is_small and max(waiting[0].arrived, self._held_until) >= limit:  # the first has waited longest
+            self._waiting = []
+            return waiting
         run: list[Put] = []
         size = taken = 0
         for one in self._waiting:
@@ -179,7 +183,7 @@ class PutGatherer:
                 break
             taken += 1
             if max(one.arrived, self._held_until) < limit:
-                self._close(one)
+                self._close([one])
                 one.refuse(RefusedError(ResponseCode.SYSTEM_BUSY, TIMEOUT_CLEAN_QUEUE))
             else:
                 run.append(one)
@@ -225,7 +229,7 @@ class PutGatherer:
 
     def _appended(self, run: list[Put], appended: AppendedRun) -> None:
         """Publish what was appended and answer, after a sync with SYNC_FLUSH."""
-        self.runs.observe(sum(one.message_count for one in appended.results))
+        self.runs.observe(sum([one.message_count for one in appended.results]))
         if self._sync_timeout_s is not None:
             self._unsynced.append((run, appended))
             self._sync()
@@ -234,8 +238,8 @@ class PutGatherer:
             self._store.publish(appended.end)
         except StoreError as error:
             LOG.warning("messages are stored and not visible yet: %s", error)
+        self._close(run)
         for one, result in zip(run, appended.results):
-            self._close(one)
             one.answer(result)
 
     def _sync(self) -> None:
@@ -253,19 +257,19 @@ class PutGatherer:
             if error is not None:
                 self._fail(run, error)
                 continue
+            self._close(run)
             for one, result in zip(run, appended.results):
                 late = result.stored and not done.result()
-                self._close(one)
                 one.answer(result._replace(status=PutMessageStatus.FLUSH_DISK_TIMEOUT) if late else result)
         self._sync()
 
     def _fail(self, run: list[Put], error: BaseException) -> None:
         LOG.error("%d messages were not stored: %s", len(run), error)
+        self._close(run)
         for one in run:
-            self._close(one)
             one.refuse(RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)))
 
-    def _close(self, put: Put) -> None:
-        """Count a message no more: it is being answered."""
-        self._open -= 1
-        self._open_bytes -= len(put.message.body)
+    def _close(self, run: list[Put]) -> None:
+        """Count messages no more: they are being answered."""
+        self._open -= len(run)
+        self._open_bytes -= sum([len(one.message.body) for one in run])

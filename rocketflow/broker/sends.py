@@ -55,6 +55,9 @@ _CODES: Final = {
     PutMessageStatus.OS_PAGE_CACHE_BUSY: ResponseCode.SYSTEM_BUSY,
 }
 
+_HALF: Final = b"TRAN_MSG\x01"
+"""Part of the properties of all half messages."""
+
 _UNIQ_KEY: Final = re.compile(b"(?:^|\x02)UNIQ_KEY\x01([^\x02]*)")
 _DROPPED: Final = re.compile("(?:^|(?<=\x02))(?:POP_CK|MSG_REGION|TRACE_ON|CLUSTER)\x01[^\x02]*(?:\x02|$)")
 _DELAY: Final = re.compile(b"(?:^|(?<=\x02))DELAY\x01[^\x02]*(?:\x02|$)")
@@ -97,7 +100,11 @@ class Sends:
         if config is None or header.topic.startswith(RETRY_PREFIX):
             return self._send_after_creation(request, header, is_first=config is None)
         self._check_state(header.topic)
-        self._put_sent(request, self._raw(request, header, _queue(header, config)))
+        message = self._raw(request, header, _queue(header, config))
+        if _HALF in message.properties:
+            self._put_sent(request, message)
+        else:
+            self.put(request, message)
         return None
 
     async def _send_after_creation(self, request: Request, header: SendMessageRequestHeader, *, is_first: bool) -> None:
@@ -184,7 +191,7 @@ class Sends:
 
     def _half_if_transactional(self, message: RawMessage) -> RawMessage:
         """Return the message, or the half message that takes its place. Raises RefusedError."""
-        if b"TRAN_MSG\x01" not in message.properties or not is_half(message):
+        if _HALF not in message.properties or not is_half(message):
             return message
         if self._settings.reject_transaction_message:
             raise RefusedError(

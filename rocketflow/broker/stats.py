@@ -77,12 +77,18 @@ class BrokerStats:
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
         self._items: dict[str, dict[str, Item]] = {name: {} for name in NAMES}
+        self._sent: dict[str, list[Item]] = {}
+        """The items of `sent` by topic."""
 
     def sent(self, topic: str, messages: int, size: int) -> None:
         """Count the messages of one request that were stored; `size` is that of their records in bytes."""
-        self._add(TOPIC_PUT_NUMS, topic, messages)
-        self._add(TOPIC_PUT_SIZE, topic, size)
-        self._add(BROKER_PUT_NUMS, self._cluster, messages)
+        items = self._sent.get(topic)
+        if items is None:
+            names = (TOPIC_PUT_NUMS, topic), (TOPIC_PUT_SIZE, topic), (BROKER_PUT_NUMS, self._cluster)
+            items = self._sent[topic] = [self._items[name].setdefault(key, Item()) for name, key in names]
+        for item, value in zip(items, (messages, size, messages)):
+            item.value += value
+            item.times += 1
 
     def pulled(self, topic: str, group: str, messages: int, size: int) -> None:
         """Count the messages of one answer to a group; `size` is that of their records in bytes."""
@@ -121,6 +127,7 @@ class BrokerStats:
 
     def topic_deleted(self, topic: str) -> None:
         """Remove the counts of a topic."""
+        self._sent.pop(topic, None)
         for name in (TOPIC_PUT_NUMS, TOPIC_PUT_SIZE):
             self._items[name].pop(topic, None)
         self._remove(lambda key: key.startswith(f"{topic}@"))

@@ -69,8 +69,12 @@ class Command:
         self.language = language
         self.remark = remark
         self.header_type = header_type
-        self._raw_fields = fields if isinstance(fields, msgspec.Raw) else None
-        self._fields = None if isinstance(fields, msgspec.Raw) else fields or {}
+        self._raw_fields: msgspec.Raw | None = None
+        self._fields: dict[str, str] | None = None
+        if isinstance(fields, msgspec.Raw):
+            self._raw_fields = fields
+        else:
+            self._fields = fields or {}
 
     @property
     def is_response(self) -> bool:

@@ -15,7 +15,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NoReturn
+
+import msgspec
 
 from rocketflow.remoting.errors import FrameError
 
@@ -35,7 +37,7 @@ class HeaderType(IntEnum):
     ROCKETMQ = 1
 
 
-class Frame(NamedTuple):
+class Frame(msgspec.Struct, frozen=True, gc=False):
     """One frame; `header` and `body` are its bytes, not decoded."""
 
     header_type: HeaderType

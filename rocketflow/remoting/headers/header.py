@@ -60,7 +60,8 @@ def with_short_names(header: type[H], names: Mapping[str, str]) -> type[H]:
 def decode_json_fields(header: type[H], data: bytes | msgspec.Raw) -> H:
     """Decode `extFields` as JSON into a header. Raises HeaderError where a field is missing or has the wrong type."""
     try:
-        return cast("H", _json_decoder(header).decode(data))
+        decoded: H = _json_decoder(header).decode(data)
+        return decoded
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return _decode_unusual(header, data, error)
 

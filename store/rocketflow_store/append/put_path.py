@@ -319,10 +319,8 @@ class PutPath:
         self._check_size(one)
         queue_offset, phy_offset = run.add(one)
         msg_id = f"{self._id_prefix}{phy_offset:016X}"
-        return PutMessageResult(
-            *(PutMessageStatus.PUT_OK, raw.topic, raw.queue_id, queue_offset, phy_offset, msg_id, now_ms),
-            *("", 1, None, one.size),
-        )
+        place = raw.topic, raw.queue_id, queue_offset, phy_offset, msg_id
+        return PutMessageResult._make((PutMessageStatus.PUT_OK, *place, now_ms, "", 1, None, one.size))
 
     def _check_size(self, one: UnplacedRecord) -> None:
         size = one.size

@@ -137,7 +137,8 @@ class RawEncoder:
             sys_flag, born_ms, born_host, now_ms, store_host, reconsume_times, prepared, body_size
         )
         rest = b"".join((after, body, topic_part, property_size.to_bytes(2, "big"), properties))
-        return UnplacedRecord(before, rest, size, topic, queue_id, string_hash(tags) if tags else 0, keys, 1)
+        tags_code = string_hash(tags) if tags else 0
+        return UnplacedRecord._make((before, rest, size, topic, queue_id, tags_code, keys, 1, ()))
 
     def _know(self, topic: str, *, is_internal: bool) -> tuple[int, bytes]:
         """Return a topic's magic code, and its length and name as bytes; MessageRejectedError if it takes none."""
