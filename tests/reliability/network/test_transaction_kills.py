@@ -29,7 +29,10 @@ from tests.support.workload import body, number_of
 pytestmark = pytest.mark.slow
 
 SENDERS = 8
-QUICK = ("transactionTimeOut=300", "transactionCheckInterval=150", "transactionCheckMax=100000")
+QUICK = (
+    *("transactionTimeOut=300", "transactionCheckInterval=150", "transactionCheckMax=100000"),
+    "waitTimeMillsInSendQueue=20000",  # the machine is shared with other tests
+)
 
 
 def decision(number: int) -> int:
