@@ -14,8 +14,8 @@ from rocketflow.aio.loop import run
 from rocketflow.client.messages import Message
 from rocketflow.remoting.bodies import TopicConfig
 from rocketflow_store import StoreConfig
-from tests.reliability.driver_process import Driver, Outcome
 from tests.support.client_cluster import messages_of
+from tests.support.driver_process import Driver, Outcome
 from tests.support.real_broker import RealBroker
 from tests.support.results import measured
 from tests.support.servers import direct, put_batch, wait_for_a_broker

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.reliability.copying import BROKER, Begin, Copying, ServedCopying
-from tests.reliability.driver_process import Driver
+from tests.support.driver_process import Driver
 from tests.support.network_stores import Brokers, brokers
 
 

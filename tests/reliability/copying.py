@@ -18,9 +18,9 @@ from rocketflow.remoting.bodies import TopicConfig
 from rocketflow.spark.shared.checkpoint import query_id
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.metadata.layout.store_paths import StorePaths
-from tests.reliability.driver_process import Driver, Outcome
 from tests.reliability.faulty_source import staged_files
 from tests.support.checker import Verdict, check_copy
+from tests.support.driver_process import Driver, Outcome
 from tests.support.network_stores import Brokers
 from tests.support.servers import direct, put_batch
 from tests.support.workload import SMALL, body

@@ -31,7 +31,7 @@ from rocketflow_store.commits.batch_commit import CommitResult, SinkBatch
 from rocketflow_store.commits.staged_part import stage
 from rocketflow_store.metadata.layout.store_paths import StorePaths
 from tests.reliability.disk_calls import KillPoint
-from tests.reliability.faults import Faults
+from tests.support.faults import Faults
 
 INLINE_BYTES = 3000
 """Parts larger than this are files in these tests, so that small batches have inline parts and files."""

@@ -21,7 +21,7 @@ from tests.reliability.disk_calls import (
     network_points,
     stretches,
 )
-from tests.reliability.driver_process import Driver
+from tests.support.driver_process import Driver
 from tests.support.results import Tally
 from tests.support.trials import FULL, LEVEL, SEED, some
 

@@ -11,8 +11,8 @@ import pytest
 
 from rocketflow_store import MessageStore, StoreConfig, StoreReader
 from tests.reliability.copying import BATCH_ROWS, Begin, Copying
-from tests.reliability.driver_process import Driver
 from tests.support.checker import check_copy, numbers_in_topic
+from tests.support.driver_process import Driver
 from tests.support.results import Tally
 from tests.support.trials import places, seeds
 from tests.support.workload import SMALL

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.reliability.copying import BATCH_ROWS, Begin
-from tests.reliability.driver_process import Driver
+from tests.support.driver_process import Driver
 from tests.support.results import Tally
 from tests.support.trials import FULL, LEVEL, places, seeds
 

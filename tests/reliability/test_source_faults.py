@@ -11,8 +11,8 @@ import pytest
 
 from rocketflow_store import MessageStore, StoreConfig, StoreReader
 from tests.reliability.copying import BATCH_ROWS, Begin, Copying
-from tests.reliability.driver_process import Driver
 from tests.support.checker import Verdict, check_copy
+from tests.support.driver_process import Driver
 from tests.support.planned_query import PlannedQuery
 from tests.support.results import Tally
 from tests.support.spark_stores import append, numbered, remove_first_log_file

@@ -19,8 +19,8 @@ from rocketflow.aio.loop import run
 from rocketflow.client.errors import ClientError
 from rocketflow.client.messages import Message
 from rocketflow.remoting.bodies import TopicConfig
-from tests.reliability.driver_process import Driver, Outcome
 from tests.support.checker import Place, Verdict, check, numbers_in_topic
+from tests.support.driver_process import Driver, Outcome
 from tests.support.ports import free_port
 from tests.support.results import Tally
 from tests.support.servers import RunningServer, direct, put_batch, running, running_broker

@@ -5,7 +5,6 @@ tools/command/broker/BrokerConsumeStatsSubCommad.java.
 """
 
 import contextlib
-import json
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -230,9 +229,11 @@ async def update_group(
 
 def _policy(text: str) -> dict[str, Any]:
     """Return the object that a text of JSON is. Raises UsageError."""
+    import msgspec
+
     try:
-        found = json.loads(text)
-    except ValueError as error:
+        found = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
         raise UsageError(f"-p {text}: JSON is expected: {error}") from None
     if not isinstance(found, dict) or found.get("type") not in ("EXPONENTIAL", "CUSTOMIZED"):
         raise UsageError(f'-p {text}: an object with "type":"EXPONENTIAL" or "CUSTOMIZED" is expected')

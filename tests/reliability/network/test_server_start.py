@@ -69,6 +69,7 @@ WRONG = {
     ),
     "class of users": ("broker", ["--set", "authenticationProvider=my.Provider"], "DefaultAuthenticationProvider"),
     "import of accounts": ("broker", ["--set", "migrateAuthFromV1Enabled=true"], "migrateAuthFromV1Enabled"),
+    "address of a NameServer": ("broker", ["--set", "namesrvAddr=127.0.0.1:9876;127.0.0.1:99999"], "host:port"),
     "NameServer's key": ("namesrv", ["--set", "listenPrt=1"], "listenPort"),
     "NameServer's port": ("namesrv", ["--set", "listenPort=99999"], "listenPort"),
     "NameServer's address": ("namesrv", ["--set", "bindAddress=0.0.0.0"], "rocketflow.allowInsecure"),
@@ -119,7 +120,7 @@ def test_a_port_in_use_and_a_locked_store_are_named(tmp_path: Path) -> None:
         assert "Traceback" not in said
 
 
-WITHOUT_SERVER = f"nowhere.invalid:1;{'x' * 80}.a:9;:;127.0.0.1:99999"
+WITHOUT_SERVER = f"nowhere.invalid:1;{'x' * 80}.a:9"
 
 
 def test_a_broker_serves_without_its_name_server_and_registers_when_it_comes(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from tests.reliability.faults import Faults
+from tests.support.faults import Faults
 from tests.support.trials import environment
 
 
