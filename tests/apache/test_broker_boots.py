@@ -225,6 +225,7 @@ def test_broker_takes_over_lmq_consumer_offsets(version: str, tmp_path: Path) ->
     assert [one for one in verify_store(path).findings if one.kind in ("offset", "config")] == []
 
 
+@pytest.mark.skipif(LEVEL == "sample", reason="boots a broker: RF_FAULTS=1 runs it")
 @pytest.mark.parametrize("version", versions("5.3.3"))
 def test_backup_beside_apaches_broker_holds_what_it_acknowledged(version: str, tmp_path: Path) -> None:
     path = tmp_path / "s"

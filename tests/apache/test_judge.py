@@ -7,12 +7,14 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from rocketflow_store.metadata.layout.file_sizes import config_for_store
 from tests.apache.judge import ApacheStore
 from tests.support.golden import GOLDEN
+from tests.support.trials import LEVEL
 
 pytestmark = pytest.mark.apache
 
@@ -22,17 +24,17 @@ FIELDS = (
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "version"),
-    [
-        ("basic-53", "5.3.3"),
-        ("features-53", "5.3.3"),
-        ("basic-55", "5.5.0"),
-        ("features-55", "5.5.0"),
-        ("basic-49", "4.9.7"),
-        ("basic-49", "5.3.3"),
-    ],
-)
+JUDGED: Final = [
+    ("features-55", "5.5.0"),
+    ("basic-49", "5.3.3"),
+    ("basic-53", "5.3.3"),
+    ("features-53", "5.3.3"),
+    ("basic-55", "5.5.0"),
+    ("basic-49", "4.9.7"),
+]
+
+
+@pytest.mark.parametrize(("name", "version"), JUDGED if LEVEL != "sample" else JUDGED[:2])
 def test_judge_reads_golden_stores(name: str, version: str, golden_store: Callable[..., Path], tmp_path: Path) -> None:
     apache = ApacheStore(version)
     path = tmp_path / "s"

@@ -21,6 +21,7 @@ from rocketflow.client.options import ClientOptions
 from rocketflow.remoting.bodies import MessageQueue, TopicConfig
 from rocketflow_store import StoreConfig
 from tests.apache.clients import cluster, jars
+from tests.apache.judge import versions
 from tests.support.java_programs import FLAGS, compiled
 from tests.support.maven import java_and_javac
 from tests.support.real_broker import RealBroker
@@ -31,7 +32,7 @@ TOPIC = "shared"
 BROKER = "broker-a"
 QUEUES = [MessageQueue(TOPIC, BROKER, k) for k in range(2)]
 OWN = "rocketflow"
-SERVERS = [OWN, "5.3.3", "4.9.7", "5.5.0"] if FULL else [OWN, "5.3.3"]
+SERVERS = [OWN, "5.3.3", "4.9.7", "5.5.0"] if FULL else [OWN, *versions(of=("5.3.3",))]
 
 
 class JavaClient:

@@ -112,6 +112,7 @@ def test_jobs_are_thin() -> None:
         assert imported(path) <= {"sys", "rocketflow"}, path
 
 
+@pytest.mark.skipif(LEVEL == "sample", reason="a minute of pip; test_release.py samples it: RF_FAULTS=1")
 @pytest.mark.slow
 @pytest.mark.spark
 def test_wheel_runs_in_an_empty_environment(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from rocketflow_store.recovery.derived_swap import finish_swap
 from tests.reliability.test_killed_rebuilds import children, derived, harm, have_ended, made
 from tests.support.results import Tally, until_one_happened
 from tests.support.spark_cluster import standalone_cluster
-from tests.support.trials import FULL, environment, seeds
+from tests.support.trials import FULL, LEVEL, environment, seeds
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -155,6 +155,7 @@ def start(path: Path, master: str = "") -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
+@pytest.mark.skipif(LEVEL == "sample", reason="Sparks of their own; a killed worker is sampled: RF_FAULTS=1 runs it")
 def test_the_driver_is_killed(
     whole: tuple[Path, dict[str, bytes]], tmp_path: Path, tally: Callable[..., Tally]
 ) -> None:

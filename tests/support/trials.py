@@ -21,7 +21,7 @@ main()
 SEED = int(os.environ.get("RF_SEED", "20261121"))
 
 
-SAMPLE_LIMIT = 18
+SAMPLE_LIMIT = 10
 """The largest number of trials of a row in a sample."""
 
 

@@ -13,12 +13,14 @@ from pyspark.sql import SparkSession
 
 from rocketflow_store import Message
 from tests.support.spark_stores import append
+from tests.support.trials import LEVEL
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
 
 pytestmark = pytest.mark.spark
 EXAMPLES: Final = Path(__file__).parents[3] / "jobs" / "examples"
+NAMES: Final = sorted(one.name for one in EXAMPLES.glob("*.py"))
 HOUR_MS: Final = 3_600_000
 BEGIN_MS: Final = 1_357_020_000_000  # 2013-01-01T06:00Z
 CARRIERS: Final = ("AA", "UA", "US")
@@ -107,7 +109,7 @@ def test_kafka_or_rocketflow(
     ]
 
 
-@pytest.mark.parametrize("name", sorted(one.name for one in EXAMPLES.glob("*.py")))
+@pytest.mark.parametrize("name", NAMES if LEVEL != "sample" else NAMES[:1])
 def test_example_on_a_missing_store_prints_one_error_line(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
