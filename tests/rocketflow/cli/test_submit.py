@@ -16,7 +16,7 @@ import pytest
 from rocketflow.cli.app import run
 from rocketflow_store import Message, MessageStore, StoreReader
 from tests.support.output_fields import check_fields
-from tests.support.trials import COMMAND_LINE, environment, processes_marked
+from tests.support.trials import COMMAND_LINE, LEVEL, environment, processes_marked
 
 JOBS = ["kafka_bridge", "quality", "rebuild_index", "requeue", "stream"]
 
@@ -86,6 +86,7 @@ def _bodies(home: Path) -> list[Any]:
         )
 
 
+@pytest.mark.skipif(LEVEL == "sample", reason="two minutes of Spark: RF_FAULTS=1 runs it")
 @pytest.mark.spark
 @pytest.mark.slow
 def test_killed_submit_ends_its_processes_and_the_next_run_continues(tmp_path: Path) -> None:

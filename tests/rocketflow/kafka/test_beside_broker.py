@@ -17,7 +17,7 @@ from tests.rocketflow.kafka.bridging import Sent, Topics, bridge, bridge_process
 from tests.support.lost_answers import answers_lost
 from tests.support.ports import free_port
 from tests.support.servers import running_broker, store_of
-from tests.support.trials import FULL, SEED
+from tests.support.trials import FULL, LEVEL, SEED
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(3600 if FULL else 300)]
 Name = Callable[[str], str]
@@ -61,6 +61,7 @@ def test_bridge_commits_through_the_broker(topics: Topics, tmp_path: Path, name:
         broker.stop_in_order()
 
 
+@pytest.mark.skipif(LEVEL == "sample", reason="kills of both are sampled apart: RF_FAULTS=1 runs it")
 def test_killed_brokers_and_bridges_neither_lose_nor_duplicate_messages(
     topics: Topics, tmp_path: Path, name: Name
 ) -> None:
