@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.aio.server import Processor, RefusedError, Request
 from rocketflow.broker.stored_times import StoredTimes
-from rocketflow.remoting.bodies import MessageQueue, MessageQueueBody, OffsetWrapper, encode_body, queue_map
+from rocketflow.remoting.bodies import MessageQueue, MessageQueueBody, QueueProgress, encode_body, queue_map
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers import admin as headers
 from rocketflow.remoting.headers.offset import (
@@ -172,12 +172,12 @@ class GroupAdmin:
 
     def _figures(
         self, committed: Mapping[str, Mapping[int, int]], topics: Iterable[str], *, nowait: bool = False
-    ) -> dict[MessageQueue, OffsetWrapper]:
+    ) -> dict[MessageQueue, QueueProgress]:
         """Return how far a group with these offsets is in each queue. Waits for the disk.
 
         With `nowait` raises WouldBlockError instead, and if there are many queues.
         """
-        figures: dict[MessageQueue, OffsetWrapper] = {}
+        figures: dict[MessageQueue, QueueProgress] = {}
         for topic in topics:
             config, offsets = self._topics.get(topic), committed.get(topic, {})
             queues = config.read_queue_nums if config else 0
@@ -187,7 +187,7 @@ class GroupAdmin:
             times = self._times.of(topic, last_read, nowait=nowait)
             for queue_id, end in enumerate(self._store.ends(topic, queues)):
                 offset = offsets.get(queue_id, 0)
-                figures[MessageQueue(topic, self._settings.broker_name, queue_id)] = OffsetWrapper(
+                figures[MessageQueue(topic, self._settings.broker_name, queue_id)] = QueueProgress(
                     broker_offset=end,
                     consumer_offset=offset,
                     last_timestamp=times.get(queue_id, 0),

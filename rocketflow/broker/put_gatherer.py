@@ -172,23 +172,16 @@ class PutGatherer:
         """Take the messages of the next run; refuse those that have waited too long, unless for a commit's put lock."""
         limit = time.monotonic() - self._wait_limit_s
         waiting = self._waiting
-        is_small = len(waiting) <= MAX_RUN and self._open_bytes <= MAX_RUN_BYTES
-        if waiting and is_small and max(waiting[0].arrived, self._held_until) >= limit:  # the first has waited longest
-            self._waiting = []
-            return waiting
-        run: list[Put] = []
-        size = taken = 0
-        for one in self._waiting:
-            if run and (len(run) >= MAX_RUN or size >= MAX_RUN_BYTES):
-                break
-            taken += 1
-            if max(one.arrived, self._held_until) < limit:
-                self._close([one])
-                one.refuse(RefusedError(ResponseCode.SYSTEM_BUSY, TIMEOUT_CLEAN_QUEUE))
-            else:
-                run.append(one)
-                size += len(one.message.body)
-        del self._waiting[:taken]
+        first = 0
+        while first < len(waiting) and max(waiting[first].arrived, self._held_until) < limit:  # in order of arrival
+            first += 1
+        last = min(first + MAX_RUN, len(waiting))
+        if self._open_bytes > MAX_RUN_BYTES:
+            last = _end_of_run(waiting, first, last)
+        late, run, self._waiting = waiting[:first], waiting[first:last], waiting[last:]
+        self._close(late)
+        for one in late:
+            one.refuse(RefusedError(ResponseCode.SYSTEM_BUSY, TIMEOUT_CLEAN_QUEUE))
         return run
 
     def _append_in_thread(self, run: list[Put]) -> None:
@@ -273,3 +266,13 @@ class PutGatherer:
         """Count messages no more: they are being answered."""
         self._open -= len(run)
         self._open_bytes -= sum([len(one.message.body) for one in run])
+
+
+def _end_of_run(waiting: Sequence[Put], first: int, last: int) -> int:
+    """Return where a run from `first` on ends: at `last`, or before it once its bodies have MAX_RUN_BYTES."""
+    size = 0
+    for place in range(first, last):
+        size += len(waiting[place].message.body)
+        if size >= MAX_RUN_BYTES:
+            return place + 1
+    return last

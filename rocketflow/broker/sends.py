@@ -100,11 +100,7 @@ class Sends:
         if config is None or header.topic.startswith(RETRY_PREFIX):
             return self._send_after_creation(request, header, is_first=config is None)
         self._check_state(header.topic)
-        message = self._raw(request, header, _queue(header, config))
-        if _HALF in message.properties:
-            self._put_sent(request, message)
-        else:
-            self.put(request, message)
+        self._put_sent(request, self._raw(request, header, _queue(header, config)))
         return None
 
     async def _send_after_creation(self, request: Request, header: SendMessageRequestHeader, *, is_first: bool) -> None:
@@ -129,8 +125,10 @@ class Sends:
 
     def _put_sent(self, request: Request, message: RawMessage, first: asyncio.Future[None] | None = None) -> None:
         """Put a message, or the half message in its place: the answer has the half message's offset."""
-        half = self._half_if_transactional(message)
-        self.put(request, half, first, queue_id=None if half is message else message.queue_id)
+        if _HALF in message.properties and is_half(message):
+            self.put(request, self._half(message), first, queue_id=message.queue_id)
+        else:
+            self.put(request, message, first)
 
     def put(
         self,
@@ -189,10 +187,8 @@ class Sends:
             is_batch=bool(header.batch) or request.command.code == RequestCode.SEND_BATCH_MESSAGE,
         )
 
-    def _half_if_transactional(self, message: RawMessage) -> RawMessage:
-        """Return the message, or the half message that takes its place. Raises RefusedError."""
-        if _HALF not in message.properties or not is_half(message):
-            return message
+    def _half(self, message: RawMessage) -> RawMessage:
+        """Return the half message that takes the place of a transactional message. Raises RefusedError."""
         if self._settings.reject_transaction_message:
             raise RefusedError(
                 ResponseCode.NO_PERMISSION,

@@ -299,7 +299,7 @@ class SubscriptionGroupWrapper(Body, kw_only=True):
     subscription_group_table: dict[str, SubscriptionGroupConfig] = {}
 
 
-class OffsetWrapper(Body, kw_only=True):
+class QueueProgress(Body, kw_only=True):
     """The progress of a group in a queue; `last_timestamp` is the store time (ms) of the last message that it read."""
 
     broker_offset: int = 0

@@ -87,7 +87,7 @@ class FrameReceiver:
             yield Frame(_HEADER_TYPES[kind >> 24], data[begin:body], data[body:stop])
         if position < end:
             self._pending += data[position:]
-            self._is_complete()
+            self._is_complete()  # refuses a size that cannot be before more bytes are kept
 
     def _is_complete(self) -> bool:
         """Check whether the pending bytes begin with a whole frame. Raises FrameError if they cannot."""

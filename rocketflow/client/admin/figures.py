@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from rocketflow.remoting import fastjson
-from rocketflow.remoting.bodies import Body, MessageQueue, MessageQueueBody, SubscriptionData
+from rocketflow.remoting.bodies import Body, MessageQueue, MessageQueueBody, QueueProgress, SubscriptionData
 from rocketflow.remoting.errors import BodyError
 
 V = TypeVar("V")
@@ -24,15 +24,6 @@ class QueueBounds(Body, kw_only=True):
     min_offset: int = 0
     max_offset: int = 0
     last_update_timestamp: int = 0
-
-
-class QueueProgress(Body, kw_only=True):
-    """A group's progress in a queue; `last_timestamp` is the store time of the last message that it consumed, ms."""
-
-    broker_offset: int = 0
-    consumer_offset: int = 0
-    pull_offset: int = 0
-    last_timestamp: int = 0
 
 
 class Connection(Body, kw_only=True):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow.remoting.addresses import is_address
 from rocketflow.spark.shared.option_table import Option
 from rocketflow.spark.shared.option_values import OptionError, OptionValues, bad_value_error
 from rocketflow.spark.shared.tls_options import TLS_OPTIONS, ClientTls, parse_tls
@@ -43,7 +44,6 @@ NETWORK_OPTIONS: Final = (
     ),
 )
 
-_ADDRESS: Final = re.compile(r"[\w.\-\[\]:]+:\d{1,5}")
 _LINE: Final = re.compile(r"""\s*(accessKey|secretKey)\s*[:=]\s*["']?(.*?)["']?\s*""")
 
 
@@ -87,7 +87,7 @@ def parse_network(values: OptionValues) -> Network | None:
     if "path" in values:
         raise OptionError("namesrvAddr", "options path and namesrvAddr exclude each other: give one of them")
     parts = [part.strip() for part in re.split("[;,]", text) if part.strip()]
-    if not parts or not all(_ADDRESS.fullmatch(part) for part in parts):
+    if not parts or not all(map(is_address, parts)):
         raise bad_value_error("namesrvAddr", text, "host:port, or several separated by ;")
     access, secret = _credentials(values)
     timeout = values.duration_ms("networkTimeout", DEFAULT_TIMEOUT_MS)

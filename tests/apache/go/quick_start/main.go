@@ -153,11 +153,16 @@ func (f *found) await(count int) error {
 }
 
 func read(topic string, count int) error {
+	var bodies found
+	return readInto(&bodies, topic, count, 0)
+}
+
+// readInto adds the bodies of a topic until there are count of them, and of those that come within settle after that.
+func readInto(bodies *found, topic string, count int, settle time.Duration) error {
 	reader, err := newConsumer("group_" + topic)
 	if err != nil {
 		return err
 	}
-	var bodies found
 	err = reader.Subscribe(topic, everything(),
 		func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 			for _, one := range messages {
@@ -172,7 +177,9 @@ func read(topic string, count int) error {
 		return err
 	}
 	defer reader.Shutdown()
-	return bodies.await(count)
+	err = bodies.await(count)
+	time.Sleep(settle)
+	return err
 }
 
 func syncSends(topic string) error {

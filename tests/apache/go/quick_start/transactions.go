@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/apache/rocketmq-client-go/v2"
-	"github.com/apache/rocketmq-client-go/v2/consumer"
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/apache/rocketmq-client-go/v2/producer"
 )
@@ -98,29 +97,10 @@ func transactions(topic string, count int, listener *decider) error {
 			return fmt.Errorf("%v", result)
 		}
 	}
-	reader, err := newConsumer("group_" + topic)
-	if err != nil {
-		return err
-	}
 	var bodies found
-	err = reader.Subscribe(topic, everything(),
-		func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
-			for _, one := range messages {
-				bodies.add(string(one.Body))
-			}
-			return consumer.ConsumeSuccess, nil
-		})
-	if err != nil {
+	if err := readInto(&bodies, topic, count/2, 3*time.Second); err != nil { // a message too many would arrive
 		return err
 	}
-	if err = reader.Start(); err != nil {
-		return err
-	}
-	defer reader.Shutdown()
-	if err = bodies.await(count / 2); err != nil {
-		return err
-	}
-	time.Sleep(3 * time.Second) // a message too many would arrive
 	bodies.lock.Lock()
 	defer bodies.lock.Unlock()
 	for number := 0; number < count; number++ {
