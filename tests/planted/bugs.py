@@ -1166,7 +1166,7 @@ BUGS: Final = (
     Bug(
         "sends-refused-during-a-commit",
         "messages that waited for the put lock of a commit are refused as if the disk were slow",
-        [Change("if max(one.arrived, self._held_until) < limit:", "if one.arrived < limit:")],
+        [Change("max(waiting[first].arrived, self._held_until) < limit:", "waiting[first].arrived < limit:")],
         ["tests/rocketflow/broker/test_put_gatherer.py"],
     ),
     # -- transactions
