@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,6 +41,17 @@ TOGETHER: Final = {
 
 settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("project")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep bytecode in a directory of this run if PYTHONDONTWRITEBYTECODE is set.
+
+    The processes that tests start would compile all their modules each time: a second for each broker or command.
+    """
+    if not hasattr(config, "workerinput") and os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        directory = tempfile.TemporaryDirectory(prefix="rocketflow-bytecode-", ignore_cleanup_errors=True)
+        os.environ["PYTHONPYCACHEPREFIX"] = directory.name
+        config.add_cleanup(directory.cleanup)
 
 
 def _scope(nodeid: str) -> str:
