@@ -40,7 +40,7 @@ def bodies(answers: list[list[str]]) -> list[str]:
 def test_our_broker_serves_clients_at_an_apache_name_server(tmp_path: Path) -> None:
     other = replace(SIZES, broker_name="apache")
     with (
-        RealBroker(VERSION, tmp_path / "apache", other, tmp_path / "work") as apache,
+        RealBroker(VERSION, tmp_path / "apache", other, tmp_path / "work", last=True) as apache,
         own_broker(tmp_path / "own", f"127.0.0.1:{apache.names_port}", "brokerClusterName=RF") as broker,
     ):
         place = "Apache's NameServer, both brokers"
@@ -55,7 +55,7 @@ def test_both_brokers_share_the_messages_of_a_cluster(tmp_path: Path) -> None:
         names = stack.enter_context(running("namesrv", tmp_path, *own))
         broker = stack.enter_context(own_broker(tmp_path / "own", names.address, "brokerClusterName=RF"))
         home = tmp_path / "work"
-        stack.enter_context(RealBroker(VERSION, tmp_path / "apache", other, home, names_port=names.port))
+        stack.enter_context(RealBroker(VERSION, tmp_path / "apache", other, home, names_port=names.port, last=True))
         place = "RocketFlow's NameServer, both brokers"
         found = java_families("QuickStart", VERSION, names.address, FAMILIES, tmp_path, place)
         assert found == all_ok(FAMILIES), broker.log.read_text()[-3000:]

@@ -32,7 +32,7 @@ UNKNOWN: Final = "The sub command"
 @pytest.mark.parametrize("version", ["5.3.3", "4.9.7"])
 def test_mqadmin_prints_at_both_brokers_the_same_or_what_is_explained(version: str, tmp_path: Path) -> None:
     home = tmp_path / "apache"
-    with RealBroker(version, home / "store", SIZES, home / "work", CRC[version]) as apache:
+    with RealBroker(version, home / "store", SIZES, home / "work", CRC[version], last=True) as apache:
         of_apache = Place(f"127.0.0.1:{apache.names_port}", f"127.0.0.1:{apache.port}", home, version)
         wait_for_a_broker(of_apache.names)
         printed_by_apache = mqadmin(of_apache.names, home / "tools", scenario(of_apache), version)

@@ -79,7 +79,7 @@ def servers(kind: str, home: Path) -> Iterator[tuple[str, str]]:
             yield names.address, broker.address
         return
     config = StoreConfig(broker_name=BROKER, mapped_file_size_commit_log=1 << 24)
-    with RealBroker(kind, home / "store", config, home) as broker:
+    with RealBroker(kind, home / "store", config, home, last=True) as broker:
         names = f"127.0.0.1:{broker.names_port}"
         wait_for_a_broker(names)
         yield names, f"127.0.0.1:{broker.port}"

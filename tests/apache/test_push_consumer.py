@@ -108,7 +108,7 @@ def place_of(kind: str, home: Path) -> Iterator[str]:
             yield names.address
     else:
         config = StoreConfig(mapped_file_size_commit_log=1 << 24)
-        with RealBroker(kind, home / "store", config, home / "work", CONF) as broker:
+        with RealBroker(kind, home / "store", config, home / "work", CONF, last=True) as broker:
             address = f"127.0.0.1:{broker.names_port}"
             wait_for_a_broker(address)
             yield address

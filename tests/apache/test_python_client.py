@@ -57,7 +57,7 @@ def test_every_family_works_at_apache_broker(version: str, tmp_path: Path) -> No
     families = [one for one in FAMILIES if version.startswith("5") or one not in OF_5]
     sizes = replace(SIZES, broker_name="apache")
     conf = "".join(f"{one}\n" for one in SETTINGS)
-    with RealBroker(version, tmp_path / "store", sizes, tmp_path / "work", conf) as apache:
+    with RealBroker(version, tmp_path / "store", sizes, tmp_path / "work", conf, last=True) as apache:
         names, broker = f"127.0.0.1:{apache.names_port}", f"127.0.0.1:{apache.port}"
         wait_for_a_broker(names)
         assert run(families, names, broker, tmp_path, f"Python, at Apache's {version}") == all_ok(families)

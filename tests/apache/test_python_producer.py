@@ -71,7 +71,7 @@ def servers(place: str, home: Path) -> Iterator[str]:
             yield names.address
         return
     conf = "".join(f"{one}\n" for one in SETTINGS)
-    with RealBroker(place, home / "store", SIZES, home / "work", conf) as broker:
+    with RealBroker(place, home / "store", SIZES, home / "work", conf, last=True) as broker:
         address = f"127.0.0.1:{broker.names_port}"
         wait_for_a_broker(address)
         yield address

@@ -43,7 +43,7 @@ class Names(NamedTuple):
 def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Names]:
     """Run a broker of Apache's; yield its NameServer."""
     home = tmp_path_factory.mktemp("apache")
-    with RealBroker(VERSION, home / "store", SIZES, home / "work") as broker:
+    with RealBroker(VERSION, home / "store", SIZES, home / "work", last=True) as broker:
         found = Names(f"127.0.0.1:{broker.names_port}")
         wait_for_a_broker(found.address)
         yield found

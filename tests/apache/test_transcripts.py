@@ -55,7 +55,7 @@ def _compare(
 ) -> None:
     """Run families at both clusters, and compare the facts of what is said; `families_at` gets address and place."""
     settings = "".join(f"{one}\n" for one in ("enablePropertyFilter=true", "autoCreateTopicEnable=true", *QUICK_CHECKS))
-    with RealBroker(version, home / "apache", SIZES, home / "work", settings) as apache:
+    with RealBroker(version, home / "apache", SIZES, home / "work", settings, last=True) as apache:
         wait_for_a_broker(f"127.0.0.1:{apache.names_port}")
         with recording(apache.names_port) as recorded:
             found = families_at(recorded.address, "Apache, recorded")

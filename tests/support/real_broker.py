@@ -1,4 +1,4 @@
-"""A real RocketMQ name server and broker over a directory, on free ports of 127.0.0.1, stopped by SIGTERM."""
+"""A real RocketMQ name server and broker over a directory, on free ports of 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -20,10 +20,18 @@ from tests.support.processes import end
 BOOT_SECONDS = 60.0
 STOP_SECONDS = 60.0
 CLIENT_SECONDS = 120.0
+_NO_TLS = "-Dtls.server.mode=disabled"
+"""Else each server makes a key and a certificate at its start, which takes more CPU time than the rest of it."""
+
+_CALM = "transactionMetricFlushInterval=200\ntimerFlushIntervalMs=10000\n"
+"""One of the broker's threads waits in a busy loop for the first such interval; the other copies 37 MB in each."""
 
 
 class RealBroker:
-    """A broker that runs within a `with` block; `port` serves the remoting protocol. Its end waits for a clean stop."""
+    """A broker that runs within a `with` block; `port` serves the remoting protocol.
+
+    The end of the block waits for its clean stop by SIGTERM, which takes five seconds or more.
+    """
 
     def __init__(
         self,
@@ -34,10 +42,13 @@ class RealBroker:
         conf: str = "",
         names_port: int = 0,
         flags: Sequence[str] = (*FLAGS, "-XX:MaxDirectMemorySize=512m"),
+        *,
+        last: bool = False,
     ) -> None:
         """Fetch the jars.
 
         `conf` holds lines that are added to broker.conf, `names_port` is a name server that runs, `flags` are Java's.
+        `last` is for a store that nobody opens afterwards: the end of the block kills the broker.
         """
         try:
             self._java = java_and_javac()[0]
@@ -47,7 +58,7 @@ class RealBroker:
         self._classes = compiled("Client", version, self._lib)
         self._store, self._config, self._work, self._conf = store, config, work, conf
         self._running: list[subprocess.Popen[bytes]] = []
-        self._own_names, self._flags = names_port == 0, flags
+        self._own_names, self._flags, self._last = names_port == 0, flags, last
         self.port, self.names_port = 0, names_port
 
     def __enter__(self) -> RealBroker:
@@ -107,7 +118,7 @@ class RealBroker:
             f"mappedFileSizeConsumeQueue={self._config.mapped_file_size_consume_queue}\n"
             f"maxHashSlotNum={self._config.max_hash_slot_num}\nmaxIndexNum={self._config.max_index_num}\n"
             f"bindAddress=127.0.0.1\nmappedFileSizeTimerLog=1048576\ndiskMaxUsedSpaceRatio=95\nflushDiskType=ASYNC_FLUSH\n"
-            f"{self._conf}"
+            f"{_CALM}{self._conf}"
         )
 
     def _start(self, main: str, name: str, conf: str, port: int) -> None:
@@ -116,7 +127,7 @@ class RealBroker:
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [
-                    *(self._java, *self._flags, f"-Duser.home={self._work}"),
+                    *(self._java, *self._flags, _NO_TLS, f"-Duser.home={self._work}"),
                     *(f"-Drocketmq.home.dir={self._work}", "-cp", f"{self._lib}/*"),
                     *(f"org.apache.rocketmq.{main}", "-c", str(self._work / name)),
                 ],
@@ -132,7 +143,11 @@ class RealBroker:
 
     def _stop(self) -> None:
         for process in reversed(self._running):
-            end(process, STOP_SECONDS)
+            if self._last or (self._own_names and process is self._running[0]):  # a name server keeps nothing
+                process.kill()
+                process.wait()
+            else:
+                end(process, STOP_SECONDS)
         self._running.clear()
 
 
