@@ -20,7 +20,7 @@ from rocketflow.client.consume.subscriptions import subscription
 from rocketflow.client.pull.queue_buffer import Answer
 from rocketflow.remoting.bodies import MessageQueue
 from rocketflow_store import CorruptRecordError, StoreReader, UnknownColumnError
-from tests.support.consumer_cluster import ConsumerCluster, queue_of
+from tests.support.client_cluster import ClientCluster, queue_of
 from tests.support.record_bytes import record
 from tests.support.servers import store_of
 from tests.support.trials import environment
@@ -28,7 +28,7 @@ from tests.support.trials import environment
 QUEUE = MessageQueue("T", "b", 0)
 
 
-def options(servers: ConsumerCluster, **more: Any) -> PullOptions:
+def options(servers: ClientCluster, **more: Any) -> PullOptions:
     values = {"group": servers.new_name(), "start": ConsumeFrom.FIRST, "name_servers": servers.names.address}
     return PullOptions(**{**values, "timeout_s": 30, **more})
 
@@ -42,7 +42,7 @@ def decoded(one: Answer, columns: Sequence[str]) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
 
 
-def test_columns_are_those_of_a_read_of_the_store(servers: ConsumerCluster) -> None:
+def test_columns_are_those_of_a_read_of_the_store(servers: ClientCluster) -> None:
     async def call() -> list[pa.RecordBatch]:
         await servers.send(topic, [f"body{k}" for k in range(70)], properties={"TAGS": "t", "KEYS": "k", "x": "y"})
         async with PullConsumer(options(servers)) as consumer:
@@ -63,7 +63,7 @@ def test_columns_are_those_of_a_read_of_the_store(servers: ConsumerCluster) -> N
         assert again.equals(pa.Table.from_batches(list(reader.read(topic, 0, 0, 70, columns))))
 
 
-def test_positions_and_commits_are_those_of_polls(servers: ConsumerCluster) -> None:
+def test_positions_and_commits_are_those_of_polls(servers: ClientCluster) -> None:
     async def call() -> None:
         queue = queue_of(await servers.new_topic())
         await servers.send(queue.topic, list("abcdef"))
@@ -79,7 +79,7 @@ def test_positions_and_commits_are_those_of_polls(servers: ConsumerCluster) -> N
     run(call())
 
 
-def test_synchronous_consumer_returns_the_same_columns(servers: ConsumerCluster) -> None:
+def test_synchronous_consumer_returns_the_same_columns(servers: ClientCluster) -> None:
     queue = queue_of(run(servers.new_topic()))
     run(servers.send(queue.topic, ["a"]))
     with clients.PullConsumer(options(servers)) as consumer:

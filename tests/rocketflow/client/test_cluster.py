@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,6 +29,7 @@ from rocketflow.remoting.bodies import (
 )
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.headers.admin import GetProducerConnectionListRequestHeader
+from tests.support.client_cluster import ClientCluster
 from tests.support.ports import free_port
 from tests.support.servers import RunningServer, running, running_broker, wait_for_a_broker
 
@@ -44,17 +44,6 @@ class OneProducer:
 
     def consumers(self) -> list[ConsumerData]:
         return []
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningServer, RunningServer]]:
-    home = tmp_path_factory.mktemp("cluster")
-    with (
-        running("namesrv", home / "names") as names,
-        running_broker(home / "broker", f"namesrvAddr={names.address}") as broker,
-    ):
-        wait_for_a_broker(names.address)
-        yield names, broker
 
 
 async def is_known(cluster: Cluster, broker: RunningServer) -> bool:
@@ -94,10 +83,10 @@ def test_routes_are_asked_for_once_and_kept_while_no_name_server_answers(tmp_pat
         run(ask(names))
 
 
-def test_another_name_server_is_asked_when_the_first_is_away(servers: tuple[RunningServer, RunningServer]) -> None:
+def test_another_name_server_is_asked_when_the_first_is_away(servers: ClientCluster) -> None:
     async def ask() -> None:
         away = f"127.0.0.1:{free_port()}"
-        cluster = Cluster(ClientOptions(name_servers=f"{away};{servers[0].address};{away}"))
+        cluster = Cluster(ClientOptions(name_servers=f"{away};{servers.names.address};{away}"))
         for _ in range(3):
             assert (await cluster.ask_route(TEMPLATE)).broker_datas
         await cluster.close()
@@ -105,9 +94,9 @@ def test_another_name_server_is_asked_when_the_first_is_away(servers: tuple[Runn
     run(ask())
 
 
-def test_unknown_topics_and_brokers_have_errors_of_their_own(servers: tuple[RunningServer, RunningServer]) -> None:
+def test_unknown_topics_and_brokers_have_errors_of_their_own(servers: ClientCluster) -> None:
     async def ask() -> None:
-        cluster = Cluster(ClientOptions(name_servers=servers[0].address))
+        cluster = Cluster(ClientOptions(name_servers=servers.names.address))
         with pytest.raises(NoRouteError, match="'nowhere'"):
             await cluster.route("nowhere")
         await cluster.route(TEMPLATE)
@@ -117,7 +106,7 @@ def test_unknown_topics_and_brokers_have_errors_of_their_own(servers: tuple[Runn
             await cluster.ask(f"127.0.0.1:{free_port()}", RequestCode.GET_BROKER_RUNTIME_INFO)
         assert not found.value.sent
         with pytest.raises(RequestRefusedError) as refused:
-            await cluster.request(servers[1].address, 4999)
+            await cluster.request(servers.broker.address, 4999)
         assert refused.value.code == 3
         await cluster.close()
 
@@ -140,18 +129,20 @@ def test_a_broker_that_started_again_knows_its_clients_at_their_next_request(tmp
         run(ask(names))
 
 
-def test_heartbeats_are_repeated(servers: tuple[RunningServer, RunningServer]) -> None:
+def test_heartbeats_are_repeated(servers: ClientCluster) -> None:
     async def ask() -> None:
-        options = ClientOptions(name_servers=servers[0].address, heartbeat_s=0.05, route_refresh_s=0.05)
+        options = ClientOptions(name_servers=servers.names.address, heartbeat_s=0.05, route_refresh_s=0.05)
         cluster = Cluster(options, OneProducer())
         await cluster.start()
         await cluster.route(TEMPLATE)
-        watcher = Cluster(ClientOptions(name_servers=servers[0].address))
+        watcher = Cluster(ClientOptions(name_servers=servers.names.address))
         header = GetProducerConnectionListRequestHeader(producer_group="pg")
         async with asyncio.timeout(30):
             while (
                 cluster.client_id.encode()
-                not in (await watcher.ask(servers[1].address, RequestCode.GET_PRODUCER_CONNECTION_LIST, header)).body
+                not in (
+                    await watcher.ask(servers.broker.address, RequestCode.GET_PRODUCER_CONNECTION_LIST, header)
+                ).body
             ):
                 await asyncio.sleep(0.05)
         await watcher.close()

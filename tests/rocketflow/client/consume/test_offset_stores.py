@@ -16,7 +16,7 @@ from rocketflow.client.consume.offset_stores import (
     local_offset_path,
 )
 from rocketflow.remoting.bodies import MessageQueue
-from tests.support.consumer_cluster import ConsumerCluster, queue_of
+from tests.support.client_cluster import ClientCluster, queue_of
 
 ONE, TWO = MessageQueue("T", "b", 0), MessageQueue("T", "b", 1)
 
@@ -106,10 +106,10 @@ def test_update_only_increases_unless_it_is_forced() -> None:
     assert store.offset(ONE) == 3
 
 
-def test_remote_offsets_are_kept_by_the_broker(servers: ConsumerCluster) -> None:
+def test_remote_offsets_are_kept_by_the_broker(servers: ClientCluster) -> None:
     async def call() -> None:
         queue, unread = queue_of(await servers.new_topic()), queue_of(await servers.new_topic(), 1)
-        cluster, group = Cluster(servers.options), servers.new_name()
+        cluster, group = Cluster(servers.client_options), servers.new_name()
         store = RemoteOffsetStore(cluster, group)
         await servers.send(queue.topic, ["a", "b", "c"])
         store.update(queue, 2)

@@ -15,7 +15,7 @@ from rocketflow.client.consume.subscriptions import SQL92, subscription
 from rocketflow.client.errors import NoRouteError, RequestRefusedError
 from rocketflow.client.pull_status import PullStatus
 from rocketflow.remoting.bodies import MessageQueue, SubscriptionData
-from tests.support.consumer_cluster import ConsumerCluster, queue_of
+from tests.support.client_cluster import ClientCluster, queue_of
 
 ALL = subscription("T", version=1)
 QUEUE = MessageQueue("T", "b", 3)
@@ -33,8 +33,8 @@ def pull_of(
     )
 
 
-async def pulled(servers: ConsumerCluster, pull: PullRequest) -> PullResult:
-    cluster = Cluster(servers.options)
+async def pulled(servers: ClientCluster, pull: PullRequest) -> PullResult:
+    cluster = Cluster(servers.client_options)
     try:
         return await Puller(cluster, servers.new_name()).pull(pull)
     finally:
@@ -57,7 +57,7 @@ def test_flags_of_a_pull_say_what_the_broker_shall_do(pull: PullRequest, at_mast
     assert header.subscription == ("*" if flags & 4 else None)
 
 
-def test_messages_are_decoded_with_the_bounds_of_their_queue(servers: ConsumerCluster) -> None:
+def test_messages_are_decoded_with_the_bounds_of_their_queue(servers: ClientCluster) -> None:
     async def call() -> None:
         queue = queue_of(await servers.new_topic())
         await servers.send(queue.topic, ["a", "b", "c"])
@@ -73,7 +73,7 @@ def test_messages_are_decoded_with_the_bounds_of_their_queue(servers: ConsumerCl
     run(call())
 
 
-def test_messages_whose_tag_only_has_the_same_hash_are_skipped(servers: ConsumerCluster) -> None:
+def test_messages_whose_tag_only_has_the_same_hash_are_skipped(servers: ClientCluster) -> None:
     async def call() -> None:
         queue = queue_of(await servers.new_topic())
         for tag in ("Aa", "BB", "C"):
@@ -85,7 +85,7 @@ def test_messages_whose_tag_only_has_the_same_hash_are_skipped(servers: Consumer
     run(call())
 
 
-def test_sql_is_evaluated_by_the_broker_and_refused_where_it_is_wrong(servers: ConsumerCluster) -> None:
+def test_sql_is_evaluated_by_the_broker_and_refused_where_it_is_wrong(servers: ClientCluster) -> None:
     async def call() -> None:
         queue = queue_of(await servers.new_topic())
         await servers.send(queue.topic, ["low"], properties={"n": "1"})
@@ -99,7 +99,7 @@ def test_sql_is_evaluated_by_the_broker_and_refused_where_it_is_wrong(servers: C
     run(call())
 
 
-def test_pull_without_a_new_message_waits_for_one(servers: ConsumerCluster) -> None:
+def test_pull_without_a_new_message_waits_for_one(servers: ClientCluster) -> None:
     async def call() -> None:
         queue = queue_of(await servers.new_topic())
         assert (await pulled(servers, pull_of(queue, 0))).status is PullStatus.NO_NEW_MSG
@@ -110,7 +110,7 @@ def test_pull_without_a_new_message_waits_for_one(servers: ConsumerCluster) -> N
     run(call())
 
 
-def test_offset_outside_the_queue_is_corrected(servers: ConsumerCluster) -> None:
+def test_offset_outside_the_queue_is_corrected(servers: ClientCluster) -> None:
     async def call() -> None:
         queue = queue_of(await servers.new_topic())
         await servers.send(queue.topic, ["a", "b"])
@@ -120,7 +120,7 @@ def test_offset_outside_the_queue_is_corrected(servers: ConsumerCluster) -> None
     run(call())
 
 
-def test_unknown_topic_and_queue_are_errors(servers: ConsumerCluster) -> None:
+def test_unknown_topic_and_queue_are_errors(servers: ClientCluster) -> None:
     async def call() -> None:
         with pytest.raises(NoRouteError, match="'nowhere'"):
             await pulled(servers, pull_of(queue_of("nowhere"), 0))
@@ -130,7 +130,7 @@ def test_unknown_topic_and_queue_are_errors(servers: ConsumerCluster) -> None:
     run(call())
 
 
-def test_start_of_a_queue_follows_the_start_position(servers: ConsumerCluster) -> None:
+def test_start_of_a_queue_follows_the_start_position(servers: ClientCluster) -> None:
     async def call() -> None:
         queue = queue_of(await servers.new_topic())
         await servers.send(queue.topic, ["a", "b"])
@@ -138,7 +138,7 @@ def test_start_of_a_queue_follows_the_start_position(servers: ConsumerCluster) -
         between_ms = int(time.time() * 1000)
         await asyncio.sleep(0.002)
         await servers.send(queue.topic, ["c"])
-        cluster = Cluster(servers.options)
+        cluster = Cluster(servers.client_options)
         starts = [
             await StartPositions(cluster, where, between_ms).start_of(queue)
             for where in (ConsumeFrom.FIRST, ConsumeFrom.LAST, ConsumeFrom.TIMESTAMP)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rocketflow.aio.loop import run
 from rocketflow.client import ConsumeFrom, PullConsumer, PullOptions
-from tests.support.consumer_cluster import ConsumerCluster, queue_of
+from tests.support.client_cluster import ClientCluster, queue_of
 from tests.support.servers import running, running_broker, wait_for_a_broker
 
 
@@ -17,7 +17,7 @@ def test_consumer_reads_on_when_its_broker_was_killed_and_started_again(tmp_path
         settings = f"namesrvAddr={names.address}"
         with running_broker(tmp_path / "broker", settings) as broker:
             await asyncio.to_thread(wait_for_a_broker, names.address)
-            servers = ConsumerCluster(names, broker)
+            servers = ClientCluster(names, broker)
             topic = await servers.new_topic()
             await servers.send(topic, ["a", "b"])
             consumer = PullConsumer(
@@ -30,7 +30,7 @@ def test_consumer_reads_on_when_its_broker_was_killed_and_started_again(tmp_path
             found += [one.body for one in await consumer.poll(30)]  # it was pulled before
             assert await consumer.poll(0.5) == []
         with running_broker(tmp_path / "broker", settings, port=broker.port) as again:
-            servers = ConsumerCluster(names, again)
+            servers = ClientCluster(names, again)
             await servers.send(topic, ["c"])
             async with asyncio.timeout(120):
                 while len(found) < 3:

@@ -25,10 +25,10 @@ from rocketflow.client.pull.queue_buffer import Answer
 from rocketflow.client.received import ReceivedMessage
 from rocketflow.client.sync import pull_consumer as sync
 from rocketflow.remoting.bodies import MessageQueue, TopicConfig
-from tests.support.consumer_cluster import ConsumerCluster, queue_of
+from tests.support.client_cluster import ClientCluster, queue_of
 
 
-def options(servers: ConsumerCluster, **more: Any) -> PullOptions:
+def options(servers: ClientCluster, **more: Any) -> PullOptions:
     values = {"group": servers.new_name(), "start": ConsumeFrom.FIRST, "name_servers": servers.names.address}
     return PullOptions(**{**values, "timeout_s": 30, **more})
 
@@ -52,16 +52,16 @@ async def until_assigned(consumer: PullConsumer, count: int) -> None:
             await asyncio.sleep(0.05)
 
 
-async def stored(servers: ConsumerCluster, group: str, queue: MessageQueue) -> int | None:
+async def stored(servers: ClientCluster, group: str, queue: MessageQueue) -> int | None:
     """Return the offset of a group at the broker."""
-    cluster = Cluster(servers.options)
+    cluster = Cluster(servers.client_options)
     try:
         return await RemoteOffsetStore(cluster, group).stored_offset(queue)
     finally:
         await cluster.close()
 
 
-def test_subscribed_topic_is_read_and_committed_by_the_end(servers: ConsumerCluster) -> None:
+def test_subscribed_topic_is_read_and_committed_by_the_end(servers: ClientCluster) -> None:
     async def call() -> None:
         topic, wanted = await servers.new_topic(), options(servers)
         await servers.send(topic, ["a", "b"], 0)
@@ -80,7 +80,7 @@ def test_subscribed_topic_is_read_and_committed_by_the_end(servers: ConsumerClus
     run(call())
 
 
-def test_messages_of_the_last_poll_are_not_committed_after_an_exception(servers: ConsumerCluster) -> None:
+def test_messages_of_the_last_poll_are_not_committed_after_an_exception(servers: ClientCluster) -> None:
     async def call() -> None:
         topic, wanted = await servers.new_topic(), options(servers)
         await servers.send(topic, ["a", "b", "c"])
@@ -99,7 +99,7 @@ def test_messages_of_the_last_poll_are_not_committed_after_an_exception(servers:
     run(call())
 
 
-def test_auto_commit_stores_what_earlier_polls_returned(servers: ConsumerCluster) -> None:
+def test_auto_commit_stores_what_earlier_polls_returned(servers: ClientCluster) -> None:
     async def call() -> None:
         queue, wanted = queue_of(await servers.new_topic()), options(servers, commit_interval_s=0.05)
         await servers.send(queue.topic, ["a", "b"])
@@ -114,7 +114,7 @@ def test_auto_commit_stores_what_earlier_polls_returned(servers: ConsumerCluster
     run(call())
 
 
-def test_manual_commit_stores_positions_or_given_offsets(servers: ConsumerCluster) -> None:
+def test_manual_commit_stores_positions_or_given_offsets(servers: ClientCluster) -> None:
     async def call() -> None:
         queue, wanted = queue_of(await servers.new_topic()), options(servers, auto_commit=False)
         await servers.send(queue.topic, ["a", "b", "c"])
@@ -131,7 +131,7 @@ def test_manual_commit_stores_positions_or_given_offsets(servers: ConsumerCluste
     run(call())
 
 
-def test_seeks_move_the_position_and_a_commit_may_go_back(servers: ConsumerCluster) -> None:
+def test_seeks_move_the_position_and_a_commit_may_go_back(servers: ClientCluster) -> None:
     async def call() -> None:
         queue = queue_of(await servers.new_topic())
         await servers.send(queue.topic, ["a", "b"])
@@ -158,7 +158,7 @@ def test_seeks_move_the_position_and_a_commit_may_go_back(servers: ConsumerClust
     run(call())
 
 
-def test_paused_queue_is_not_returned_until_it_is_resumed(servers: ConsumerCluster) -> None:
+def test_paused_queue_is_not_returned_until_it_is_resumed(servers: ClientCluster) -> None:
     async def call() -> None:
         topic = await servers.new_topic()
         one, two = queue_of(topic, 0), queue_of(topic, 1)
@@ -175,7 +175,7 @@ def test_paused_queue_is_not_returned_until_it_is_resumed(servers: ConsumerClust
     run(call())
 
 
-def test_queues_are_shared_among_the_clients_of_a_group_and_move_when_one_ends(servers: ConsumerCluster) -> None:
+def test_queues_are_shared_among_the_clients_of_a_group_and_move_when_one_ends(servers: ClientCluster) -> None:
     async def call() -> None:
         topic, group = await servers.new_topic(4), servers.new_name()
         changed: list[tuple[int, int]] = []
@@ -207,13 +207,13 @@ def test_queues_are_shared_among_the_clients_of_a_group_and_move_when_one_ends(s
     run(call())
 
 
-def test_new_queues_of_a_topic_are_read_after_the_route_has_changed(servers: ConsumerCluster) -> None:
+def test_new_queues_of_a_topic_are_read_after_the_route_has_changed(servers: ClientCluster) -> None:
     async def call() -> None:
         topic = await servers.new_topic(1)
         async with PullConsumer(options(servers, route_refresh_s=0.2)) as consumer:
             await consumer.subscribe(topic)
             await until_assigned(consumer, 1)
-            async with AdminClient(servers.options) as admin:
+            async with AdminClient(servers.client_options) as admin:
                 config = TopicConfig(topic_name=topic, read_queue_nums=3, write_queue_nums=3)
                 await admin.create_topic(servers.broker.address, config)
             await until_assigned(consumer, 3)
@@ -221,7 +221,7 @@ def test_new_queues_of_a_topic_are_read_after_the_route_has_changed(servers: Con
     run(call())
 
 
-def test_tags_and_sql_select_messages(servers: ConsumerCluster) -> None:
+def test_tags_and_sql_select_messages(servers: ClientCluster) -> None:
     async def call() -> None:
         topic = await servers.new_topic()
         for k, tag in enumerate(("red", "green", "blue")):
@@ -239,7 +239,7 @@ def test_tags_and_sql_select_messages(servers: ConsumerCluster) -> None:
     run(call())
 
 
-def test_assigned_queues_are_replaced_and_those_that_stay_keep_their_positions(servers: ConsumerCluster) -> None:
+def test_assigned_queues_are_replaced_and_those_that_stay_keep_their_positions(servers: ClientCluster) -> None:
     async def call() -> None:
         topic = await servers.new_topic(3)
         for k in range(3):
@@ -259,7 +259,7 @@ def test_assigned_queues_are_replaced_and_those_that_stay_keep_their_positions(s
     run(call())
 
 
-def test_trimmed_position_is_reported_and_corrected(servers: ConsumerCluster) -> None:
+def test_trimmed_position_is_reported_and_corrected(servers: ClientCluster) -> None:
     async def call() -> None:
         queue, found = queue_of(await servers.new_topic()), []
         await servers.send(queue.topic, ["a", "b"])
@@ -282,7 +282,7 @@ def test_trimmed_position_is_reported_and_corrected(servers: ConsumerCluster) ->
     run(call())
 
 
-def test_reset_by_an_operator_moves_the_consumer_and_its_commits(servers: ConsumerCluster) -> None:
+def test_reset_by_an_operator_moves_the_consumer_and_its_commits(servers: ClientCluster) -> None:
     async def call() -> None:
         queue, reset = queue_of(await servers.new_topic()), asyncio.Event()
         await servers.send(queue.topic, ["a", "b", "c"])
@@ -296,7 +296,7 @@ def test_reset_by_an_operator_moves_the_consumer_and_its_commits(servers: Consum
             await consumer.assign([queue])
             assert await polled(consumer, 3) == ["a", "b", "c"]
             await consumer.commit()
-            async with AdminClient(servers.options) as admin:
+            async with AdminClient(servers.client_options) as admin:
                 await admin.reset_offset_by_time(wanted.group, queue.topic, 0)
             await asyncio.wait_for(reset.wait(), 60)
             await asyncio.sleep(0.3)  # some commits
@@ -306,7 +306,7 @@ def test_reset_by_an_operator_moves_the_consumer_and_its_commits(servers: Consum
     run(call())
 
 
-def test_prefetch_stops_at_its_limits(servers: ConsumerCluster) -> None:
+def test_prefetch_stops_at_its_limits(servers: ClientCluster) -> None:
     async def call() -> None:
         queue = queue_of(await servers.new_topic())
         for _ in range(6):
@@ -324,7 +324,7 @@ def test_prefetch_stops_at_its_limits(servers: ConsumerCluster) -> None:
     run(call())
 
 
-def test_error_of_a_decoder_is_raised_after_what_was_decoded_and_the_position_stays(servers: ConsumerCluster) -> None:
+def test_error_of_a_decoder_is_raised_after_what_was_decoded_and_the_position_stays(servers: ClientCluster) -> None:
     async def call() -> None:
         queue = queue_of(await servers.new_topic())
         for name in "abc":
@@ -349,7 +349,7 @@ def test_error_of_a_decoder_is_raised_after_what_was_decoded_and_the_position_st
     run(call())
 
 
-def test_refusals_of_pulls_are_raised_by_poll(servers: ConsumerCluster) -> None:
+def test_refusals_of_pulls_are_raised_by_poll(servers: ClientCluster) -> None:
     async def call() -> None:
         topic = await servers.new_topic()
         async with PullConsumer(options(servers)) as consumer:
@@ -360,7 +360,7 @@ def test_refusals_of_pulls_are_raised_by_poll(servers: ConsumerCluster) -> None:
     run(call())
 
 
-def test_wrong_calls_have_errors_that_say_what_to_do(servers: ConsumerCluster) -> None:
+def test_wrong_calls_have_errors_that_say_what_to_do(servers: ClientCluster) -> None:
     async def call() -> None:
         topic = await servers.new_topic()
         async with PullConsumer(options(servers)) as consumer:
@@ -392,7 +392,7 @@ def test_options_that_make_no_sense_are_named(wrong: dict[str, Any]) -> None:
         PullOptions(**{"group": "g", **wrong})
 
 
-def test_synchronous_consumer_has_the_same_calls(servers: ConsumerCluster) -> None:
+def test_synchronous_consumer_has_the_same_calls(servers: ClientCluster) -> None:
     topic, wanted = run(servers.new_topic()), options(servers)
     queue = queue_of(topic)
     run(servers.send(topic, ["a", "b"]))
@@ -418,7 +418,7 @@ def test_synchronous_consumer_has_the_same_calls(servers: ConsumerCluster) -> No
     assert public - not_here <= set(dir(sync.PullConsumer))
 
 
-def test_synchronous_consumer_does_not_commit_the_last_poll_after_an_exception(servers: ConsumerCluster) -> None:
+def test_synchronous_consumer_does_not_commit_the_last_poll_after_an_exception(servers: ClientCluster) -> None:
     topic, wanted = run(servers.new_topic()), options(servers)
     run(servers.send(topic, ["a"]))
 
@@ -433,7 +433,7 @@ def test_synchronous_consumer_does_not_commit_the_last_poll_after_an_exception(s
     assert not run(stored(servers, wanted.group, queue_of(topic)))
 
 
-def test_messages_that_are_delivered_again_are_handled_once(servers: ConsumerCluster, tmp_path: Path) -> None:
+def test_messages_that_are_delivered_again_are_handled_once(servers: ClientCluster, tmp_path: Path) -> None:
     topic, wanted, handled = run(servers.new_topic()), options(servers), list[str]()
     for name in ("a", "b", "c"):
         run(servers.send(topic, [name], properties={"UNIQ_KEY": f"key-{name}"}))

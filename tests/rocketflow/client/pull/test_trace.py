@@ -5,10 +5,10 @@ from __future__ import annotations
 from rocketflow.aio.loop import run
 from rocketflow.client import ConsumeFrom, PullConsumer, PullOptions
 from rocketflow.client.admin.admin_client import AdminClient
-from tests.support.consumer_cluster import ConsumerCluster, queue_of
+from tests.support.client_cluster import ClientCluster, queue_of
 
 
-def test_polled_messages_have_rows_before_and_after(servers: ConsumerCluster) -> None:
+def test_polled_messages_have_rows_before_and_after(servers: ClientCluster) -> None:
     async def main() -> None:
         topic, trace, group = await servers.new_topic(1), await servers.new_topic(1), servers.new_name()
         await servers.send(topic, ["a", "b"], properties={"KEYS": "k"})
@@ -20,7 +20,7 @@ def test_polled_messages_have_rows_before_and_after(servers: ConsumerCluster) ->
             await consumer.assign([queue_of(topic)])
             while len(found) < 2:
                 found += await consumer.poll()
-        async with AdminClient(servers.options) as admin:
+        async with AdminClient(servers.client_options) as admin:
             pulled = await admin.pull(queue_of(trace), 0)
         rows = [row.split("\x01") for one in pulled.messages for row in one.body.decode().split("\x02")[:-1]]
         before = [row for row in rows if row[0] == "SubBefore"]

@@ -1,23 +1,20 @@
-"""One NameServer and one broker for the tests of push consumers."""
+"""The servers of the tests of push consumers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.support.pushing import small_cluster
+from tests.support.client_cluster import ClientCluster
 from tests.support.servers import RunningServer
 
 
-@pytest.fixture(scope="package")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningServer, RunningServer]]:
+@pytest.fixture(scope="session")
+def servers(cluster: ClientCluster) -> tuple[RunningServer, RunningServer]:
     """Provide a NameServer and its broker."""
-    with small_cluster(tmp_path_factory.mktemp("push")) as both:
-        yield both
+    return cluster.names, cluster.broker
 
 
-@pytest.fixture(scope="package")
-def names(servers: tuple[RunningServer, RunningServer]) -> str:
+@pytest.fixture(scope="session")
+def names(cluster: ClientCluster) -> str:
     """Provide the address of the NameServer."""
-    return servers[0].address
+    return cluster.names.address

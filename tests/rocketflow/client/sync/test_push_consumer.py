@@ -5,16 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from pathlib import Path
 
 from rocketflow.aio.loop import run
 from rocketflow.client import ConsumeContext, ConsumeStatus
 from rocketflow.client.received import ReceivedMessage
 from rocketflow.client.sync import PushConsumer
-from tests.support.pushing import committed, make_topic, options, put, small_cluster
+from tests.support.client_cluster import ClientCluster
+from tests.support.pushing import committed, make_topic, options, put
 
 
-def test_plain_functions_consume_in_threads(tmp_path: Path) -> None:
+def test_plain_functions_consume_in_threads(cluster: ClientCluster) -> None:
     bodies: list[str] = []
     threads: set[str] = set()
     at_once = threading.Barrier(3, timeout=30)
@@ -36,18 +36,18 @@ def test_plain_functions_consume_in_threads(tmp_path: Path) -> None:
             assert time.monotonic() < latest, bodies
             time.sleep(0.02)
 
-    with small_cluster(tmp_path) as (names, _):
-        run(make_topic(names.address, "plain"))
-        run(put(names.address, "plain", map(str, range(20))))
-        consumer = PushConsumer(options(names.address, "g-plain", concurrency=3), listener)
-        consumer.subscribe("plain")
-        with consumer:
-            wait_for(21)
-            assert len([one for one in consumer.queues() if one.topic == "plain"]) == 4
-            consumer.suspend()
-            consumer.resume()
-            consumer.unsubscribe("plain")
-        assert Counter(bodies) == {**dict.fromkeys(map(str, range(20)), 1), "3": 2}
-        assert len(threads) == 3
-        assert all(one.startswith("consumer-g-plain") for one in threads)
-        assert sum(run(committed(names.address, "g-plain", "plain")).values()) == 20
+    names = cluster.names.address
+    run(make_topic(names, "in-threads"))
+    run(put(names, "in-threads", map(str, range(20))))
+    consumer = PushConsumer(options(names, "g-in-threads", concurrency=3), listener)
+    consumer.subscribe("in-threads")
+    with consumer:
+        wait_for(21)
+        assert len([one for one in consumer.queues() if one.topic == "in-threads"]) == 4
+        consumer.suspend()
+        consumer.resume()
+        consumer.unsubscribe("in-threads")
+    assert Counter(bodies) == {**dict.fromkeys(map(str, range(20)), 1), "3": 2}
+    assert len(threads) == 3
+    assert all(one.startswith("consumer-g-in-threads") for one in threads)
+    assert sum(run(committed(names, "g-in-threads", "in-threads")).values()) == 20
