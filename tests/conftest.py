@@ -28,6 +28,7 @@ TOGETHER: Final = {
     "tests/project/test_page_blocks.py": "spark",
     "tests/project/test_readme_blocks.py": "spark",
     "tests/rocketflow/demo/": "spark",
+    "tests/rocketflow/kafka/": "kafka",
     "tests/reliability/test_commit_steps.py": "driver",
     "tests/reliability/test_replays.py": "driver",
     "tests/reliability/test_sink_faults.py": "driver",

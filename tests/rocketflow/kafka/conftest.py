@@ -9,24 +9,35 @@ from pathlib import Path
 import pytest
 
 from tests.rocketflow.kafka.bridging import Topics
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.kafka_broker import KafkaBroker, SecuredListener
 from tests.support.maven import JarsNotFetchedError
 
 
-@pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+@pytest.fixture(scope="package")
+def listener(tmp_path_factory: pytest.TempPathFactory) -> SecuredListener:
+    """Return the broker's listener with TLS and logins."""
+    return SecuredListener(tmp_path_factory.mktemp("kafka") / "tls")
+
+
+@pytest.fixture(scope="package")
+def broker(listener: SecuredListener) -> Iterator[KafkaBroker]:
     try:
-        started = KafkaBroker(tmp_path_factory.mktemp("kafka") / "broker", heap="400m", quick=True)
+        started = KafkaBroker(listener.home.parent / "broker", heap="400m", quick=True, secured=listener)
     except JarsNotFetchedError as error:
         pytest.skip(str(error))
     with started:
         yield started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def topics(broker: KafkaBroker) -> Iterator[Topics]:
     with Topics(broker.bootstrap_servers) as opened:
         yield opened
+
+
+@pytest.fixture
+def secured(listener: SecuredListener, topics: Topics) -> tuple[SecuredListener, Topics]:
+    return listener, topics
 
 
 _NUMBERS = itertools.count()

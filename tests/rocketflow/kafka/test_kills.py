@@ -24,12 +24,12 @@ from rocketflow_store import StoreReader
 from tests.rocketflow.kafka.bridging import Sent, Topics, bridge, bridge_process, finished, options, stored
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.output_fields import check_fields
-from tests.support.trials import FULL, SEED
+from tests.support.trials import FULL, LEVEL, SEED
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(3600 if FULL else 600)]
 Name = Callable[[str], str]
 KILLS = 25 if FULL else 1
-MESSAGES = 1_000_000 if FULL else 6_000
+MESSAGES = 1_000_000 if FULL else 3_000 if LEVEL == "sample" else 6_000
 
 
 def numbered(count: int) -> list[Sent]:

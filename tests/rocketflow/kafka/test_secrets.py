@@ -23,13 +23,12 @@ from rocketflow.kafka.options.secrets import HIDDEN, Secrets, hidden_in_errors, 
 from rocketflow.process.job_entry import run_job
 from rocketflow_store import Message, MessageStore
 from tests.rocketflow.kafka.bridging import SMALL, Sent, Topics, options, small_store
-from tests.rocketflow.kafka.test_secured_broker import asked, secured
+from tests.rocketflow.kafka.test_secured_broker import asked
 from tests.support.kafka_broker import SecuredListener, connector_jars
 from tests.support.maven import JarsNotFetchedError
 from tests.support.trials import COMMAND_LINE, FULL, LEVEL, environment
 
 pytestmark = pytest.mark.kafka
-__all__ = ["secured"]
 WRONG = "wr0ng-pass'word\"ü"
 
 

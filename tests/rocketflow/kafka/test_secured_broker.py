@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,22 +12,12 @@ import pytest
 from rocketflow.errors import UsageError
 from rocketflow.kafka.errors import BridgeError, KafkaUnreachableError
 from tests.rocketflow.kafka.bridging import Sent, Topics, bridge, bridge_process, finished, stored
-from tests.support.kafka_broker import KafkaBroker, SecuredListener
-from tests.support.maven import JarsNotFetchedError
+from tests.support.kafka_broker import SecuredListener
+from tests.support.trials import LEVEL
 
 pytestmark = pytest.mark.kafka
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SecuredListener, Topics]]:
-    home = tmp_path_factory.mktemp("secured")
-    listener = SecuredListener(home / "tls")
-    try:
-        broker = KafkaBroker(home / "broker", heap="400m", quick=True, secured=listener)
-    except JarsNotFetchedError as error:
-        pytest.skip(str(error))
-    with broker, Topics(broker.bootstrap_servers) as topics:
-        yield listener, topics
+WRONG = [(mechanism, way) for mechanism in ("PLAIN", "SCRAM-SHA-256") for way in ("kafka-to-store", "store-to-kafka")]
+"""Logins with a wrong password."""
 
 
 def asked(listener: SecuredListener, mechanism: str, **other: str) -> list[str]:
@@ -59,8 +48,7 @@ def test_both_directions_with_a_login(secured: tuple[SecuredListener, Topics], s
     assert topics.read(copy) == topics.read(source)
 
 
-@pytest.mark.parametrize("direction", ["kafka-to-store", "store-to-kafka"])
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+@pytest.mark.parametrize(("mechanism", "direction"), WRONG[::3] if LEVEL == "sample" else WRONG)
 def test_wrong_password_is_reported_without_showing_it(
     secured: tuple[SecuredListener, Topics], store: str, mechanism: str, direction: str
 ) -> None:
