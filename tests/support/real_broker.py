@@ -48,7 +48,7 @@ class RealBroker:
         """Fetch the jars.
 
         `conf` holds lines that are added to broker.conf, `names_port` is a name server that runs, `flags` are Java's.
-        `last` is for a store that nobody opens afterwards: the end of the block kills the broker.
+        `last` is for a store without a reader afterwards: the end of the block kills the broker.
         """
         try:
             self._java = java_and_javac()[0]
