@@ -313,6 +313,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.skipif(LEVEL == "sample", reason="silent peers are closed above: RF_FAULTS=1 runs it")
 def test_peers_that_have_died_without_a_word_are_closed(tmp_path: Path, tally: Callable[..., Tally]) -> None:
     counts = tally("N05")
     with running_broker(tmp_path, "serverChannelMaxIdleTimeSeconds=3") as server:

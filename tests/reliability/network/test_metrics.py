@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -174,19 +175,16 @@ def _check(value: Figures, pulled_bytes: int) -> None:
 
 
 def test_a_port_of_figures_in_use_ends_the_start_before_a_store_is_made(tmp_path: Path) -> None:
-    port = free_port()
-    exporter = ("metricsExporterType=PROM", f"metricsPromExporterPort={port}")
-    with running_broker(tmp_path, *exporter) as broker:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        exporter = ("metricsExporterType=PROM", f"metricsPromExporterPort={port}")
         options = [f"listenPort={free_port((-2, 1))}", f"storePathRootDir={tmp_path}/other", *exporter]
         code, said = started("broker", tmp_path, *[part for one in options for part in ("--set", one)])
-        assert code == 75, said
-        assert str(port) in said
-        assert "metricsPromExporterPort" in said
-        assert "Traceback" not in said
-        assert not (tmp_path / "other").exists()
-        assert get(port, "/health/ready")[0] == 200
-        assert broker.stop() == 0
-        no_traceback(broker)
+    assert code == 75, said
+    assert str(port) in said
+    assert "metricsPromExporterPort" in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from tests.support.trials import LEVEL, SEED
 
 pytestmark = pytest.mark.slow
 
-REQUESTS: Final = {"sample": 2_000, "fast": 6_000, "full": 60_000}[LEVEL]
+REQUESTS: Final = {"sample": 800, "fast": 6_000, "full": 60_000}[LEVEL]
 AT_ONCE: Final = 40
 
 _ENTRY: Final = bodies.PolicyEntryInfo(resource="Topic:t", actions=["Pub"], decision="Allow", source_ips=["10.0.0.1"])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketflow.cli.app import run
 from rocketflow.process.json_lines import JsonLines
 from rocketflow_store import Message, MessageStore, StoreConfig
 from tests.support.trials import COMMAND_LINE, ROOT, environment
@@ -71,22 +72,28 @@ def test_shipped_file_with_rotation_writes_below_the_current_directory(
 @pytest.mark.parametrize(
     "text", ["", "3", "{", '{"version": 2}', '{"version": 1, "handlers": {"a": {"class": "no.B"}}}']
 )
-def test_unusable_logging_file_is_one_error_line(tmp_path: Path, text: str) -> None:
+def test_unusable_logging_file_is_one_error_line(
+    tmp_path: Path, text: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "logging.json"
     if text:
         file.write_text(text)
-    ended = command("--logging", file, "version")
-    job = subprocess.run(
-        [sys.executable, ROOT / "jobs" / "stream.py", "--help"],
-        env=environment(ROCKETFLOW_LOGGING=str(file)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    for one in (ended, job):
-        assert (one.returncode, one.stdout) == (2, "")
-        assert one.stderr.startswith(f"error: logging configuration {file} cannot be used (")
-        assert len(one.stderr.splitlines()) == 1
+    monkeypatch.setenv("ROCKETFLOW_LOGGING", "")  # the option sets it for jobs
+    ends = [(run(["--logging", str(file), "version"]), *capfd.readouterr())]
+    if not text:
+        job = subprocess.run(
+            [sys.executable, ROOT / "jobs" / "stream.py", "--help"],
+            env=environment(ROCKETFLOW_LOGGING=str(file)),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        ended = command("--logging", file, "version")
+        ends += [(one.returncode, one.stdout, one.stderr) for one in (ended, job)]
+    for code, out, err in ends:
+        assert (code, out) == (2, "")
+        assert err.startswith(f"error: logging configuration {file} cannot be used (")
+        assert len(err.splitlines()) == 1
 
 
 def test_shipped_file_with_json_writes_an_object_a_line(tmp_path: Path, without_its_queues: Path) -> None:
