@@ -9,14 +9,8 @@ from typing import Annotated
 
 import typer
 
-from rocketflow.cli import network
-from rocketflow.cli.admin.admin_app import admin_app
-from rocketflow.cli.bridge import bridge_app
-from rocketflow.cli.consume import consume
-from rocketflow.cli.quality_commands import quality_app
-from rocketflow.cli.send import send
+from rocketflow.cli.late_commands import LateCommands
 from rocketflow.cli.shared import failures
-from rocketflow.cli.store.store_commands import store_app
 from rocketflow.process import logging_setup
 from rocketflow.process.printable import printable
 
@@ -35,6 +29,7 @@ class Shell(enum.Enum):
 
 app = typer.Typer(
     name="rocketflow",
+    cls=LateCommands,
     help="A Spark Structured Streaming pipeline on RocketMQ's storage design.",
     no_args_is_help=True,
     add_completion=False,  # the command `completion` prints the script of any shell, not only of the present one
@@ -42,14 +37,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(store_app, name="store")
-app.add_typer(bridge_app, name="bridge")
-app.add_typer(quality_app, name="quality")
-app.add_typer(admin_app, name="admin")
-app.command()(network.namesrv)
-app.command()(network.broker)
-app.command()(send)
-app.command()(consume)
 
 
 def _print_version(asked: bool) -> None:

@@ -133,7 +133,6 @@ def _settings(home: Path) -> dict[str, str]:
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
-        "PYTHONDONTWRITEBYTECODE": "1",
         "NO_PROXY": "*",
     }
 
