@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql.types import StructType
 
+from rocketflow.spark.data_source import RocketFlowDataSource
 from rocketflow.spark.source.lag_listener import LagListener
-from rocketflow_store import MessageStore
+from rocketflow_store import MessageStore, StoreError
 from tests.support.spark_stores import append, numbered, small_config
+from tests.support.trials import LEVEL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,6 +72,7 @@ def test_available_now_with_limits_and_restarts_from_the_checkpoint(spark: Spark
     assert max(Counter((row.topic, row.queueId, row.queueOffset) for row in copy.rows()).values()) == 1
 
 
+@pytest.mark.skipif(LEVEL == "sample", reason="test_spark_kills.py replays a batch (P01 a): RF_FAULTS=1 runs it")
 def test_a_replayed_batch_reads_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
     store = tmp_path / "s"
     append(store, numbered("orders", range(100)))
@@ -153,25 +157,28 @@ def test_a_stream_on_lost_queues_names_the_rebuild(spark: SparkSession, tmp_path
     assert "rocketflow store rebuild" in message
 
 
-def test_checkpoint_of_another_topic_fails_the_query(spark: SparkSession, tmp_path: Path) -> None:
-    append(tmp_path / "s", [*numbered("orders", range(4)), *numbered("other", range(4))])
-    copy = Copy(spark, tmp_path, tmp_path / "s", subscribe="orders")
-    copy.run()
-    assert "the checkpoint is of topic orders" in failure(lambda: copy.start(subscribe="other"))
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"maxOffsetPerTrigger": "5"}, "unknown option 'maxoffsetpertrigger': did you mean maxOffsetsPerTrigger?"),
+        ({"maxOffsetPerTrigger": "5"}, "unknown option 'maxOffsetPerTrigger': did you mean maxOffsetsPerTrigger?"),
         ({"maxOffsetsPerTrigger": "five"}, "option maxOffsetsPerTrigger='five': allowed is a whole number"),
         ({"namesrvAddr": "h:9876"}, "exclude each other"),
         ({"sql": "a >"}, "filter 'a >'"),
     ],
 )
-def test_wrong_options_are_named(spark: SparkSession, tmp_path: Path, options: dict[str, str], message: str) -> None:
+def test_wrong_options_are_named(tmp_path: Path, options: dict[str, str], message: str) -> None:
+    """Spark's worker makes the reader in the same way."""
     append(tmp_path / "s", numbered("orders", range(4)))
-    assert message in failure(lambda: Copy(spark, tmp_path, tmp_path / "s", subscribe="orders").start(**options))
+    asked = RocketFlowDataSource({"path": str(tmp_path / "s"), "subscribe": "orders", **options})
+    with pytest.raises(StoreError) as caught:
+        asked.streamReader(asked.schema())
+    assert message in str(caught.value)
+
+
+def test_query_with_a_wrong_option_fails_at_its_start(spark: SparkSession, tmp_path: Path) -> None:
+    append(tmp_path / "s", numbered("orders", range(4)))
+    copy = Copy(spark, tmp_path, tmp_path / "s", subscribe="orders")
+    assert "did you mean maxOffsetsPerTrigger?" in failure(lambda: copy.start(maxOffsetPerTrigger="5"))
 
 
 @pytest.mark.parametrize(
@@ -183,15 +190,16 @@ def test_wrong_options_are_named(spark: SparkSession, tmp_path: Path, options: d
 )
 def test_wrong_columns_are_named(spark: SparkSession, tmp_path: Path, schema: str, message: str) -> None:
     append(tmp_path / "s", numbered("orders", range(4)))
-    reader = (
-        spark.readStream.format("rocketflow").option("subscribe", "orders").schema(schema).load(str(tmp_path / "s"))
-    )
-    assert message in failure(lambda: reader.writeStream.format("noop").trigger(availableNow=True).start())
+    asked = RocketFlowDataSource({"path": str(tmp_path / "s"), "subscribe": "orders"})
+    with pytest.raises(StoreError) as caught:
+        asked.streamReader(StructType.fromDDL(schema))
+    assert message in str(caught.value)
 
 
 def test_path_that_is_no_store_fails_the_query(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "empty").mkdir()
-    for name, why in (("file", "is a file"), ("nowhere", "does not exist"), ("empty", "no topics")):
+    cases = [("nowhere", "does not exist"), ("file", "is a file"), ("empty", "no topics")]
+    for name, why in cases if LEVEL != "sample" else cases[:1]:
         copy = Copy(spark, tmp_path / f"query-{name}", tmp_path / name, subscribe="x")
         assert why in failure(copy.start)
