@@ -29,6 +29,7 @@ TOGETHER: Final = {
     "tests/project/test_readme_blocks.py": "spark",
     "tests/rocketflow/demo/": "spark",
     "tests/rocketflow/kafka/": "kafka",
+    "tests/reliability/test_killed_spark_rebuilds.py": "spark",
     "tests/reliability/test_commit_steps.py": "driver",
     "tests/reliability/test_replays.py": "driver",
     "tests/reliability/test_sink_faults.py": "driver",

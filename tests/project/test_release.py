@@ -42,7 +42,7 @@ def test_two_builds_of_a_commit_are_the_same_bytes(
 
 def test_wheel_works_without_the_repository(packages: list[Path], tmp_path: Path) -> None:
     """The libraries are those of this environment, on the path after the wheel; nothing is downloaded."""
-    python = install(packages[0], tmp_path / "clean", "--no-deps", "--no-index")
+    python = install(packages[0], tmp_path / "clean", "--no-deps", "--no-index", "--no-compile")
     write_sbom(python, tmp_path / "sbom.json")
     (libraries,) = (tmp_path / "clean" / "lib").glob("python*/site-packages")
     (libraries / "libraries.pth").write_text(sysconfig.get_path("purelib"), "utf-8")

@@ -68,6 +68,9 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
         yield made
 
 
+@pytest.mark.skipif(
+    LEVEL == "sample", reason="a second driver; test_sink_commit.py has its commits: RF_FAULTS=1 runs it"
+)
 @pytest.mark.parametrize(("begin", "variant"), places(), indirect=["begin"])
 def test_two_drivers_start_at_once(
     begin: Begin, variant: str, driver: Driver, second: Driver, tmp_path: Path, tally: Callable[..., Tally]
@@ -86,7 +89,9 @@ def test_two_drivers_start_at_once(
         copying.remove()
 
 
-@pytest.mark.skipif(LEVEL == "sample", reason="a minute of Spark; two at once are sampled: RF_FAULTS=1 runs it")
+@pytest.mark.skipif(
+    LEVEL == "sample", reason="a second driver; test_sink_commit.py has its commits: RF_FAULTS=1 runs it"
+)
 @pytest.mark.parametrize(("begin", "variant"), places(), indirect=["begin"])
 def test_driver_resumes_after_the_commits_of_another(
     begin: Begin, variant: str, driver: Driver, second: Driver, tmp_path: Path, tally: Callable[..., Tally]

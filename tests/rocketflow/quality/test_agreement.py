@@ -17,6 +17,7 @@ from rocketflow.quality.jobs.range_check import RangeCheck, check_range
 from rocketflow.quality.suites.expectation_kinds import ROW_TYPES, UNIQUE_TYPES, Kind, kind_of, row_condition_of
 from rocketflow.quality.suites.suite import load_suite
 from tests.rocketflow.quality.topics import fill, write_suite
+from tests.support.trials import LEVEL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,9 +55,9 @@ ROWS: list[tuple[str, dict[str, Any]]] = [
     ("expect_column_values_to_be_in_set", {"column": "s", "value_set": ["ORD-1", "a'b", 'q"q', "a\\b"]}),
     ("expect_column_values_to_be_in_set", {"column": "i", "value_set": [1, 2, 3, 4]}),
     ("expect_column_values_to_not_be_in_set", {"column": "t", "value_set": ["", "[x]"]}),
-    ("expect_column_values_to_be_between", {"column": "i", "min_value": 0, "max_value": 10, "mostly": 0.9}),
     ("expect_column_values_to_be_between", {"column": "big", "max_value": 2**31, "strict_max": True}),
     ("expect_column_values_to_be_between", {"column": "d", "min_value": 0.5}),
+    ("expect_column_values_to_be_between", {"column": "i", "min_value": 0, "max_value": 10, "mostly": 0.9}),
     ("expect_column_values_to_match_regex", {"column": "s", "regex": r"^ORD-\d+$"}),
     (
         "expect_column_values_to_match_regex",
@@ -113,14 +114,18 @@ def test_pass_and_great_expectations_agree(spark: SparkSession, tmp_path: Path) 
         (kind, {**kwargs, "condition_parser": "great_expectations"} if "row_condition" in kwargs else kwargs)
         for kind, kwargs in ROWS
     ]
+    if LEVEL == "sample":  # one of each type, the last
+        conditions = list({kind: (kind, kwargs) for kind, kwargs in conditions}.values())
     file = write_suite(tmp_path / "suite.json", *conditions, *TABLE, schema=SCHEMA)
     # compares every count and verdict with GX's own validation of the batch, and raises ValidatorError if they differ
     found = check_range(spark, RangeCheck(str(tmp_path / "store"), "data", file, validator="gx"))
-    by_rows = found["expectations"][: len(ROWS)]
+    by_rows = found["expectations"][: len(conditions)]
     assert found["rows"] == 402, f"seed {seed}"
     assert found["malformed"] == 2
     assert [one["label"] for one in by_rows if not one["unexpected"]] == [], "data that breaks nothing shows nothing"
-    judged = {one["expectation_config"]["type"]: one["success"] for one in found["result"]["results"][: len(ROWS)]}
+    judged = {
+        one["expectation_config"]["type"]: one["success"] for one in found["result"]["results"][: len(conditions)]
+    }
     assert set(judged) >= (ROW_TYPES | UNIQUE_TYPES) - {
         "expect_multicolumn_values_to_be_equal",
         "expect_column_values_to_match_json_schema",

@@ -31,7 +31,6 @@ def test_job_starts_after_an_unfinished_first_checkpoint_entry(spark: SparkSessi
     (checkpoint / "offsets" / LEFT).touch()
     job = StreamJob(str(store), "t", str(store), str(checkpoint), topic="copy")
     assert run(spark, job).rows == 50
-    assert run(spark, job).rows == 0
     with StoreReader(store) as reader:
         assert sum(reader.max_offset("copy", queue) for queue in reader.queues("copy")) == 50
 

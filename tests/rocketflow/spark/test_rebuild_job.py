@@ -35,9 +35,11 @@ from tests.support.golden import GOLDEN
 from tests.support.maven import JarsNotFetchedError
 from tests.support.output_fields import check_fields
 from tests.support.s3_server import s3_server
+from tests.support.trials import LEVEL
 
 pytestmark = pytest.mark.spark
 CONF = GOLDEN / "basic-53" / "broker.properties"
+PROFILES = [("basic-53", "5.3", "5.5"), ("basic-55", "5.5", "5.3")]
 
 
 def files_of(path: Path) -> list[bytes]:
@@ -75,7 +77,7 @@ def test_rebuild_makes_the_files_that_apache_wrote(
     assert re.search(r"bytes of log, [0-9,]+ MB/s, 0 s left$", err.strip())
 
 
-@pytest.mark.parametrize(("name", "own", "other"), [("basic-53", "5.3", "5.5"), ("basic-55", "5.5", "5.3")])
+@pytest.mark.parametrize(("name", "own", "other"), PROFILES if LEVEL != "sample" else PROFILES[:1])
 def test_rebuild_with_a_profile_makes_the_files_of_a_local_one(
     spark: SparkSession,
     golden_store: Callable[..., Path],
@@ -105,6 +107,7 @@ def test_rebuild_with_a_profile_makes_the_files_of_a_local_one(
         assert verify_store(path, config).findings == []
 
 
+@pytest.mark.skipif(LEVEL == "sample", reason="test_remote_rebuild.py does so without Spark: RF_FAULTS=1 runs it")
 def test_rebuild_from_a_backup_in_s3_into_another_bucket(spark: SparkSession, tmp_path: Path) -> None:
     """Executors read ranges of the log from the backup, and write the files into the target."""
     path = tmp_path / "s"

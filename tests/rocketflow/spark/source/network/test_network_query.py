@@ -15,6 +15,7 @@ from rocketflow_store import StoreError, StoreReader
 from tests.support.network_stores import Brokers, brokers, write
 from tests.support.servers import send
 from tests.support.spark_stores import numbered
+from tests.support.trials import LEVEL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,6 +69,8 @@ def test_a_stream_restarts_and_moves_between_path_and_brokers(
     assert copy(namesrvAddr=cluster.address) == list(range(100))
     send(broker, "moving", [str(number) for number in range(100, 150)])
     assert copy(path=f"a={cluster.store('a')}") == list(range(150))
+    if LEVEL == "sample":  # test_network_reads.py plans more moves, without Spark
+        return
     send(broker, "moving", [str(number) for number in range(150, 170)])
     assert copy(namesrvAddr=cluster.address) == list(range(170))
 
