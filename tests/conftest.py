@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from xdist.scheduler import LoadScopeScheduling
 
-pytest_plugins = ["tests.support.counts"]
+pytest_plugins = ["tests.support.counts", "tests.support.memory_disk"]
 
 TOGETHER: Final = {
     "tests/rocketflow/spark/": "spark",

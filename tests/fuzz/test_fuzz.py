@@ -15,10 +15,10 @@ from rocketflow_store.model.errors import CorruptRecordError
 from tests.fuzz.mutations import nearly
 from tests.fuzz.targets import TARGETS, Target
 from tests.support.confinement import ForbiddenError, confined_to
-from tests.support.trials import FULL
+from tests.support.trials import FULL, LEVEL
 
-EXAMPLES = 20_000 if FULL else 150
-SLOW_EXAMPLES = 1_000 if FULL else 12
+EXAMPLES = 20_000 if FULL else 150 if LEVEL == "fast" else 60
+SLOW_EXAMPLES = 1_000 if FULL else 12 if LEVEL == "fast" else 5
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)

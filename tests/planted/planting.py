@@ -69,14 +69,14 @@ class Tree:
         for name in COPIED:
             source = origin / name
             if source.is_dir():
-                ignored = NOT_COPIED if origin == ROOT else None
+                ignored = NOT_COPIED if origin == ROOT and name == "tests" else None
                 shutil.copytree(source, path / name, ignore=ignored, symlinks=True)
             else:
                 shutil.copy2(source, path / name)
         if origin == ROOT:
             (path / "tests" / "golden").symlink_to(ROOT / "tests" / "golden")  # large and read-only
             for product in PRODUCT:
-                compileall.compile_dir(path / product, quiet=2)
+                compileall.compile_dir(path / product, quiet=2)  # what the copied __pycache__ lacks
         modules = sorted(module for product in PRODUCT for module in (path / product).rglob("*.py"))
         self.texts = {module: module.read_text("utf-8") for module in modules}
 

@@ -78,7 +78,7 @@ def test_a_sync_fails(tmp_path: Path, row: str, flush: str, tally: Callable[...,
         run_on(disk, flush, probe, "probe")
     assert probe.seen > STEPS
     flavours = list(Flavour)
-    for nth in sweep(probe.seen, 4):
+    for nth in sweep(probe.seen, 11):
         for flavour in flavours if FULL else [flavours[nth % 3]]:
             trial(tmp_path / "trial", flush, nth, flavour, row == "S18", counts)
             shutil.rmtree(tmp_path / "trial")

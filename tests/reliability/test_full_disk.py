@@ -20,7 +20,7 @@ from tests.support.checker import check
 from tests.support.disk_layer import GROWS, Call, Failing
 from tests.support.results import Tally
 from tests.support.simulated_disk import SimulatedDisk
-from tests.support.trials import FULL, SEED, environment
+from tests.support.trials import FULL, LEVEL, SEED, environment
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +62,7 @@ def test_each_call_finds_the_disk_full(tmp_path: Path, how: str, flush: str, tal
     probe = Failing(GROWS, 0, where=grows)
     trial(tmp_path / "probe", flush, probe, Tally("probe"), "probe")
     assert probe.seen > 3 * STEPS
-    every = 1 if FULL else 7
+    every = 1 if FULL else 7 if LEVEL == "fast" else 23
     for nth in range(1 + SEED % every, probe.seen + 1, every):
         kinds = GROWS if how != "short" else ("write", "pwrite")
         failing = Failing(kinds, nth, errno.ENOSPC, on=how == "from then on", short=how == "short", where=grows)
@@ -77,7 +77,7 @@ def test_a_process_finds_the_disk_full(tmp_path: Path, flush: str, tally: Callab
     counts = tally("S15", f"{flush}, strace")
     count = 40
     points = [one for one in points_of(tmp_path, flush, count) if one.call in ("fallocate", "pwrite64", "rename")]
-    chosen = points if FULL else random.Random(SEED).sample(points, 4)
+    chosen = points if FULL else random.Random(SEED).sample(points, 4 if LEVEL == "fast" else 2)
     for point in chosen:
         store = tmp_path / "counted"
         shutil.rmtree(store, ignore_errors=True)

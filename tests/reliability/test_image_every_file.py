@@ -37,7 +37,7 @@ from tests.reliability.images import (
 from tests.support.damage import Planted, make
 from tests.support.privileges import open_directory, unprivileged
 from tests.support.results import Tally
-from tests.support.trials import LEVEL, SEED
+from tests.support.trials import SEED, sampled
 
 pytestmark = pytest.mark.slow
 
@@ -125,7 +125,7 @@ def give_to_unprivileged_user(root: Path) -> None:
         os.chown(one, 65_534, 65_534)
 
 
-@pytest.mark.parametrize(("name", "damage"), CASES if LEVEL != "sample" else CASES[SEED % 2 :: 2])
+@pytest.mark.parametrize(("name", "damage"), sampled(CASES, 3))
 def test_every_file(
     images: Images, name: str, damage: str, capsys: pytest.CaptureFixture[str], tally: Callable[..., Tally]
 ) -> None:

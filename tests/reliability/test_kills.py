@@ -16,11 +16,11 @@ from rocketflow_store import MessageStore
 from tests.reliability.disk_calls import CALLS, KillPoint, kill_points, needs_strace, spread
 from tests.support.checker import Place, Verdict, check
 from tests.support.results import Tally
-from tests.support.trials import FULL, SEED, environment, seeds, some
+from tests.support.trials import FULL, LEVEL, SEED, environment, seeds, some
 
 pytestmark = pytest.mark.slow
 
-KILLS_A_STORE = 10
+KILLS_A_STORE = 10 if LEVEL != "sample" else 4
 ROLLED = 150
 """Number of messages that need more than one file of the log."""
 

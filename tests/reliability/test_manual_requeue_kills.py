@@ -89,7 +89,7 @@ def test_killed_at_a_disk_call(tmp_path: Path, tally: Callable[..., Tally]) -> N
         pytest.skip(f"strace cannot trace here: {traced.stderr[-200:]}")
     points = kill_points(log, path)
     assert len(points) > 40
-    for point in spread(points, 50 if FULL else 12 if LEVEL == "fast" else 3, SEED):
+    for point in spread(points, 50 if FULL else 12 if LEVEL == "fast" else 2, SEED):
         shutil.rmtree(path)
         shutil.copytree(whole, path)
         first = run(["strace", "-f", "-o", "/dev/null", *point.arguments(), *requeueing(path, 9)])

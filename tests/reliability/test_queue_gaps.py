@@ -97,7 +97,7 @@ def test_any_bit_at_any_place_of_a_queue_of_any_length(
     stores: Callable[[int], Written], tmp_path: Path, tally: Callable[..., Tally]
 ) -> None:
     counts = {one: tally("S29", one) for one in AFTERWARDS}
-    for seed in seeds(120, 3000, least=12):
+    for seed in seeds(120, 3000, least=6):
         rng = random.Random(seed)
         written = stores(rng.choice([1, 2, 3, 20, 80]) if LEVEL == "sample" else rng.randint(1, 120))
         length = len(written.bodies) // len(QUEUES)
@@ -115,7 +115,7 @@ def test_each_bit_of_a_field(
     stores: Callable[[int], Written], tmp_path: Path, field: str, tally: Callable[..., Tally]
 ) -> None:
     counts = tally("S29", f"each bit of {field}")
-    written, step = stores(80), 1 if FULL else 4 if LEVEL == "fast" else 16
+    written, step = stores(80), 1 if FULL else 4 if LEVEL == "fast" else 24
     for bit in range(seeds(1, 1)[0] % step, BITS[field], step):
         context = f"bit {bit} of {field}"
         trial(written, tmp_path / f"{bit}", ("orders", 0, 37), field, bit, "rebuild without queues", context)

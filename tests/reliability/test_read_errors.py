@@ -16,7 +16,7 @@ from tests.reliability.power import Run, config
 from tests.support.disk_layer import READS, Call, Failing, Layer
 from tests.support.results import Tally
 from tests.support.simulated_disk import SimulatedDisk
-from tests.support.trials import FULL, SEED
+from tests.support.trials import FULL, SEED, some
 from tests.support.workload import number_of
 
 pytestmark = pytest.mark.slow
@@ -44,7 +44,7 @@ def points(directory: Path, do: Callable[[], object], fast: int) -> list[int]:
         do()
     assert probe.seen > 5
     every = range(1, probe.seen + 1)
-    return list(every) if FULL else sorted(random.Random(SEED).sample(every, min(fast, len(every))))
+    return list(every) if FULL else sorted(random.Random(SEED).sample(every, min(some(fast), len(every))))
 
 
 def read_everything(store: Path) -> tuple[set[int], list[StoreError]]:

@@ -20,7 +20,7 @@ RECORDS = 20
 LAST = RECORDS - 1
 KINDS = ["zero", "random", "old"]
 LOG = Path("commitlog") / f"{0:020d}"
-EVERY = 3 if LEVEL == "sample" else 1
+EVERY = 13 if LEVEL == "sample" else 1
 
 
 @dataclass

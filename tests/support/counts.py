@@ -17,7 +17,8 @@ from tests.support.results import Tally
 from tests.support.trials import LEVEL
 
 _TALLIES: list[Tally] = []
-_PASSED = pytest.StashKey[bool]()
+PASSED = pytest.StashKey[bool]()
+"""True for an item whose test passed, False if it failed."""
 _COUNTS: Final = "crash test counts"
 
 
@@ -25,7 +26,7 @@ _COUNTS: Final = "crash test counts"
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.when == "call":
-        item.stash[_PASSED] = report.passed
+        item.stash[PASSED] = report.passed
     return report
 
 
@@ -41,7 +42,7 @@ def tally(request: pytest.FixtureRequest) -> Iterator[Callable[..., Tally]]:
     yield make
     for one in made:
         one.seconds = time.monotonic() - one.began
-        one.passed = request.node.stash.get(_PASSED, False)
+        one.passed = request.node.stash.get(PASSED, False)
     request.node.user_properties.extend((_COUNTS, one.as_dict()) for one in made)
 
 

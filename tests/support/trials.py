@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
+_T = TypeVar("_T")
 ROOT = Path(__file__).parents[2]
 FULL = os.environ.get("RF_FULL") == "1"
 """True for all trials (`make test-full`)."""
@@ -21,7 +24,7 @@ main()
 SEED = int(os.environ.get("RF_SEED", "20261121"))
 
 
-SAMPLE_LIMIT = 10
+SAMPLE_LIMIT = 4
 """The largest number of trials of a row in a sample."""
 
 
@@ -38,13 +41,18 @@ def places(*, sample: bool = False) -> list[tuple[str, str]]:
 
 
 def some(fast: int) -> int:
-    """Return the number of points of a sweep: `fast`, or a third of it in a sample."""
-    return fast if LEVEL != "sample" else max(2, fast // 3)
+    """Return the number of points of a sweep: `fast`, or a sixth of it in a sample."""
+    return fast if LEVEL != "sample" else max(2, fast // 6)
 
 
 def sweep(last: int, sample: int) -> range:
     """Return the points 1 to `last`; in a sample every `sample`-th, from a start that the seed selects."""
     return range(1, last + 1) if LEVEL != "sample" else range(1 + SEED % sample, last + 1, sample)
+
+
+def sampled(cases: Sequence[_T], step: int) -> list[_T]:
+    """Return all cases; in a sample every `step`-th, from one that the seed selects."""
+    return list(cases) if LEVEL != "sample" else list(cases[SEED % step :: step])
 
 
 def processes_marked(mark: str) -> list[str]:

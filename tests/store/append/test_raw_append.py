@@ -33,6 +33,7 @@ from rocketflow_store.model.message_id import UNIQ_KEYS, decode_host
 from rocketflow_store.spi.broker import Arrival, RawMessage, WritingStore, decode_stored, encode_stored, open_store
 from rocketflow_store.spi.maintenance import verify_store
 from rocketflow_store.testing import Probe
+from tests.support.trials import some
 
 NOW_MS = 1_700_000_000_000
 HOST = "10.1.2.3:10911"
@@ -189,7 +190,7 @@ def test_appended_bytes_equal_those_of_puts(kind: str, tmp_path: Path, uniq_keys
     pair.run([raw("orders", body, is_batch=True), raw("orders", b"", tags="a", queue_id=2)])
 
     @given(requests=RUNS)
-    @settings(max_examples=50, deadline=None, database=None)
+    @settings(max_examples=some(50), deadline=None, database=None)
     def check(requests: list[RawMessage]) -> None:
         pair.run(requests)
 
@@ -205,7 +206,7 @@ def test_any_property_bytes_are_stored_with_their_meaning_or_refused(tmp_path: P
     with open_store(tmp_path / "s", SMALL, store_host=HOST) as store:
 
         @given(properties=st.lists(st.one_of(pieces, st.binary(max_size=3)), max_size=12).map(b"".join))
-        @settings(max_examples=300, deadline=None, database=None)
+        @settings(max_examples=some(300), deadline=None, database=None)
         def check(properties: bytes) -> None:
             [result] = store.append([RawMessage("t", 0, b"b", properties, 0, 0, 1, PEER)]).results
             if not result.stored:

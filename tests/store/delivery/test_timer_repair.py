@@ -14,6 +14,7 @@ from rocketflow_store.format.timer_layout import TIMER_UNIT_SIZE, WHEEL_SIZE
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from tests.support.timer_worlds import HOUR, SECOND, START, World
+from tests.support.trials import sampled
 
 
 def world_at(path: Path) -> World:
@@ -69,7 +70,7 @@ DAMAGE: list[tuple[str, Callable[[Path], None]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "damage"), DAMAGE, ids=[f"{name}-{how.__name__}" for name, how in DAMAGE])
+@pytest.mark.parametrize(("name", "damage"), sampled(DAMAGE, 2))
 def test_damage_is_found_and_rebuilt(tmp_path: Path, name: str, damage: Callable[[Path], None]) -> None:
     world = world_at(tmp_path / "s")
     damage(log_file(world) if name == "timerlog" else world.path / name)

@@ -25,6 +25,7 @@ from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreClosedError, StoreConfigError
 from rocketflow_store.testing import Probe
 from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
+from tests.support.trials import some
 
 NOW = 1_800_000_000_000
 SMALL = StoreConfig(
@@ -59,16 +60,16 @@ def repeating(work: Callable[[], object]) -> Iterator[list[BaseException]]:
 
 
 def test_queries_by_key_beside_puts_lose_no_key(tmp_path: Path) -> None:
-    before = sys.getswitchinterval()
+    before, count = sys.getswitchinterval(), some(3_000)
     sys.setswitchinterval(5e-6)
     try:
         with MessageStore.open(tmp_path / "s", SMALL) as store:
             store.put_message(Message("t", b"x", keys="k0", queue_id=0))
             with repeating(lambda: store.query_message("t", "k0")) as raised:
-                for number in range(1, 3_000):
+                for number in range(1, count):
                     store.put_message(Message("t", b"x", keys=f"k{number}", queue_id=0))
             assert raised == []
-            lost = [number for number in range(3_000) if len(store.query_message("t", f"k{number}")) != 1]
+            lost = [number for number in range(count) if len(store.query_message("t", f"k{number}")) != 1]
             assert lost == []
     finally:
         sys.setswitchinterval(before)

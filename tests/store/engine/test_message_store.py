@@ -51,7 +51,7 @@ from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.recovery.preview import preview_recovery
 from rocketflow_store.testing import Probe
 from tests.support.damage import digests
-from tests.support.trials import FULL
+from tests.support.trials import FULL, LEVEL
 
 SMALL = StoreConfig(
     mapped_file_size_commit_log=1 << 16, mapped_file_size_consume_queue=2000, max_hash_slot_num=100, max_index_num=400
@@ -380,7 +380,7 @@ def as_message(row: dict[str, Any]) -> Message:
     )
 
 
-@settings(max_examples=200 if FULL else 40)
+@settings(max_examples=200 if FULL else 40 if LEVEL == "fast" else 12)
 @given(st.lists(rows, min_size=1, max_size=12))
 def test_batches_store_the_bytes_of_single_puts(given_rows: list[dict[str, Any]]) -> None:
     """Columnar equals scalar: same rows, same CommitLog and queues except for the UNIQ_KEYs, which are new."""

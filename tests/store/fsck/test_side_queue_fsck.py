@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import shutil
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from rocketflow_store.views.queues import queue_table
 from tests.support.damage import flip
 from tests.support.side_queue_damage import BATCH, HARM, LIGHT, files_of, lengthen, put_a_file
 from tests.support.side_queues import CONFIG, SideStore, make, served
+from tests.support.trials import sampled
 
 SEED = 7
 
@@ -34,9 +36,9 @@ def test_undamaged_store_has_no_findings(whole: tuple[Path, SideStore]) -> None:
     assert verify_store(whole[0]).findings == []
 
 
-@pytest.mark.parametrize("record", [True, False], ids=["stop record", "none"])
-@pytest.mark.parametrize("queue", [BATCH, LIGHT])
-@pytest.mark.parametrize("harm", HARM)
+@pytest.mark.parametrize(
+    ("harm", "queue", "record"), sampled(list(itertools.product(HARM, [BATCH, LIGHT], [True, False])), 3)
+)
 def test_damaged_side_queue_is_found_and_rebuilt(
     whole: tuple[Path, SideStore], tmp_path: Path, queue: str, harm: Callable[[Path], None], record: bool
 ) -> None:
@@ -69,7 +71,7 @@ def test_every_byte_of_a_batch_unit_is_compared(whole: tuple[Path, SideStore], t
     file = files_of(path / BATCH)[1]
     rng = random.Random(SEED)
     kinds = {name: set[str]() for name in BATCH_UNIT_DTYPE.names or ()}
-    for position in range(2 * BATCH_UNIT_SIZE, 3 * BATCH_UNIT_SIZE):
+    for position in sampled(range(2 * BATCH_UNIT_SIZE, 3 * BATCH_UNIT_SIZE), 3):
         mask = 1 << rng.randrange(8)
         flip(file, position, mask)
         findings = verify_store(path).findings
@@ -90,7 +92,7 @@ def test_flipped_unit_of_an_lmq_is_found(whole: tuple[Path, SideStore], tmp_path
     path = tmp_path / "s"
     shutil.copytree(whole[0], path)
     file = files_of(path / LIGHT)[0]
-    for position in range(3 * UNIT_SIZE, 4 * UNIT_SIZE):
+    for position in sampled(range(3 * UNIT_SIZE, 4 * UNIT_SIZE), 3):
         flip(file, position, 1)
         findings = verify_store(path).findings
         assert [(one.offset, one.length) for one in findings] == [(3 * UNIT_SIZE, UNIT_SIZE)], (position, findings)

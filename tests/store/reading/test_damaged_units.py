@@ -15,6 +15,7 @@ from rocketflow_store import Message, MessageStore, SkipFaults, StoreReader
 from rocketflow_store.model.errors import CorruptRecordError
 from rocketflow_store.reading.skipped import SkippedMessages
 from tests.support.damage import CONFIG, Place, Planted, copied, make
+from tests.support.trials import sampled
 
 COUNT = 75
 QUEUE = "orders", 1
@@ -91,7 +92,7 @@ def test_message_whose_unit_has_a_wrong_size_is_reported(
         assert "queue 1, offset 37: " in errors
 
 
-@pytest.mark.parametrize("bit", [*range(64), "zeroed"])
+@pytest.mark.parametrize("bit", [*sampled(range(64), 9), "zeroed"])
 def test_flipped_tags_code_hides_no_message(
     planted: Planted, bit: int | str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -39,7 +39,7 @@ from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.message import MessageBatch
 from rocketflow_store.records.encoding.encode import BatchEncoder
-from tests.support.trials import FULL
+from tests.support.trials import FULL, LEVEL
 
 LOG_FILE = 4096
 QUEUE_UNITS = 7
@@ -58,7 +58,7 @@ SINK = "sink"
 IN_MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
 LOOK_EVERY = 8
 """Steps that only append, after which everything is checked all the same."""
-LIVES, STEPS = int(os.environ.get("RF_MODEL_LIVES", "1000" if FULL else "30")), 30
+LIVES, STEPS = int(os.environ.get("RF_MODEL_LIVES", "1000" if FULL else "30" if LEVEL == "fast" else "8")), 30
 
 
 def java_hash(text: str) -> int:

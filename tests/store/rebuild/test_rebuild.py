@@ -43,6 +43,7 @@ from tests.support.disk_layer import CHANGES, Failing, Recording
 from tests.support.every_kind import SIZES, assert_same, derived, everything, lose, make
 from tests.support.golden import CLOSED, config_of
 from tests.support.simulated_disk import SimulatedDisk, State
+from tests.support.trials import sampled, some
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +54,7 @@ def short_ranges(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
     monkeypatch.setattr(log_ranges, "MOST_RANGE", size)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(some(6)))
 def test_rebuild_equals_incremental_dispatch(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "s"
     make(path, seed)
@@ -76,7 +77,7 @@ def test_rebuild_equals_incremental_dispatch(tmp_path: Path, seed: int) -> None:
     assert verify_store(path, SIZES).findings == []
 
 
-@pytest.mark.parametrize("name", CLOSED)
+@pytest.mark.parametrize("name", sampled(CLOSED, 2))
 def test_rebuild_equals_files_that_apache_wrote(name: str, golden_store: Callable[..., Path], tmp_path: Path) -> None:
     path = tmp_path / "store"
     shutil.copytree(golden_store(name), path)
@@ -151,7 +152,7 @@ def test_range_that_begins_in_a_body_is_merged(tmp_path: Path, monkeypatch: pyte
     assert result.damaged == []
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(some(4)))
 def test_damage_loses_only_the_damaged_records(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "s"
     make(path, 20 + seed)
@@ -211,7 +212,7 @@ def test_lost_end_of_the_log_leaves_placeholders(tmp_path: Path, lost_bytes: int
     assert result.exit_code == 3
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(some(3)))
 def test_rebuild_after_unclean_stop_omits_what_recovery_cuts(tmp_path: Path, seed: int) -> None:
     """Recovery cuts the torn tail afterwards, and finds the rebuilt files as it needs them."""
     path, image = tmp_path / "s", tmp_path / "image"
@@ -543,7 +544,9 @@ def test_kill_at_any_step_keeps_or_completes(tmp_path: Path) -> None:
     calls = len(seen.calls)
     rng = random.Random(60)
     late = range(journal + 1, calls)
-    steps = sorted({*rng.sample(range(journal), 8), journal, *rng.sample(late, min(32, len(late))), calls - 1})
+    steps = sorted(
+        {*rng.sample(range(journal), some(8)), journal, *rng.sample(late, min(some(32), len(late))), calls - 1}
+    )
     for nth in steps:
         shutil.rmtree(copy)
         shutil.copytree(path, copy)
@@ -578,7 +581,7 @@ def test_swap_is_completed_after_stop_or_disk_error(tmp_path: Path) -> None:
         rebuild_store(copy, config=SIZES)
     journal = next(at for at, one in enumerate(seen.calls) if one.kind == "rename" and Path(one.args[1]).name == "swap")
     late = range(journal + 1, len(seen.calls))
-    for nth in sorted(random.Random(62).sample(late, min(24, len(late)))):
+    for nth in sorted(random.Random(62).sample(late, min(some(24), len(late)))):
         shutil.rmtree(copy)
         shutil.copytree(path, copy)
         context = f"call {nth} of {len(seen.calls)}: {seen.calls[nth].kind}"
@@ -605,7 +608,7 @@ def test_power_loss_at_any_step_is_repaired_by_another_rebuild(tmp_path: Path) -
         states.append(simulated.freeze())
     rng = random.Random(61)
     late = range(len(states) * 3 // 4, len(states))
-    for trial, at in enumerate([*rng.sample(late, 16), len(states) - 1]):
+    for trial, at in enumerate([*rng.sample(late, some(16)), len(states) - 1]):
         image = tmp_path / f"image{trial}"
         states[at].crash(image, trial, rng.choice((0.1, 0.5, 0.9)))
         context = f"power lost before call {at} of {len(states)}"

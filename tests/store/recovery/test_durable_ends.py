@@ -44,6 +44,19 @@ def killed(path: Path) -> None:
     assert done.returncode == -signal.SIGKILL
 
 
+@pytest.fixture(scope="module")
+def lives(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return stores whose writer was killed: in its first life, after an orderly stop, and after another kill."""
+    room = tmp_path_factory.mktemp("lives")
+    with MessageStore.open(room / "closed before", CONFIG) as store:
+        store.put_message(Message("c", b"x", queue_id=0))
+    killed(room / "closed before")
+    killed(room / "first life")
+    shutil.copytree(room / "first life", room / "killed before")
+    killed(room / "killed before")
+    return {name: room / name for name in LIVES}
+
+
 def all_queues(path: Path) -> None:
     shutil.rmtree(path / "consumequeue")
 
@@ -86,17 +99,13 @@ CASES = [(damage, before) for damage in [*OF_QUEUES, *OF_INDEX] for before in LI
 
 
 @pytest.mark.parametrize(("damage", "before"), CASES if LEVEL != "sample" else CASES[SEED % 2 :: 2])
-def test_files_lost_after_a_kill_are_rebuilt(tmp_path: Path, before: str, damage: Callable[[Path], None]) -> None:
-    path, lives = tmp_path / "s", 1
-    if before == "closed before":
-        with MessageStore.open(path, CONFIG) as store:
-            store.put_message(Message("c", b"x", queue_id=0))
-    if before == "killed before":
-        killed(path)
-        lives = 2
-    killed(path)
+def test_files_lost_after_a_kill_are_rebuilt(
+    lives: dict[str, Path], tmp_path: Path, before: str, damage: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "s"
+    shutil.copytree(lives[before], path)
     damage(path)
-    end = lives * COUNT
+    end = COUNT * (2 if before == "killed before" else 1)
     with MessageStore.open(path, CONFIG) as store:
         assert store.recovery.healed
         for topic, queue_id in (("a", 0), ("a", 1), ("b", 0)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import zlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +26,25 @@ COUNT = 120
 NEVER = {"flush_interval_commit_log": 3_600_000, "flush_interval_consume_queue": 3_600_000}
 
 
-def killed(directory: Path, kind: FlushDiskType, *, flushed: int = 0) -> Planted:
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Planted:
+    return make(tmp_path_factory.mktemp("whole") / "s")
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Planted]:
+    """Provide `killed(directory, kind, flushed=0)`, which copies the image of a killed store, made once, there."""
+    made: dict[tuple[FlushDiskType, int], Planted] = {}
+
+    def copy(directory: Path, kind: FlushDiskType, *, flushed: int = 0) -> Planted:
+        if (kind, flushed) not in made:
+            made[kind, flushed] = make_killed(tmp_path_factory.mktemp("killed"), kind, flushed)
+        return copied(made[kind, flushed], directory / "image")
+
+    return copy
+
+
+def make_killed(directory: Path, kind: FlushDiskType, flushed: int) -> Planted:
     """Return the image of a store killed with 120 acknowledged messages, the first `flushed` of them durable."""
     config = StoreConfig(
         flush_disk_type=kind,
@@ -64,7 +83,7 @@ def report_of(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in (path / "quarantine" / "report.jsonl").read_text().splitlines()]
 
 
-def test_copy_of_a_record_after_the_log_is_none(tmp_path: Path) -> None:
+def test_copy_of_a_record_after_the_log_is_none(tmp_path: Path, killed: Callable[..., Planted]) -> None:
     """It is whole, its CRC is right, and it says that it belongs elsewhere."""
     planted = killed(tmp_path, FlushDiskType.SYNC_FLUSH)
     end = max(phy_offset + size for phy_offset, size in planted.places.values())
@@ -83,7 +102,9 @@ def test_copy_of_a_record_after_the_log_is_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("position", [0, 3, 4, 28, 35, 84, 87, 90])
 @pytest.mark.parametrize("queues", ["whole", "lost"])
-def test_damaged_synced_record_is_skipped_and_quarantined(tmp_path: Path, position: int, queues: str) -> None:
+def test_damaged_synced_record_is_skipped_and_quarantined(
+    tmp_path: Path, killed: Callable[..., Planted], position: int, queues: str
+) -> None:
     planted = killed(tmp_path, FlushDiskType.SYNC_FLUSH)
     place = "orders", 0, 30
     phy_offset, size = planted.places[place]
@@ -110,7 +131,7 @@ def test_damaged_synced_record_is_skipped_and_quarantined(tmp_path: Path, positi
     assert [(f.kind, f.file, f.offset, f.length) for f in found.findings] == [("record", str(file), start, size)]
 
 
-def test_damaged_last_synced_record_is_cut_and_kept(tmp_path: Path) -> None:
+def test_damaged_last_synced_record_is_cut_and_kept(tmp_path: Path, killed: Callable[..., Planted]) -> None:
     planted = killed(tmp_path, FlushDiskType.SYNC_FLUSH)
     place, (phy_offset, size) = max(planted.places.items(), key=lambda one: one[1])
     file, start = planted.log_file(phy_offset)
@@ -124,7 +145,7 @@ def test_damaged_last_synced_record_is_cut_and_kept(tmp_path: Path) -> None:
     assert planted.served() == {one: body for one, body in planted.bodies.items() if one != place}
 
 
-def test_zeroed_block_loses_only_its_records(tmp_path: Path) -> None:
+def test_zeroed_block_loses_only_its_records(tmp_path: Path, killed: Callable[..., Planted]) -> None:
     planted = killed(tmp_path, FlushDiskType.SYNC_FLUSH)
     with min((planted.path / "commitlog").iterdir()).open("r+b") as file:
         file.seek(8192)
@@ -137,7 +158,7 @@ def test_zeroed_block_loses_only_its_records(tmp_path: Path) -> None:
     assert served == {place: body for place, body in planted.bodies.items() if place not in touched}
 
 
-def test_unsynced_tail_after_damage_is_cut_and_kept(tmp_path: Path) -> None:
+def test_unsynced_tail_after_damage_is_cut_and_kept(tmp_path: Path, killed: Callable[..., Planted]) -> None:
     """Only a suffix is cut, and the copy has its complete records."""
     planted = killed(tmp_path, FlushDiskType.ASYNC_FLUSH, flushed=40)
     place = "orders", 0, 30
@@ -156,7 +177,7 @@ def test_unsynced_tail_after_damage_is_cut_and_kept(tmp_path: Path) -> None:
     assert {line["code"] for line in report_of(planted.path)} == {"RF-CUT"}
 
 
-def test_damage_before_the_frontier_is_not_read(tmp_path: Path) -> None:
+def test_damage_before_the_frontier_is_not_read(tmp_path: Path, killed: Callable[..., Planted]) -> None:
     planted = killed(tmp_path, FlushDiskType.ASYNC_FLUSH, flushed=80)
     place = "orders", 0, 10
     file, start = planted.log_file(planted.places[place][0])
@@ -167,8 +188,8 @@ def test_damage_before_the_frontier_is_not_read(tmp_path: Path) -> None:
     assert served == {one: body for one, body in planted.bodies.items() if one != place}
 
 
-def test_damage_in_a_closed_store_without_queues_loses_one_message(tmp_path: Path) -> None:
-    planted = copied(make(tmp_path / "whole"), tmp_path / "s")
+def test_damage_in_a_closed_store_without_queues_loses_one_message(tmp_path: Path, whole: Planted) -> None:
+    planted = copied(whole, tmp_path / "s")
     place = "orders", 1, 40
     file, start = planted.log_file(planted.places[place][0])
     flip(file, start + 4)
@@ -180,9 +201,9 @@ def test_damage_in_a_closed_store_without_queues_loses_one_message(tmp_path: Pat
 
 
 @pytest.mark.parametrize("position", [0, 4, 28, 90])
-def test_damaged_last_record_of_a_closed_store_stays(tmp_path: Path, position: int) -> None:
+def test_damaged_last_record_of_a_closed_store_stays(tmp_path: Path, whole: Planted, position: int) -> None:
     """It was acknowledged and synced: it is damaged, not torn."""
-    planted = copied(make(tmp_path / "whole"), tmp_path / "s")
+    planted = copied(whole, tmp_path / "s")
     place, (phy_offset, size) = max(planted.places.items(), key=lambda one: one[1])
     file, start = planted.log_file(phy_offset)
     flip(file, start + position)
@@ -195,7 +216,7 @@ def test_damaged_last_record_of_a_closed_store_stays(tmp_path: Path, position: i
     assert served == {one: body for one, body in planted.bodies.items() if one != place}
 
 
-def test_confirm_file_with_offsets_after_the_log_is_ignored(tmp_path: Path) -> None:
+def test_confirm_file_with_offsets_after_the_log_is_ignored(tmp_path: Path, killed: Callable[..., Planted]) -> None:
     planted = killed(tmp_path, FlushDiskType.SYNC_FLUSH)
     with (planted.path / "rocketflow" / "confirm").open("r+b") as file:
         file.seek(8)
@@ -248,9 +269,11 @@ LOST = {
 
 
 @pytest.mark.parametrize("names", LOST.values(), ids=LOST)
-def test_derived_files_missing_after_an_orderly_stop_are_rebuilt(tmp_path: Path, names: list[str]) -> None:
+def test_derived_files_missing_after_an_orderly_stop_are_rebuilt(
+    tmp_path: Path, whole: Planted, names: list[str]
+) -> None:
     """The queue continues at its end (B1), its messages are served, keys find them, consumers keep their positions."""
-    planted = copied(make(tmp_path / "whole"), tmp_path / "s")
+    planted = copied(whole, tmp_path / "s")
     for name in names:
         lost(planted, name)
     assert opened(planted) == 75
@@ -258,7 +281,7 @@ def test_derived_files_missing_after_an_orderly_stop_are_rebuilt(tmp_path: Path,
     assert served.pop(("orders", 0, 75)) == b"after"
     assert served == planted.bodies
     if "rocketflow/stop" not in names or "index" not in names:
-        assert planted.keys_found() == set(planted.places)
+        assert planted.keys_missing() == set()
     offsets = ConfigFiles(planted.path / "config").consumer_offsets
     assert offsets.offsets("readers", "orders") == {0: 10, 1: 20}
     codes = {line["code"] for line in report_of(planted.path)}
@@ -267,8 +290,8 @@ def test_derived_files_missing_after_an_orderly_stop_are_rebuilt(tmp_path: Path,
 
 
 @pytest.mark.parametrize("what", ["commitlog", "every file"])
-def test_missing_log_is_refused(tmp_path: Path, what: str) -> None:
-    planted = copied(make(tmp_path / "whole"), tmp_path / "s")
+def test_missing_log_is_refused(tmp_path: Path, whole: Planted, what: str) -> None:
+    planted = copied(whole, tmp_path / "s")
     shutil.rmtree(planted.path / "commitlog")
     if what == "every file":
         (planted.path / "commitlog").mkdir()
@@ -278,9 +301,9 @@ def test_missing_log_is_refused(tmp_path: Path, what: str) -> None:
     assert digests(planted.path / "consumequeue") == before
 
 
-def test_open_of_a_clean_store_reads_no_records(tmp_path: Path) -> None:
+def test_open_of_a_clean_store_reads_no_records(tmp_path: Path, whole: Planted) -> None:
     """No record is dispatched again, and log, queues and index are not written."""
-    planted = copied(make(tmp_path / "whole"), tmp_path / "s")
+    planted = copied(whole, tmp_path / "s")
     before = digests(planted.path)
     with MessageStore.open(planted.path, CONFIG) as store:
         assert (store.recovery.dispatched, store.recovery.healed) == (0, ())
@@ -290,9 +313,9 @@ def test_open_of_a_clean_store_reads_no_records(tmp_path: Path) -> None:
     assert not (planted.path / "quarantine").exists()
 
 
-def test_topic_deleted_by_rocketmq_is_not_rebuilt(tmp_path: Path) -> None:
+def test_topic_deleted_by_rocketmq_is_not_rebuilt(tmp_path: Path, whole: Planted) -> None:
     """B6: RocketMQ removed it from topics.json, and its queues."""
-    planted = copied(make(tmp_path / "whole"), tmp_path / "s")
+    planted = copied(whole, tmp_path / "s")
     topics = planted.path / "config" / "topics.json"
     table = json.loads(topics.read_text())
     del table["topicConfigTable"]["bills"]
@@ -303,9 +326,9 @@ def test_topic_deleted_by_rocketmq_is_not_rebuilt(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["consumerOffset.json", "delayOffset.json"])
-def test_positions_after_the_end_are_moved_back(tmp_path: Path, name: str) -> None:
+def test_positions_after_the_end_are_moved_back(tmp_path: Path, whole: Planted, name: str) -> None:
     """C2: at every open, before anything is appended."""
-    planted = copied(make(tmp_path / "whole"), tmp_path / "s")
+    planted = copied(whole, tmp_path / "s")
     files = ConfigFiles(planted.path / "config")
     files.consumer_offsets.commit("readers", "orders", {0: 99999, 1: 30})
     files.delay_offsets.commit({3: 17})
@@ -319,7 +342,7 @@ def test_positions_after_the_end_are_moved_back(tmp_path: Path, name: str) -> No
     assert name in {Path(str(line["file"])).name for line in clamped}
 
 
-def test_cut_of_read_messages_moves_positions_back(tmp_path: Path) -> None:
+def test_cut_of_read_messages_moves_positions_back(tmp_path: Path, killed: Callable[..., Planted]) -> None:
     """C2: recovery cut messages that a consumer had read; it continues at the new end."""
     planted = killed(tmp_path, FlushDiskType.ASYNC_FLUSH, flushed=40)
     ConfigFiles(planted.path / "config").consumer_offsets.commit("readers", "orders", {0: 58, 1: 12})
@@ -340,7 +363,9 @@ UNKNOWN = {"a magic code": (4, (0xDAA320AF).to_bytes(4, "big")), "an address for
 
 @pytest.mark.parametrize("stop", ["killed", "other writer"])
 @pytest.mark.parametrize(("kind", "last"), [("a magic code", True), ("a magic code", False), ("an address form", True)])
-def test_record_of_a_later_version_is_kept(tmp_path: Path, kind: str, stop: str, last: bool) -> None:
+def test_record_of_a_later_version_is_kept(
+    tmp_path: Path, killed: Callable[..., Planted], kind: str, stop: str, last: bool
+) -> None:
     """D7: it is complete, and of an unknown kind: it is not a torn tail, and stays byte for byte."""
     planted = killed(tmp_path, FlushDiskType.ASYNC_FLUSH)
     place = max(planted.places, key=lambda one: planted.places[one]) if last else ("orders", 0, 30)

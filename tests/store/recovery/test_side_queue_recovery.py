@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,6 +25,7 @@ from tests.support.side_queue_damage import (
     zero_middle,
 )
 from tests.support.side_queues import CONFIG, SIZES, SideStore, make, served
+from tests.support.trials import sampled
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +43,9 @@ def contents(path: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("harm", HARM)
-@pytest.mark.parametrize("queue", [BATCH, LIGHT])
-@pytest.mark.parametrize("abort", [False, True], ids=["orderly", "abort"])
+@pytest.mark.parametrize(
+    ("harm", "queue", "abort"), sampled(list(itertools.product(HARM, [BATCH, LIGHT], [False, True])), 3)
+)
 def test_damaged_side_queue_is_rebuilt(
     whole: tuple[Path, SideStore],
     tmp_path: Path,
@@ -82,9 +84,10 @@ def test_topic_without_its_attribute_stays_a_batch_topic(whole: tuple[Path, Side
     assert not (path / "consumequeue" / "batches").exists()
 
 
-@pytest.mark.parametrize("queue", [BATCH, LIGHT])
-@pytest.mark.parametrize("abort", [False, True], ids=["orderly", "abort"])
-@pytest.mark.parametrize("harm", [lose, lose_first, lose_last, zero_middle])
+@pytest.mark.parametrize(
+    ("harm", "queue", "abort"),
+    sampled(list(itertools.product([lose, lose_first, lose_last, zero_middle], [BATCH, LIGHT], [False, True])), 3),
+)
 def test_lost_side_queue_without_a_stop_record_is_rebuilt(
     whole: tuple[Path, SideStore], tmp_path: Path, queue: str, harm: Callable[[Path], None], abort: bool
 ) -> None:

@@ -1,0 +1,75 @@
+"""Temporary directories in memory, for the sample of trials: a sync costs nothing there.
+
+A killed process loses nothing that it wrote, there as on a disk; a power loss is simulated (`simulated_disk`). With
+RF_FAULTS=1 and RF_FULL=1, and on a machine without room in memory, the directories are on the disk.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support.counts import PASSED
+from tests.support.trials import LEVEL
+
+_MEMORY: Final = Path("/dev/shm")
+_ROOM: Final = 4 << 30
+_PREFIX: Final = f"rocketflow-tests-{os.getuid()}-"
+
+
+def _has_room() -> bool:
+    try:
+        found = os.statvfs(_MEMORY)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize >= _ROOM
+
+
+IN_MEMORY: Final = LEVEL == "sample" and _has_room()
+
+
+class MemoryPaths:
+    """Makes directories as `pytest.TempPathFactory` does; no two have the same name."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._numbers = itertools.count()
+
+    def getbasetemp(self) -> Path:
+        return self._root
+
+    def mktemp(self, basename: str, numbered: bool = True) -> Path:
+        path = self._root / (f"{basename}{next(self._numbers)}" if numbered else basename)
+        path.mkdir(mode=0o700)
+        return path
+
+
+@pytest.fixture(scope="session")
+def memory_paths(request: pytest.FixtureRequest) -> Iterator[MemoryPaths]:
+    """Provide the directories of this process; what a failed test wrote remains until the next run."""
+    for left in _MEMORY.glob(f"{_PREFIX}*"):
+        if not Path("/proc", left.name.removeprefix(_PREFIX)).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    root = _MEMORY / f"{_PREFIX}{os.getpid()}"
+    root.mkdir(mode=0o700)
+    yield MemoryPaths(root)
+    if not request.session.testsfailed:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+@contextmanager
+def directory(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """Yield a test's directory, which remains if the test failed."""
+    paths: MemoryPaths = request.getfixturevalue("memory_paths")
+    path = paths.mktemp(re.sub(r"\W", "_", request.node.name)[:30])
+    yield path
+    if request.node.stash.get(PASSED, True):
+        shutil.rmtree(path, ignore_errors=True)
