@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,15 +18,22 @@ from tests.support.timer_worlds import HOUR, SECOND, START, World
 from tests.support.trials import sampled
 
 
-def world_at(path: Path) -> World:
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Return a store with 20 of 60 messages delivered; the others wait, some longer than the wheel's window."""
-    world = World(path, roll_window=3_600)
+    world = World(tmp_path_factory.mktemp("whole") / "s", roll_window=3_600)
     with world.open() as store:
         for number in range(60):
             world.send(store, (number + 1) * SECOND if number < 40 else HOUR * (number - 30))
     world.now = START + 20 * SECOND
     assert world.run().delivered == 20
     return world
+
+
+@pytest.fixture
+def world(whole: World, tmp_path: Path) -> World:
+    shutil.copytree(whole.path, tmp_path / "s")
+    return replace(whole, path=tmp_path / "s", sent=dict(whole.sent))
 
 
 def cut(path: Path) -> None:
@@ -71,8 +79,7 @@ DAMAGE: list[tuple[str, Callable[[Path], None]]] = [
 
 
 @pytest.mark.parametrize(("name", "damage"), sampled(DAMAGE, 2))
-def test_damage_is_found_and_rebuilt(tmp_path: Path, name: str, damage: Callable[[Path], None]) -> None:
-    world = world_at(tmp_path / "s")
+def test_damage_is_found_and_rebuilt(world: World, name: str, damage: Callable[[Path], None]) -> None:
     damage(log_file(world) if name == "timerlog" else world.path / name)
     before = world.delivered()
     found = verify_store(world.path).findings
@@ -93,8 +100,7 @@ def test_damage_is_found_and_rebuilt(tmp_path: Path, name: str, damage: Callable
     assert verify_store(world.path).findings == []
 
 
-def test_timer_log_that_ends_before_timercheck_is_found(tmp_path: Path) -> None:
-    world = world_at(tmp_path / "s")
+def test_timer_log_that_ends_before_timercheck_is_found(world: World) -> None:
     path = log_file(world)
     data = bytearray(path.read_bytes())
     data[7 * TIMER_UNIT_SIZE :] = bytes(len(data) - 7 * TIMER_UNIT_SIZE)
@@ -108,8 +114,7 @@ def test_timer_log_that_ends_before_timercheck_is_found(tmp_path: Path) -> None:
     world.check()
 
 
-def test_positions_after_the_ends_are_found(tmp_path: Path) -> None:
-    world = world_at(tmp_path / "s")
+def test_positions_after_the_ends_are_found(world: World) -> None:
     path = world.path / "config/timercheck"
     check = read_timer_checkpoint(path)
     write_timer_checkpoint(path, TimerCheckpoint(check.last_read_time_ms, check.last_timer_log_flush_pos, 99_999, 0))
@@ -133,8 +138,7 @@ def test_timer_files_without_known_progress_are_quarantined(tmp_path: Path) -> N
     world.check()
 
 
-def test_missing_timer_files_are_no_finding(tmp_path: Path) -> None:
-    world = world_at(tmp_path / "s")
+def test_missing_timer_files_are_no_finding(world: World) -> None:
     for name in ("timerwheel", "config/timercheck", "rocketflow/timer"):
         (world.path / name).unlink()
     shutil.rmtree(world.path / "timerlog")

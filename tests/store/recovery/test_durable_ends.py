@@ -156,9 +156,9 @@ def test_flush_during_a_deletion_omits_the_topics_ends(tmp_path: Path, monkeypat
         assert ends.queues == {("b", 0): 1}
 
 
-def test_only_the_last_writers_ends_are_believed(tmp_path: Path) -> None:
+def test_only_the_last_writers_ends_are_believed(lives: dict[str, Path], tmp_path: Path) -> None:
     path = tmp_path / "s"
-    killed(path)
+    shutil.copytree(lives["first life"], path)
     paths = StorePaths(path)
     ends = DurableEnds.load(paths)
     assert ends is not None
@@ -175,15 +175,13 @@ def test_only_the_last_writers_ends_are_believed(tmp_path: Path) -> None:
         assert reader.bounds("a", 0) == (0, COUNT)
 
 
-def test_records_of_a_4_9_broker_that_took_over_are_kept(tmp_path: Path) -> None:
+def test_records_of_a_4_9_broker_that_took_over_are_kept(lives: dict[str, Path], tmp_path: Path) -> None:
     """It leaves the existing `abort` unchanged, and writes to `lock`: its records are neither hidden nor cut."""
-    path, before = tmp_path / "s", tmp_path / "before"
-    killed(path)
-    shutil.copytree(path / "rocketflow", before)
-    stamp = (path / "abort").stat()
-    killed(path)  # plays the broker
+    path, before = tmp_path / "s", lives["first life"]
+    stamp = (before / "abort").stat()
+    shutil.copytree(lives["killed before"], path)  # the second life plays the broker
     shutil.rmtree(path / "rocketflow")
-    shutil.copytree(before, path / "rocketflow")
+    shutil.copytree(before / "rocketflow", path / "rocketflow")
     os.utime(path / "abort", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     with StoreReader(path) as reader:
         assert reader.bounds("a", 0) == (0, COUNT)
