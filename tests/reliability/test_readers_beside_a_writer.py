@@ -11,11 +11,11 @@ from pathlib import Path
 from rocketflow_store import GetMessageStatus, Message, MessageStore, StoreConfig, StoreReader
 from tests.support.checker import Place, check
 from tests.support.results import Tally
-from tests.support.trials import FULL, SEED
+from tests.support.trials import FULL, LEVEL, SEED
 from tests.support.workload import SMALL, body, number_of
 
-SECONDS = 60.0 if FULL else 6.0
-MOST = 30_000
+SECONDS = 60.0 if FULL else 6.0 if LEVEL == "fast" else 2.0
+MOST = 30_000 if LEVEL != "sample" else 3_000
 """Messages to put: every file of log and queues is open in the writer and in three readers, and a process may have
 20,000 descriptors."""
 QUEUES = 2

@@ -10,18 +10,20 @@ import itertools
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from rocketflow_store.files import disk
 from tests.support.counts import PASSED
 from tests.support.trials import LEVEL
 
 _MEMORY: Final = Path("/dev/shm")
 _ROOM: Final = 4 << 30
+_LARGE: Final = 16 << 20
 _PREFIX: Final = f"rocketflow-tests-{os.getuid()}-"
 
 
@@ -52,6 +54,20 @@ class MemoryPaths:
         return path
 
 
+def _sparse_if_large(device: int) -> Callable[[int, int, int], None]:
+    """Return a `posix_fallocate` for which, on this device, a large file takes memory only where it is written."""
+    real = disk.posix_fallocate
+
+    def allocate(fd: int, offset: int, size: int) -> None:
+        status = os.fstat(fd)
+        if size >= _LARGE and status.st_dev == device:
+            os.ftruncate(fd, max(offset + size, status.st_size))
+        else:
+            real(fd, offset, size)
+
+    return allocate
+
+
 @pytest.fixture(scope="session")
 def memory_paths(request: pytest.FixtureRequest) -> Iterator[MemoryPaths]:
     """Provide the directories of this process; what a failed test wrote remains until the next run."""
@@ -60,7 +76,9 @@ def memory_paths(request: pytest.FixtureRequest) -> Iterator[MemoryPaths]:
             shutil.rmtree(left, ignore_errors=True)
     root = _MEMORY / f"{_PREFIX}{os.getpid()}"
     root.mkdir(mode=0o700)
-    yield MemoryPaths(root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(disk, "posix_fallocate", _sparse_if_large(os.stat(root).st_dev))
+        yield MemoryPaths(root)
     if not request.session.testsfailed:
         shutil.rmtree(root, ignore_errors=True)
 
