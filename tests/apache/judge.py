@@ -129,9 +129,18 @@ class ApacheStore:
 
     def read(self, store: Path, config: StoreConfig, queues: list[tuple[str, int]]) -> list[JudgedMessage]:
         """Return every message of the queues."""
-        answers = self.ask(store, config, [f"READ\t{topic}\t{queue_id}" for topic, queue_id in queues])
-        assert not [one for one in answers if one[0] == "STUCK"], answers
-        return [judged(one) for one in answers if one[0] == "MESSAGE"]
+        return self.read_and_put(store, config, queues, [])[0]
+
+    def read_and_put(
+        self, store: Path, config: StoreConfig, queues: list[tuple[str, int]], puts: list[str]
+    ) -> tuple[list[JudgedMessage], list[list[str]]]:
+        """Return every message of the queues, and the answers to puts, and to lines after them, of the same JVM."""
+        reads = [f"READ\t{topic}\t{queue_id}" for topic, queue_id in queues]
+        answers = self.ask(store, config, [*reads, *puts])
+        end = next((at for at, one in enumerate(answers) if one[0] == "PUT"), len(answers))
+        found = answers[:end]
+        assert not [one for one in found if one[0] == "STUCK"], found
+        return [judged(one) for one in found if one[0] == "MESSAGE"], answers[end:]
 
 
 def judged(fields: list[str]) -> JudgedMessage:

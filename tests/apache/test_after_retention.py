@@ -35,9 +35,10 @@ def test_apache_appends_after_retention_by_rocketflow(version: str, tmp_path: Pa
     expected = read_with_rocketflow(path)
     apache = ApacheStore(version)
     queues = sorted({(topic, queue_id) for topic, queue_id, _ in expected})
-    assert {one.place: one for one in apache.read(path, SIZES, queues)} == expected
     body = base64.b64encode(b"apache").decode()
-    answers = apache.ask(path, SIZES, [f"PUT\tt\t0\t{body}\tat\tak", f"PUT\tquiet\t0\t{body}\tat\tak"])
+    puts = [f"PUT\tt\t0\t{body}\tat\tak", f"PUT\tquiet\t0\t{body}\tat\tak"]
+    messages, answers = apache.read_and_put(path, SIZES, queues, puts)
+    assert {one.place: one for one in messages} == expected
     assert [one[1] for one in answers if one[0] == "PUT"] == ["PUT_OK"] * 2
     with MessageStore.open(path) as store:
         assert store.get_message("t", 0, 1000).messages[0].body == b"apache"

@@ -69,9 +69,10 @@ def check_and_append(apache: ApacheStore, path: Path, *, lost: int = 0) -> None:
     """
     expected = read_with_rocketflow(path)
     queues = sorted({(topic, queue_id) for topic, queue_id, _ in expected})
-    assert {one.place: one for one in apache.read(path, SIZES, queues)} == expected
     puts = [f"PUT\torders\t{n % 8}\t{base64.b64encode(b'apache %d' % n).decode()}\tat\tak{n}" for n in range(50)]
-    answers = apache.ask(path, SIZES, [*puts, "KEY\torders\tk7", "KEY\torders\tak49"])
+    lines = [*puts, "KEY\torders\tk7", "KEY\torders\tak49"]
+    messages, answers = apache.read_and_put(path, SIZES, queues, lines)
+    assert {one.place: one for one in messages} == expected
     assert [one[1] for one in answers if one[0] == "PUT"] == ["PUT_OK"] * 50
     assert len([one for one in answers if one[0] == "MESSAGE"]) == 2
     after = read_with_rocketflow(path)

@@ -183,14 +183,15 @@ def reason_not_served(image: Image, message: JudgedMessage, java: Served, rocket
 
 def read_copies(
     apache: ApacheStore, stores: list[Path], room: Path, queues: list[tuple[str, int]]
-) -> dict[str, list[JudgedMessage] | None]:
-    """Return the messages that Apache serves of copies of the directories, by name; see `ApacheStore.read_each`."""
-    for one in stores:
-        shutil.copytree(one, room / one.name)
-    found = apache.read_each([room / one.name for one in stores], SIZES, queues)
-    for one in found:
-        shutil.rmtree(one)
-    return {one.name: messages for one, messages in found.items()}
+) -> dict[Path, list[JudgedMessage] | None]:
+    """Return the messages that Apache serves of copies of the directories; see `ApacheStore.read_each`."""
+    room.mkdir(parents=True)
+    copies = {room / str(number): one for number, one in enumerate(stores)}
+    for copy, one in copies.items():
+        shutil.copytree(one, copy)
+    found = apache.read_each([*copies], SIZES, queues)
+    shutil.rmtree(room)
+    return {copies[copy]: messages for copy, messages in found.items()}
 
 
 @pytest.mark.slow
@@ -211,13 +212,11 @@ def test_rocketflow_recovers_all_that_apache_recovers(tmp_path: Path) -> None:
                 with_damage.add(image.path)
         queues = sorted({place[:2] for place in images[0].truth})
         for version, apache in judges.items():
-            served = read_copies(apache, [one.path for one in images], tmp_path / version / "java", queues)
-            again = read_copies(
-                apache, [tmp_path / "rocketflow" / one.path.name for one in images], tmp_path / version, queues
-            )
+            ours = {one.path: tmp_path / "rocketflow" / one.path.name for one in images}
+            served = read_copies(apache, [*ours, *ours.values()], tmp_path / "java", queues)
             for image in images:
-                compare(image, served[image.path.name], recovered[image.path], seen)
-                reread = again[image.path.name]
+                compare(image, served[image.path], recovered[image.path], seen)
+                reread = served[ours[image.path]]
                 if reread is None or not reads_the_same(
                     image, reread, recovered[image.path], damaged=image.path in with_damage or image.damage >= 0
                 ):

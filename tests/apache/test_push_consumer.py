@@ -166,8 +166,9 @@ def test_java_and_python_share_the_queues_of_a_group(place: str, tmp_path: Path)
         return [*python, *java.calls()]
 
     with place_of(place, tmp_path) as names:
-        calls = run(share(names, "concurrent"))
-        assert {one.client for one in calls} == {"Java", "Python"}
+        if LEVEL != "sample":
+            calls = run(share(names, "concurrent"))
+            assert {one.client for one in calls} == {"Java", "Python"}
         calls = run(share(names, "orderly"))
     assert {one.client for one in calls} == {"Java", "Python"}
     by_queue: dict[int, list[Call]] = defaultdict(list)

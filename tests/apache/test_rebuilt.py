@@ -31,9 +31,9 @@ def test_apache_serves_a_rebuilt_store(version: str, tmp_path: Path) -> None:
     assert rebuild_store(path, config=SIZES).units == 900
     apache = ApacheStore(version)
     queues = sorted({(topic, queue_id) for topic, queue_id, _ in expected})
-    assert {one.place: one for one in apache.read(path, SIZES, queues)} == expected
     body = base64.b64encode(b"apache").decode()
-    answers = apache.ask(path, SIZES, [f"PUT\tt\t0\t{body}\tat\tak"])
+    messages, answers = apache.read_and_put(path, SIZES, queues, [f"PUT\tt\t0\t{body}\tat\tak"])
+    assert {one.place: one for one in messages} == expected
     assert [one[1] for one in answers if one[0] == "PUT"] == ["PUT_OK"]
     for folder in ("consumequeue", "index"):
         shutil.rmtree(path / folder)

@@ -54,8 +54,9 @@ def test_apache_appends_after_rocketflow(apache: ApacheStore, logs: list[Path], 
         store.put_messages([Message("t", b"%05d" % n * 100, keys=[f"k{n}"], queue_id=n % 2) for n in range(500)])
     count = alternate(logs)
     expected = read_with_rocketflow(root)
-    assert {one.place: one for one in apache.read(root, SIZES, [("t", 0), ("t", 1)])} == expected
-    answers = apache.ask(root, SIZES, [*puts(0, 100), "KEY\tt\tk7", "KEY\tt\tak99"])
+    lines = [*puts(0, 100), "KEY\tt\tk7", "KEY\tt\tak99"]
+    messages, answers = apache.read_and_put(root, SIZES, [("t", 0), ("t", 1)], lines)
+    assert {one.place: one for one in messages} == expected
     assert [one[1] for one in answers if one[0] == "PUT"] == ["PUT_OK"] * 100
     assert len([one for one in answers if one[0] == "MESSAGE"]) == 2
     assert alternate(logs) > count

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 KAFKA_VERSION: Final = "4.3.1"
 _START_S: Final = 60.0
-_QUICK: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+_QUICK: Final = (
+    *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"),
+    *("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"),
+)
 _LOGGING: Final = """rootLogger.level=warn
 rootLogger.appenderRef.console.ref=console
 appender.console.type=Console

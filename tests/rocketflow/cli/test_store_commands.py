@@ -39,7 +39,7 @@ def failure(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int
     return code, err
 
 
-@pytest.mark.parametrize("name", CLOSED)
+@pytest.mark.parametrize("name", CLOSED if LEVEL != "sample" else CLOSED[1:5:2])
 def test_cat_shows_every_message_as_apache_reads_it(
     capsys: pytest.CaptureFixture[str], golden_store: Callable[..., Path], name: str
 ) -> None:
