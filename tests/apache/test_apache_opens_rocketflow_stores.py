@@ -145,7 +145,7 @@ def test_apache_reads_commits_of_the_sink(apache: ApacheStore, tmp_path: Path, s
     check_and_append(apache, path)
 
 
-@judged_by("5.5.0", "4.9.7")
+@judged_by("4.9.7")
 def test_confirm_of_a_killed_store_ends_when_apache_opens_it(apache: ApacheStore, tmp_path: Path) -> None:
     """The confirm offset is valid until another writer opens the directory, also if that keeps `abort` (4.9)."""
     path = tmp_path / "s"
