@@ -54,7 +54,10 @@ def _compare(
     version: str, home: Path, families_at: Callable[[str, str], dict[str, str]], expected: dict[str, str]
 ) -> None:
     """Run families at both clusters, and compare the facts of what is said; `families_at` gets address and place."""
-    settings = "".join(f"{one}\n" for one in ("enablePropertyFilter=true", "autoCreateTopicEnable=true", *QUICK_CHECKS))
+    patient = "waitTimeMillsInSendQueue=20000"  # families run side by side
+    settings = "".join(
+        f"{one}\n" for one in ("enablePropertyFilter=true", "autoCreateTopicEnable=true", patient, *QUICK_CHECKS)
+    )
     with RealBroker(version, home / "apache", SIZES, home / "work", settings, last=True) as apache:
         wait_for_a_broker(f"127.0.0.1:{apache.names_port}")
         with recording(apache.names_port) as recorded:
