@@ -212,11 +212,11 @@ def test_rocketflow_recovers_all_that_apache_recovers(tmp_path: Path) -> None:
                 with_damage.add(image.path)
         queues = sorted({place[:2] for place in images[0].truth})
         for version, apache in judges.items():
-            ours = {one.path: tmp_path / "rocketflow" / one.path.name for one in images}
-            served = read_copies(apache, [*ours, *ours.values()], tmp_path / "java", queues)
+            recoveries = {one.path: tmp_path / "rocketflow" / one.path.name for one in images}
+            served = read_copies(apache, [*recoveries, *recoveries.values()], tmp_path / "java", queues)
             for image in images:
                 compare(image, served[image.path], recovered[image.path], seen)
-                reread = served[ours[image.path]]
+                reread = served[recoveries[image.path]]
                 if reread is None or not reads_the_same(
                     image, reread, recovered[image.path], damaged=image.path in with_damage or image.damage >= 0
                 ):
