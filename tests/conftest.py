@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.golden import GOLDEN, extract
+from tests.support.sparse_copy import copy_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,14 +46,8 @@ settings.load_profile("project")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep bytecode in a directory of this run if PYTHONDONTWRITEBYTECODE is set.
-
-    The processes that tests start would compile all their modules each time: a second for each broker or command.
-    """
-    if not hasattr(config, "workerinput") and os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-        directory = tempfile.TemporaryDirectory(prefix="rocketflow-bytecode-", ignore_cleanup_errors=True)
-        os.environ["PYTHONPYCACHEPREFIX"] = directory.name
-        config.add_cleanup(directory.cleanup)
+    """Let the processes that tests start keep bytecode: each would compile all its modules, for a second or two."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def _scope(nodeid: str) -> str:
@@ -128,6 +122,14 @@ def _a_disk_with_room() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os_files, "disk_used_percent", lambda path: 10 if Path(path).exists() else -1)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _copies_with_holes() -> Iterator[None]:
+    """Copy stores without their holes: `shutil.copytree` would write gigabytes of zeros."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shutil, "copyfile", copy_file)
         yield
 
 

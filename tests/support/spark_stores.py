@@ -8,7 +8,12 @@ from pathlib import Path
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.metadata.layout.file_sizes import config_for_store
 
-SMALL_FILES = {"mapped_file_size_commit_log": 1 << 16, "mapped_file_size_consume_queue": 20 * 100}
+SMALL_FILES = {
+    "mapped_file_size_commit_log": 1 << 16,
+    "mapped_file_size_consume_queue": 20 * 100,
+    "max_hash_slot_num": 1000,
+    "max_index_num": 4000,
+}
 
 
 def small_config(path: Path) -> StoreConfig:

@@ -116,13 +116,6 @@ def test_stopped_cluster_leaves_neither_servers_nor_files() -> None:
     assert not one.directory.exists()
 
 
-def test_files_in_a_given_directory_stay(tmp_path: Path) -> None:
-    with start_cluster(directory=tmp_path) as one:
-        assert one.directory == tmp_path
-    assert (tmp_path / "broker.log").read_text().endswith("stopped\n")
-    assert (tmp_path / "store" / "commitlog").is_dir()
-
-
 def test_refused_setting_is_named_and_no_server_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     ports: list[int] = []
 
@@ -138,15 +131,20 @@ def test_refused_setting_is_named_and_no_server_stays(monkeypatch: pytest.Monkey
     assert not any(listens(f"127.0.0.1:{port}") for port in ports)
 
 
-def test_taken_port_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_taken_port_is_replaced_and_files_in_a_given_directory_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         ports = [int(taken.getsockname()[1])]
         monkeypatch.setattr(cluster_module, "free_port", lambda near=(): ports.pop() if ports else free_port(near))
-        with start_cluster() as one:
+        with start_cluster(directory=tmp_path) as one:
             assert not ports
             assert one.create_topic()
+            assert one.directory == tmp_path
+    assert (tmp_path / "broker.log").read_text().endswith("stopped\n")
+    assert (tmp_path / "store" / "commitlog").is_dir()
 
 
 def test_servers_end_with_a_killed_process() -> None:
