@@ -25,6 +25,8 @@ from tests.support.trials import FULL, LEVEL, SEED, environment
 pytestmark = pytest.mark.slow
 
 STEPS = 30
+BALLAST = (3 << 20, (3 << 20) + 4096 * 61) if FULL else (3 << 20 if LEVEL == "fast" else 11 << 19,)
+"""Sizes of the file that is deleted when the file system of 8 MiB is full."""
 
 
 def grows(call: Call) -> bool:
@@ -116,7 +118,7 @@ def test_a_small_file_system(tmp_path: Path, flush: str, tally: Callable[..., Ta
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(mounted)], check=False).returncode:
         pytest.skip("cannot mount a file system here")
     try:
-        for number, ballast in enumerate((3 << 20, (3 << 20) + 4096 * 61) if FULL else (3 << 20,)):
+        for number, ballast in enumerate(BALLAST):
             (mounted / "ballast").write_bytes(b"x" * ballast)
             store = mounted / f"s{number}"
             acked, refused, said = run_filling(store, flush, "delete", str(mounted / "ballast"))

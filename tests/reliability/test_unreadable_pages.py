@@ -16,8 +16,11 @@ from typing import Any
 
 import pytest
 
+from rocketflow_store import MessageStore
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.rebuild.rebuild import rebuild_store
 from tests.reliability.faulty_mount import mounted
-from tests.reliability.images import ENDS, LOG_FILE, Images, fresh, judged, make_images, touching
+from tests.reliability.images import ENDS, IMAGE_CONFIG, LOG_FILE, Images, fresh, judged, make_images, touching
 from tests.support.damage import Planted
 from tests.support.results import Tally
 from tests.support.trials import ROOT, environment
@@ -91,7 +94,7 @@ def test_verify_names_a_page_that_the_disk_cannot_read(bad: tuple[Planted, Path]
     found = [tuple(one) for one in run_child("verify", planted)["findings"] if one[0] == "record"]
     assert found == [("record", str(planted.path / "commitlog" / FILE), start - LOG_FILE, stop - start)]
     pages.write_text("")
-    assert not run_child("verify", planted)["findings"]
+    assert not verify_store(planted.path).findings
     tally("S19", "EIO under a map, verify").trial(None, "verify")
 
 
@@ -105,10 +108,10 @@ def test_rebuild_skips_unreadable_records(bad: tuple[Planted, Path], tally: Call
     first = run_child("rebuild", planted)
     assert [(one["physicalOffset"], one["length"]) for one in first["damaged"]] == [(start, stop - start)]
     pages.write_text("")
-    again = run_child("rebuild", planted)
-    assert (again["damaged"], again["swapped"]) == ([], True)
-    assert again["records"] == first["records"] + len(touched)
-    assert not run_child("verify", planted)["findings"]
+    again = rebuild_store(planted.path)
+    assert (again.damaged, again.swapped) == ([], True)
+    assert again.records == first["records"] + len(touched)
+    assert not verify_store(planted.path).findings
     tally("S19", "EIO under a map, rebuild").trial(None, "rebuild")
 
 
@@ -119,18 +122,16 @@ def test_recovery_changes_nothing_for_a_page_that_the_disk_cannot_read(
     """Data that cannot be read now is no torn tail: it may be readable later."""
     planted = fresh(images.take("killed"))
     end = max(at + size for at, size in planted.places.values())
-    with mounted(planted.path / "commitlog") as pages:
-        last = (end - 1) // LOG_FILE * LOG_FILE
-        first = (end - 1) % LOG_FILE // 4096 * 4096
-        before = {one: one.read_bytes() for one in (planted.path / "commitlog").iterdir()}
-    planted = fresh(images.take("killed"))
+    last = (end - 1) // LOG_FILE * LOG_FILE
+    first = (end - 1) % LOG_FILE // 4096 * 4096
+    before = {one: one.read_bytes() for one in (planted.path / "commitlog").iterdir()}
     with mounted(planted.path / "commitlog") as pages:
         pages.write_text(f"{last:020d} {first} {first + 4096}\n")
         ((kind, text),) = run_child("recover", planted)["error"]
         assert (kind, f"{last:020d}" in text) == ("UnreadableError", True)
         pages.write_text("")
         assert {one: one.read_bytes() for one in (planted.path / "commitlog").iterdir()} == before
-        assert not run_child("recover", planted)["error"]
+        MessageStore.open(planted.path, IMAGE_CONFIG).close()
         counts = tally("S19", "EIO under a map, recovery")
         counts.trial(judged(planted, set(), "read again"), "read again")
 

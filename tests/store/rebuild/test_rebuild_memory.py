@@ -20,6 +20,7 @@ from rocketflow_store.rebuild.scan_task import QueueRuns, ScanReport
 from rocketflow_store.rebuild.write_plan import PlaceJudge, plan_index, plan_queues
 from rocketflow_store.views.queues.claimed_places import DamagedBytes, KnownPlaces
 from tests.support.memory import rss_anon_mib
+from tests.support.trials import LEVEL
 
 TASK_MIB = 512
 QUEUES = 8
@@ -115,14 +116,15 @@ def of_a_tebibyte(ranges: int, queues: int) -> list[ScanReport]:
 
 
 def test_plan_of_a_tebibyte_fits_into_driver_memory(growth: Callable[[], float]) -> None:
-    """100 queues that all occur in every range: unpickled reports, and the plan of all files."""
-    ranges = (1 << 40) // log_ranges.MOST_RANGE
+    """100 queues that all occur in every range: unpickled reports, the plan of all files; a sample has a quarter."""
+    share = 1 if LEVEL != "sample" else 4
+    ranges = (1 << 40) // log_ranges.MOST_RANGE // share
     reports = [pickle.loads(pickle.dumps(one)) for one in of_a_tebibyte(ranges, 100)]
     plans = plan_queues(reports, PartKind.UNITS, 300_000, PlaceJudge(NOTHING_KNOWN), {})
     index = plan_index(reports, 20_000_000 - 1)
-    assert sum(len(one.files) for one in plans) > 3000
-    assert len(index) > 90
-    assert growth() < 1024
+    assert sum(len(one.files) for one in plans) > 3000 // share
+    assert len(index) > 90 // share
+    assert growth() < 1024 // share
 
 
 @pytest.fixture
