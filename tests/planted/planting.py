@@ -78,6 +78,7 @@ class Tree:
             for product in PRODUCT:
                 compileall.compile_dir(path / product, quiet=2)  # what the copied __pycache__ lacks
         modules = sorted(module for product in PRODUCT for module in (path / product).rglob("*.py"))
+        self._changed: set[Path] = set()
         self.texts = {module: module.read_text("utf-8") for module in modules}
 
     def plant(self, bug: Bug) -> list[Path]:
@@ -98,15 +99,15 @@ class Tree:
         return found[0]
 
     def restore(self, origin: Tree) -> None:
-        """Give every module its text in `origin`."""
-        for path, text in origin.texts.items():
-            own = self.path / path.relative_to(origin.path)
-            if self.texts[own] != text:
-                self._write(own, text)
+        """Give every module that was changed its text in `origin`, from which this tree was copied."""
+        for module in sorted(self._changed):
+            self._write(module, origin.texts[origin.path / module.relative_to(self.path)])
+        self._changed.clear()
 
     def _write(self, module: Path, text: str) -> None:
         module.write_text(text, "utf-8")
         self.texts[module] = text
+        self._changed.add(module)
         for compiled in (module.parent / "__pycache__").glob(f"{module.stem}.*.pyc"):
             compiled.unlink()
 
