@@ -14,7 +14,7 @@ from tests.reliability.disk_calls import needs_strace, spread
 from tests.reliability.test_kills import acknowledged, command, points_of, under_strace
 from tests.support.checker import check
 from tests.support.results import Tally
-from tests.support.trials import FULL, SEED, some
+from tests.support.trials import FULL, SEED, sampled, some
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ ALLOCATING = ("fallocate", "rename", "fsync", "unlink")
 
 
 @needs_strace
-@pytest.mark.parametrize("flush", ["sync", "async"])
+@pytest.mark.parametrize("flush", sampled(["async", "sync"], 2))
 def test_kill_while_a_log_file_is_preallocated_or_renamed(
     tmp_path: Path, flush: str, tally: Callable[..., Tally]
 ) -> None:

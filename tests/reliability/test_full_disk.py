@@ -20,7 +20,7 @@ from tests.support.checker import check
 from tests.support.disk_layer import GROWS, Call, Failing
 from tests.support.results import Tally
 from tests.support.simulated_disk import SimulatedDisk
-from tests.support.trials import FULL, LEVEL, SEED, environment
+from tests.support.trials import FULL, LEVEL, SEED, environment, sampled
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +73,7 @@ def test_each_call_finds_the_disk_full(tmp_path: Path, how: str, flush: str, tal
 
 
 @needs_strace
-@pytest.mark.parametrize("flush", ["sync", "async"])
+@pytest.mark.parametrize("flush", sampled(["sync", "async"], 2))
 def test_a_process_finds_the_disk_full(tmp_path: Path, flush: str, tally: Callable[..., Tally]) -> None:
     """S15 with a real process and real calls: it reports the error, lives on, and loses no acknowledged message."""
     counts = tally("S15", f"{flush}, strace")
@@ -109,7 +109,7 @@ def run_filling(store: Path, *arguments: str) -> tuple[dict[int, tuple[int, int]
     return acknowledged(done.stdout), refused, done.stdout
 
 
-@pytest.mark.parametrize("flush", ["sync", "async"])
+@pytest.mark.parametrize("flush", sampled(["async", "sync"], 2))
 def test_a_small_file_system(tmp_path: Path, flush: str, tally: Callable[..., Tally]) -> None:
     """S15: a file system of 8 MiB is filled to its last block, and then another file on it is deleted."""
     counts = tally("S15", f"{flush}, tmpfs")
@@ -131,7 +131,7 @@ def test_a_small_file_system(tmp_path: Path, flush: str, tally: Callable[..., Ta
         subprocess.run(["umount", str(mounted)], check=True)
 
 
-@pytest.mark.parametrize("flush", ["sync", "async"])
+@pytest.mark.parametrize("flush", sampled(["sync", "async"], 2))
 def test_a_limit_on_the_size_of_files(tmp_path: Path, flush: str, tally: Callable[..., Tally]) -> None:
     """S16: RLIMIT_FSIZE below the size of the next file; the limit is raised, and puts go on."""
     counts = tally("S16", f"{flush}, RLIMIT_FSIZE")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketflow_store import Message, MessageStore, StoreConfig
@@ -30,6 +30,7 @@ from rocketflow_store.metadata.config_files import (
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreAccessError, StoreConfigError
 from tests.support.golden import GOLDEN, extract
+from tests.support.trials import some
 
 SCENARIOS = sorted(path.parent.name for path in GOLDEN.glob("*/queries.json"))
 CLOCK = ManualClock(1_700_000_000_000)
@@ -327,11 +328,13 @@ _JSON = st.recursive(
 )
 
 
+@settings(max_examples=some(100))
 @given(st.dictionaries(st.text(), _JSON, max_size=4))
 def test_what_is_written_is_read_back(document: dict[str, Any]) -> None:
     assert parse_json_object(format_json(document).decode()) == document
 
 
+@settings(max_examples=some(100))
 @given(st.text(alphabet="{}[]\":,0123456789-ab\\ \n\t'", max_size=60) | st.text(max_size=60))
 def test_any_text_is_an_object_or_a_value_error(text: str) -> None:
     with contextlib.suppress(ValueError):
@@ -341,6 +344,7 @@ def test_any_text_is_an_object_or_a_value_error(text: str) -> None:
 _OFFSETS = st.dictionaries(st.integers(0, 1000), st.integers(0, (1 << 63) - 1), min_size=1, max_size=4)
 
 
+@settings(max_examples=some(100))
 @given(st.dictionaries(st.tuples(st.sampled_from("abc"), st.sampled_from(["g", "h", "g@broadcast"])), _OFFSETS))
 def test_offsets_round_trip(
     tmp_path_factory: pytest.TempPathFactory, table: dict[tuple[str, str], dict[int, int]]
