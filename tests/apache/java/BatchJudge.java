@@ -67,6 +67,7 @@ public class BatchJudge {
             System.out.flush();
         }
         dispatched(store);
+        Thread.currentThread().interrupt(); // ends its wait of seconds for the dispatch, which is complete
         store.shutdown();
         System.out.println("CLOSED");
         System.exit(0);

@@ -72,6 +72,7 @@ public class Judge {
             System.out.flush();
         }
         dispatched(store);
+        Thread.currentThread().interrupt(); // ends its wait of seconds for the dispatch, which is complete
         store.shutdown();
         System.out.println("CLOSED");
         System.exit(0);
