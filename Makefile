@@ -6,8 +6,6 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.rocketflow-setup
 # a test may take its time then; a look at where it is, after five minutes, can end the process that it looks at
 LONG := --timeout 3600 -o faulthandler_timeout=0
-# without byte code on disk each of the thousands of processes of a test run compiles all modules again
-unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup run run-network test test-full test-faults test-planted test-interop fuzz bench reference docs release airflow check clean
 .DEFAULT_GOAL := help
