@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.bench.figures import Figure, ratio
 from tests.bench.spark_cases import (
+    KAFKA_SINK,
     KAFKA_SINK_TUNED,
     SEVEN,
     TOPIC,
@@ -76,8 +77,9 @@ def _sinks(spark: SparkSession, data: SparkData, names: str, kafka: KafkaBroker 
         "network, exactly once, synced": lambda: rate("rocketflow", {"namesrvAddr": names, "topic": "out"}),
     }
     if kafka is not None:
-        at = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": "sink", **KAFKA_SINK_TUNED}
-        measures["Kafka, tuned, acks=all"] = lambda: rate("kafka", at)
+        at = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": "sink"}
+        measures["Kafka, default, acks=all"] = lambda: rate("kafka", {**at, **KAFKA_SINK})
+        measures["Kafka, tuned, acks=all"] = lambda: rate("kafka", {**at, **KAFKA_SINK_TUNED})
     found = in_turn(measures, ROUNDS)
     figures = {label: Figure(f"{SIZE} B -> sink, {label}", "M rows/s", tuple(runs)) for label, runs in found.items()}
     yield from figures.values()

@@ -33,8 +33,9 @@ KAFKA_SOURCE_TUNED: Final = {
     "kafka.max.partition.fetch.bytes": str(8 << 20),
     "kafka.receive.buffer.bytes": str(1 << 20),
 }
+KAFKA_SINK: Final = {"kafka.acks": "all"}
 KAFKA_SINK_TUNED: Final = {
-    "kafka.acks": "all",
+    **KAFKA_SINK,
     "kafka.linger.ms": "20",
     "kafka.batch.size": str(256 << 10),
     "kafka.buffer.memory": str(256 << 20),

@@ -50,10 +50,12 @@ def check_topic(topic: str) -> None:
 def check_message(message: Message, max_size: int) -> None:
     """Raise BadMessageError for a message that a broker refuses; `max_size` is the limit of its body in bytes."""
     check_topic(message.topic)
-    _check_parts(message, max_size)
+    _check_body(message, max_size)
+    if message.is_delayed:
+        _check_delay(message)
 
 
-def _check_parts(message: Message, max_size: int) -> None:
+def _check_body(message: Message, max_size: int) -> None:
     size = len(message.body)
     if not size:
         raise BadMessageError(f"topic {message.topic!r}: the message has no body; RocketMQ stores none without")
@@ -62,8 +64,6 @@ def _check_parts(message: Message, max_size: int) -> None:
             f"topic {message.topic!r}: the message has {size:,} bytes, at most {max_size:,} are allowed: raise "
             "max_message_size here and maxMessageSize at the broker"
         )
-    if message.is_delayed:
-        _check_delay(message)
 
 
 def check_batch(messages: Sequence[Message], max_size: int) -> str:
@@ -73,7 +73,7 @@ def check_batch(messages: Sequence[Message], max_size: int) -> str:
     topic = messages[0].topic
     check_topic(topic)
     for one in messages:
-        _check_parts(one, max_size)
+        _check_body(one, max_size)
         if one.topic != topic:
             raise BadMessageError(f"the messages of a batch have one topic: {topic!r} and {one.topic!r} were given")
         if one.is_delayed:
