@@ -204,17 +204,51 @@ def _ends(place: Place) -> Iterator[list[str]]:
         yield ["updateAclConfig", *at, *here, "-a", "account-1", "-s", "secret-key"]
         yield ["deleteAclConfig", *at, *here, "-a", "account-1"]
         yield ["updateGlobalWhiteAddr", *at, *here, "-g", "10.10.1.*"]
-    else:
-        yield ["createUser", *at, *here, "-u", "bob", "-p", "secret-of-bob"]
-        yield ["listUser", *at, *here]
-        yield ["createAcl", *at, *here, "-s", "User:bob", "-r", "Topic:t", "-a", "Pub", "-d", "Allow"]
-        yield ["updateAcl", *at, *here, "-s", "User:bob", "-r", "Topic:t", "-a", "Sub", "-d", "Deny"]
-        yield from (["getAcl", *at, *here, "-s", "User:bob"], ["listAcl", *at, *here])
-        yield ["deleteAcl", *at, *here, "-s", "User:bob", "-r", "Topic:t"]
-        yield ["updateUser", *at, *here, "-u", "bob", "-s", "disable"]
-        yield from (["getUser", *at, *here, "-u", "bob"], ["getUser", *at, *here, "-u", "absent"])
-        yield ["copyUser", *at, "-f", place.broker, "-t", place.broker, "-u", "bob"]
-        yield from (["deleteUser", *at, *here, "-u", "bob"], ["listUser", *at, *here])
+
+
+def of_users(place: Place) -> list[list[str]]:
+    """Return the commands of a comparison of brokers with users and policies: good ones and bad ones."""
+    at, bob, policies = ["-n", place.names, "-b", place.broker], ["-u", "bob"], ["-s", "User:bob"]
+    allow = ["-a", "Pub,Sub", "-d", "Allow"]
+    copied = ["-n", place.names, "-f", place.broker, "-t", place.broker]
+    return [
+        ["createUser", *at, *bob, "-p", "secret-of-bob", "-t", "Normal"],
+        ["createUser", *at, *bob, "-p", "secret-of-bob"],
+        ["createUser", *at, "-u", "eve", "-p", "secret-of-eve", "-t", "Super"],
+        ["createUser", *at, "-u", "kim", "-p", "secret-of-kim", "-t", "Fancy"],
+        ["listUser", *at],
+        ["listUser", *at, "-f", "bo"],
+        ["getUser", *at, *bob],
+        ["getUser", *at, "-u", "absent"],
+        ["updateUser", *at, *bob, "-s", "disable"],
+        ["getUser", *at, *bob],
+        ["updateUser", *at, *bob, "-s", "enable"],
+        ["updateUser", *at, *bob, "-p", "another-secret"],
+        ["updateUser", *at, "-u", "absent", "-s", "disable"],
+        ["createAcl", *at, *policies, "-r", "Topic:t*,Group:g", *allow, "-i", "10.0.0.0/8"],
+        ["createAcl", *at, *policies, "-r", "Topic:t", "-a", "Fly", "-d", "Allow"],
+        ["createAcl", *at, *policies, "-r", "Nothing:t", *allow],
+        ["createAcl", *at, "-s", "User:absent", "-r", "Topic:t", *allow],
+        ["createAcl", *at, "-s", "bob", "-r", "Topic:t", *allow],
+        ["listAcl", *at],
+        ["listAcl", *at, "-s", "bob"],
+        ["listAcl", *at, "-s", "bob", "-r", "Topic:t*"],
+        ["getAcl", *at, *policies],
+        ["getAcl", *at, "-s", "User:absent"],
+        ["updateAcl", *at, *policies, "-r", "Group:g", "-a", "Sub", "-d", "Deny"],
+        ["updateAcl", *at, *policies, "-r", "Topic:new", "-a", "Pub", "-d", "Allow"],
+        ["getAcl", *at, *policies],
+        ["copyUser", *copied, *bob],
+        ["copyAcl", *copied, *policies],
+        ["deleteAcl", *at, *policies, "-r", "Group:g"],
+        ["deleteAcl", *at, *policies, "-r", "Topic:absent"],
+        ["listAcl", *at, "-s", "bob"],
+        ["deleteAcl", *at, *policies],
+        ["getAcl", *at, *policies],
+        ["deleteUser", *at, *bob],
+        ["deleteUser", *at, *bob],
+        ["listUser", *at],
+    ]
 
 
 def is_subcommand(command: Sequence[str]) -> bool:

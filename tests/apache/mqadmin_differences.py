@@ -23,7 +23,10 @@ _REPLICAS: Final = "RocketFlow's broker has no replicas: request 908 is refused.
 _CONTROLLER: Final = "Neither broker has a controller; both refuse, under other codes."
 _ROCKSDB: Final = "RocketFlow's store has no RocksDB queues."
 _COLD: Final = "RocketFlow's broker has no flow control of cold reads; its cold pulls are limited by their number."
-_USERS: Final = "Neither broker has users in this comparison; RocketFlow's says how to set them up."
+_USER_TYPE: Final = "RocketFlow's broker refuses a type of users that does not exist; Apache's makes a normal user."
+_SUBJECT: Final = (
+    "Apache's broker fails with a system error where a subject has no kind; RocketFlow's says what is wrong."
+)
 _ACL: Final = (
     "RocketFlow reads plain_acl.yml again when it changes, and does not write it: requests 50 to 54 are refused."
 )
@@ -61,9 +64,11 @@ _KNOWN: Final[Differences] = (
     ("brokerStatus*", "msg[GP]?tTotal*", _SYSTEM),
     ("brokerStatus*", "pullThreadPoolQueueCapacity *", _LIMITS),
     ("brokerStatus*", "*:*", _FIGURES),
-    ("*User -n*", "*DESC: *", _USERS),
-    ("*Acl -n*", "*DESC: *", _USERS),
-    ("*Acl*", "*", _ACL),
+    ("createUser* -t Fancy", "*", _USER_TYPE),
+    ("listUser*", "kim *", _USER_TYPE),
+    ("createAcl* -s bob *", "*DESC: *", _SUBJECT),
+    ("*Acl*", "*CODE: 16 DESC: *", _WORDS),
+    ("*Acl?onfig*", "*", _ACL),
     ("updateGlobalWhiteAddr*", "*", _ACL),
 )
 
