@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from rocketflow.cli.app import run
+from rocketflow.spark.session import local_settings
 from rocketflow_store import Message, MessageStore, StoreReader
 from tests.support.output_fields import check_fields
 from tests.support.trials import COMMAND_LINE, LEVEL, environment, processes_marked
@@ -118,7 +119,8 @@ def test_killed_submit_ends_its_processes_and_the_next_run_continues(tmp_path: P
 @pytest.mark.slow
 def test_completed_run_prints_only_its_progress_and_result(tmp_path: Path) -> None:
     _store(tmp_path)
-    done = Submitted(tmp_path)
+    flags = local_settings(fast_start=LEVEL == "sample")["spark.driver.extraJavaOptions"]
+    done = Submitted(tmp_path, "--", "--conf", f"spark.driver.extraJavaOptions={flags}")
     assert done.process.wait(180) == 0
     *lines, result = done.log.read_text().splitlines()
     assert lines == [

@@ -135,8 +135,7 @@ def test_taken_port_is_replaced_and_files_in_a_given_directory_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
+        taken.bind(("127.0.0.1", 0))  # it does not listen: the broker that starts too would wait for its answer
         ports = [int(taken.getsockname()[1])]
         monkeypatch.setattr(cluster_module, "free_port", lambda near=(): ports.pop() if ports else free_port(near))
         with start_cluster(directory=tmp_path) as one:
