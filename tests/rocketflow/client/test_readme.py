@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow.testing import start_cluster
+from tests.support.client_cluster import ClientCluster
 from tests.support.trials import ROOT
 
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
@@ -23,13 +23,12 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_run(cluster: ClientCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scope: dict[str, object] = {"wait_for": wait_for, "DATABASE": tmp_path / "booked.db"}
     blocks = BLOCK.findall((ROOT / "rocketflow" / "client" / "README.md").read_text("utf-8"))
-    with start_cluster() as cluster:
-        monkeypatch.setenv("NAMESRV_ADDR", cluster.name_server_address)
-        for text in blocks:
-            exec(compile(text, "rocketflow/client/README.md", "exec"), scope)
+    monkeypatch.setenv("NAMESRV_ADDR", cluster.names.address)
+    for text in blocks:
+        exec(compile(text, "rocketflow/client/README.md", "exec"), scope)
     assert len(blocks) == 5
     assert sorted(scope["paid"]) == [b"one", b"paid", b"two"]  # type: ignore[call-overload]
     assert scope["rows"] in range(1, 4)

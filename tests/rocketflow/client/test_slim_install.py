@@ -7,7 +7,8 @@ import sys
 import tomllib
 from typing import Final
 
-from rocketflow.testing import start_cluster
+from rocketflow.aio.loop import run
+from tests.support.client_cluster import ClientCluster
 from tests.support.trials import ROOT, environment
 
 _EXTRAS: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
@@ -44,12 +45,11 @@ assert not {"pyspark", "pyarrow", "numpy", "rocketflow_store"} & sys.modules.key
 """
 
 
-def test_clients_work_without_spark_and_store() -> None:
+def test_clients_work_without_spark_and_store(cluster: ClientCluster) -> None:
     allowed = [one.partition(">")[0] for one in _EXTRAS["client"]]
     assert set(allowed) <= {one.partition(">")[0] for one in _EXTRAS["broker"]}
-    with start_cluster() as cluster:
-        given = (",".join(allowed), cluster.name_server_address, cluster.create_topic())
-        done = subprocess.run(
-            [sys.executable, "-c", _PROGRAM, *given], env=environment(), capture_output=True, text=True, check=False
-        )
+    given = (",".join(allowed), cluster.names.address, run(cluster.new_topic()))
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, *given], env=environment(), capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (0, "[10000]\n"), done.stderr

@@ -17,11 +17,11 @@ from tests.support.output_fields import check_fields
 ODD = {"KAFKA_OFFSET": "3"}, {"KAFKA_OFFSET": "x", "KAFKA_TOPIC": "t", "KAFKA_PARTITION": "0"}
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Create a store with offsets 0 to 4 and 12 to 14 of t, partition 0 (15 and 16 are transaction markers), and with
-    a topic `own` that no bridge wrote."""
-    path = str(tmp_path / "store")
+    a topic `own` that no bridge wrote. The tests only read it."""
+    path = str(tmp_path_factory.mktemp("mapped") / "store")
     commit(path, part(0, 5, None))
     with MessageStore.open(path, small_store(Path(path))) as opened:
         opened.put_messages([Message("t", b"not Kafka's", queue_id=0, properties=one) for one in ODD])
