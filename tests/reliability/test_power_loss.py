@@ -21,7 +21,7 @@ from tests.support.trials import LEVEL, seeds
 pytestmark = pytest.mark.slow
 
 STEPS = 160
-IMAGES = 15 if LEVEL != "sample" else 6
+IMAGES = 15 if LEVEL != "sample" else 10
 """Power losses in one run."""
 MANY_QUEUES = 30
 """Number of queues at which several are synced in parallel."""
