@@ -102,7 +102,7 @@ def _lines(text: str) -> list[str]:
 
 @cache
 def options_in_help(*words: str) -> set[str]:
-    """Return the options that `rocketflow WORDS --help` prints; there are none of a job that is not RocketFlow's."""
+    """Return the options that `rocketflow WORDS --help` prints; there are none of a job that does not exist."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         run([*words, "--help"])
@@ -127,9 +127,12 @@ def problem(words: list[str]) -> str | None:
         command = command.commands[group[-1]]
         known |= {flag for one in command.params for flag in (*one.opts, *one.secondary_opts)}
     if command.context_settings.get("ignore_unknown_options"):  # the job or the bridge parses them
-        options = options_in_help(*group, *(rest[:1] if command.name == "submit" else ()))
+        job = rest[:1] if command.name == "submit" else []
+        if any("/" in one or one.isupper() for one in job):
+            return None  # a job of the user's own, or any job
+        options = options_in_help(*group, *job)
         if not options:
-            return None  # a job of the user's own
+            return f"no job {job}"
         known |= options
     given = rest[: rest.index("--")] if "--" in rest else rest
     unknown = [one for one in given if re.match(r"--[a-z]", one) and one.partition("=")[0] not in known]
@@ -157,6 +160,7 @@ def test_commands_exist_and_have_the_options_that_they_are_given(page: str) -> N
 def test_a_mistyped_command_or_option_is_found() -> None:
     assert problem(["store", "verfy", "/data/store"]) == "no command verfy"
     assert problem(["store", "verify", "/data/store", "--fix"]) == "no option ['--fix']"
+    assert problem(["submit", "requeu", "--store", "/data/store"]) == "no job ['requeu']"
     assert problem(["submit", "requeue", "--stor", "/data/store"]) == "no option ['--stor']"
     assert problem(["submit", "stream", "--source", "/data/store", "--", "--master", "local"]) is None
 
