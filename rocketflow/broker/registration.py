@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import zlib
 from typing import TYPE_CHECKING, Final
 
@@ -29,6 +30,8 @@ CHANGE_SECONDS: Final = 2.0
 AGAIN_SECONDS: Final = 0.5
 """Time between registrations until a NameServer has taken the first."""
 
+START_SECONDS: Final = 5.0
+"""How long the start waits for the NameServers' answers, as may a stop. The broker tries again later."""
 UNREGISTER_SECONDS: Final = 3.0
 _FAILURES: Final = (OSError, ChannelClosedError, TimeoutError)
 
@@ -61,10 +64,14 @@ class Registration:
         except TimeoutError:
             LOG.warning("a NameServer does not take new topics: clients find them later")
 
-    async def register(self) -> int:
-        """Register at all NameServers; return the number of those that took it. Failures are logged."""
+    async def register(self, most_s: float = math.inf) -> int:
+        """Register at all NameServers; return the number of those that took it. Failures are logged.
+
+        Waits for each no longer than `registerBrokerTimeoutMills` and `most_s` seconds.
+        """
         body = await asyncio.to_thread(self._body)
-        taken = await asyncio.gather(*(self._register(one, body) for one in self._settings.name_servers))
+        timeout_s = min(most_s, self._settings.register_broker_timeout_mills / 1000)
+        taken = await asyncio.gather(*(self._register(one, body, timeout_s) for one in self._settings.name_servers))
         self.was_tried = True
         self._was_taken = self._was_taken or any(taken)
         return sum(taken)
@@ -102,7 +109,7 @@ class Registration:
         await asyncio.gather(*(self._unregister(one) for one in self._settings.name_servers))
         await self._peers.close()
 
-    async def _register(self, address: str, body: bytes) -> bool:
+    async def _register(self, address: str, body: bytes, timeout_s: float) -> bool:
         settings = self._settings
         header = RegisterBrokerRequestHeader(
             broker_name=settings.broker_name,
@@ -113,7 +120,6 @@ class Registration:
             enable_acting_master=False,
             body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
         )
-        timeout_s = settings.register_broker_timeout_mills / 1000
         try:
             answer = await self._peers.request(
                 address, RequestCode.REGISTER_BROKER, header, body=body, timeout_s=timeout_s

@@ -29,7 +29,7 @@ from rocketflow.broker.queries import Queries
 from rocketflow.broker.queue_locks import QueueLocks
 from rocketflow.broker.range_pulls import RangePulls
 from rocketflow.broker.recalls import Recalls
-from rocketflow.broker.registration import Registration
+from rocketflow.broker.registration import START_SECONDS, Registration
 from rocketflow.broker.replies import Replies
 from rocketflow.broker.runtime_figures import RuntimeFigures
 from rocketflow.broker.send_back import SendBacks
@@ -291,7 +291,7 @@ class _Parts:
         self._run(self._offsets.save_every(settings.flush_consumer_offset_interval / 1000))
         self._deliveries["delay"] = ScheduleMessageService(self._store)
         self._deliveries["timer"] = TimerMessageService(self._store)
-        await self._registration.register()
+        await self._registration.register(START_SECONDS)
         self._run(self._registration.keep_registered())
         for one in self._tls:
             self._run(one.watch())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 
 from rocketflow.aio.loop import run
@@ -29,3 +30,12 @@ def test_broker_that_starts_first_registers_once_the_name_server_is_up(tmp_path:
         assert "did not take the registration" in broker.log.read_text()
         with running("namesrv", tmp_path / "names", port=port):
             run(registered())
+
+
+def test_broker_starts_and_stops_although_a_name_server_never_answers(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        hours = "registerBrokerTimeoutMills=7200000"
+        address = f"namesrvAddr=127.0.0.1:{silent.getsockname()[1]}"
+        with running_broker(tmp_path / "broker", address, hours) as broker:
+            broker.stop_in_order()
+            assert "did not take the registration" in broker.log.read_text()
