@@ -114,6 +114,7 @@ def test_lag_reaches_the_listener_and_the_group_file(spark: SparkSession, tmp_pa
     append(store, numbered("orders", range(100)))
     totals: list[int] = []
     listener = LagListener(lambda _, lags: totals.append(sum(lag.messages for lag in lags.values())))
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()  # the progress of earlier queries
     spark.streams.addListener(listener)
     try:
         Copy(spark, tmp_path, store, subscribe="orders", maxOffsetsPerTrigger="40", consumerGroup="reports").run()
