@@ -141,6 +141,7 @@ def test_pass_and_great_expectations_agree(spark: SparkSession, tmp_path: Path) 
     assert found["success"] is False
 
 
+@pytest.mark.skipif(LEVEL == "sample", reason="a third of a minute of Spark: RF_FAULTS=1 runs it")
 @pytest.mark.spark
 def test_value_that_is_no_json_breaks_every_json_schema(spark: SparkSession, tmp_path: Path) -> None:
     """Great Expectations' own condition would fail the query at such a value, and at every replay."""

@@ -17,6 +17,7 @@ from rocketflow.quality.jobs.range_check import RangeCheck, check_range
 from rocketflow.quality.pass_columns import CARRIED, MESSAGE, WELL_FORMED
 from tests.rocketflow.quality.topics import fill, suite_json, write_suite
 from tests.support.output_fields import check_fields
+from tests.support.trials import LEVEL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -152,6 +153,7 @@ def test_draft_uses_decimals_and_omits_nested_fields(
     assert (found["success"], found["rows"], found["malformed"]) == (True, 40, 0)
 
 
+@pytest.mark.skipif(LEVEL == "sample", reason="a third of a minute of Spark: RF_FAULTS=1 runs it")
 @pytest.mark.spark
 def test_decimals_are_judged_and_reported(spark: SparkSession, tmp_path: Path) -> None:
     bodies: list[Any] = [
