@@ -31,7 +31,7 @@ AGAIN_SECONDS: Final = 0.5
 """Time between registrations until a NameServer has taken the first."""
 
 START_SECONDS: Final = 5.0
-"""How long the start waits for the NameServers' answers, as may a stop. The broker tries again later."""
+"""How long a start waits for the first answer of each NameServer; the broker registers again after it."""
 UNREGISTER_SECONDS: Final = 3.0
 _FAILURES: Final = (OSError, ChannelClosedError, TimeoutError)
 
