@@ -221,9 +221,9 @@ class BrokerWrites:
         own = [one.in_file(directory) for one in stage_alike(batch.chunks, directory, "rows")]
         try:
             envelope = self._progress_committed(replace(batch, parts=[*batch.parts, *own], chunks=()), number)
-        finally:
-            for one in own:
-                one.discard()
+        finally:  # also of a commit whose answer was lost: no later one need come
+            if own:
+                staging.abort(number, own)
         if own and not batch.parts:  # else the caller sweeps
             staging.sweep(number)
         return envelope

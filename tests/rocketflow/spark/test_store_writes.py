@@ -305,6 +305,18 @@ def test_a_lost_answer_is_repaired_by_repeating(broker: RunningServer) -> None:
         moved(3, second)
 
 
+def test_a_commit_whose_answer_was_lost_leaves_no_staged_rows(broker: RunningServer) -> None:
+    path, encoder = store_of(broker), BatchEncoder(SYNC, lambda _: 2, default_topic="swept")
+    rows = pa.RecordBatch.from_pydict({"body": pa.array([b"a", b"b"], pa.binary())})
+    chunks = list(encoder.encode(rows, 1, QueueTurns(lambda _: 0)))
+    one = ProgressBatch("swept", "run", None, {"at": 1}, 2, chunks)
+    with answers_lost(broker, 1) as proxy:
+        assert store_writes.commit(path, SYNC, lambda commits: commits.commit_progress(one)).batch_id == 0
+        assert proxy.losses == 0
+    assert stored(path, "swept") == [b"a", b"b"]
+    assert not StagingArea(path, "swept").directory(0).exists()
+
+
 def test_a_stale_file_of_a_broker_is_recognised(broker: RunningServer, tmp_path: Path) -> None:
     """The lock is held by another process, and the file names a broker that has ended, or that of another store."""
     path = tmp_path / "s"
