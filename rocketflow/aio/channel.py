@@ -17,7 +17,7 @@ from rocketflow.remoting.pending import PendingRequests
 from rocketflow.remoting.signature import sign
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Iterator
 
     from rocketflow.remoting.headers.header import Header
     from rocketflow.remoting.prepared_frame import PreparedFrame
@@ -181,33 +181,34 @@ class Channel(asyncio.Protocol):
 
     async def ask(self, command: Command, *, timeout_s: float) -> Command:
         """Send a request under an `opaque` of this connection and return the answer; raises as `request` does."""
-        if not self.is_open:
-            raise ChannelClosedError(f"{self.address}: the connection has ended")
         command.opaque = self._pending.next_opaque()
         if self.credentials is not None:
             sign(command, self.credentials)
         return await self._answer_to(command.opaque, encode_command(command), command.code, timeout_s)
 
-    async def ask_prepared(
+    def ask_prepared(
         self, prepared: PreparedFrame, values: tuple[bytes, ...], body: bytes, *, timeout_s: float
-    ) -> Command:
+    ) -> Awaitable[Command]:
         """Send a prepared request, which is not signed, and return the answer; raises as `request` does."""
-        if not self.is_open:
-            raise ChannelClosedError(f"{self.address}: the connection has ended")
         opaque = self._pending.next_opaque()
-        return await self._answer_to(opaque, prepared.frame(opaque, values, body), prepared.code, timeout_s)
+        return self._answer_to(opaque, prepared.frame(opaque, values, body), prepared.code, timeout_s)
 
     async def _answer_to(self, opaque: int, frame: bytes, code: int, timeout_s: float) -> Command:
+        if not self.is_open:
+            raise ChannelClosedError(f"{self.address}: the connection has ended")
         waiter: asyncio.Future[Command] = self._loop.create_future()
         self._pending.add(opaque, waiter)
+        timer = self._loop.call_later(timeout_s, self._end_waiting, waiter, code, timeout_s)
         self.send_frame(frame)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await waiter
-        except TimeoutError:
-            raise TimeoutError(f"{self.address}: no answer to request {code} within {timeout_s:g} s") from None
+            return await waiter
         finally:
+            timer.cancel()
             self._pending.pop(opaque)
+
+    def _end_waiting(self, waiter: asyncio.Future[Command], code: int, timeout_s: float) -> None:
+        if not waiter.done():
+            waiter.set_exception(TimeoutError(f"{self.address}: no answer to request {code} within {timeout_s:g} s"))
 
     def notify(self, code: int, header: Header | None = None, *, body: bytes = b"") -> None:
         """Send a request that wants no answer."""

@@ -56,10 +56,15 @@ class Peers:
         channel = await self.channel(address)
         return await channel.request(code, header, body=body, timeout_s=timeout_s)
 
+    def open_channel(self, address: str) -> Channel | None:
+        """Return the connection to an address, or None if there is none."""
+        found = self._channels.get(address)
+        return found if found is not None and found.is_open else None
+
     async def channel(self, address: str) -> Channel:
         """Return the connection to an address, opened if there is none. Raises OSError."""
-        found = self._channels.get(address)
-        if found is not None and found.is_open:
+        found = self.open_channel(address)
+        if found is not None:
             return found
         async with self._locks.setdefault(address, asyncio.Lock()):
             channel = self._channels.get(address)

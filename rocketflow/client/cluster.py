@@ -217,7 +217,7 @@ class Cluster:
         self, address: str, prepared: PreparedFrame, values: tuple[bytes, ...], body: bytes, timeout_s: float
     ) -> Command:
         """Send a prepared request, which is not signed, and return its answer. Raises as `ask` does."""
-        channel = await self._channel(address)
+        channel = self._peers.open_channel(address) or await self._channel(address)
         self._greet(address, channel)
         return await self._outcome(address, channel.ask_prepared(prepared, values, body, timeout_s=timeout_s))
 

@@ -16,7 +16,8 @@ from typing import Final, NamedTuple
 
 from rocketflow.client.errors import ClientError
 
-_COUNTER: Final = itertools.count()
+_COUNTS: Final = itertools.cycle(map("".join, itertools.product("0123456789ABCDEF", repeat=4)))
+"""The last digits of keys, in turn; the next one is taken at once, whatever thread asks."""
 
 
 class StoredAt(NamedTuple):
@@ -57,12 +58,12 @@ class UniqueKeys:
 
     def next(self) -> str:
         """Return the next key."""
-        return self._begin() + "%04X" % (next(_COUNTER) + 0x8000 & 0xFFFF)
+        return self._begin() + next(_COUNTS)
 
     def take(self, count: int) -> list[str]:
         """Return the next keys."""
         begin = self._begin()
-        return [begin + "%04X" % (next(_COUNTER) + 0x8000 & 0xFFFF) for _ in range(count)]
+        return [begin + one for one in itertools.islice(_COUNTS, count)]
 
     def _begin(self) -> str:
         """Return the key of this moment without its counter."""

@@ -91,14 +91,12 @@ def property_text(properties: Mapping[str, str]) -> str:
 def batch_body(messages: Iterable[Message]) -> bytes:
     """Encode messages as the body of a batch. Raises ValueError as `property_text` does."""
     parts: list[bytes] = []
-    add, pack, pack_size = parts.append, _ENTRY.pack, _SIZE.pack
+    pack, pack_size = _ENTRY.pack, _SIZE.pack
     for message in messages:
         properties = message.property_text().encode()
         body, size = message.body, len(properties)
-        add(pack(22 + len(body) + size, 0, 0, message.flag, len(body)))
-        add(body)
-        add(pack_size(size))
-        add(properties)
+        length = len(body)
+        parts += pack(22 + length + size, 0, 0, message.flag, length), body, pack_size(size), properties
     return b"".join(parts)
 
 

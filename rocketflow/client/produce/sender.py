@@ -61,8 +61,8 @@ class Sender:
 
         Raises NoRouteError and NoNameServerError.
         """
-        found = self._topics.get(topic)
-        if found is not None and self._loop.time() < found.asks_again_at:
+        found = self._known(topic)
+        if found is not None:
             return found
         asking = self._asking.get(topic)
         if asking is None:  # sends that begin together ask once
@@ -79,7 +79,7 @@ class Sender:
         failures: list[ClientError] = []
         last_broker = ""
         for attempt in range(1 if to is not None else 1 + self._options.retries):
-            topic = await self.queues(out.topic)
+            topic = self._known(out.topic) or await self.queues(out.topic)
             queue = self._choose(topic, out, to, last_broker)
             last_broker = queue.broker_name
             began = self._loop.time()
@@ -120,6 +120,10 @@ class Sender:
         queue = self._choose(topic, out, to, "")
         header = out.header(self._options.group, self._options.queues_of_new_topics, queue, _now_ms())
         await self._cluster.notify(self.address_of(queue), out.code, header, body=out.body)
+
+    def _known(self, topic: str) -> TopicQueues | None:
+        found = self._topics.get(topic)
+        return found if found is not None and self._loop.time() < found.asks_again_at else None
 
     async def _ask(self, out: Outgoing, queue: MessageQueue, timeout_s: float) -> Command:
         address = self.address_of(queue)
