@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from rocketflow.remoting.command import RESPONSE_FLAG, Command, decode_command, encode_command, request
+from rocketflow.remoting.command import RESPONSE_FLAG, Command, decode_command, encode_command, encode_parts, request
 from rocketflow.remoting.errors import RemotingError
 from rocketflow.remoting.frame import MAX_FRAME_SIZE, Frame, FrameReceiver
 from rocketflow.remoting.pending import PendingRequests
@@ -86,7 +86,7 @@ class Channel(asyncio.Protocol):
         self._pending: PendingRequests[asyncio.Future[Command]] = PendingRequests()
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._out: list[bytes] = []
+        self._out: list[bytes | memoryview] = []
         self._out_size = 0
         self.address = ""
         self.credentials: Credentials | None = None
@@ -159,12 +159,13 @@ class Channel(asyncio.Protocol):
 
     # --- what others call
 
-    def send(self, command: Command) -> None:
-        """Send a request or an answer; nothing happens if the connection has ended."""
-        self.send_frame(encode_command(command))
+    def send(self, command: Command, data: memoryview | None = None) -> None:
+        """Send a request or an answer, with `data` instead of its body; nothing happens if the connection has ended."""
+        for part in _parts_of(command) if data is None else encode_parts(command, data):
+            self.send_frame(part)
 
-    def send_frame(self, frame: bytes) -> None:
-        """Send a frame; nothing happens if the connection has ended."""
+    def send_frame(self, frame: bytes | memoryview) -> None:
+        """Send a frame or its next part; nothing happens if the connection has ended."""
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(frame)
@@ -184,22 +185,25 @@ class Channel(asyncio.Protocol):
         command.opaque = self._pending.next_opaque()
         if self.credentials is not None:
             sign(command, self.credentials)
-        return await self._answer_to(command.opaque, encode_command(command), command.code, timeout_s)
+        return await self._answer_to(command.opaque, _parts_of(command), command.code, timeout_s)
 
     def ask_prepared(
         self, prepared: PreparedFrame, values: tuple[bytes, ...], body: bytes, *, timeout_s: float
     ) -> Awaitable[Command]:
         """Send a prepared request, which is not signed, and return the answer; raises as `request` does."""
         opaque = self._pending.next_opaque()
-        return self._answer_to(opaque, prepared.frame(opaque, values, body), prepared.code, timeout_s)
+        return self._answer_to(opaque, (prepared.frame(opaque, values, body),), prepared.code, timeout_s)
 
-    async def _answer_to(self, opaque: int, frame: bytes, code: int, timeout_s: float) -> Command:
+    async def _answer_to(
+        self, opaque: int, frame: tuple[bytes | memoryview, ...], code: int, timeout_s: float
+    ) -> Command:
         if not self.is_open:
             raise ChannelClosedError(f"{self.address}: the connection has ended")
         waiter: asyncio.Future[Command] = self._loop.create_future()
         self._pending.add(opaque, waiter)
         timer = self._loop.call_later(timeout_s, self._end_waiting, waiter, code, timeout_s)
-        self.send_frame(frame)
+        for part in frame:
+            self.send_frame(part)
         try:
             return await waiter
         finally:
@@ -320,6 +324,10 @@ class Channel(asyncio.Protocol):
             self._transport.writelines(out)
             if size >= LARGE:
                 self._owner.wrote_much(self)
+
+
+def _parts_of(command: Command) -> tuple[bytes | memoryview, ...]:
+    return encode_parts(command, command.body) if len(command.body) >= LARGE else (encode_command(command),)
 
 
 def address_text(peer: object) -> str:

@@ -22,7 +22,7 @@ from rocketflow.aio.rpc_latency import ONE_WAY, SUCCESS, WRITE_FAILED, Rpc, RpcL
 from rocketflow.aio.slow_requests import SLOW_SECONDS, SlowRequests
 from rocketflow.aio.tls import HANDSHAKE_RECORD
 from rocketflow.remoting.codes import ResponseCode, code_name
-from rocketflow.remoting.command import Command, answer, encode_command
+from rocketflow.remoting.command import Command, answer
 from rocketflow.remoting.errors import BodyError, HeaderError
 from rocketflow.remoting.unsupported import UNSUPPORTED
 
@@ -85,9 +85,15 @@ class Request(msgspec.Struct, frozen=True, eq=False):
         else:
             self.send(answer(self.command, code, header, body=body, remark=remark))
 
+    def reply_data(self, header: Header, data: memoryview) -> None:
+        """Send the answer with `data` as its body, which is not copied."""
+        self._count(ResponseCode.SUCCESS)
+        self.channel.send(answer(self.command, ResponseCode.SUCCESS, header), data)
+
     def send(self, response: Command) -> None:
         """Send an answer that was built elsewhere."""
-        self.send_frame(response.code, encode_command(response))
+        self._count(response.code)
+        self.channel.send(response)
 
     def send_frame(self, code: int, frame: bytes) -> None:
         """Send the frame of an answer with this code."""

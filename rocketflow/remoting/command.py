@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from rocketflow.remoting.errors import HeaderError
-from rocketflow.remoting.frame import Frame, HeaderType, frame_bytes
+from rocketflow.remoting.frame import Frame, HeaderType, frame_bytes, frame_parts
 from rocketflow.remoting.headers.header import Header, decode_fields, decode_json_fields, encode_fields, text_fields
 
 LANGUAGES: Final = tuple("JAVA CPP DOTNET PYTHON DELPHI ERLANG RUBY OTHER HTTP GO PHP OMS RUST NODE_JS".split())  # noqa: SIM905
@@ -168,22 +168,29 @@ def decode_command(frame: Frame) -> Command:
 
 def encode_command(command: Command) -> bytes:
     """Return the frame of a request or an answer, in its header type."""
+    return frame_bytes(command.header_type, _encode_header(command), command.body)
+
+
+def encode_parts(command: Command, body: bytes | memoryview) -> tuple[bytes, bytes | memoryview]:
+    """Return the frame as `encode_command` does, with another body and that apart: a large one is not copied."""
+    return frame_parts(command.header_type, _encode_header(command), body)
+
+
+def _encode_header(command: Command) -> bytes:
     if command.header_type is HeaderType.ROCKETMQ:
-        header = _encode_rocketmq(command)
-    else:
-        header = _ENCODER.encode(
-            _WrittenEnvelope(
-                code=command.code,
-                extFields=command.fields or msgspec.UNSET,
-                flag=command.flag,
-                language=command.language or "OTHER",
-                opaque=command.opaque,
-                remark=msgspec.UNSET if command.remark is None else command.remark,
-                serializeTypeCurrentRPC="JSON",
-                version=command.version,
-            )
+        return _encode_rocketmq(command)
+    return _ENCODER.encode(
+        _WrittenEnvelope(
+            code=command.code,
+            extFields=command.fields or msgspec.UNSET,
+            flag=command.flag,
+            language=command.language or "OTHER",
+            opaque=command.opaque,
+            remark=msgspec.UNSET if command.remark is None else command.remark,
+            serializeTypeCurrentRPC="JSON",
+            version=command.version,
         )
-    return frame_bytes(command.header_type, header, command.body)
+    )
 
 
 def _language(value: str | int | None) -> str | None:

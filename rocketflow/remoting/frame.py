@@ -29,6 +29,9 @@ _PREFIX: Final = struct.Struct(">iI")
 
 _SMALLEST: Final = 4
 
+_SMALL_PART: Final = 4096
+"""Received parts below this many bytes are joined with the next one: a peer cannot make many objects of few bytes."""
+
 
 class HeaderType(IntEnum):
     """Serialization of a header."""
@@ -54,24 +57,27 @@ class FrameReceiver:
 
     def __init__(self, max_frame_size: int = MAX_FRAME_SIZE) -> None:
         self._max_frame_size = max_frame_size
-        self._pending = bytearray()
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._whole = 4
 
     @property
     def pending_size(self) -> int:
         """Return the number of bytes of the frame that is not complete yet."""
-        return len(self._pending)
+        return self._size
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Take the next bytes of the connection and yield the frames that they complete; the caller takes all of them.
 
         Raises FrameError after the last frame where the bytes cannot go on as one; the receiver is of no use then.
         """
-        if self._pending:
-            self._pending += data
-            if not self._is_complete():
+        if self._size:
+            self._keep(data)
+            if self._size < self._whole:
                 return
-            data = bytes(self._pending)
-            self._pending.clear()
+            data = b"".join(self._parts)
+            self._parts.clear()
+            self._size, self._whole = 0, 4
         position, end = 0, len(data)
         while end - position >= _PREFIX.size:
             size, kind = _PREFIX.unpack_from(data, position)
@@ -86,17 +92,20 @@ class FrameReceiver:
             position = stop
             yield Frame(_HEADER_TYPES[kind >> 24], data[begin:body], data[body:stop])
         if position < end:
-            self._pending += data[position:]
-            self._is_complete()  # refuses a size that cannot be before more bytes are kept
+            self._keep(data[position:])
 
-    def _is_complete(self) -> bool:
-        """Check whether the pending bytes begin with a whole frame. Raises FrameError if they cannot."""
-        if len(self._pending) < 4:
-            return False
-        size = int.from_bytes(self._pending[:4], "big", signed=True)
-        if not _SMALLEST <= size <= self._max_frame_size - 4:
-            self._refuse(size)
-        return len(self._pending) >= 4 + size
+    def _keep(self, data: bytes) -> None:
+        """Keep bytes of an incomplete frame. Raises FrameError if they cannot begin one."""
+        if self._parts and len(self._parts[-1]) < _SMALL_PART:
+            self._parts[-1] += data
+        else:
+            self._parts.append(data)
+        self._size += len(data)
+        if self._whole == 4 and self._size >= 4:
+            size = int.from_bytes(self._parts[0][:4], "big", signed=True)
+            if not _SMALLEST <= size <= self._max_frame_size - 4:
+                self._refuse(size)
+            self._whole = 4 + size
 
     def _refuse(self, size: int) -> NoReturn:
         raise FrameError(f"a frame of {4 + size} bytes is announced; between 8 and {self._max_frame_size} are allowed")
@@ -114,5 +123,13 @@ _HEADER_TYPES: Final = (HeaderType.JSON, HeaderType.ROCKETMQ)
 
 def frame_bytes(header_type: HeaderType, header: bytes, body: bytes = b"") -> bytes:
     """Return the bytes of a frame."""
-    size = 4 + len(header) + len(body)
-    return b"".join((_PREFIX.pack(size, header_type << 24 | len(header)), header, body))
+    return b"".join((_prefix(header_type, header, body), header, body))
+
+
+def frame_parts(header_type: HeaderType, header: bytes, body: bytes | memoryview) -> tuple[bytes, bytes | memoryview]:
+    """Return the bytes of a frame before its body, and the body itself."""
+    return _prefix(header_type, header, body) + header, body
+
+
+def _prefix(header_type: HeaderType, header: bytes, body: bytes | memoryview) -> bytes:
+    return _PREFIX.pack(4 + len(header) + len(body), header_type << 24 | len(header))

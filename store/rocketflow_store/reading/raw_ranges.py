@@ -27,7 +27,7 @@ MOST_ROWS: Final = 16_384
 class RawRange:
     """Records of the queue offsets from the start of a range to `next_offset`, one after the other."""
 
-    data: bytes
+    data: memoryview
     next_offset: int
     min_offset: int
     max_offset: int
@@ -53,7 +53,7 @@ def read_raw_range(
     topic, queue_id = queue
     start, end = span
     plain, (low, high) = queues.find(topic, queue_id), queues.bounds(topic, queue_id)
-    nothing = RawRange(b"", start, low, high)
+    nothing = RawRange(memoryview(b""), start, low, high)
     identity = queue_identity(config, topic, queue_id)
     end = min(end, high, start + MOST_ROWS)
     if plain is None or not identity.exact or not low <= start < end:
@@ -78,7 +78,7 @@ def read_raw_range(
         return nothing
     starts = records.positions[:count]
     values = gather(mapped.buffer, starts, starts + records.sizes[:count])
-    return RawRange(values.buffers()[2].to_pybytes(), start + count, low, high)
+    return RawRange(memoryview(values.buffers()[2]), start + count, low, high)
 
 
 def _leading(mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> int:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketflow.remoting.errors import FrameError
-from rocketflow.remoting.frame import MAX_FRAME_SIZE, Frame, FrameReceiver, HeaderType, frame_bytes
+from rocketflow.remoting.frame import MAX_FRAME_SIZE, Frame, FrameReceiver, HeaderType, frame_bytes, frame_parts
+from tests.support.trials import SEED
 
 FRAMES = st.lists(
     st.builds(Frame, st.sampled_from(HeaderType), st.binary(max_size=40), st.binary(max_size=40)),
@@ -74,3 +78,32 @@ def test_the_largest_frame_is_taken() -> None:
     body = bytes(MAX_FRAME_SIZE - 8)
     [frame] = FrameReceiver().feed(frame_bytes(HeaderType.JSON, b"", body))
     assert len(frame.body) == MAX_FRAME_SIZE - 8
+
+
+@pytest.mark.parametrize("size", [1, 4095, 4096, 70_000, 2_000_000])
+def test_large_frames_arrive_whole_whatever_the_sizes_of_their_parts(size: int) -> None:
+    rng = random.Random(SEED)
+    frames = [Frame(HeaderType.JSON, b"{}", rng.randbytes(size)) for _ in range(3)]
+    data = b"".join(part for one in frames for part in frame_parts(one.header_type, one.header, one.body))
+    assert data == b"".join(map(written, frames))
+    for most in (3, 5_000, 300_000) if size < 100_000 else (5_000, 300_000):
+        receiver, found, begin = FrameReceiver(), [], 0
+        while begin < len(data):
+            end = begin + rng.randint(1, most)
+            found += receiver.feed(data[begin:end])
+            begin = end
+        assert (found, receiver.pending_size) == (frames, 0), f"seed {SEED}, parts of up to {most} bytes"
+
+
+def test_a_frame_that_arrives_byte_by_byte_needs_little_more_memory_than_its_bytes() -> None:
+    data = frame_bytes(HeaderType.JSON, b"{}", bytes(30_000))[:-1]
+    receiver = FrameReceiver()
+    tracemalloc.start()
+    try:
+        for number in range(len(data)):
+            assert list(receiver.feed(data[number : number + 1])) == []
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert receiver.pending_size == len(data)
+    assert held < 2 * len(data)
