@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import logging
 import resource
 import signal
@@ -17,6 +18,10 @@ T = TypeVar("T")
 
 STOP_SECONDS: Final = 10.0
 """How long a service may take to stop."""
+
+_MMAP_THRESHOLD: Final = (-3, 32 << 20)
+_TRIM_THRESHOLD: Final = (-1, 64 << 20)
+"""Numbers of mallopt(3) and their values: blocks up to the first size are reused, up to the second remain when free."""
 
 
 class Service(Protocol):
@@ -39,6 +44,7 @@ def serve(service: Service, started: Callable[[], None]) -> None:
 
 async def _serve(service: Service, started: Callable[[], None]) -> None:
     _allow_many_connections()
+    _keep_freed_memory()
     loop = asyncio.get_running_loop()
     signals: asyncio.Queue[int] = asyncio.Queue()
     for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -63,6 +69,14 @@ def _allow_many_connections() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _keep_freed_memory() -> None:
+    """Let glibc keep memory for the next large frame: to return it and ask for new pages costs more than the frame."""
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        mallopt = ctypes.CDLL(None).mallopt
+        for number, value in (_MMAP_THRESHOLD, _TRIM_THRESHOLD):
+            mallopt(number, value)
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

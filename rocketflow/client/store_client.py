@@ -1,4 +1,6 @@
-"""RocketFlow's own requests to the broker that serves a store, one connection each, for callers without an event loop.
+"""RocketFlow's own requests to the broker that serves a store, for callers without an event loop.
+
+Each request has a connection of its own, except within `StoreClient.connected`.
 
 A broker is asked first which store it serves: the port of one that was killed may belong to another by now.
 """
@@ -6,14 +8,13 @@ A broker is asked first which store it serves: the port of one that was killed m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import msgspec
-
 from rocketflow.aio.channel import Channel, ChannelClosedError
-from rocketflow.aio.loop import run
+from rocketflow.aio.loop import new_loop, run
 from rocketflow.aio.peers import Peers
 from rocketflow.aio.tls import Tls, TlsFiles, client_context
 from rocketflow.client.errors import RequestRefusedError
@@ -36,9 +37,6 @@ ANSWER_SECONDS: Final = 10.0
 """How long a broker may take to say which store it serves."""
 
 PING_SECONDS: Final = 20.0
-PIECE_BYTES: Final = 4 << 20
-"""Bytes of a part that one request carries."""
-
 PIECE_SECONDS: Final = 60.0
 _LONGEST_SECONDS: Final = 24 * 3600.0
 
@@ -87,14 +85,15 @@ class StoreClient:
         self._path, self._store_id = None if path is None else Path(path), store_id
         self._credentials = Credentials(JOB_ACCESS_KEY, secret) if secret else credentials
         self._tls = tls
+        self._kept: tuple[asyncio.Runner, Peers] | None = None
 
     def check(self) -> None:
         """Raise NoBrokerError unless the broker serves the store."""
-        run(self._with_connection(_nothing))
+        self._run(_nothing)
 
     def info(self) -> StoreInfoBody:
         """Return what the broker answers about its store. Raises NoBrokerError."""
-        return run(self._with_connection(self._info_of))
+        return self._run(self._info_of)
 
     def send(self, code: RequestCode, header: Header) -> Command:
         """Send a request of RocketMQ's and return the answer, whatever its code.
@@ -108,35 +107,32 @@ class StoreClient:
             except (OSError, ChannelClosedError) as error:
                 raise AnswerLostError(f"{self.address}: {error}") from None
 
-        return run(self._with_connection(sent))
+        return self._run(sent)
 
-    def stage(self, header: StagePartRequestHeader, data: memoryview) -> int:
-        """Send a part in pieces, only its beginning if the header names no file; return the number of the run.
+    def stage(self, header: StagePartRequestHeader, piece: bytes = b"") -> int:
+        """Send a piece of a part, or only its run if the header names no file; return the number of the run.
 
         Raises NoBrokerError, AnswerLostError, and RequestRefusedError for another answer than 0.
         """
-        return run(self._with_connection(lambda channel: self._stage(channel, header, data)))
+        code = RequestCode.ROCKETFLOW_STAGE_PART
 
-    async def _stage(self, channel: Channel, header: StagePartRequestHeader, data: memoryview) -> int:
-        code, run_seq = RequestCode.ROCKETFLOW_STAGE_PART, 0
-        for position in range(0, max(len(data), 1), PIECE_BYTES):
-            piece = bytes(data[position : position + PIECE_BYTES])
-            asked = msgspec.structs.replace(header, position=position, size=len(data))
+        async def sent(channel: Channel) -> Command:
             try:
-                answer = await channel.request(code, asked, body=piece, timeout_s=PIECE_SECONDS)
+                return await channel.request(code, header, body=piece, timeout_s=PIECE_SECONDS)
             except (OSError, ChannelClosedError) as error:
                 raise AnswerLostError(f"{self.address}: {error}") from None
-            if answer.code != ResponseCode.SUCCESS:
-                raise RequestRefusedError(self.address, code, answer.code, answer.remark)
-            run_seq = answer.header(StagePartResponseHeader).run_seq
-        return run_seq
+
+        answer = self._run(sent)
+        if answer.code != ResponseCode.SUCCESS:
+            raise RequestRefusedError(self.address, code, answer.code, answer.remark)
+        return answer.header(StagePartResponseHeader).run_seq
 
     def ask(self, code: RequestCode, body: StoreBody, answer: type[B]) -> B:
         """Send a request and return the body of its answer, however long that takes.
 
         Raises NoBrokerError, AnswerLostError, and RequestRefusedError for another answer than 0.
         """
-        found = run(self._with_connection(lambda channel: self._answer(channel, code, encode_body(body))))
+        found = self._run(lambda channel: self._answer(channel, code, encode_body(body)))
         try:
             return decode_store_body(found, answer)
         except RemotingError as error:
@@ -161,17 +157,42 @@ class StoreClient:
             except (OSError, ChannelClosedError) as error:
                 raise AnswerLostError(f"{self.address}: {error}") from None
 
-        for answer in run(self._with_connection(commit)):
+        for answer in self._run(commit):
             if answer.code != ResponseCode.SUCCESS:
                 raise RequestRefusedError(self.address, code, answer.code, answer.remark)
 
-    async def _with_connection(self, call: Callable[[Channel], Awaitable[T]]) -> T:
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """Use one connection for all requests of a block, in one thread; it is opened again if it ends."""
+        peers = self._peers()
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            self._kept = runner, peers
+            try:
+                yield
+            finally:
+                self._kept = None
+                runner.run(peers.close())
+
+    def _run(self, call: Callable[[Channel], Awaitable[T]]) -> T:
         """Return the result of a call with a connection to the broker, which serves the store."""
-        peers = Peers(tls=self._tls, credentials=self._credentials)
+        if self._kept is None:
+            return run(self._with_connection(call))
+        runner, peers = self._kept
+
+        async def called() -> T:
+            return await call(await self._checked_channel(peers))
+
+        return runner.run(called())
+
+    async def _with_connection(self, call: Callable[[Channel], Awaitable[T]]) -> T:
+        peers = self._peers()
         try:
             return await call(await self._checked_channel(peers))
         finally:
             await peers.close()
+
+    def _peers(self) -> Peers:
+        return Peers(tls=self._tls, credentials=self._credentials)
 
     async def _checked_channel(self, peers: Peers) -> Channel:
         try:

@@ -75,9 +75,8 @@ class FrameReceiver:
             self._keep(data)
             if self._size < self._whole:
                 return
-            data = b"".join(self._parts)
-            self._parts.clear()
-            self._size, self._whole = 0, 4
+            frame, data = self._completed()
+            yield frame
         position, end = 0, len(data)
         while end - position >= _PREFIX.size:
             size, kind = _PREFIX.unpack_from(data, position)
@@ -86,9 +85,7 @@ class FrameReceiver:
             begin, stop = position + _PREFIX.size, position + 4 + size
             if stop > end:
                 break
-            body = begin + (kind & 0xFFFFFF)
-            if body > stop or kind >> 24 > HeaderType.ROCKETMQ:
-                _refuse_header(size, kind)
+            body = begin + _header_size(size, kind)
             position = stop
             yield Frame(_HEADER_TYPES[kind >> 24], data[begin:body], data[body:stop])
         if position < end:
@@ -107,15 +104,33 @@ class FrameReceiver:
                 self._refuse(size)
             self._whole = 4 + size
 
+    def _completed(self) -> tuple[Frame, bytes]:
+        """Return the frame that is whole now, its body in one copy, and the bytes after it."""
+        parts, more = self._parts, self._size - self._whole
+        self._parts, self._size, self._whole = [], 0, 4
+        size, kind = _PREFIX.unpack_from(parts[0])
+        body = _PREFIX.size + _header_size(size, kind)
+        if len(parts[0]) < body:
+            parts = [b"".join(parts)]
+        first, end = parts[0], len(parts[-1]) - more
+        after = parts[-1][end:]
+        parts[-1] = parts[-1][:end]
+        header = first[_PREFIX.size : body]
+        parts[0] = parts[0][body:]
+        return Frame(_HEADER_TYPES[kind >> 24], header, b"".join(parts)), after
+
     def _refuse(self, size: int) -> NoReturn:
         raise FrameError(f"a frame of {4 + size} bytes is announced; between 8 and {self._max_frame_size} are allowed")
 
 
-def _refuse_header(size: int, kind: int) -> NoReturn:
+def _header_size(size: int, kind: int) -> int:
+    """Return the size of a frame's header. Raises FrameError for a type or a size that no header has."""
     header_size = kind & 0xFFFFFF
     if header_size > size - 4:
         raise FrameError(f"a header of {header_size} bytes is announced in a frame of {4 + size} bytes")
-    raise FrameError(f"header type {kind >> 24} is unknown; 0 (JSON) and 1 (ROCKETMQ) are known")
+    if kind >> 24 > HeaderType.ROCKETMQ:
+        raise FrameError(f"header type {kind >> 24} is unknown; 0 (JSON) and 1 (ROCKETMQ) are known")
+    return header_size
 
 
 _HEADER_TYPES: Final = (HeaderType.JSON, HeaderType.ROCKETMQ)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
@@ -12,10 +12,14 @@ from rocketflow.remoting.store_bodies import FileName
 Position = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
+UNKNOWN_SIZE: Final = 1 << 62
+
+
 class StagePartRequestHeader(RpcRequestHeader, kw_only=True):
     """30002: begin to stage rows of a batch, or, with `file`, write the body's bytes at `position` of a part.
 
     A part is complete, and gets its name, once `size` bytes of it have been written. The same bytes may be sent again.
+    Before its last piece the sender may not know the size, and says UNKNOWN_SIZE.
     """
 
     sink_id: str

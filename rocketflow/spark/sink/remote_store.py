@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from rocketflow.client.errors import RequestRefusedError
@@ -27,10 +26,11 @@ from rocketflow.store_writes import BrokerError, BrokerWrites
 from rocketflow_store import StoreLockedError
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from rocketflow.remoting.store_bodies import StoreInfoBody
     from rocketflow.spark.shared.network_options import Network
     from rocketflow_store.spi.commits import CommitEnvelope, CommitResult, SinkBatch
-    from rocketflow_store.spi.staging import StagedPart
 
 T = TypeVar("T")
 _FIRST_PAUSE_S: Final = 0.05
@@ -64,19 +64,15 @@ class RemoteStore:
 
     def begin(self, sink_id: str, batch_id: int, run_id: str) -> int:
         """Register a run of a query before its first rows are staged; return its sequence number."""
-        header = StagePartRequestHeader(sink_id=sink_id, batch_id=batch_id, run_id=run_id)
-        return self._patiently(lambda: self._client.stage(header, memoryview(b"")))
+        return self.stage(StagePartRequestHeader(sink_id=sink_id, batch_id=batch_id, run_id=run_id))
 
-    def send(self, sink_id: str, batch_id: int, run_id: str, part: StagedPart, name: str) -> StagedPart:
-        """Send a part's bytes to the broker; return the part by the name that it has there."""
-        header = StagePartRequestHeader(sink_id=sink_id, batch_id=batch_id, run_id=run_id, file=name)
-        if part.inline is not None:
-            data = memoryview(part.inline)
-        else:
-            with open(str(part.path), "rb") as file:
-                data = memoryview(file.read(part.size))
-        self._patiently(lambda: self._client.stage(header, data))
-        return replace(part, path=name, inline=None)
+    def stage(self, header: StagePartRequestHeader, piece: bytes = b"") -> int:
+        """Send the run of a query, or a piece of a part; return the sequence number of the run."""
+        return self._patiently(lambda: self._client.stage(header, piece))
+
+    def connected(self) -> AbstractContextManager[None]:
+        """Return a block whose requests use one connection, in one thread."""
+        return self._client.connected()
 
     def commit(self, batch: SinkBatch, *, queues: int, replay_mismatch: str, sync: bool) -> CommitResult:
         """Commit a batch whose parts were sent; it is in the log once, also if an answer is lost."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from pathlib import Path
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 INLINE_BYTES: Final = 1 << 20
+
+Take = Callable[[memoryview], None]
 
 _SCHEMA: Final = pa.schema(
     [
@@ -100,14 +103,12 @@ def batch_directory(staging: Path, sink_id: str, batch_id: int) -> Path:
     return sink_directory(staging, sink_id) / f"{batch_id:012d}"
 
 
-class _Spill(io.RawIOBase):
-    """Collects bytes in memory, and continues in a file once there are too many."""
+class _Counted(io.RawIOBase):
+    """Hands bytes on, and counts them."""
 
-    def __init__(self, directory: Path, name: str, limit: int) -> None:
+    def __init__(self, take: Take) -> None:
         super().__init__()
-        self._directory, self._name, self._limit = directory, name, limit
-        self._memory: list[bytes] = []
-        self._fd = -1
+        self._take = take
         self.size, self.crc = 0, 0
 
     def writable(self) -> bool:
@@ -117,13 +118,27 @@ class _Spill(io.RawIOBase):
         view = memoryview(data).cast("B")
         self.crc = int(crc32(view, self.crc))
         self.size += len(view)
-        if self._fd < 0 and self.size <= self._limit:
+        self._take(view)
+        return len(view)
+
+
+class _Spill:
+    """Collects bytes in memory, and continues in a file once there are too many."""
+
+    def __init__(self, directory: Path, name: str, limit: int) -> None:
+        self._directory, self._name, self._limit = directory, name, limit
+        self._memory: list[bytes] = []
+        self._size = 0
+        self._fd = -1
+
+    def write(self, view: memoryview) -> None:
+        self._size += len(view)
+        if self._fd < 0 and self._size <= self._limit:
             self._memory.append(bytes(view))
-            return len(view)
+            return
         if self._fd < 0:
             self._open()
         self._write_out(view)
-        return len(view)
 
     def _open(self) -> None:
         try:
@@ -166,26 +181,35 @@ class _Spill(io.RawIOBase):
 def stage(chunks: Iterable[EncodedChunk], directory: Path, name: str, inline_bytes: int = INLINE_BYTES) -> StagedPart:
     """Write a task's chunks as one part; `name` should contain partition and attempt (it is made unique here)."""
     spill = _Spill(directory, f"{name}-{uuid.uuid4().hex[:12]}", inline_bytes)
+    try:
+        part = write_part(chunks, spill.write)
+    except BaseException:
+        spill.drop()
+        raise
+    path, inline = spill.finish()
+    return replace(part, path=path, inline=inline)
+
+
+def write_part(chunks: Iterable[EncodedChunk], take: Take) -> StagedPart:
+    """Write the bytes of a task's part with `take` as they are made; return the part, which does not say where it is.
+
+    The memory that `take` sees is used again after the call.
+    """
+    out = _Counted(take)
     rows, property_crc = 0, False
     digest: int | None = 0
     topics: dict[str, int] = {}
     coming = iter(chunks)
-    try:
-        begun = next(coming, None)
-        schema = _SCHEMA if begun is None or begun.lmqs is None else LMQ_SCHEMA
-        with pa.ipc.new_stream(pa.PythonFile(spill, "w"), schema) as stream:
-            for chunk in chain([] if begun is None else [begun], coming):
-                rows += len(chunk.sizes)
-                property_crc = chunk.property_crc
-                digest = _with_rows(digest, chunk)
-                codes = np.array([topics.setdefault(topic, len(topics)) for topic in chunk.topics], np.int32)
-                stream.write_batch(_to_batch(chunk, codes[chunk.topic_codes]))
-    except BaseException:
-        spill.drop()
-        raise
-    size, crc = spill.size, spill.crc
-    path, inline = spill.finish()
-    return StagedPart(rows, size, crc, digest, tuple(topics), path, inline, property_crc)
+    begun = next(coming, None)
+    schema = _SCHEMA if begun is None or begun.lmqs is None else LMQ_SCHEMA
+    with pa.ipc.new_stream(pa.PythonFile(out, "w"), schema) as stream:
+        for chunk in chain([] if begun is None else [begun], coming):
+            rows += len(chunk.sizes)
+            property_crc = chunk.property_crc
+            digest = _with_rows(digest, chunk)
+            codes = np.array([topics.setdefault(topic, len(topics)) for topic in chunk.topics], np.int32)
+            stream.write_batch(_to_batch(chunk, codes[chunk.topic_codes]))
+    return StagedPart(rows, out.size, out.crc, digest, tuple(topics), property_crc=property_crc)
 
 
 def _with_rows(digest: int | None, chunk: EncodedChunk) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketflow_store.commits.staged_part import StagedPart, load_all, stage, stage_alike
+from rocketflow_store.commits.staged_part import StagedPart, load_all, stage, stage_alike, write_part
 from rocketflow_store.commits.staging_area import StagingArea
 
 __all__ = [
@@ -11,4 +11,5 @@ __all__ = [
     "load_all",
     "stage",
     "stage_alike",
+    "write_part",
 ]

@@ -59,7 +59,7 @@ PULL_ROWS: Final = 32
 """Messages of one answer by RocketMQ's defaults."""
 
 RANGE_ROWS: Final = 8_192
-RANGE_BYTES: Final = 2 << 20
+RANGE_BYTES: Final = 4 << 20
 """Limits of an answer to a pull of a range."""
 
 _SUBSCRIPTION_FLAG: Final = 4

@@ -27,6 +27,11 @@ def binary_array(values: list[bytes]) -> pa.Array:
     )
 
 
+def empty_values(count: int) -> pa.Array:
+    """Return a binary array of `count` empty values."""
+    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(bytes(4 * (count + 1))), pa.py_buffer(b"")])
+
+
 EMPTY: Final = binary_array([b""])[0]
 """A scalar, taken from an array because `pa.scalar` would import pandas."""
 

@@ -44,6 +44,7 @@ from rocketflow_store.records.arrow.arrays import (
     EMPTY,
     binary_array,
     bool_array,
+    empty_values,
     fixed_width,
     join,
     new_uniq_keys,
@@ -595,7 +596,7 @@ class _Columns:
             if delays is not None:
                 text = pc.if_else(pc.greater(delays.fill_null(0), 0), None, text)
             segments += _named(PROPERTY_TIMER_DELIVER_MS, text)
-        joined = join(*segments) if segments else binary_array([b""] * len(self.bodies))
+        joined = join(*segments) if segments else empty_values(len(self.bodies))
         if not self.scalar_rows:
             return joined
         values = joined.to_pylist()

@@ -8,14 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from rocketflow.client.store_client import StoreClient
 from rocketflow.errors import RocketFlowError
-from rocketflow.remoting.headers.rocketflow import StagePartRequestHeader
+from rocketflow.remoting.headers.rocketflow import UNKNOWN_SIZE, StagePartRequestHeader
 from rocketflow.spark.shared.network_options import Network
 from rocketflow.spark.shared.option_values import OptionError
 from rocketflow.spark.sink.remote_store import RemoteStore
+from rocketflow.spark.sink.sent_parts import Pieces
 from rocketflow.spark.sink.target import find_target
 from rocketflow.store_writes import BrokerError
 from rocketflow_store import StoreReader
@@ -92,11 +94,20 @@ def test_a_query_is_exact_although_its_broker_is_killed(spark: SparkSession, clu
 def test_pieces_of_a_part_may_come_again_but_none_may_be_missing(cluster: Brokers) -> None:
     client = StoreClient(cluster.running["a"].address)
     header = StagePartRequestHeader(sink_id="pieces", batch_id=0, run_id="r", file="part")
-    data = memoryview(bytes(range(256)) * 40_000)
-    assert client.stage(header, data) == client.stage(header, data) == 1
+    data = bytes(range(256)) * 40_000
+
+    def sent(piece: bytes, position: int, size: int) -> None:
+        asked = msgspec.structs.replace(header, position=position, size=size)
+        assert client.stage(asked, piece) == client.stage(asked, piece) == 1
+
+    pieces = Pieces(sent)
+    with client.connected():
+        pieces.add(memoryview(data[:5_000_000]))
+        pieces.add(memoryview(data[5_000_000:]))
+        pieces.end()
     staged = cluster.store("a") / "rocketflow" / "staging" / "pieces" / "000000000000" / "part"
     assert staged.read_bytes() == data
-    assert client.stage(StagePartRequestHeader(sink_id="pieces", batch_id=0, run_id="s"), memoryview(b"")) == 2
+    assert client.stage(StagePartRequestHeader(sink_id="pieces", batch_id=0, run_id="s")) == 2
     for wrong, why in (
         ({"sink_id": "a/b"}, "sinkId"),
         ({"file": "../x"}, "file"),
@@ -104,7 +115,26 @@ def test_pieces_of_a_part_may_come_again_but_none_may_be_missing(cluster: Broker
     ):
         fields = {"sink_id": "pieces", "batch_id": 0, "run_id": "r", "file": "other", **wrong}
         with pytest.raises(RocketFlowError, match=why):
-            client.stage(StagePartRequestHeader(**fields), memoryview(b"abc"))
+            client.stage(StagePartRequestHeader(**fields, size=3), b"abc")
+    late = StagePartRequestHeader(sink_id="pieces", batch_id=0, run_id="r", file="late", position=3, size=6)
+    with pytest.raises(RocketFlowError, match="bytes before 3 are missing"):
+        client.stage(late, b"abc")
+
+
+@pytest.mark.parametrize("size", [1, 9, 10, 11, 20, 95])
+def test_only_the_last_piece_says_the_size_of_a_part(size: int) -> None:
+    data, found = bytes(range(size)), []
+    for step in (1, 7, 10, 100):
+        pieces = Pieces(lambda *piece: found.append(piece), piece_bytes=10)
+        for begin in range(0, size, step):
+            pieces.add(memoryview(data[begin : begin + step]))
+        pieces.end()
+        *before, last = found
+        assert b"".join(piece for piece, _, _ in found) == data
+        assert [position for _, position, _ in found] == [*range(0, size, 10)]
+        assert {known for _, _, known in before} <= {UNKNOWN_SIZE}
+        assert last[2] == size
+        found.clear()
 
 
 def test_the_broker_to_commit_to_has_to_be_clear(tmp_path: Path) -> None:
