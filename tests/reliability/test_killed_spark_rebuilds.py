@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 _RANGE = 400_000
 """Bytes of log a task: some fifty tasks in a store of 60,000 messages."""
-_DEADLINE_S = 120
+_DEADLINE_S = 300
 DRIVER = f"""
 import sys
 from rocketflow_store.rebuild import log_ranges
@@ -150,9 +150,15 @@ def test_a_worker_is_killed(
     counts.assert_happened(share=0)
 
 
-def start(path: Path, master: str = "") -> subprocess.Popen[bytes]:
+@contextmanager
+def started(path: Path, master: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    """Start a rebuild; end it with the block, if the trial failed before that."""
     command = [sys.executable, "-c", DRIVER, master, str(path)]
-    return subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.mark.skipif(LEVEL == "sample", reason="Sparks of their own; a killed worker is sampled: RF_FAULTS=1 runs it")
@@ -166,14 +172,14 @@ def test_the_driver_is_killed(
         shutil.copytree(whole[0], path)
         harm(path, rng)
         before, number, how = derived(path), rng.randrange(1, 30), rng.choice(("JVM", "JVM", "driver"))
-        process = start(path)
-        hit = made_beside(path, number, lambda: process.poll() is not None)  # noqa: B023
-        family = list(descendants(process.pid))
-        jvms = [one for one in family if "java" in command_line(one).split(" ")[0]]
-        hit = hit and bool(jvms) and process.poll() is None
-        if hit:
-            os.kill(jvms[0] if how == "JVM" else process.pid, signal.SIGKILL)
-        code = process.wait(_DEADLINE_S)
+        with started(path) as process:
+            hit = made_beside(path, number, lambda: process.poll() is not None)
+            family = list(descendants(process.pid))
+            jvms = [one for one in family if "java" in command_line(one).split(" ")[0]]
+            hit = hit and bool(jvms) and process.poll() is None
+            if hit:
+                os.kill(jvms[0] if how == "JVM" else process.pid, signal.SIGKILL)
+            code = process.wait(_DEADLINE_S)
         context = f"seed {seed}, {how} killed after {number} files, exit code {code}"
         assert have_ended(family), context
         if hit and how == "JVM" and code:
@@ -198,13 +204,15 @@ def test_an_executor_is_killed(
             shutil.copytree(whole[0], path)
             harm(path, rng)
             before, number = derived(path), rng.randrange(1, 30)
-            process = start(path, url)
-            hit = made_beside(path, number, lambda: process.poll() is not None)  # noqa: B023
-            executors = [one for one in descendants(os.getpid()) if "CoarseGrainedExecutorBackend" in command_line(one)]
-            hit = hit and bool(executors) and process.poll() is None
-            if hit:
-                os.kill(rng.choice(executors), signal.SIGKILL)
-            code = process.wait(_DEADLINE_S)
+            with started(path, url) as process:
+                hit = made_beside(path, number, lambda: process.poll() is not None)
+                executors = [
+                    one for one in descendants(os.getpid()) if "CoarseGrainedExecutorBackend" in command_line(one)
+                ]
+                hit = hit and bool(executors) and process.poll() is None
+                if hit:
+                    os.kill(rng.choice(executors), signal.SIGKILL)
+                code = process.wait(_DEADLINE_S)
             context = f"seed {seed}, an executor of {len(executors)} killed after {number} files, exit code {code}"
             assert code == 0, context
             assert derived(path) == whole[1], context
