@@ -141,8 +141,8 @@ class Peer:
     def __hash__(self) -> int:
         return id(self)
 
-    def send_frame(self, frame: bytes) -> None:
-        (found,) = FrameReceiver().feed(frame)
+    def send(self, command: Command) -> None:
+        (found,) = FrameReceiver().feed(encode_command(command))
         self.answers.append(decode_command(found))
 
     def notify(self, code: int, header: CheckTransactionStateRequestHeader, *, body: bytes) -> None:
@@ -189,8 +189,9 @@ class World:
         (frame,) = FrameReceiver().feed(encode_command(request(37, end_header(place, state, GROUP, is_checked=True))))
         later = self.ends.end(Request(cast("Channel", self._peer), decode_command(frame)))
         assert later is None
-        while len(self._peer.answers) == known:
-            await asyncio.sleep(0)
+        async with asyncio.timeout(60):
+            while len(self._peer.answers) == known:
+                await asyncio.sleep(0)
         return self._peer.answers[-1]
 
 
