@@ -122,6 +122,9 @@ class BrokerOffsets:
         self._lock = threading.Lock()
         self._saving = threading.Lock()
         self._table: dict[Key, Offsets] = file.table()
+        self._by_group: dict[str, dict[str, Offsets]] = {}
+        for (topic, group), offsets in self._table.items():
+            self._by_group.setdefault(group, {})[topic] = offsets
         self._changed: dict[Key, Offsets] = {}
         self._removed: set[Key] = set()
         self._resets: dict[Key, Offsets] = {}
@@ -143,7 +146,7 @@ class BrokerOffsets:
     def of_group(self, group: str) -> dict[str, Offsets]:
         """Return the next offsets of a group by topic and queue."""
         with self._lock:
-            return {key[0]: dict(self._table[key]) for key in self._table if key[1] == group}
+            return {topic: dict(offsets) for topic, offsets in self._by_group.get(group, {}).items()}
 
     def groups_of(self, topic: str) -> list[str]:
         """Return the groups that have committed an offset of a topic."""
@@ -163,7 +166,11 @@ class BrokerOffsets:
             self._set((topic, group), queue_id, offset)
 
     def _set(self, key: Key, queue_id: int, offset: int) -> None:
-        self._table.setdefault(key, {})[queue_id] = offset
+        offsets = self._table.get(key)
+        if offsets is None:
+            topic, group = key
+            self._table[key] = self._by_group.setdefault(group, {})[topic] = offsets = {}
+        offsets[queue_id] = offset
         self._changed.setdefault(key, {})[queue_id] = offset
 
     def reset(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
@@ -200,6 +207,7 @@ class BrokerOffsets:
         with self._lock:
             for key in [key for key in self._table if is_meant(key)]:
                 del self._table[key]
+                del self._by_group[key[1]][key[0]]
                 self._removed.add(key)
             for table in (self._changed, self._resets):
                 for key in [key for key in table if is_meant(key)]:
