@@ -170,6 +170,7 @@ def test_deleted_group_loses_its_offsets(store: WritingStore) -> None:
     assert store.config_files.consumer_offsets.table() == {("t", "other"): {0: 3}, ("u", "g"): {0: 1}}
     assert store.offset_table.of_group("g") == {"u": {0: 1}}
     store.offset_table.delete_topic("t")
+    store.offset_table.save()
     assert [store.offset_table.of_group(one) for one in ("other", "unknown")] == [{}, {}]
     assert store.offset_table.items() == store.config_files.consumer_offsets.table()
 
