@@ -21,7 +21,7 @@ STOP_SECONDS: Final = 10.0
 
 _MMAP_THRESHOLD: Final = (-3, 32 << 20)
 _TRIM_THRESHOLD: Final = (-1, 64 << 20)
-"""Numbers of mallopt(3) and their values: blocks up to the first size are reused, up to the second remain when free."""
+"""Parameters of mallopt(3) and their values: smaller blocks come from the heap, which keeps so many free bytes."""
 
 
 class Service(Protocol):

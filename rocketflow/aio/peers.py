@@ -67,8 +67,8 @@ class Peers:
         if found is not None:
             return found
         async with self._locks.setdefault(address, asyncio.Lock()):
-            channel = self._channels.get(address)
-            if channel is None or not channel.is_open:
+            channel = self.open_channel(address)
+            if channel is None:
                 channel = await self._connected(address)
                 self._channels[address] = channel
             return channel

@@ -77,23 +77,24 @@ class Request(msgspec.Struct, frozen=True, eq=False):
     was_held: bool = False
 
     def reply(
-        self, code: int = 0, header: Header | None = None, *, body: bytes = b"", remark: str | None = None
+        self,
+        code: int = 0,
+        header: Header | None = None,
+        *,
+        body: bytes = b"",
+        data: memoryview | None = None,
+        remark: str | None = None,
     ) -> None:
-        """Send the answer, unless the request is one-way."""
+        """Send the answer, unless the request is one-way; `data` stands for a large body and is not copied."""
         if self.command.is_one_way:
             self._count(code)
         else:
-            self.send(answer(self.command, code, header, body=body, remark=remark))
+            self.send(answer(self.command, code, header, body=body, remark=remark), data)
 
-    def reply_data(self, header: Header, data: memoryview) -> None:
-        """Send the answer with `data` as its body, which is not copied."""
-        self._count(ResponseCode.SUCCESS)
-        self.channel.send(answer(self.command, ResponseCode.SUCCESS, header), data)
-
-    def send(self, response: Command) -> None:
-        """Send an answer that was built elsewhere."""
+    def send(self, response: Command, data: memoryview | None = None) -> None:
+        """Send an answer that was built elsewhere, with `data` instead of its body."""
         self._count(response.code)
-        self.channel.send(response)
+        self.channel.send(response, data)
 
     def send_frame(self, code: int, frame: bytes) -> None:
         """Send the frame of an answer with this code."""

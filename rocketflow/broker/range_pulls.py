@@ -53,7 +53,7 @@ class RangePulls:
             next_offset=found.next_offset, min_offset=found.min_offset, max_offset=found.max_offset
         )
         self._counts.pulled(header.topic, header.consumer_group, found.rows_from(header.start), len(found.data))
-        request.reply_data(answer, found.data)
+        request.reply(header=answer, data=found.data)
 
     def stop(self) -> None:
         """Begin no further read."""

@@ -73,8 +73,7 @@ def check_batch(messages: Sequence[Message], max_size: int) -> str:
     topic = messages[0].topic
     check_topic(topic)
     for one in messages:
-        if not 0 < len(one.body) <= max_size:
-            _check_body(one, max_size)
+        _check_body(one, max_size)
         if one.topic != topic:
             raise BadMessageError(f"the messages of a batch have one topic: {topic!r} and {one.topic!r} were given")
         if one.is_delayed:

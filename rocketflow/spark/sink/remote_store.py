@@ -62,10 +62,6 @@ class RemoteStore:
             raise BrokerError(f"{self._client.address}: topic {topic}: {found.remark}")
         return decode_body(found.body, TopicConfig).write_queue_nums
 
-    def begin(self, sink_id: str, batch_id: int, run_id: str) -> int:
-        """Register a run of a query before its first rows are staged; return its sequence number."""
-        return self.stage(StagePartRequestHeader(sink_id=sink_id, batch_id=batch_id, run_id=run_id))
-
     def stage(self, header: StagePartRequestHeader, piece: bytes = b"") -> int:
         """Send the run of a query, or a piece of a part; return the sequence number of the run."""
         return self._patiently(lambda: self._client.stage(header, piece))

@@ -69,12 +69,12 @@ def send_part(
         return queues[topic]
 
     with store.connected():
-        run_seq = store.begin(batch.sink_id, batch.batch_id, batch.run_id)
+        begin = StagePartRequestHeader(sink_id=batch.sink_id, batch_id=batch.batch_id, run_id=batch.run_id)
+        run_seq = store.stage(begin)
         file = f"{name}-{uuid.uuid4().hex[:12]}"
-        header = StagePartRequestHeader(sink_id=batch.sink_id, batch_id=batch.batch_id, run_id=batch.run_id, file=file)
 
         def send(piece: bytes, position: int, size: int) -> None:
-            store.stage(msgspec.structs.replace(header, position=position, size=size), piece)
+            store.stage(msgspec.structs.replace(begin, file=file, position=position, size=size), piece)
 
         config = _encoding(options.store_config(), store.info())
         encoder = BatchEncoder(config, queue_count, default_topic=options.topic, row_hashes=True)

@@ -141,7 +141,8 @@ class Peer:
     def __hash__(self) -> int:
         return id(self)
 
-    def send(self, command: Command) -> None:
+    def send(self, command: Command, data: memoryview | None) -> None:
+        assert data is None
         (found,) = FrameReceiver().feed(encode_command(command))
         self.answers.append(decode_command(found))
 
