@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rocketflow.broker.put_gatherer import PutGatherer
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow.broker.topics import Topics
+    from rocketflow.remoting.headers.header import Header
     from rocketflow_store import PutMessageResult
 
 _TAG: Final = "_RECALL_TAG_"
@@ -41,7 +42,11 @@ class Recalls:
     def recall(self, request: Request) -> None:
         """Put a message into the store that recalls another, and answer once it is there."""
         header = request.command.header(RecallMessageRequestHeader)
-        handle = self._checked(header)
+        try:
+            handle = self._checked(header)
+        except RefusedError as refusal:
+            self._answer(request, refusal.code, remark=refusal.remark)
+            return
         now_ms = int(time.time() * 1000)
         properties = {
             "TAGS": _TAG,
@@ -65,14 +70,20 @@ class Recalls:
 
         def stored(result: PutMessageResult) -> None:
             if result.stored:
-                reply = answer(request.command, header=RecallMessageResponseHeader(msg_id=handle.uniq_key))
+                self._answer(request, header=RecallMessageResponseHeader(msg_id=handle.uniq_key))
             else:
                 remark = f"recall failed, {result.status.name}: {result.why}"
-                reply = answer(request.command, ResponseCode.SYSTEM_ERROR, remark=remark)
-            reply.fields["MSG_REGION"] = self._settings.region_id  # clients write no row of trace without it
-            request.send(reply)
+                self._answer(request, ResponseCode.SYSTEM_ERROR, remark=remark)
 
         self._gatherer.add(message, stored, request.refuse)
+
+    def _answer(
+        self, request: Request, code: int = 0, *, header: Header | None = None, remark: str | None = None
+    ) -> None:
+        """Send an answer with the broker's region: clients write no row of trace without it."""
+        reply = answer(request.command, code, header, remark=remark)
+        reply.fields["MSG_REGION"] = self._settings.region_id
+        request.send(reply)
 
     def _checked(self, header: RecallMessageRequestHeader) -> RecallHandle:
         """Return the handle of a recall. Raises RefusedError if the message cannot be recalled here."""

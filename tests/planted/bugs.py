@@ -1531,6 +1531,36 @@ BUGS: Final = (
         ],
         [f"{PUSH}/test_push_consumer.py::test_orderly_messages_keep_their_order_across_retries_and_dead_letters"],
     ),
+    # -- shared by all clients
+    Bug(
+        "inner-messages-at-one-offset",
+        "all messages of an inner batch have the offset of the batch: a consumer commits too little",
+        [Change("queue_offset=message.queue_offset + len(found)", "queue_offset=message.queue_offset")],
+        ["tests/rocketflow/client/test_received.py"],
+    ),
+    Bug(
+        "clients-close-silently",
+        "brokers are not told that a client leaves a group: its queues wait until its heartbeats are missed",
+        [
+            Change(
+                "*(leave(one) for one in self._greeted if one.is_open)",
+                "*(leave(one) for one in self._greeted if False)",
+            )
+        ],
+        ["tests/rocketflow/client/produce/test_attempts.py"],
+    ),
+    Bug(
+        "untraced-messages-have-rows",
+        "a consumer writes rows about messages whose producer or broker wants none",
+        [Change(' or one.properties.get("TRACE_ON") == "false":\n', ":\n")],
+        [f"{PUSH}/test_traced_calls.py"],
+    ),
+    Bug(
+        "refused-recalls-have-no-region",
+        "the answer to a recall that is refused has no region: clients write no row of trace about it",
+        [Change("self._answer(request, refusal.code, remark=refusal.remark)", "request.refuse(refusal)")],
+        ["tests/rocketflow/client/produce/test_trace.py"],
+    ),
     # -- commands of clients
     Bug(
         "commands-are-not-signed",

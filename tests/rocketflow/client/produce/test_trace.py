@@ -10,7 +10,7 @@ import pytest
 
 from rocketflow.aio.loop import run
 from rocketflow.client import Message, Producer, SendResult, SendStatus, TransactionProducer, TransactionState
-from rocketflow.client.errors import ClientError
+from rocketflow.client.errors import ClientError, RequestRefusedError
 from rocketflow.client.produce.trace import (
     FLUSH_ROWS,
     Traced,
@@ -132,16 +132,20 @@ def test_brokers_get_rows_of_sends_batches_and_transactions(cluster: ClientClust
     run(main())
 
 
-def test_a_recall_has_a_row(cluster: ClientCluster) -> None:
+def test_a_recall_has_a_row_whether_it_succeeds_or_not(cluster: ClientCluster) -> None:
     async def main() -> None:
         await cluster.create_topic("recalled", 1)
         await cluster.create_topic("recall-rows", 1)
         async with Producer(cluster.options(group="recallers", trace_topic="recall-rows")) as producer:
             sent = await producer.send(Message("recalled", b"late", delay_s=3600))
+            with pytest.raises(RequestRefusedError, match="topic not match"):
+                await producer.recall("recall-rows", sent.recall_handle or "")
             assert await producer.recall("recalled", sent.recall_handle or "") == sent.message_id
         rows = "".join(one.body.decode() for one in await cluster.stored("recall-rows")).split("\x02")
-        (row,) = (one.split("\x01") for one in rows if one.startswith("Recall"))
-        assert [row[0], *row[2:]] == ["Recall", "DefaultRegion", "recallers", "recalled", sent.message_id, "true"]
+        assert sorted(one.split("\x01")[2:] for one in rows if one.startswith("Recall")) == [
+            ["DefaultRegion", "recallers", "recall-rows", sent.message_id, "false"],
+            ["DefaultRegion", "recallers", "recalled", sent.message_id, "true"],
+        ]
 
     run(main())
 

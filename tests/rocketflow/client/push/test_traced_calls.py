@@ -9,6 +9,8 @@ import pytest
 from rocketflow.aio.loop import run
 from rocketflow.client import Message, Producer, ProducerOptions, PushConsumer
 from rocketflow.client.admin.admin_client import AdminClient
+from rocketflow.client.consume.trace import ConsumeTrace
+from rocketflow.client.options import ClientOptions
 from rocketflow.client.push import ConsumeContext, ConsumeStatus
 from rocketflow.client.received import ReceivedMessage
 from tests.support.pushing import consuming, make_topic, operator, options, until
@@ -72,3 +74,15 @@ def test_each_call_has_rows_before_and_after(names: str, orderly: bool) -> None:
             assert [*after[body][4:7], after[body][8]] == [is_ok, f"k {body.decode()}", kind, group]
 
     run(consume())
+
+
+def test_rows_and_messages_that_shall_not_be_traced_have_no_row() -> None:
+    quiet = ReceivedMessage("t", 0, 0, b"", {"UNIQ_KEY": "quiet", "TRACE_ON": "false"})
+    row = ReceivedMessage("rows", 0, 0, b"", {"UNIQ_KEY": "row"})
+    loud = ReceivedMessage("t", 0, 1, b"", {"UNIQ_KEY": "loud", "TRACE_ON": "true"})
+
+    async def main() -> None:
+        trace = ConsumeTrace(ClientOptions(name_servers="127.0.0.1:1"), "g", "rows")
+        assert [one.message_id for one in trace.before([quiet, row, loud]).messages] == ["loud"]
+
+    run(main())
