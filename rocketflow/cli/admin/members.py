@@ -114,6 +114,9 @@ async def consumer_status(
     output: Output,
     group: Annotated[str, typer.Option("-g", "--consumerGroup", metavar="GROUP", help="The consumer group.")],
     client_id: Annotated[str | None, typer.Option("-i", "--clientId", metavar="ID", help="One client.")] = None,
+    stacks: Annotated[
+        bool, typer.Option("-s", "--jstack", help="With -i: print the stacks of its threads too.")
+    ] = False,
 ) -> None:
     """Print the clients of a group and whether they subscribe alike, or what one client reports of itself.
 
@@ -122,7 +125,7 @@ async def consumer_status(
     from rocketflow.client.errors import ClientError
 
     if client_id is not None:
-        _print_client(output, client_id, await admin.running_info(group, client_id))
+        _print_client(output, client_id, await admin.running_info(group, client_id, stacks=stacks))
         return
     subscriptions, rows = [], []
     for number, one in enumerate((await admin.consumer_connection(group)).connection_set, 1):
@@ -143,33 +146,50 @@ async def consumer_status(
 
 
 def _print_client(output: Output, client_id: str, info: dict[str, Any]) -> None:
-    from rocketflow.client.admin.figures import queue_table
-
-    queues = [
-        {"topic": queue.topic, "brokerName": queue.broker_name, "queueId": queue.queue_id, "processQueue": one}
-        for queue, one in queue_table(info, "mqTable", dict).items()
-    ]
+    queues, pop_queues = _queues(info, "mqTable"), _queues(info, "mqPopTable")
     properties, rates = dict(info.get("properties") or {}), dict(info.get("statusTable") or {})
+    own, stacks = dict(info.get("userConsumerInfo") or {}), info.get("jstack")
     subscriptions = _subscriptions(info)
     if output.as_json:
-        body = {"properties": properties, "subscriptions": subscriptions, "queues": queues, "rates": rates}
+        body = {"properties": properties, "subscriptions": subscriptions, "queues": queues, "popQueues": pop_queues}
+        body |= {"rates": rates, "userConsumerInfo": own, **({} if stacks is None else {"jstack": stacks})}
         output.pretty({"clientId": client_id, **body})
         return
-    print("#Consumer Properties#")
-    for name in sorted(properties):
-        print(f"{name:<40}: {properties[name]}")
+    _print_pairs("#Consumer Properties#", properties)
     print("\n\n#Consumer Subscription#")
-    for number, one in enumerate(subscriptions):
+    for number, one in enumerate(subscriptions, 1):
         print(f"{number:03} Topic: {one['topic']:<40} ClassFilter: {'false':<8} SubExpression: {one['subString']}")
-    print("\n\n#Consumer MQ Detail#")
-    columns = {"#Topic": "topic", "#Broker Name": "brokerName", "#QID": "queueId", "#ProcessQueueInfo": "processQueue"}
-    output.table(columns, queues)
+    place = {"#Topic": "topic", "#Broker Name": "brokerName", "#QID": "queueId"}
+    print("\n\n#Consumer Offset#")
+    offsets = [{**one, "offset": one["processQueue"].get("commitOffset")} for one in queues]
+    output.table({**place, "#Consumer Offset": "offset"}, offsets)
+    for head, rows in (("#Consumer MQ Detail#", queues), ("#Consumer Pop Detail#", pop_queues)):
+        print(f"\n\n{head}")
+        output.table({**place, "#ProcessQueueInfo": "processQueue"}, rows)
     print("\n\n#Consumer RT&TPS#")
     names = ("pullRT", "pullTPS", "consumeRT", "consumeOKTPS", "consumeFailedTPS", "consumeFailedMsgs")
     heads = ("#Pull RT", "#Pull TPS", "#Consume RT", "#ConsumeOK TPS", "#ConsumeFailed TPS", "#ConsumeFailedMsgsInHour")
     output.table(
         {"#Topic": "topic", **dict(zip(heads, names))}, [{"topic": one, **rates[one]} for one in sorted(rates)]
     )
+    _print_pairs("\n\n#User Consume Info#", own)
+    if stacks is not None:
+        print(f"\n\n#Consumer jstack#\n{stacks}")
+
+
+def _queues(info: dict[str, Any], table: str) -> list[dict[str, Any]]:
+    from rocketflow.client.admin.figures import queue_table
+
+    return [
+        {"topic": queue.topic, "brokerName": queue.broker_name, "queueId": queue.queue_id, "processQueue": one}
+        for queue, one in queue_table(info, table, dict).items()
+    ]
+
+
+def _print_pairs(head: str, pairs: dict[str, str]) -> None:
+    print(head)
+    for name in sorted(pairs):
+        print(f"{name:<40}: {pairs[name]}")
 
 
 def _subscriptions(info: dict[str, Any]) -> list[dict[str, str]]:

@@ -93,9 +93,12 @@ class GroupRequests(MessageRequests):
             raise NoMemberError(f"no producer of group {group!r} is connected to the brokers of topic {topic!r}")
         return found
 
-    async def running_info(self, group: str, client_id: str) -> dict[str, Any]:
-        """Return what a client of a consumer group reports: properties, subscriptions, queues. Raises NoMemberError."""
-        header = GetConsumerRunningInfoRequestHeader(consumer_group=group, client_id=client_id)
+    async def running_info(self, group: str, client_id: str, *, stacks: bool = False) -> dict[str, Any]:
+        """Return what a client of a consumer group reports: properties, subscriptions, queues.
+
+        With `stacks` also the stacks of its threads, as text (`jstack`). Raises NoMemberError.
+        """
+        header = GetConsumerRunningInfoRequestHeader(consumer_group=group, client_id=client_id, jstack_enable=stacks)
         return dict(decode_object(await self._first_answer(group, RequestCode.GET_CONSUMER_RUNNING_INFO, header)))
 
     async def reset_offset_by_time(

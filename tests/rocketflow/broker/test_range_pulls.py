@@ -15,7 +15,9 @@ from tests.support.client_cluster import BROKER, ClientCluster
 CODE = RequestCode.ROCKETFLOW_PULL_RANGE
 
 
-def pull(topic: str, opaque: int, span: tuple[int, int] = (0, 10), *, queue_id: int = 0, size: int = 1 << 20) -> Command:
+def pull(
+    topic: str, opaque: int, span: tuple[int, int] = (0, 10), *, queue_id: int = 0, size: int = 1 << 20
+) -> Command:
     header = PullRangeRequestHeader(
         consumer_group="TOOLS_CONSUMER", topic=topic, queue_id=queue_id, start=span[0], end=span[1], max_bytes=size
     )

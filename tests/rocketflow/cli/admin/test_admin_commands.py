@@ -244,7 +244,8 @@ def test_clients_report_what_they_read(cluster: Cluster, printed: Printed, rows:
         one = ("-g", group, "-i", found["id"])
         found["status"] = rows("consumerStatus", "-g", group)
         found["client"] = rows("consumerStatus", *one)
-        found["texts"] = [printed("consumerStatus", "-g", group), printed("consumerStatus", *one)]
+        found["stacks"] = rows("consumerStatus", *one, "-s")
+        found["texts"] = [printed("consumerStatus", "-g", group), printed("consumerStatus", *one, "-s")]
         found["progress"] = rows("consumerProgress", "-g", group, "-t", TOPIC, "-s", "true")
         found["table"] = printed("consumerProgress", "-g", group, "-t", TOPIC, "-s", "true")
         found["producers"] = rows("producer", "-b", cluster.broker_address)
@@ -257,14 +258,27 @@ def test_clients_report_what_they_read(cluster: Cluster, printed: Printed, rows:
     assert {"topic": TOPIC, "subString": "paid"} in client["subscriptions"]
     assert {one["queueId"] for one in client["queues"] if one["topic"] == TOPIC} == {0, 1}
     assert "Same subscription in the same group of consumer" in found["texts"][0]
-    assert "#Consumer RT&TPS#" in found["texts"][1]
+    heads = [line.strip("#") for line in found["texts"][1].splitlines() if line.startswith("#") and line.endswith("#")]
+    assert heads == [
+        "Consumer Properties",
+        "Consumer Subscription",
+        "Consumer Offset",
+        "Consumer MQ Detail",
+        "Consumer Pop Detail",
+        "Consumer RT&TPS",
+        "User Consume Info",
+        "Consumer jstack",
+    ]
+    assert "\n001 Topic: " in found["texts"][1]
+    assert "jstack" not in client
+    assert "running_info.py" in found["stacks"][0]["jstack"]
     host = found["id"].partition("@")[0]
     (progress,) = found["progress"]
     assert [one["clientIp"] for one in progress["queues"]] == [host, host]
     assert "#Client IP" in found["table"].splitlines()[0]
     (producer,) = [one for one in found["producers"] if one["group"] == "shop"]
     assert f"producer group (shop) instance : clientId={producer['clientId']},remoteIP=" in found["line"]
-    check_fields("admin consumerStatus", status, client)
+    check_fields("admin consumerStatus", status, client, *found["stacks"])
     check_fields("admin producer", producer)
 
 
