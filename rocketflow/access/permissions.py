@@ -103,6 +103,18 @@ def _topic(field: str, *actions: Action, optional: bool = False) -> Needs:
     return needs
 
 
+def _topics(field: str, separator: str, *actions: Action) -> Needs:
+    """Return the needs of the topics that a field names, none if it is missing."""
+    wanted = frozenset(actions)
+
+    def needs(command: Command) -> Iterator[Need]:
+        for name in filter(None, command.fields.get(field, "").split(separator)):
+            if (need := topic_need(name, wanted)) is not None:
+                yield need
+
+    return needs
+
+
 def _group(field: str, *actions: Action, optional: bool = False) -> Needs:
     wanted = frozenset(actions)
 
@@ -228,7 +240,9 @@ _OPERATORS: Final[dict[int, Row]] = {
     _CODE.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: _read(_topic("topic", _GET), _group("group", _GET)),
     _CODE.QUERY_SUBSCRIPTION_BY_CONSUMER: _read(_group("group", _GET), _topic("topic", _GET, optional=True)),
     _CODE.QUERY_TOPICS_BY_CONSUMER: _read(_group("group", _GET)),
-    _CODE.GET_CONSUME_STATS: _read(_group("consumerGroup", _GET), _topic("topic", _GET, optional=True)),
+    _CODE.GET_CONSUME_STATS: _read(
+        *(_group("consumerGroup", _GET), _topic("topic", _GET, optional=True), _topics("topicList", ";", _GET)),
+    ),
     _CODE.GET_CONSUMER_CONNECTION_LIST: _read(_group("consumerGroup", _GET)),
     _CODE.GET_CONSUMER_RUNNING_INFO: _read(_group("consumerGroup", _GET)),
 }

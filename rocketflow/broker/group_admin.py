@@ -156,66 +156,85 @@ class GroupAdmin:
     # --- how far groups are
 
     async def _get_figures(self, request: Request) -> None:
+        """Answer how far a group is in topics that the request lists or names, or that it has offsets of (request 208).
+
+        Topics that an online group does not subscribe to are omitted, unless the request lists them.
+        """
         header = request.command.header(headers.GetConsumeStatsRequestHeader)
-        committed = self._offsets.of_group(header.consumer_group)
-        if header.topic:
-            topics = [header.topic]
-        else:
-            group = self._consumers.get(header.consumer_group)
-            topics = sorted({*committed, *(group.subscriptions if group is not None else ())})
+        group = header.consumer_group
+        committed = self._offsets.of_group(group)
+        listed = {one for one in (header.topic_list or "").split(";") if one.strip()}
+        topics = sorted(listed) if listed else self._subscribed(group, [header.topic] if header.topic else committed)
+        queues = {config.topic_name: config.read_queue_nums for topic in topics if (config := self._topics.get(topic))}
         try:
-            figures = self._figures(committed, topics, nowait=True)
+            figures = self._figures(group, committed, queues, nowait=True)
         except WouldBlockError:
-            figures = await asyncio.to_thread(self._figures, committed, topics)
-        rate = sum(self._stats.get_rate(topic, header.consumer_group) for topic in topics)
+            figures = await asyncio.to_thread(self._figures, group, committed, queues)
+        rate = sum(self._stats.get_rate(topic, group) for topic in queues)
         request.reply(body=encode_body({"consumeTps": rate, "offsetTable": queue_map(figures)}))
 
+    def _subscribed(self, group_name: str, topics: Iterable[str]) -> list[str]:
+        """Return the topics that an online group subscribes to; all if it is offline or subscribes to none."""
+        group = self._consumers.get(group_name)
+        if group is None or not group.subscriptions:
+            return sorted(topics)
+        return sorted(one for one in topics if one in group.subscriptions)
+
     def _figures(
-        self, committed: Mapping[str, Mapping[int, int]], topics: Iterable[str], *, nowait: bool = False
+        self,
+        group: str,
+        committed: Mapping[str, Mapping[int, int]],
+        queues: Mapping[str, int],
+        *,
+        nowait: bool = False,
     ) -> dict[MessageQueue, QueueProgress]:
-        """Return how far a group with these offsets is in each queue. Waits for the disk.
+        """Return how far a group is in the first queues of each topic; `queues` are their numbers. Waits for the disk.
 
         With `nowait` raises WouldBlockError instead, and if there are many queues.
         """
+        if nowait and sum(queues.values()) > MAX_QUEUES_NOWAIT:
+            raise WouldBlockError(group)
         figures: dict[MessageQueue, QueueProgress] = {}
-        for topic in topics:
-            config, offsets = self._topics.get(topic), committed.get(topic, {})
-            queues = config.read_queue_nums if config else 0
-            if nowait and len(figures) + queues > MAX_QUEUES_NOWAIT:
-                raise WouldBlockError(topic)
-            last_read = {one: offset - 1 for one, offset in offsets.items() if offset > 0 and one < queues}
+        for topic, count in queues.items():
+            offsets, pulled = committed.get(topic, {}), self._offsets.pull_offsets(group, topic)
+            last_read = {one: offset - 1 for one, offset in offsets.items() if offset > 0 and one < count}
             times = self._times.of(topic, last_read, nowait=nowait)
-            for queue_id, end in enumerate(self._store.ends(topic, queues)):
+            for queue_id, end in enumerate(self._store.ends(topic, count)):
                 offset = offsets.get(queue_id, 0)
                 figures[MessageQueue(topic, self._settings.broker_name, queue_id)] = QueueProgress(
                     broker_offset=end,
                     consumer_offset=offset,
                     last_timestamp=times.get(queue_id, 0),
-                    pull_offset=offset,
+                    pull_offset=max(offset, pulled.get(queue_id, 0)),
                 )
         return figures
 
     async def _get_all_figures(self, request: Request) -> None:
+        """Answer how far all groups are, by group and topic (request 317).
+
+        Apache's broker fills in no pull offsets here, and so its inflight total is negative; these are as in 208.
+        """
         header = request.command.header(headers.GetConsumeStatsInBrokerHeader)
         found: list[dict[str, list[dict[str, Any]]]] = []
-        total = 0
+        total = inflight = 0
         for group in sorted(self._groups.all()):
             stats = []
             committed = self._offsets.of_group(group)
-            for topic in sorted(committed):
+            for topic in self._subscribed(group, committed):
                 config = self._topics.get(topic)
                 if config is None or (header.is_order and not config.order):
                     continue
-                figures = await asyncio.to_thread(self._figures, committed, [topic])
+                queues = {topic: config.write_queue_nums}
+                figures = await asyncio.to_thread(self._figures, group, committed, queues)
                 total += sum(one.broker_offset - one.consumer_offset for one in figures.values())
+                inflight += sum(one.pull_offset - one.consumer_offset for one in figures.values())
                 stats.append({"consumeTps": self._stats.get_rate(topic, group), "offsetTable": queue_map(figures)})
-            if stats:
-                found.append({group: stats})
+            found.append({group: stats})
         body = {
             "brokerAddr": self._settings.broker_address,
             "consumeStatsList": found,
             "totalDiff": total,
-            "totalInflightDiff": 0,
+            "totalInflightDiff": inflight,
         }
         request.reply(body=encode_body(body))
 

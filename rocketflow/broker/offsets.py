@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.aio.server import RefusedError, Request
@@ -25,10 +25,12 @@ LOG: Final = logging.getLogger("rocketflow.broker")
 
 
 class GroupOffsets:
-    """Next offsets of groups: the store's table, searched by group and by topic."""
+    """Next offsets of groups: the store's table, searched by group and by topic; those of next pulls, in memory."""
 
     def __init__(self, store: WritingStore) -> None:
         self._table = store.offset_table
+        self._pulled: dict[tuple[str, str], dict[int, int]] = {}
+        """Where the next pull of a queue begins, by (topic, group) and queue."""
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the next offset of a queue, None if the group has committed none."""
@@ -50,9 +52,28 @@ class GroupOffsets:
         """Return the offset that an operator has set since the last pull of a queue, once."""
         return self._table.take_reset(group, topic, queue_id)
 
+    def pulled(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
+        """Take note that a pull of a queue was answered: the next one begins at `next_offset`."""
+        offsets = self._pulled.get((topic, group))
+        if offsets is None:
+            offsets = self._pulled[topic, group] = {}
+        offsets[queue_id] = next_offset
+
+    def pull_offsets(self, group: str, topic: str) -> Mapping[int, int]:
+        """Return where the next pulls of a group begin, by queue; queues not pulled since the start are not in it.
+
+        It may be read from any thread by its keys; iterate over a copy.
+        """
+        return self._pulled.get((topic, group), {})
+
     def delete_group(self, group: str) -> None:
         """Remove the offsets of a group."""
         self._table.delete_group(group)
+        self._pulled = {key: one for key, one in self._pulled.items() if key[1] != group}
+
+    def topic_deleted(self, topic: str) -> None:
+        """Forget where a topic was pulled; the store has removed the other offsets with the topic."""
+        self._pulled = {key: one for key, one in self._pulled.items() if key[0] != topic}
 
     def of(self, group: str, topic: str) -> dict[int, int]:
         """Return the next offsets of a group's queues of a topic."""

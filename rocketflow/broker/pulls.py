@@ -296,11 +296,13 @@ class Pulls:
         )
 
     def _send(self, pull: Pull, found: ReadResult, *, may_wait: bool) -> None:
-        code = _code_of(found.status, pull.header.queue_offset)
+        header = pull.header
+        self._offsets.pulled(header.consumer_group, header.topic, header.queue_id, found.next_offset)
+        code = _code_of(found.status, header.queue_offset)
         if code == ResponseCode.PULL_NOT_FOUND and may_wait and self._hold(pull):
             return
-        topic = self._topics.get(pull.header.topic)
-        group = self._groups.get(pull.header.consumer_group)
+        topic = self._topics.get(header.topic)
+        group = self._groups.get(header.consumer_group)
         answer = PullMessageResponseHeader(
             suggest_which_broker_id=0,
             next_begin_offset=found.next_offset,
@@ -312,12 +314,14 @@ class Pulls:
         body = b""
         if code == ResponseCode.SUCCESS:
             body = bytes(found.data)
-            self._counts.pulled(pull.header.topic, pull.header.consumer_group, found.count, len(body))
+            self._counts.pulled(header.topic, header.consumer_group, found.count, len(body))
         pull.request.reply(code, answer, body=body, remark=found.status.name)
 
     def _answer_reset(self, pull: Pull, offset: int) -> None:
         """Send the client to an offset that an operator has set."""
-        begin, end = self._store.bounds(pull.header.topic, pull.header.queue_id)
+        header = pull.header
+        self._offsets.pulled(header.consumer_group, header.topic, header.queue_id, offset)
+        begin, end = self._store.bounds(header.topic, header.queue_id)
         answer = PullMessageResponseHeader(
             suggest_which_broker_id=0, next_begin_offset=offset, min_offset=begin, max_offset=end
         )

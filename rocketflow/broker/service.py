@@ -189,7 +189,7 @@ class _Parts:
             self._figures,
             self._stats,
         )
-        self._topic_admin = TopicAdmin(store, self._topics, settings, self._stats)
+        self._topic_admin = TopicAdmin(store, self._topics, self._offsets, settings, self._stats)
         self._group_admin = GroupAdmin(
             store, self._topics, self._groups, self._offsets, consumers, settings, self._stats
         )

@@ -21,6 +21,7 @@ from rocketflow_store.spi.names import MAX_QUEUE_NUMS, is_system_topic
 from rocketflow_store.spi.tables import TopicConfig
 
 if TYPE_CHECKING:
+    from rocketflow.broker.offsets import GroupOffsets
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow.broker.stats import BrokerStats
     from rocketflow.broker.topics import Topics
@@ -32,9 +33,12 @@ _ALL_PERMISSIONS: Final = 7
 class TopicAdmin:
     """Requests of operators about topics."""
 
-    def __init__(self, store: WritingStore, topics: Topics, settings: BrokerSettings, stats: BrokerStats) -> None:
+    def __init__(
+        self, store: WritingStore, topics: Topics, offsets: GroupOffsets, settings: BrokerSettings, stats: BrokerStats
+    ) -> None:
         self._store = store
         self._topics = topics
+        self._offsets = offsets
         self._settings = settings
         self._stats = stats
 
@@ -117,6 +121,7 @@ class TopicAdmin:
                 ResponseCode.INVALID_PARAMETER, f"The topic[{header.topic}] is conflict with system topic."
             )
         await self._topics.delete(header.topic)
+        self._offsets.topic_deleted(header.topic)
         self._stats.topic_deleted(header.topic)
         request.reply()
 

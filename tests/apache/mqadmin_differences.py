@@ -47,7 +47,6 @@ _KNOWN: Final[Differences] = (
     ("queryMsgByUniqueKey*", "MessageTrack ?consumerGroup=readers, *", _ITSELF),
     ("statsAll*", "made made *", _ITSELF),
     ("consumerStatus*", "%RETRY%readers broker-a 0 *", _RACE),
-    ("consumerProgress*", "%RETRY%readers broker-a 0 *", _RACE),
     ("setConsumeMode* POP", "*", _POP),
     ("checkRocksdbCqWriteProgress*", "*", _ROCKSDB),
     ("*ColdDataFlowCtr*", "*", _COLD),

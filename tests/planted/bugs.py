@@ -18,6 +18,7 @@ PULL: Final = "tests/rocketflow/client/pull"
 PUSH: Final = "tests/rocketflow/client/push"
 NETWORK: Final = "tests/rocketflow/spark/source/network"
 TRANSACTIONS: Final = "tests/rocketflow/broker/test_transactions.py"
+OPERATORS: Final = "tests/rocketflow/broker/test_operator_requests.py"
 
 BUGS: Final = (
     # -- durability
@@ -1384,6 +1385,42 @@ BUGS: Final = (
         "the offsets to correct another group by are those of the last group instead of the least",
         [Change("least[queue_id] = min(offset, least.get(queue_id, offset))", "least[queue_id] = offset")],
         ["tests/rocketflow/broker/test_operator_requests.py"],
+    ),
+    # -- figures of groups
+    Bug(
+        "nothing-is-in-flight",
+        "the pull offset of a queue is the consumer's: no message is ever in flight",
+        [Change("pull_offset=max(offset, pulled.get(queue_id, 0))", "pull_offset=offset")],
+        [f"{OPERATORS}::test_messages_that_are_pulled_and_not_consumed_are_in_flight"],
+    ),
+    Bug(
+        "pull-offsets-outlive-their-topic",
+        "a topic that was deleted and made again has messages in flight that it does not have",
+        [Change("        self._offsets.topic_deleted(header.topic)\n", "")],
+        [f"{OPERATORS}::test_messages_that_are_pulled_and_not_consumed_are_in_flight"],
+    ),
+    Bug(
+        "list-of-topics-ignored",
+        "the progress of a group has topics that the request does not list",
+        [Change("topics = sorted(listed) if listed else self._sub", "topics = self._sub")],
+        [f"{OPERATORS}::test_progress_is_that_of_the_topics_that_are_listed_or_that_a_group_reads"],
+    ),
+    Bug(
+        "old-topics-lag-for-ever",
+        "the progress of an online group has topics that it no longer subscribes to",
+        [
+            Change(
+                "if group is None or not group.subscriptions:\n            return sorted",
+                "if True:\n            return sorted",
+            )
+        ],
+        [f"{OPERATORS}::test_progress_is_that_of_the_topics_that_are_listed_or_that_a_group_reads"],
+    ),
+    Bug(
+        "listed-topics-are-not-checked",
+        "an account reads a group's progress in topics that it may not read, if it lists them",
+        [Change('optional=True), _topics("topicList", ";", _GET)),', "optional=True)),")],
+        ["tests/rocketflow/access/test_permissions.py"],
     ),
     # -- servers for tests
     Bug(

@@ -131,6 +131,14 @@ def test_pulls_need_topic_and_group_also_that_of_a_retry_topic(code: CODE) -> No
     assert needs(code) == [Need(Kind.TOPIC, "", subscribe), Need(Kind.GROUP, "", subscribe)]
 
 
+def test_progress_of_a_group_needs_every_topic_that_is_named_or_listed() -> None:
+    get = frozenset({Action.GET})
+    found = needs(CODE.GET_CONSUME_STATS, {"consumerGroup": "g", "topic": "a", "topicList": "b;%RETRY%h;;c"})
+    topics = [Need(Kind.TOPIC, "a", get), Need(Kind.TOPIC, "b", get), Need(Kind.GROUP, "h", get)]
+    assert found == [Need(Kind.GROUP, "g", get), *topics, Need(Kind.TOPIC, "c", get)]
+    assert needs(CODE.GET_CONSUME_STATS, {"consumerGroup": "g"}) == [Need(Kind.GROUP, "g", get)]
+
+
 def test_heartbeats_and_locks_need_what_their_bodies_name() -> None:
     consumer = ConsumerData(group_name="g", subscription_data_set=[SubscriptionData(topic="t")])
     body = encode_body(HeartbeatData(consumer_data_set=[consumer, msgspec.structs.replace(consumer, group_name="h")]))

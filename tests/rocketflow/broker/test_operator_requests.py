@@ -26,6 +26,7 @@ from rocketflow.remoting.command import Command, answer
 from rocketflow.remoting.fastjson import loads
 from rocketflow.remoting.headers.admin import (
     DeleteTopicRequestHeader,
+    GetConsumeStatsInBrokerHeader,
     GetConsumeStatsRequestHeader,
     UpdateGroupForbiddenRequestHeader,
 )
@@ -168,12 +169,87 @@ def test_upkeep_is_answered_and_modes_but_pull_are_refused(tmp_path: Path) -> No
     with_broker(tmp_path, check)
 
 
+async def commit(ask: Ask, offset: int, topic: str = "t", group: str = GROUP) -> None:
+    """Commit the next offset of queue 0."""
+    header = UpdateConsumerOffsetRequestHeader(consumer_group=group, topic=topic, queue_id=0, commit_offset=offset)
+    done = await ask(CODE.UPDATE_CONSUMER_OFFSET, header)
+    assert done.code == ResponseCode.SUCCESS, done.remark
+
+
+async def online(ask: Ask, *topics: str) -> None:
+    """Send a heartbeat of a member of the usual group."""
+    consumer = ConsumerData(group_name=GROUP, subscription_data_set=[SubscriptionData(topic=one) for one in topics])
+    body = encode_body(HeartbeatData(client_id="me", consumer_data_set=[consumer]))
+    assert (await ask(CODE.HEART_BEAT, None, body)).code == ResponseCode.SUCCESS
+
+
+def by_topic(table: Any) -> dict[str, dict[str, int]]:
+    """Return the figures of queue 0 of each topic."""
+    return {dict(queue)["topic"]: figures for queue, figures in table.items() if dict(queue)["queueId"] == 0}
+
+
+async def progress(ask: Ask, **named: str) -> dict[str, dict[str, int]]:
+    """Return the usual group's figures of queue 0 by topic (request 208)."""
+    header = GetConsumeStatsRequestHeader(consumer_group=GROUP, **named)
+    return by_topic(loads((await ask(CODE.GET_CONSUME_STATS, header)).body)["offsetTable"])
+
+
+def test_messages_that_are_pulled_and_not_consumed_are_in_flight(tmp_path: Path) -> None:
+    async def check(ask: Ask) -> None:
+        async def offsets() -> tuple[int, ...]:
+            found = (await progress(ask))["t"]
+            return found["brokerOffset"], found["consumerOffset"], found["pullOffset"]
+
+        pulled = await ask(CODE.PULL_MESSAGE, pull_header("t", max_msg_nums=2))
+        assert pulled.code == ResponseCode.SUCCESS
+        await commit(ask, 1)
+        assert await offsets() == (3, 1, 2)
+        assert (await ask(CODE.PULL_MESSAGE, pull_header("t", offset=2))).code == ResponseCode.SUCCESS
+        assert await offsets() == (3, 1, 3)
+        body = loads((await ask(CODE.GET_BROKER_CONSUME_STATS, GetConsumeStatsInBrokerHeader(is_order=False))).body)
+        assert (body["totalDiff"], body["totalInflightDiff"]) == (2, 2)
+        await commit(ask, 3)
+        assert await offsets() == (3, 3, 3)
+        done = await ask(CODE.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="t"))
+        assert done.code == ResponseCode.SUCCESS
+        assert (await ask(CODE.SEND_MESSAGE, send_header("t"), b"0")).code == ResponseCode.SUCCESS
+        await commit(ask, 0)
+        assert await offsets() == (1, 0, 0)
+
+    with_broker(tmp_path, check)
+
+
+def test_progress_is_that_of_the_topics_that_are_listed_or_that_a_group_reads(tmp_path: Path) -> None:
+    async def check(ask: Ask) -> None:
+        for topic in ("a", "b", "c"):
+            assert (await ask(CODE.SEND_MESSAGE, send_header(topic), b"x")).code == ResponseCode.SUCCESS
+        for topic in ("a", "b"):
+            await read(ask)  # makes the group
+            await commit(ask, 1, topic)
+
+        async def of_all() -> set[str]:
+            header = GetConsumeStatsInBrokerHeader(is_order=False)
+            found = loads((await ask(CODE.GET_BROKER_CONSUME_STATS, header)).body)["consumeStatsList"]
+            (parts,) = [one[GROUP] for one in found if GROUP in one]
+            return {topic for part in parts for topic in by_topic(part["offsetTable"])}
+
+        assert (set(await progress(ask)), await of_all()) == ({"a", "b"}, {"a", "b"})
+        assert set(await progress(ask, topic="c")) == {"c"}
+        await online(ask, "a", "c")
+        assert (set(await progress(ask)), await of_all()) == ({"a"}, {"a"})
+        assert set(await progress(ask, topic="b")) == set()
+        assert set(await progress(ask, topic="c")) == {"c"}
+        assert set(await progress(ask, topic_list="b;c;none;", topic="a")) == {"b", "c"}
+        assert set(await progress(ask, topic_list=";")) == {"a"}
+
+    with_broker(tmp_path, check)
+
+
 def test_the_time_of_the_last_read_message_is_that_of_the_topic_that_exists_now(tmp_path: Path) -> None:
     async def check(ask: Ask) -> None:
         async def last_read() -> int:
             assert (await read(ask)).code == ResponseCode.SUCCESS
-            commit = UpdateConsumerOffsetRequestHeader(consumer_group=GROUP, topic="t", queue_id=0, commit_offset=3)
-            assert (await ask(CODE.UPDATE_CONSUMER_OFFSET, commit)).code == ResponseCode.SUCCESS
+            await commit(ask, 3)
             found = [
                 loads((await ask(CODE.GET_CONSUME_STATS, GetConsumeStatsRequestHeader(consumer_group=GROUP))).body)
                 for _ in range(2)
