@@ -149,10 +149,20 @@ class Pulls:
         end = time.monotonic() + _TURN_SECONDS
         try:
             while self._ready and time.monotonic() < end:
-                self._answer(self._ready.popleft(), may_wait=False)
+                self._answer_now(self._ready.popleft())
         finally:
             if self._ready:
                 self._loop.call_soon(self._answer_ready)
+
+    def _answer_now(self, pull: Pull) -> None:
+        """Answer a pull that has waited by the subscription that the group has now: it may have changed meanwhile."""
+        try:
+            if not pull.header.sys_flag & SUBSCRIPTION_FLAG:
+                pull = pull._replace(filter=self._subscribed(pull.header))
+        except RefusedError as error:
+            pull.request.reply(error.code, remark=error.remark)
+        else:
+            self._answer(pull, may_wait=False)
 
     def channel_closed(self, channel: Channel) -> None:
         """Forget the pulls of a connection."""

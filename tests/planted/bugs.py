@@ -1598,7 +1598,50 @@ BUGS: Final = (
         [Change("self._answer(request, refusal.code, remark=refusal.remark)", "request.refuse(refusal)")],
         ["tests/rocketflow/client/produce/test_trace.py"],
     ),
+    Bug(
+        "subscriptions-below-those-of-a-clock-ahead",
+        "a subscription is no newer than that of a client that has left: its messages are not delivered",
+        [
+            Change(
+                "version = max(subscription.sub_version, self._newest.get(topic, 0) + 1)",
+                "version = subscription.sub_version",
+            )
+        ],
+        [f"{CONSUME}/test_membership.py", f"{CONSUME}/test_conflicts.py"],
+    ),
+    Bug(
+        "conflict-is-cleared-before-it-has-ended",
+        "a conflict is not reported once the client has renewed its subscription, though the broker kept another",
+        [
+            Change(
+                "            group = await self._ask(address) or group\n"
+                "            found = differences(self._membership.subscriptions(), group.subscription_table)\n",
+                "            found = []\n",
+            )
+        ],
+        [f"{CONSUME}/test_conflicts.py"],
+    ),
+    Bug(
+        "pull-consumers-compare-nothing",
+        "pull consumers of a group that subscribe differently are not reported",
+        [Change("        self._check.start()\n", "")],
+        [f"{PULL}/test_pull_consumer.py"],
+    ),
+    Bug(
+        "waiting-pulls-keep-their-filter",
+        "a pull that waits at the broker skips the messages that the group's newer subscription selects",
+        [Change("pull = pull._replace(filter=self._subscribed(pull.header))", "pass")],
+        [f"{PUSH}/test_push_consumer.py::test_subscription_counts_after_a_client_with_a_clock_ahead_has_left"],
+    ),
     # -- commands of clients
+    Bug(
+        "silent-clients-subscribe-alike",
+        "clients of a group that do not report count as clients with the same subscription",
+        [Change("return True if len(known) == len(reports) else None", "return True")],
+        [
+            "tests/rocketflow/cli/admin/test_admin_commands.py::test_clients_that_do_not_report_are_not_taken_for_the_same"
+        ],
+    ),
     Bug(
         "commands-are-not-signed",
         "client commands ignore the account that they are given",

@@ -15,8 +15,16 @@ from rocketflow.cli.admin.subcommand import subcommand
 from rocketflow.cli.admin.targets import chosen_brokers
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rocketflow.client.admin.admin_client import AdminClient
     from rocketflow.client.admin.figures import Connection, ConsumerConnection
+
+_VERDICTS = {
+    True: "Same subscription in the same group of consumer",
+    False: "WARN: Different subscription in the same group of consumer!!!",
+    None: "WARN: whether the clients subscribe alike is not known, as some do not report",
+}
 
 
 @subcommand("consumerConnection")
@@ -127,22 +135,31 @@ async def consumer_status(
     if client_id is not None:
         _print_client(output, client_id, await admin.running_info(group, client_id, stacks=stacks))
         return
-    subscriptions, rows = [], []
+    reports: list[list[tuple[str, str]] | None] = []
+    rows = []
     for number, one in enumerate((await admin.consumer_connection(group)).connection_set, 1):
         try:
             info = await admin.running_info(group, one.client_id)
         except ClientError as error:
             print(f"error: {one.client_id} does not report: {error}", file=sys.stderr)
+            reports.append(None)
             continue
-        subscriptions.append(sorted((sub["topic"], sub["subString"]) for sub in _subscriptions(info)))
+        reports.append([(sub["topic"], sub["subString"]) for sub in _subscriptions(info)])
         rows.append({"index": number, **_client(one)})
-    is_same = all(one == subscriptions[0] for one in subscriptions)
+    is_same = subscribe_alike(reports)
     if output.as_json:
         output.pretty({"group": group, "connections": rows, "sameSubscription": is_same})
         return
     output.table({"#Index": "index", "#ClientId": "clientId", "#Version": "version"}, rows)
-    text = "Same subscription" if is_same else "WARN: Different subscription"
-    print(f"\n{text} in the same group of consumer{'' if is_same else '!!!'}")
+    print(f"\n{_VERDICTS[is_same]}")
+
+
+def subscribe_alike(reports: "Sequence[list[tuple[str, str]] | None]") -> bool | None:
+    """Return whether the subscriptions of all clients are the same; None where a client that matters did not report."""
+    known = [one for one in reports if one is not None]
+    if any(one != known[0] for one in known):
+        return False
+    return True if len(known) == len(reports) else None
 
 
 def _print_client(output: Output, client_id: str, info: dict[str, Any]) -> None:

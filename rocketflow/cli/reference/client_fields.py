@@ -104,7 +104,7 @@ CLIENT_FIELDS: Final[dict[str, dict[str, str]]] = {
         "connections": "its clients",
         **{f"connections.{name}": text for name, text in _CLIENT.items()},
         "connections.index": "number of the client in this list",
-        "sameSubscription": "whether all clients subscribe to the same topics by the same expressions",
+        "sameSubscription": "whether all clients have the same topics and expressions; null if some do not report",
         "clientId": "with -i: id of the client",
         "properties": "with -i: settings of the client",
         "subscriptions": "with -i: its subscriptions",

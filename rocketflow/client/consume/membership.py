@@ -38,7 +38,11 @@ BROADCASTING: Final = "BROADCASTING"
 
 
 class GroupMembership:
-    """One consumer group and its subscriptions; the membership that `Cluster` announces."""
+    """One consumer group and its subscriptions; the membership that `Cluster` announces.
+
+    Brokers keep the subscription with the greatest version, which is a time of the client that made it. A subscription
+    gets a version above all that were seen of its topic, so that it counts where the clock of another client is ahead.
+    """
 
     def __init__(self, group: str, *, consume_type: str, message_model: str, consume_from_where: str) -> None:
         self.group = group
@@ -49,6 +53,7 @@ class GroupMembership:
             consume_from_where=consume_from_where,
         )
         self._subscriptions: dict[str, SubscriptionData] = {}
+        self._newest: dict[str, int] = {}
 
     def producers(self) -> list[ProducerData]:
         """Return no producer group."""
@@ -62,9 +67,14 @@ class GroupMembership:
         """Return the subscriptions by topic."""
         return dict(self._subscriptions)
 
-    def subscribe(self, subscription: SubscriptionData) -> None:
-        """Add a subscription, or replace that of the same topic."""
-        self._subscriptions[subscription.topic] = subscription
+    def subscribe(self, subscription: SubscriptionData) -> SubscriptionData:
+        """Add a subscription, or replace that of the same topic; return it with its version."""
+        topic = subscription.topic
+        version = max(subscription.sub_version, self._newest.get(topic, 0) + 1)
+        self._newest[topic] = version
+        made = msgspec.structs.replace(subscription, sub_version=version)
+        self._subscriptions[topic] = made
+        return made
 
     def unsubscribe(self, topic: str) -> None:
         """Remove the subscription to a topic, if there is one."""
@@ -72,9 +82,11 @@ class GroupMembership:
 
     def renew(self, topic: str) -> None:
         """Give a subscription a new version, as RocketMQ does when the queues of the client have changed."""
-        found = self._subscriptions[topic]
-        version = max(now_ms(), found.sub_version + 1)
-        self._subscriptions[topic] = msgspec.structs.replace(found, sub_version=version)
+        self.subscribe(msgspec.structs.replace(self._subscriptions[topic], sub_version=now_ms()))
+
+    def note_version(self, topic: str, version: int) -> None:
+        """Take note of a version that a broker has of a topic; this client's next one is above it."""
+        self._newest[topic] = max(version, self._newest.get(topic, 0))
 
 
 async def client_ids(cluster: Cluster, topic: str, group: str) -> list[str]:

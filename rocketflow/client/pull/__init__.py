@@ -7,4 +7,5 @@
 | `options` | its options, its listener and the events that it reports |
 | `queue_buffer` | the position in one queue and the answers that wait to be polled, without I/O |
 | `fetching` | a task for each queue, which pulls ahead |
+| `broker_requests` | what brokers and operators ask for |
 """

@@ -103,7 +103,7 @@ class Assignment:
         wanted = subscription(topic, expression, version=now_ms(), expression_type=expression_type)
         async with self._changing:
             await self._check(wanted)
-            self._membership.subscribe(wanted)
+            wanted = self._membership.subscribe(wanted)
             await self._cluster.send_heartbeats()
             for queue in self._of_topic(topic):
                 self._fetcher.select(queue, wanted)

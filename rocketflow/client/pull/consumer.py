@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from rocketflow.client.admin.message_requests import MessageRequests
 from rocketflow.client.cluster import Cluster
+from rocketflow.client.consume.conflicts import SubscriptionCheck
 from rocketflow.client.consume.membership import CLUSTERING, PULL, GroupMembership
 from rocketflow.client.consume.offset_stores import RemoteOffsetStore
 from rocketflow.client.consume.pulls import Puller
@@ -20,9 +21,9 @@ from rocketflow.client.consume.subscriptions import ALL, TAG
 from rocketflow.client.consume.trace import ConsumeTrace, ReturnType
 from rocketflow.client.errors import ClientError, ClientStateError
 from rocketflow.client.pull.assignment import Assignment
+from rocketflow.client.pull.broker_requests import BrokerRequests
 from rocketflow.client.pull.fetching import Fetcher
 from rocketflow.client.pull.queue_buffer import Answer, QueueBuffer
-from rocketflow.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from rocketflow.client.pull.options import OffsetCorrection, PullOptions
     from rocketflow.client.received import ReceivedMessage
     from rocketflow.remoting.bodies import MessageQueue
-    from rocketflow.remoting.command import Command
 
 LOG: Final = logging.getLogger("rocketflow.client")
 
@@ -59,12 +59,13 @@ class PullConsumer:
         membership = GroupMembership(
             options.group, consume_type=PULL, message_model=CLUSTERING, consume_from_where=options.start.value
         )
-        handlers = {int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED): self._clients_changed}
-        self._cluster = Cluster(options, membership, handlers)
+        self._requests = BrokerRequests(options, membership)
+        self._cluster = Cluster(options, membership, self._requests.handlers())
         self._offsets = RemoteOffsetStore(self._cluster, options.group)
         self._queues = MessageRequests(self._cluster)
         self._fetcher = Fetcher(Puller(self._cluster, options.group), options, self._corrected)
         self._assignment = Assignment(options, self._cluster, membership, self._offsets, self._fetcher)
+        self._check = SubscriptionCheck(self._cluster, membership)
         self._trace = ConsumeTrace(options, options.group, options.trace_topic) if options.trace_topic else None
         self._deferred: Exception | None = None
         self._is_open = False
@@ -78,6 +79,7 @@ class PullConsumer:
             await self._trace.start()
         self._is_open = True
         self._assignment.start()
+        self._requests.start(self._fetcher, self._offsets, self._assignment.wake)
         if self._options.auto_commit:
             self._cluster.spawn(self._commit_regularly())
 
@@ -136,6 +138,7 @@ class PullConsumer:
         """
         self._check_open()
         await self._assignment.subscribe(topic, expression, expression_type)
+        self._check.start()
 
     async def unsubscribe(self, topic: str) -> None:
         """Read a topic no longer."""
@@ -145,6 +148,14 @@ class PullConsumer:
     def assignment(self) -> list[MessageQueue]:
         """Return the queues that the client reads now, sorted."""
         return sorted_queues(self._fetcher.buffers)
+
+    def conflicts(self) -> list[str]:
+        """Return how the subscriptions of another client of the group differ, as found at a broker every heartbeat.
+
+        Messages that only this client selects are lost in the queues of the others. After `assign` there are none: the
+        callers share out the queues.
+        """
+        return self._check.conflicts
 
     # --- messages
 
@@ -307,9 +318,6 @@ class PullConsumer:
             self._options.listener.offset_corrected(correction)
         except Exception:
             LOG.exception("the listener of group %s failed", self._options.group)
-
-    async def _clients_changed(self, command: Command, address: str) -> None:
-        self._assignment.wake()
 
     def _buffer(self, queue: MessageQueue) -> QueueBuffer:
         found = self._fetcher.buffers.get(queue)

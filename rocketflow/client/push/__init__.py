@@ -9,8 +9,7 @@
 | `pulling` | pulls, one after the other for each queue |
 | `concurrent`, `orderly`, `traced_calls` | calls of the listener, with rows of trace |
 | `send_backs` | messages that are retried |
-| `conflicts` | subscriptions that differ within the group |
-| `broker_requests`, `running_info`, `figures` | what brokers and operators ask for |
+| `broker_requests`, `report`, `figures` | what brokers and operators ask for |
 """
 
 from rocketflow.client.consume.start_positions import ConsumeFrom

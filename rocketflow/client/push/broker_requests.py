@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rocketflow.client.admin.figures import offset_table
 from rocketflow.client.consume.membership import now_ms
+from rocketflow.client.consume.running_info import running_info
 from rocketflow.client.consume.start_positions import RETRY_PREFIX
 from rocketflow.client.errors import ClientError
 from rocketflow.client.push.listeners import ConsumeContext, ConsumeStatus, call
-from rocketflow.client.push.running_info import running_info, thread_stacks
+from rocketflow.client.push.report import held_queue_info, properties
 from rocketflow.client.received import decode_records
 from rocketflow.remoting.bodies import MessageQueue, encode_body, queue_map
 from rocketflow.remoting.codes import RequestCode
@@ -99,12 +100,11 @@ class BrokerRequests:
         header = command.header(GetConsumerRunningInfoRequestHeader)
         held = self._of_group(header.consumer_group).queues()
         body = running_info(
-            self._options,
-            self._started_ms,
+            properties(self._options, self._started_ms),
             self._membership.subscriptions(),
-            held,
+            {queue: held_queue_info(one) for queue, one in held.items()},
             self._figures.status_table(asyncio.get_running_loop().time()),
-            thread_stacks() if header.jstack_enable else None,
+            with_stacks=header.jstack_enable,
         )
         return answer(command, body=body)
 

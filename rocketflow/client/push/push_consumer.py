@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.client.cluster import Cluster
+from rocketflow.client.consume.conflicts import SubscriptionCheck
 from rocketflow.client.consume.membership import (
     BROADCASTING,
     CLUSTERING,
@@ -35,7 +36,6 @@ from rocketflow.client.consume.trace import ConsumeTrace
 from rocketflow.client.errors import ClientError, ClientStateError, NoRouteError
 from rocketflow.client.push.broker_requests import BrokerRequests
 from rocketflow.client.push.concurrent import ConcurrentCalls
-from rocketflow.client.push.conflicts import SubscriptionCheck
 from rocketflow.client.push.figures import ConsumeFigures
 from rocketflow.client.push.holdings import Holdings
 from rocketflow.client.push.orderly import OrderlyCalls
@@ -110,7 +110,7 @@ class PushConsumer:
 
         The broker selects messages by the newest subscription, so that the others' are lost.
         """
-        return list(self._check.conflicts)
+        return self._check.conflicts
 
     async def subscribe(self, topic: str, expression: str = ALL, *, expression_type: str = TAG) -> None:
         """Subscribe to a topic, or replace its subscription.
@@ -161,7 +161,7 @@ class PushConsumer:
             self._cluster.spawn(self._rebalances.run()),
             self._cluster.spawn(_repeat(PERSIST_SECONDS, self._persist)),
             self._cluster.spawn(_repeat(RELOCK_S, self._holdings.relock)),
-            self._cluster.spawn(_repeat(self.options.heartbeat_s, self._check.compare)),
+            self._check.start(),
         ]
 
     async def close(self) -> None:

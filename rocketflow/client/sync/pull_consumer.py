@@ -57,6 +57,10 @@ class PullConsumer(SyncClient[consumer.PullConsumer]):
         """Return the queues that the client reads now, sorted."""
         return self._call(self._client.assignment)
 
+    def conflicts(self) -> list[str]:
+        """Return how the subscriptions of another client of the group differ."""
+        return self._call(self._client.conflicts)
+
     def poll(self, timeout_s: float = POLL_SECONDS, max_messages: int = POLL_MESSAGES) -> list[ReceivedMessage]:
         """Return messages, at least one unless `timeout_s` passes; earlier ones are consumed with `auto_commit`."""
         return self._wait(self._client.poll(timeout_s, max_messages))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rocketflow.aio.loop import run as run_loop
+from rocketflow.cli.admin.members import subscribe_alike
 from rocketflow.cli.app import run
 from rocketflow.client import (
     ConsumeContext,
@@ -202,12 +203,16 @@ def test_clients_of_groups_are_listed(cluster: Cluster, printed: Printed, rows: 
         found["consumer"] = rows("consumerConnection", "-g", "readers")
         found["groups"] = rows("consumerProgress")
         found["text"] = [{"text": printed("consumerConnection", "-g", "readers")}]
+        found["progress"] = rows("consumerProgress", "-g", "readers", "-t", TOPIC, "-s", "true")
+        found["status"] = rows("consumerStatus", "-g", "readers")
 
     run_loop(connected())
     assert [one["version"] for one in found["producer"]] == ["V5_3_3"]
     (consumer,) = found["consumer"]
     assert {"topic": TOPIC, "subString": "paid"} in consumer["subscriptions"]
     assert "Below is subscription:" in found["text"][0]["text"]
+    assert {one["clientIp"] for one in found["progress"][0]["queues"]} != {"N/A"}
+    assert found["status"][0]["sameSubscription"] is True
     (group,) = [one for one in found["groups"] if one["group"] == "readers"]
     assert (group["count"], group["type"]) == (1, "PULL")
     check_fields("admin producerConnection", *found["producer"])
@@ -280,6 +285,40 @@ def test_clients_report_what_they_read(cluster: Cluster, printed: Printed, rows:
     assert f"producer group (shop) instance : clientId={producer['clientId']},remoteIP=" in found["line"]
     check_fields("admin consumerStatus", status, client, *found["stacks"])
     check_fields("admin producer", producer)
+
+
+def test_clients_that_subscribe_differently_are_reported(cluster: Cluster, printed: Printed, rows: Rows) -> None:
+    options = PullOptions(group="disputed", name_servers=cluster.name_server_address)
+    found: dict[str, Any] = {}
+
+    def ask() -> None:
+        found["text"] = printed("consumerStatus", "-g", "disputed")
+        (found["status"],) = rows("consumerStatus", "-g", "disputed")
+
+    async def connected() -> None:
+        async with PullConsumer(options) as one, PullConsumer(options) as two:
+            await one.subscribe(TOPIC, "paid")
+            await two.subscribe(TOPIC, "refunded")
+            await asyncio.to_thread(ask)
+
+    run_loop(connected())
+    assert found["text"].endswith("\nWARN: Different subscription in the same group of consumer!!!\n")
+    assert (len(found["status"]["connections"]), found["status"]["sameSubscription"]) == (2, False)
+
+
+@pytest.mark.parametrize(
+    ("reports", "expected"),
+    [
+        ([[("t", "a")], [("t", "a")]], True),
+        ([[("t", "a")], None, [("t", "b")]], False),
+        ([[("t", "a")], None], None),
+        ([None, None], None),
+    ],
+)
+def test_clients_that_do_not_report_are_not_taken_for_the_same(
+    reports: list[list[tuple[str, str]] | None], expected: bool | None
+) -> None:
+    assert subscribe_alike(reports) is expected
 
 
 def test_one_queue_is_reset_and_all_progress_at_a_broker_is_printed(

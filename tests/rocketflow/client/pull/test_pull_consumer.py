@@ -13,6 +13,7 @@ import pytest
 
 from rocketflow.aio.loop import run
 from rocketflow.client.admin.admin_client import AdminClient
+from rocketflow.client.admin.figures import queue_table
 from rocketflow.client.cluster import Cluster
 from rocketflow.client.consume.idempotent import Idempotent, SqliteKeys
 from rocketflow.client.consume.offset_stores import RemoteOffsetStore
@@ -26,6 +27,7 @@ from rocketflow.client.received import ReceivedMessage
 from rocketflow.client.sync import pull_consumer as sync
 from rocketflow.remoting.bodies import MessageQueue, TopicConfig
 from tests.support.client_cluster import ClientCluster, queue_of
+from tests.support.pushing import until
 
 
 def options(servers: ClientCluster, **more: Any) -> PullOptions:
@@ -462,3 +464,58 @@ def test_messages_that_are_delivered_again_are_handled_once(servers: ClientClust
         assert handled == ["a", "b", "c", "c"]
     with sqlite3.connect(tmp_path / "user.db") as connection:
         assert [one for (one,) in connection.execute("SELECT body FROM seen ORDER BY body")] == ["a", "b", "c"]
+
+
+def test_client_that_subscribes_differently_is_reported(
+    servers: ClientCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def call() -> None:
+        topic, wanted = await servers.new_topic(), options(servers, heartbeat_s=0.1)
+        async with PullConsumer(wanted) as one:
+            await one.subscribe(topic, "x")
+            async with PullConsumer(wanted) as two:
+                await two.subscribe(topic, "y")
+                await until(lambda: bool(one.conflicts() or two.conflicts()))
+                (found,) = one.conflicts() or two.conflicts()
+                assert found.startswith(f"topic {topic}: this client subscribes to '")
+            await until(lambda: one.conflicts() == [])
+        assert f"group {wanted.group}: all clients of a group have to subscribe alike: topic {topic}" in caplog.text
+
+    run(call())
+
+
+def test_clients_whose_callers_share_out_topics_are_in_no_conflict(servers: ClientCluster) -> None:
+    async def call() -> None:
+        topics, wanted = [await servers.new_topic() for _ in range(2)], options(servers, heartbeat_s=0.05)
+        async with PullConsumer(wanted) as one, PullConsumer(wanted) as two:
+            await one.assign([queue_of(topics[0])])
+            await two.assign([queue_of(topics[1])])
+            await asyncio.sleep(0.3)
+            assert one.conflicts() == two.conflicts() == []
+
+    run(call())
+
+
+def test_consumer_reports_what_it_reads(servers: ClientCluster) -> None:
+    async def call() -> None:
+        topic, wanted = await servers.new_topic(), options(servers)
+        await servers.send(topic, ["a", "b", "c"], 0)
+        async with PullConsumer(wanted) as consumer, servers.admin() as admin:
+            await consumer.subscribe(topic)
+            assert await polled(consumer, 3) == ["a", "b", "c"]
+            await consumer.commit()
+            (member,) = (await admin.consumer_connection(wanted.group)).connection_set
+            info = await admin.running_info(wanted.group, member.client_id)
+            stacks = (await admin.running_info(wanted.group, member.client_id, stacks=True))["jstack"]
+        assert info["properties"]["PROP_CONSUME_TYPE"] == "CONSUME_ACTIVELY"
+        assert info["properties"]["consumerGroup"] == wanted.group
+        assert [(one["topic"], one["subString"]) for one in info["subscriptionSet"]] == [(topic, "*")]
+        queues = queue_table(info, "mqTable", dict)
+        assert [(one, queues[one]["commitOffset"], queues[one]["cachedMsgCount"]) for one in queues] == [
+            (queue_of(topic, 0), 3, 0),
+            (queue_of(topic, 1), 0, 0),
+        ]
+        assert "jstack" not in info
+        assert "thread " in stacks
+
+    run(call())

@@ -6,12 +6,14 @@ import asyncio
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 from rocketflow.aio.loop import run
 from rocketflow.client.consume.allocation import Averagely
+from rocketflow.client.consume.membership import now_ms
 from rocketflow.client.consume.offset_stores import local_offset_path
 from rocketflow.client.errors import ClientStateError, NoNameServerError, RequestRefusedError
 from rocketflow.client.push import (
@@ -344,6 +346,37 @@ def test_client_that_subscribes_differently_is_reported(names: str, caplog: pyte
     with caplog.at_level(logging.ERROR, "rocketflow.client"):
         run(consume())
     assert "group g-disputed: all clients of a group have to subscribe alike: topic disputed" in caplog.text
+
+
+@pytest.mark.parametrize("others", [1, 2])
+def test_subscription_counts_after_a_client_with_a_clock_ahead_has_left(
+    names: str, others: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def consume() -> None:
+        topic, group = f"ahead-{others}", f"g-ahead-{others}"
+        await make_topic(names, topic)
+        made = options(names, group, heartbeat_s=0.1)
+        ahead, noted = PushConsumer(made, Noted()), Noted()
+        with monkeypatch.context() as patched:
+            patched.setattr("rocketflow.client.push.push_consumer.now_ms", lambda: now_ms() + 3_600_000)
+            await ahead.subscribe(topic, "old")
+        consumers = [PushConsumer(made, noted) for _ in range(others)]
+        async with AsyncExitStack() as running:
+            await ahead.start()
+            for one in consumers:
+                await one.subscribe(topic, "new")
+                await running.enter_async_context(one)
+            await until(lambda: any(one.conflicts() for one in [ahead, *consumers]))
+            await ahead.close()
+            await until(lambda: not any(one.conflicts() for one in consumers))
+            async with operator(names) as client:
+                subscriptions = (await client.consumer_connection(group)).subscription_table
+            assert subscriptions[topic].sub_string == "new"
+            await put(names, topic, texts(20), properties={"TAGS": "new"})
+            await put(names, topic, texts(4), properties={"TAGS": "old"})  # ends the pulls that wait for `old`
+            await until(lambda: set(noted.bodies) == set(texts(20)))
+
+    run(consume())
 
 
 def test_subscriptions_change_while_the_consumer_runs(names: str) -> None:

@@ -6,6 +6,7 @@ that of tools/command/consumer/ConsumerProgressSubCommand.java.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 from collections.abc import Mapping
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 LOG: Final = logging.getLogger("rocketflow.client")
 
+_FIRST_S: Final = 1.0
+"""The first comparison comes so early that commands that read for a short time report conflicts too."""
+
 
 def differences(own: Mapping[str, SubscriptionData], group: Mapping[str, SubscriptionData]) -> list[str]:
     """Return how a client's subscriptions differ from those that a broker has of its group, one text for each topic."""
@@ -37,7 +41,7 @@ def differences(own: Mapping[str, SubscriptionData], group: Mapping[str, Subscri
         elif (mine.expression_type, mine.sub_string) != (other.expression_type, other.sub_string):
             found.append(
                 f"topic {topic}: this client subscribes to {mine.sub_string!r} ({mine.expression_type}), another one "
-                f"to {other.sub_string!r} ({other.expression_type}), which the broker selects by"
+                f"to {other.sub_string!r} ({other.expression_type}): messages of either are lost"
             )
     return found
 
@@ -48,33 +52,66 @@ class SubscriptionCheck:
     def __init__(self, cluster: Cluster, membership: GroupMembership) -> None:
         self._cluster = cluster
         self._membership = membership
-        self.conflicts: list[str] = []
+        self._members: set[str] = set()
+        self._conflicts: list[str] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> asyncio.Task[None]:
+        """Compare after a second, and every `heartbeat_s` from then on; return the task. A second call adds nothing."""
+        if self._task is None:
+            self._task = self._cluster.spawn(self._compare_regularly())
+        return self._task
+
+    async def _compare_regularly(self) -> None:
+        await asyncio.sleep(min(_FIRST_S, self._cluster.options.heartbeat_s))
+        while True:
+            await self.compare()
+            await asyncio.sleep(self._cluster.options.heartbeat_s)
+
+    @property
+    def conflicts(self) -> list[str]:
+        """Return what differed when it was compared last, one text for each topic."""
+        return list(self._conflicts)
 
     async def compare(self) -> None:
-        """Ask one broker (203), and log what differs when it changes."""
+        """Ask one broker (203), and log what differs when it changes.
+
+        After another client has left, the broker may still have its subscriptions: those of this client are renewed,
+        and differ no more once the broker has them.
+        """
         addresses = [one for broker in self._cluster.brokers().values() for one in broker.broker_addrs.values()]
         if not addresses:
             return
-        header = GetConsumerConnectionListRequestHeader(consumer_group=self._membership.group)
-        try:
-            reply = await self._cluster.request(
-                random.choice(addresses), RequestCode.GET_CONSUMER_CONNECTION_LIST, header
-            )
-            group = decode_body(reply.body, ConsumerConnection)
-        except (ClientError, RemotingError) as error:
-            LOG.debug("group %s: subscriptions were not compared: %s", self._membership.group, error)
+        address = random.choice(addresses)
+        group = await self._ask(address)
+        if group is None:
             return
-        if all(one.client_id != self._cluster.client_id for one in group.connection_set):
-            return  # the broker has no heartbeat of this client yet
-        own = self._membership.subscriptions()
-        found = differences(own, group.subscription_table)
-        if found and len(group.connection_set) == 1:
-            for topic in own:
-                self._membership.renew(topic)  # the broker still has those of a client that left
+        members = {one.client_id for one in group.connection_set}
+        found = differences(self._membership.subscriptions(), group.subscription_table)
+        if found and (len(members) == 1 or self._members - members):
+            for topic in self._membership.subscriptions():
+                self._membership.renew(topic)
             await self._cluster.send_heartbeats()
-            found = []
-        if found and found != self.conflicts:
+            group = await self._ask(address) or group
+            found = differences(self._membership.subscriptions(), group.subscription_table)
+        self._members = members
+        if found and found != self._conflicts:
             LOG.error(
                 "group %s: all clients of a group have to subscribe alike: %s", self._membership.group, "; ".join(found)
             )
-        self.conflicts = found
+        self._conflicts = found
+
+    async def _ask(self, address: str) -> ConsumerConnection | None:
+        """Return what a broker has of the group; None if it does not answer, or has no heartbeat of this client yet."""
+        header = GetConsumerConnectionListRequestHeader(consumer_group=self._membership.group)
+        try:
+            reply = await self._cluster.request(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+            group = decode_body(reply.body, ConsumerConnection)
+        except (ClientError, RemotingError) as error:
+            LOG.debug("group %s: subscriptions were not compared: %s", self._membership.group, error)
+            return None
+        if all(one.client_id != self._cluster.client_id for one in group.connection_set):
+            return None
+        for topic, one in group.subscription_table.items():
+            self._membership.note_version(topic, one.sub_version)
+        return group
