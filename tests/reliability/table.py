@@ -89,6 +89,16 @@ def _lag(one: dict[str, Any]) -> str:
     return f"{100 * (count - late) / count:.2f} % within 100 ms, at most {max(one['highest_s']) * 1000:.0f} ms"
 
 
+def _doubles(one: dict[str, Any]) -> str:
+    doubles = one["doubles"]
+    share_of = f"{sum(map(bool, doubles))} of {len(doubles)} kills with doubles"
+    return f"{share_of}, {spread(doubles, (0.5, 0.95), 'd')} of {one['messages']} messages"
+
+
+def _random_doubles(one: dict[str, Any]) -> str:
+    return f"{one['doubles']:,} doubles of {one['messages']:,} transactions, {one['kills']} kills"
+
+
 def _planted(one: dict[str, Any]) -> str:
     return f"{one['caught']} of {one['planted']}"
 
@@ -100,6 +110,12 @@ MEASURED = {
     "memory": ("RssAnon of a writer, highest; left when it is closed", _memory, "300 MiB; 0, 0"),
     "fuzz": ("fuzzing, executions", _fuzz, "2,000,000; 95 %; 5 ms"),
     "planted": ("planted bugs caught", _planted, "all"),
+    "transactionCallKills": (
+        "transactions: doubles of a kill before a disk call, p50 / p95 / max",
+        _doubles,
+        "at least once; as often as its end was sent",
+    ),
+    "transactionKills": ("transactions: doubles of kills at random times", _random_doubles, "as above"),
     "lag": ("N15: lag of the broker's event loop under load", _lag, "99.9 % within 100 ms"),
 }
 """Name -> (title, function that formats the values, bar)."""
