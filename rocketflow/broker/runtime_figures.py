@@ -6,6 +6,7 @@ RocketMQ's source: broker/processor/AdminBrokerProcessor.java (prepareRuntimeInf
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,7 @@ from rocketflow.process.properties import property_text
 if TYPE_CHECKING:
     from rocketflow.broker.pulls import Pulls
     from rocketflow.broker.put_gatherer import PutGatherer
+    from rocketflow.broker.timer_figures import TimerFigures, TimerReading
     from rocketflow_store.spi.broker import WritingStore
 
 _RATES: Final = ("putTps", "getFoundTps", "getMissTps", "getTotalTps", "getTransferredTps")
@@ -23,9 +25,8 @@ _RATES: Final = ("putTps", "getFoundTps", "getMissTps", "getTotalTps", "getTrans
 _NONE: Final = (
     *("pullThreadPoolQueueHeadWaitTimeMills", "queryThreadPoolQueueHeadWaitTimeMills"),
     *("ackThreadPoolQueueSize", "ackThreadPoolQueueHeadWaitTimeMills"),
-    *("timerReadBehind", "timerOffsetBehind", "timerCongestNum", "timerEnqueueTps", "timerDequeueTps"),
 )
-"""Figures of queues that only RocketMQ's broker has: pulls and queries run at once, timers have no queue."""
+"""Figures of queues that only RocketMQ's broker has: pulls and queries run at once."""
 
 
 class DayTotals:
@@ -44,7 +45,8 @@ class DayTotals:
 class RuntimeFigures:
     """The table of request 28."""
 
-    def __init__(self, store: WritingStore, gatherer: PutGatherer, pulls: Pulls) -> None:
+    def __init__(self, store: WritingStore, gatherer: PutGatherer, pulls: Pulls, timers: TimerFigures) -> None:
+        self._timers = timers
         self._store = store
         self._gatherer = gatherer
         self._pulls = pulls
@@ -64,7 +66,8 @@ class RuntimeFigures:
 
     async def table(self) -> dict[str, str]:
         """Return the figures as texts."""
-        figures, earliest_ms = await asyncio.to_thread(self._of_store)
+        figures, earliest_ms, timers = await asyncio.to_thread(self._of_store)
+        enqueue_rate, dequeue_rate = self._timers.rates()
         rates = {name: _rates(figures[name]) for name in _RATES}
         days = self._days
         return {
@@ -82,12 +85,18 @@ class RuntimeFigures:
             "sendThreadPoolQueueHeadWaitTimeMills": str(self._gatherer.waiting_ms),
             "pullThreadPoolQueueSize": str(self._pulls.cold_count),
             "pullThreadPoolQueueCapacity": str(MAX_COLD),
+            "timerReadBehind": str(timers.dequeue_latency_ms // 1000),
+            "timerOffsetBehind": str(timers.enqueue_lag),
+            "timerCongestNum": str(timers.waiting),
+            "timerEnqueueTps": str(enqueue_rate),
+            "timerDequeueTps": str(dequeue_rate),
             "earliestMessageTimeStamp": str(-1 if earliest_ms is None else earliest_ms),
             **dict.fromkeys(_NONE, "0"),
         }
 
-    def _of_store(self) -> tuple[dict[str, Any], int | None]:
-        return self._store.statistics(), self._store.earliest_store_ms()
+    def _of_store(self) -> tuple[dict[str, Any], int | None, TimerReading]:
+        timers = self._timers.read(int(time.time() * 1000))
+        return self._store.statistics(), self._store.earliest_store_ms(), timers
 
 
 def seconds_to_midnight(now: datetime) -> float:

@@ -37,6 +37,7 @@ from rocketflow.broker.sends import Sends
 from rocketflow.broker.settings import answered_settings_text
 from rocketflow.broker.stats import BrokerStats
 from rocketflow.broker.store_requests import StoreRequests
+from rocketflow.broker.timer_figures import TimerFigures
 from rocketflow.broker.topic_admin import TopicAdmin
 from rocketflow.broker.topics import Topics
 from rocketflow.broker.transactions.transactions import Transactions
@@ -182,7 +183,9 @@ class _Parts:
         self._pulls = Pulls(store, self._topics, self._groups, consumers, self._offsets, settings, self._counts)
         self._clients = ClientRequests(producers, consumers, self._locks, self._topics, self._groups, settings)
         self._range_pulls = RangePulls(store, self._topics, settings, self._counts)
-        self._figures = RuntimeFigures(store, self._gatherer, self._pulls)
+        self._deliveries: dict[str, ScheduleMessageService | TimerMessageService] = {}
+        self._timers = TimerFigures(store, self._deliveries)
+        self._figures = RuntimeFigures(store, self._gatherer, self._pulls, self._timers)
         self._admin = Admin(
             *(self._topics, self._groups, self._offsets, producers, consumers, settings),
             lambda: answered_settings_text(settings, config, given),
@@ -211,7 +214,6 @@ class _Parts:
             tls=tls,
             latency=latency,
         )
-        self._deliveries: dict[str, ScheduleMessageService | TimerMessageService] = {}
         self._metrics: BrokerMetrics | None = None
         if exported is not None and latency is not None:
             from rocketflow.broker.metrics import BrokerMetrics, Sources
@@ -291,6 +293,7 @@ class _Parts:
         self._run(self._offsets.save_every(settings.flush_consumer_offset_interval / 1000))
         self._deliveries["delay"] = ScheduleMessageService(self._store)
         self._deliveries["timer"] = TimerMessageService(self._store)
+        self._run(self._timers.watch())
         await self._registration.register(START_SECONDS)
         self._run(self._registration.keep_registered())
         for one in self._tls:

@@ -14,9 +14,10 @@ from rocketflow_store.delivery.delay.lost_queues import waiting_queues_are_lost
 from rocketflow_store.delivery.delay.redelivery import UNREADABLE, Redelivery, redeliveries
 from rocketflow_store.delivery.delay.service import ScheduleMessageService
 from rocketflow_store.delivery.timer.deliver_due import TimerRun, deliver_due_timers, timers_wait
-from rocketflow_store.delivery.timer.timer_message_service import TimerMessageService
+from rocketflow_store.delivery.timer.timer_message_service import SOON_S, TimerMessageService
 
 __all__ = [
+    "SOON_S",
     "UNREADABLE",
     "DelayDelivery",
     "DeliveryResult",

@@ -108,6 +108,37 @@ def test_health_names_a_store_that_is_being_opened_a_fenced_store_and_the_stop(
     run(main())
 
 
+def test_figures_of_timer_messages_are_those_of_what_waits(tmp_path: Path) -> None:
+    settings, config, given = load_broker_settings(None, options_at(tmp_path), {})
+
+    async def main() -> None:
+        broker, peers = Broker(settings, config, given), Peers()
+        await broker.start()
+        try:
+
+            async def asked() -> dict[str, str]:
+                answer = await peers.request(settings.broker_address, RequestCode.GET_BROKER_RUNTIME_INFO)
+                return decode_body(answer.body, KVTable).table
+
+            before = await asked()
+            names = ("timerReadBehind", "timerOffsetBehind", "timerCongestNum", "timerEnqueueTps", "timerDequeueTps")
+            assert [float(before[one]) for one in names] == [0] * 5
+            for _ in range(3):
+                header = send_header(properties="TIMER_DELAY_SEC\x01600\x02")
+                sent = await peers.request(settings.broker_address, RequestCode.SEND_MESSAGE, header, body=b"x")
+                assert sent.code == ResponseCode.SUCCESS, sent.remark
+            async with asyncio.timeout(60):
+                while (found := await asked())["timerCongestNum"] != "3" or float(found["timerEnqueueTps"]) == 0:
+                    await asyncio.sleep(0.05)
+            assert (found["timerOffsetBehind"], float(found["timerDequeueTps"])) == ("0", 0)
+            assert int(found["timerReadBehind"]) < 60
+        finally:
+            await peers.close()
+            await broker.stop()
+
+    run(main())
+
+
 def test_totals_of_two_midnights_are_kept() -> None:
     days = DayTotals()
     days.midnight(100, 50)

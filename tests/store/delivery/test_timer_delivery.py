@@ -18,7 +18,7 @@ from rocketflow_store.delivery.timer.deliver_due import deliver_due_timers
 from rocketflow_store.delivery.timer.timer_checkpoint import read_timer_checkpoint
 from rocketflow_store.delivery.timer.timer_delivery import TimerDelivery
 from rocketflow_store.delivery.timer.timer_log import TimerLog
-from rocketflow_store.delivery.timer.timer_message_service import TimerMessageService
+from rocketflow_store.delivery.timer.timer_message_service import SOON_S, TimerMessageService, TimerState
 from rocketflow_store.delivery.timer.timer_wheel import TimerWheel
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.clock import ManualClock
@@ -360,6 +360,45 @@ def test_service_delivers_and_leaves_trusted_files(tmp_path: Path) -> None:
         world.now = START + 7 * SECOND
         assert deliver_due_timers(store).commits == 0
     world.check()
+
+
+def test_service_says_what_waits_and_how_far_it_is(tmp_path: Path) -> None:
+    world = World(tmp_path / "s")
+    clock = ManualClock(START)
+    with (
+        MessageStore.open(world.path, replace(world.config(), clock=clock)) as store,
+        TimerMessageService(store) as service,
+    ):
+
+        def reach(taken: int, read_ms: int) -> TimerState:
+            for _ in range(3_000):
+                if (service.counts.taken, service.state().read_ms) == (taken, read_ms):
+                    break
+                service.wake()
+                time.sleep(0.01)
+            return service.state()
+
+        assert reach(0, START) == TimerState(START, 0, 0, (0,) * len(SOON_S))
+        for after in (2_000, 3_000, 3_000, 100_000, HOUR - 1, HOUR + 1, 2 * DAY):
+            world.send(store, after)
+        assert reach(7, START) == TimerState(START, 7, 7, (3, 0, 1, 0, 1, 1, 0, 0))
+        clock.set(START + 4 * SECOND)
+        assert reach(7, START + 4 * SECOND) == TimerState(START + 4 * SECOND, 7, 4, (0, 0, 1, 0, 2, 0, 0, 0))
+        assert (service.error, service.counts.delivered) == (None, 3)
+
+
+def test_messages_read_again_after_a_rebuild_are_not_taken_in_twice(tmp_path: Path) -> None:
+    world = World(tmp_path / "s")
+    with world.open() as store:
+        world.send(store, HOUR)
+        assert deliver_due_timers(store).commits == 1  # the first one records where delivery is
+    (world.path / "timerwheel").unlink()
+    with world.open() as store:
+        world.send(store, HOUR)
+        delivery = TimerDelivery(store)
+        delivery.step()
+        assert (delivery.counts.taken, delivery.pending()) == (1, (2, START + HOUR - SECOND))
+        delivery.close()
 
 
 def test_full_tick_refuses_messages_while_the_service_runs(tmp_path: Path) -> None:

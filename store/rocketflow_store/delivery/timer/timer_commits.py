@@ -27,6 +27,8 @@ class TimerCounts:
     bytes: int = 0
     commits: int = 0
     skipped: int = 0
+    taken: int = 0
+    """Messages of the timer topic that were read for the first time, not again after a rebuild of the files."""
 
     def since(self, before: TimerCounts) -> TimerCounts:
         """Return the counts since `before`."""

@@ -63,6 +63,7 @@ class TimerDelivery:
             self._off_wheel = self._rows_at(progress.held)
         self._failed = False
         self._is_changed = self._needs_rebuild
+        self._taken_to = progress.queue_offset if self._needs_rebuild else self._files.queue_offset
 
     @property
     def counts(self) -> TimerCounts:
@@ -135,6 +136,8 @@ class TimerDelivery:
         rolls = TimerRows.concatenate([new.rolls, waiting.rolls])
         self._is_changed |= high != self._files.queue_offset
         self._files.queue_offset = high
+        self.counts.taken += max(high - self._taken_to, 0)
+        self._taken_to = max(high, self._taken_to)
         done = False
         if len(due.ticks) or len(rolls) or self._committer.needs_anchor(high):
             work = TimerWork(due, rolls, self._off_wheel, tick, high)
@@ -281,13 +284,21 @@ class TimerDelivery:
         """Return how many messages the wheel holds in the tick of `timestamp_ms`; any thread may call it."""
         return self._files.wheel.count_at(timestamp_ms)
 
+    def waiting(self) -> tuple[Ints, Ints]:
+        """Return (times in ms, how many of the messages taken in wait until each); any thread may call it."""
+        off_wheel = self._off_wheel.due
+        ticks, counts = self._files.waiting()
+        return np.append(ticks, off_wheel), np.append(counts, np.ones(len(off_wheel), np.int64))
+
     def pending(self) -> tuple[int, int | None]:
         """Return (number of messages that wait, first tick (ms) that has work)."""
-        count, first = self._files.pending()
-        if len(self._off_wheel):
-            soonest = int(self._off_wheel.due.min())
-            return count + len(self._off_wheel), soonest if first is None else min(first, soonest)
-        return count, first
+        times, counts = self.waiting()
+        return int(counts.sum()), int(times.min()) if len(times) else None
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """First tick (ms) that is not delivered, 0 before the first step; queue offset after the messages taken in."""
+        return self._files.read_ms, self._files.queue_offset
 
     def close(self) -> None:
         """Close the timer's files."""

@@ -188,11 +188,11 @@ class TimerFiles:
             first, last, count = int(slot["first"]), int(slot["last"]), int(slot["num"])
             yield tick, self.log.chain(first, last, self.precision_ms, tick, count)
 
-    def pending(self) -> tuple[int, int | None]:
-        """Return (number of messages that wait, without deletes; first tick (ms) that has one, or None)."""
-        horizon = self.read_ms + TICKS_OF_A_WHEEL * self.precision_ms
-        ticks, slots = self.wheel.find(self.read_ms, horizon)
-        return int(np.maximum(slots["num"], 0).sum()), int(ticks[0]) if len(ticks) else None
+    def waiting(self) -> tuple[Ints, Ints]:
+        """Return (ticks in ms, how many messages wait in each, without deletes); any thread may call it."""
+        from_ms = self.read_ms
+        ticks, slots = self.wheel.find(from_ms, from_ms + TICKS_OF_A_WHEEL * self.precision_ms)
+        return ticks, np.maximum(slots["num"], 0).astype(np.int64)
 
     # -- the end
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketflow_store.delivery.timer.shared_delivery import shared_delivery_of
 from rocketflow_store.delivery.timer.timer_delivery import TimerDelivery
@@ -17,6 +18,23 @@ if TYPE_CHECKING:
     from rocketflow_store.engine.message_store import MessageStore
 
 _STEPS_A_TICK: Final = 10
+
+
+SOON_S: Final = (5, 60, 300, 900, 3_600, 14_400, 28_800, 86_400)
+"""Periods from now (s), each counted from the end of the one before: RocketMQ's (TimerMetrics.java)."""
+
+
+class TimerState(NamedTuple):
+    """How far delivery is: `read_ms` is the first tick that is not delivered, 0 before the first step.
+
+    Messages before the queue offset `taken_to` of the timer topic were taken in; `waiting` of them wait, `soon` of them
+    until the end of each period of SOON_S.
+    """
+
+    read_ms: int
+    taken_to: int
+    waiting: int
+    soon: tuple[int, ...]
 
 
 class TimerMessageService:
@@ -58,6 +76,15 @@ class TimerMessageService:
     def delivered(self) -> int:
         """Number of messages that were delivered so far."""
         return self.counts.delivered
+
+    def state(self) -> TimerState:
+        """Return how far the service is and what waits, as it is now; it takes milliseconds. Any thread may call it."""
+        read_ms, taken_to = self._delivery.position
+        times, counts = self._delivery.waiting()
+        ahead_ms = times - self._store.config.clock.now_ms()
+        before = [int(counts[ahead_ms < 1000 * one].sum()) for one in SOON_S]
+        soon = tuple(later - sooner for sooner, later in pairwise([0, *before]))
+        return TimerState(read_ms, taken_to, int(counts.sum()), soon)
 
     def waiting_at(self, timestamp_ms: int) -> int:
         """Return how many of the messages taken in wait in the tick of `timestamp_ms`."""
