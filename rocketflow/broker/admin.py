@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from rocketflow import __version__
 from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import Processor, RefusedError, Request
@@ -83,21 +81,12 @@ class Admin:
     # --- groups
 
     async def _put_group(self, request: Request) -> None:
-        await self._put_one_group(decode_body(request.command.body, bodies.SubscriptionGroupConfig))
+        await self._groups.change([decode_body(request.command.body, bodies.SubscriptionGroupConfig)])
         request.reply()
 
     async def _put_groups(self, request: Request) -> None:
-        for one in decode_body(request.command.body, bodies.SubscriptionGroupList).group_config_list:
-            await self._put_one_group(one)
+        await self._groups.change(decode_body(request.command.body, bodies.SubscriptionGroupList).group_config_list)
         request.reply()
-
-    async def _put_one_group(self, body: bodies.SubscriptionGroupConfig) -> None:
-        values = {
-            field.name: value
-            for field in msgspec.structs.fields(body)
-            if (value := getattr(body, field.name)) is not msgspec.UNSET and field.name != "subscription_data_set"
-        }
-        await self._groups.put(body.group_name, values)
 
     async def _delete_group(self, request: Request) -> None:
         header = request.command.header(headers.DeleteSubscriptionGroupRequestHeader)

@@ -6,12 +6,15 @@ RocketMQ's source: broker/subscription/SubscriptionGroupManager.java.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from rocketflow.aio.server import RefusedError
-from rocketflow.remoting.bodies import DataVersion
+from rocketflow.broker import attributes
+from rocketflow.remoting import bodies
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import StoreError
 from rocketflow_store.spi.names import validate_group
@@ -32,8 +35,9 @@ SYSTEM_GROUPS: Final = (
     "CID_RMQ_SYS_TRANS",
 )
 
-
 LIMIT: Final = 100_000
+
+_STORED: Final = frozenset(one.name for one in fields(SubscriptionGroupConfig))
 
 
 class Groups:
@@ -82,12 +86,17 @@ class Groups:
         await self.for_use(group)
         call(*arguments)
 
-    async def put(self, group: str, values: Mapping[str, Any]) -> None:
-        """Change these settings of a group, made if there is none. Raises RefusedError if it cannot be kept."""
+    async def change(self, wanted: Iterable[bodies.SubscriptionGroupConfig]) -> None:
+        """Make or change groups; none changes if one of them is refused.
+
+        Attributes that are wanted are changes, by signed names. Raises RefusedError if one is not allowed, or a group
+        cannot be kept.
+        """
         async with self._changing:
-            known = self._table.get(group) or SubscriptionGroupConfig(group)
+            changed = changed_groups(wanted, self._table.get)
             try:
-                await asyncio.to_thread(self._table.put, replace(known, **values))
+                for one in changed:
+                    await asyncio.to_thread(self._table.put, one)
             except StoreError as error:
                 raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
 
@@ -116,7 +125,7 @@ class Groups:
         """Return all groups and what is forbidden to them, as request 201 answers."""
         version = self._table.data_version
         return {
-            "dataVersion": DataVersion(
+            "dataVersion": bodies.DataVersion(
                 counter=version.counter, state_version=version.state_version, timestamp=version.timestamp
             ),
             "forbiddenTable": self._table.all_forbidden(),
@@ -126,3 +135,33 @@ class Groups:
     def all(self) -> dict[str, SubscriptionGroupConfig]:
         """Return all groups."""
         return self._table.items()
+
+
+def changed_groups(
+    wanted: Iterable[bodies.SubscriptionGroupConfig], known: Callable[[str], SubscriptionGroupConfig | None]
+) -> list[SubscriptionGroupConfig]:
+    """Return the groups that a request makes or changes, as they are afterwards.
+
+    The attributes of a group are merged with those that it has. Raises RefusedError for a name or a change that is not
+    allowed.
+    """
+    planned: dict[str, SubscriptionGroupConfig] = {}
+    for one in wanted:
+        name = one.group_name
+        try:
+            validate_group(name)
+            now = planned.get(name) or known(name)
+            changes = {} if one.attributes is msgspec.UNSET else one.attributes
+            merged = attributes.merged(now.attributes if now else None, changes, attributes.OF_GROUPS)
+        except StoreError as error:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        except attributes.AttributesError as error:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"group {name}: {error}") from None
+        planned[name] = replace(now or SubscriptionGroupConfig(name), **{**_given(one), "attributes": merged})
+    return list(planned.values())
+
+
+def _given(wanted: bodies.SubscriptionGroupConfig) -> dict[str, Any]:
+    """Return the settings that a request gives, by the names that the store has for them."""
+    values = {one.name: getattr(wanted, one.name) for one in msgspec.structs.fields(wanted)}
+    return {name: value for name, value in values.items() if name in _STORED and value is not msgspec.UNSET}

@@ -9,9 +9,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from rocketflow.aio.server import Processor, RefusedError, Request
+from rocketflow.broker.attributes import AttributesError, parse_changes
 from rocketflow.broker.topics import check_topic_name, topic_body
 from rocketflow.remoting import bodies
 from rocketflow.remoting.bodies import MessageQueue, decode_body, encode_body, queue_map
@@ -57,57 +56,32 @@ class TopicAdmin:
 
     async def _put_topic(self, request: Request) -> None:
         header = request.command.header(headers.CreateTopicRequestHeader)
-        attributes = dict(
-            part.removeprefix("+").split("=", 1) for part in (header.attributes or "").split(",") if "=" in part
-        )
-        wanted = TopicConfig(
-            header.topic,
-            header.read_queue_nums,
-            header.write_queue_nums,
-            header.perm,
-            header.order,
-            header.topic_filter_type,
-            header.topic_sys_flag or 0,
-            attributes,
+        try:
+            changes = parse_changes(header.attributes or "")
+        except AttributesError as error:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"topic {header.topic}: {error}") from None
+        wanted = bodies.TopicConfig(
+            topic_name=header.topic,
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            order=header.order,
+            topic_filter_type=header.topic_filter_type,
+            topic_sys_flag=header.topic_sys_flag or 0,
+            attributes=changes,
         )
         await self._change_topics([wanted])
         request.reply()
 
     async def _put_topics(self, request: Request) -> None:
-        body = decode_body(request.command.body, bodies.TopicConfigList)
-        await self._change_topics(
-            [
-                TopicConfig(
-                    one.topic_name,
-                    one.read_queue_nums,
-                    one.write_queue_nums,
-                    one.perm,
-                    one.order,
-                    one.topic_filter_type,
-                    one.topic_sys_flag,
-                    {} if one.attributes is msgspec.UNSET else one.attributes,
-                )
-                for one in body.topic_config_list
-            ]
-        )
+        await self._change_topics(decode_body(request.command.body, bodies.TopicConfigList).topic_config_list)
         request.reply()
 
-    async def _change_topics(self, wanted: Sequence[TopicConfig]) -> None:
-        """Make or change topics, and wait until the NameServers know of it; all names are checked first."""
+    async def _change_topics(self, wanted: Sequence[bodies.TopicConfig]) -> None:
+        """Make or change topics, and wait until the NameServers know of it; all are checked first."""
         for one in wanted:
-            check_topic_name(one.topic_name)
-            if is_system_topic(one.topic_name):
-                raise RefusedError(
-                    ResponseCode.INVALID_PARAMETER, f"The topic[{one.topic_name}] is conflict with system topic."
-                )
-            if not (0 <= one.read_queue_nums <= MAX_QUEUE_NUMS and 0 <= one.write_queue_nums <= MAX_QUEUE_NUMS):
-                raise RefusedError(ResponseCode.INVALID_PARAMETER, f"a topic has 0 to {MAX_QUEUE_NUMS} queues")
-            if not 0 <= one.perm <= _ALL_PERMISSIONS:
-                raise RefusedError(ResponseCode.INVALID_PARAMETER, f"perm {one.perm} is not 0 to {_ALL_PERMISSIONS}")
-        changed = [one for one in wanted if self._topics.get(one.topic_name) != one]
-        for one in changed:
-            await self._topics.put(one)
-        if changed:
+            _check(one)
+        if await self._topics.change(wanted):
             await self._topics.registered()
 
     def _get_system_topics(self, request: Request) -> None:
@@ -158,3 +132,18 @@ class TopicAdmin:
         request.reply(
             body=encode_body({"offsetTable": queue_map(figures), "topicPutTps": self._stats.put_rate(header.topic)})
         )
+
+
+def _check(wanted: bodies.TopicConfig) -> None:
+    """Raise RefusedError for settings that no topic can have."""
+    check_topic_name(wanted.topic_name)
+    if is_system_topic(wanted.topic_name):
+        raise RefusedError(
+            ResponseCode.INVALID_PARAMETER, f"The topic[{wanted.topic_name}] is conflict with system topic."
+        )
+    if not (0 <= wanted.read_queue_nums <= MAX_QUEUE_NUMS and 0 <= wanted.write_queue_nums <= MAX_QUEUE_NUMS):
+        raise RefusedError(ResponseCode.INVALID_PARAMETER, f"a topic has 0 to {MAX_QUEUE_NUMS} queues")
+    if not 0 <= wanted.perm <= _ALL_PERMISSIONS:
+        raise RefusedError(ResponseCode.INVALID_PARAMETER, f"perm {wanted.perm} is not 0 to {_ALL_PERMISSIONS}")
+    if wanted.attributes and wanted.attributes.get("+message.type") == "MIXED":
+        raise RefusedError(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")

@@ -6,10 +6,14 @@ RocketMQ's source: broker/topic/TopicConfigManager.java, common/topic/TopicValid
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import msgspec
+
 from rocketflow.aio.server import RefusedError
+from rocketflow.broker import attributes
 from rocketflow.remoting import bodies
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import StoreError
@@ -133,10 +137,17 @@ class Topics:
         sys_flag = UNIT_FLAG if is_unit else 0
         return await self._created(TopicConfig(topic, queues, queues, PERM_READ_WRITE, topic_sys_flag=sys_flag))
 
-    async def put(self, config: TopicConfig) -> None:
-        """Make or change a topic. Raises RefusedError if it cannot be kept."""
+    async def change(self, wanted: Iterable[bodies.TopicConfig]) -> bool:
+        """Make or change topics; return False if they are so already. No topic changes if one of them is refused.
+
+        Attributes that are wanted are changes, by signed names. Raises RefusedError if one is not allowed, or a topic
+        cannot be kept.
+        """
         async with self._changing:
-            await self._change(self._table.put, config)
+            changed = changed_topics(wanted, self._table.get)
+            for one in changed:
+                await self._change(self._table.put, one)
+        return bool(changed)
 
     async def delete(self, topic: str) -> None:
         """Remove a topic and its queues. Raises RefusedError if the store fails."""
@@ -189,6 +200,35 @@ class Topics:
                 name: _body(one, one.perm & (allowed | PERM_INHERIT)) for name, one in self._table.items().items()
             },
         )
+
+
+def changed_topics(
+    wanted: Iterable[bodies.TopicConfig], known: Callable[[str], TopicConfig | None]
+) -> list[TopicConfig]:
+    """Return the topics that a request makes or changes, as they are afterwards; those that stay are not among them.
+
+    The attributes of a topic are merged with those that it has. Raises RefusedError for a change that is not allowed.
+    """
+    planned: dict[str, TopicConfig] = {}
+    for one in wanted:
+        name = one.topic_name
+        now = planned.get(name) or known(name)
+        changes = {} if one.attributes is msgspec.UNSET else one.attributes
+        try:
+            merged = attributes.merged(now.attributes if now else None, changes, attributes.OF_TOPICS)
+        except attributes.AttributesError as error:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"topic {name}: {error}") from None
+        planned[name] = replace(
+            now or TopicConfig(name),
+            read_queue_nums=one.read_queue_nums,
+            write_queue_nums=one.write_queue_nums,
+            perm=one.perm,
+            order=one.order,
+            topic_filter_type=one.topic_filter_type,
+            topic_sys_flag=one.topic_sys_flag,
+            attributes=merged,
+        )
+    return [one for name, one in planned.items() if known(name) != one]
 
 
 def topic_body(config: TopicConfig) -> bodies.TopicConfig:

@@ -17,6 +17,8 @@ PRODUCE: Final = "tests/rocketflow/client/produce"
 PULL: Final = "tests/rocketflow/client/pull"
 PUSH: Final = "tests/rocketflow/client/push"
 NETWORK: Final = "tests/rocketflow/spark/source/network"
+CHANGES: Final = "tests/rocketflow/broker/test_topic_and_group_changes.py"
+KEPT: Final = "test_a_change_of_a_topic_keeps_the_attributes_that_it_does_not_name"
 TRANSACTIONS: Final = "tests/rocketflow/broker/test_transactions.py"
 OPERATORS: Final = "tests/rocketflow/broker/test_operator_requests.py"
 
@@ -1263,6 +1265,55 @@ BUGS: Final = (
         "a request of a job makes the broker read files outside of the directory of its batch",
         [Change('[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}$")]', '.+$")]')],
         [f"{BESIDE}::test_a_request_cannot_name_files_outside_of_its_batch"],
+    ),
+    # -- topics and groups of a broker
+    Bug(
+        "attributes-of-a-topic-are-lost",
+        "a change of a topic drops the attributes that it does not name",
+        [Change("    found = dict(known or {})\n", "    found: dict[str, str] = {}\n")],
+        ["tests/rocketflow/broker/test_attributes.py", f"{CHANGES}::{KEPT}"],
+    ),
+    Bug(
+        "every-topic-is-made-anew",
+        "a topic that changes is taken for one that is being made: its queue.type changes too",
+        [
+            Change(
+                "merged(now.attributes if now else None, changes, attributes.OF_TOPICS)",
+                "merged(None, changes, attributes.OF_TOPICS)",
+            )
+        ],
+        [f"{CHANGES}::test_the_type_of_queues_stays_when_the_topic_changes"],
+    ),
+    Bug(
+        "attribute-of-any-value",
+        "an attribute is set to a value that it cannot have",
+        [Change("            allowed[name].check(name, value)\n", "")],
+        [
+            "tests/rocketflow/broker/test_attributes.py",
+            f"{CHANGES}::test_attributes_that_are_not_allowed_change_nothing",
+        ],
+    ),
+    Bug(
+        "list-of-topics-is-written-as-it-is-read",
+        "a topic in a list is compared with what is stored, not with what the list made of it before",
+        [
+            Change(
+                "        now = planned.get(name) or known(name)\n        changes = ",
+                "        now = known(name)\n        changes = ",
+            )
+        ],
+        [f"{CHANGES}::test_a_list_of_topics_with_a_bad_one_changes_none"],
+    ),
+    Bug(
+        "groups-before-a-bad-one-are-kept",
+        "the groups of a list before one with a bad name are made although the request is refused",
+        [
+            Change(
+                "            validate_group(name)\n            now = planned.get(name)",
+                "            now = planned.get(name)",
+            )
+        ],
+        [f"{CHANGES}::test_a_list_of_groups_with_a_bad_one_changes_none"],
     ),
     # -- access control
     Bug(

@@ -196,7 +196,7 @@ async def update_group(
     notify: Annotated[
         TrueOrFalse, typer.Option("-a", "--notifyConsumerIdsChanged", help="Notify clients of changes of the group.")
     ] = "true",
-    attributes: Annotated[str, typer.Option("--attributes", help="Attributes: +name=value,+name=value.")] = "",
+    attributes: Annotated[str, typer.Option("--attributes", help="Attributes: +name=value,-name.")] = "",
 ) -> None:
     """Create a consumer group, or change it.
 
@@ -218,11 +218,10 @@ async def update_group(
     )
     if policy is not None:
         config.group_retry_policy = _policy(policy)
-    if attributes:
-        config.attributes = parse_attributes(attributes)
+    config.attributes, removed = parse_attributes(attributes)
     rows = []
     for address in await chosen_brokers(admin, broker, cluster):
-        await admin.create_group(address, config)
+        await admin.create_group(address, config, removed=removed)
         rows.append({"group": group, "brokerAddr": address})
     output.lines(rows, "create subscription group to {brokerAddr} success.")
 

@@ -50,12 +50,16 @@ def time_of(text: str) -> int:
         raise UsageError(f"{text!r} is no time: now, {TIME_FORM}, or 2026-01-31#12:30:00:000") from None
 
 
-def parse_attributes(text: str) -> dict[str, str]:
-    """Return attributes that are set, by name. Raises UsageError."""
-    found = {}
+def parse_attributes(text: str) -> tuple[dict[str, str], list[str]]:
+    """Return the attributes that `+name=value,-name` sets, by name, and those that it removes. Raises UsageError."""
+    set_to: dict[str, str] = {}
+    removed: list[str] = []
     for part in filter(None, text.split(",")):
         name, mark, value = part.partition("=")
-        if not mark or not name.startswith("+"):
-            raise UsageError(f"attributes {text}: +name=value,+name=value is expected")
-        found[name[1:]] = value
-    return found
+        if name.startswith("+") and mark:
+            set_to[name[1:]] = value
+        elif name.startswith("-") and not mark:
+            removed.append(name[1:])
+        else:
+            raise UsageError(f"attributes {text}: +name=value to set one, -name to remove one, are expected")
+    return set_to, removed

@@ -138,17 +138,16 @@ async def update_topic(
     write_queues: Annotated[int, typer.Option("-w", "--writeQueueNums", min=1, help="Queues to send to.")] = _QUEUES,
     perm: _PERM = 6,
     order: Annotated[TrueOrFalse, typer.Option("-o", "--order", help="Whether it is an ordered topic.")] = "false",
-    attributes: Annotated[str, typer.Option("-a", "--attributes", help="Attributes: +name=value,+name=value.")] = "",
+    attributes: Annotated[str, typer.Option("-a", "--attributes", help="Attributes: +name=value,-name.")] = "",
 ) -> None:
     """Create a topic, or change it.
 
     Example: rocketflow admin updateTopic -n 127.0.0.1:9876 -c DefaultCluster -t orders
     """
-    from msgspec import UNSET
-
     from rocketflow.client.admin.name_server_requests import ORDER_NAMESPACE
     from rocketflow.remoting.bodies import TopicConfig
 
+    set_to, removed = parse_attributes(attributes)
     addresses = await chosen_brokers(admin, broker, cluster)
     config = TopicConfig(
         topic_name=topic,
@@ -156,11 +155,11 @@ async def update_topic(
         write_queue_nums=write_queues,
         perm=perm,
         order=order == "true",
-        attributes=parse_attributes(attributes) or UNSET,
+        attributes=set_to,
     )
     rows = []
     for address in addresses:
-        await admin.create_topic(address, config)
+        await admin.create_topic(address, config, removed=removed)
         rows.append({"topic": topic, "brokerAddr": address, "readQueueNums": read_queues})
         rows[-1] |= {"writeQueueNums": write_queues, "perm": perm, "order": config.order}
     if config.order:

@@ -5,8 +5,10 @@ RocketMQ's source: client/impl/MQClientAPIImpl.java, tools/command/CommandUtil.j
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
+
+from msgspec import UNSET, UnsetType
 
 from rocketflow.client.errors import ClientError, RequestRefusedError
 from rocketflow.client.routes import MASTER_ID
@@ -66,3 +68,9 @@ class BrokerRequests:
         if reply.code != ResponseCode.SUCCESS:
             raise RequestRefusedError(address, code, reply.code, reply.remark)
         return reply
+
+
+def attribute_changes(set_to: Mapping[str, str] | UnsetType, removed: Iterable[str]) -> dict[str, str]:
+    """Return changes of attributes as brokers take them, by signed names: `+name` sets one, `-name` removes it."""
+    given = {} if set_to is UNSET else set_to
+    return {**{f"+{name}": value for name, value in given.items()}, **{f"-{name}": "" for name in removed}}

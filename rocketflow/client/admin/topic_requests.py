@@ -6,11 +6,10 @@ RocketMQ's source: tools/admin/DefaultMQAdminExtImpl.java, client/impl/MQClientA
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from msgspec import UNSET
-
-from rocketflow.client.admin.broker_requests import BrokerRequests
+from rocketflow.client.admin.broker_requests import BrokerRequests, attribute_changes
 from rocketflow.client.admin.figures import QueueBounds, decode_object, queue_table
 from rocketflow.client.routes import MASTER_ID
 from rocketflow.remoting.bodies import GroupList, MessageQueue, TopicConfig, TopicList, TopicRouteData, decode_body
@@ -27,9 +26,13 @@ _TEMPLATE_TOPIC: Final = "TBW102"
 class TopicRequests(BrokerRequests):
     """Requests about topics. All raise ClientError, RequestRefusedError where a server refuses them."""
 
-    async def create_topic(self, broker_address: str, config: TopicConfig) -> None:
-        """Create a topic at a broker, or change it; RocketFlow's answers once the NameServers have been sent it."""
-        given = {} if config.attributes is UNSET else config.attributes
+    async def create_topic(self, broker_address: str, config: TopicConfig, *, removed: Iterable[str] = ()) -> None:
+        """Create a topic at a broker, or change it; RocketFlow's answers once the NameServers have been sent it.
+
+        The attributes of `config` are set, those whose names are `removed` are taken away, all others stay. Brokers
+        refuse attributes that they do not know, and changes of `queue.type` and `cleanup.policy`.
+        """
+        changes = attribute_changes(config.attributes, removed)
         header = headers.CreateTopicRequestHeader(
             topic=config.topic_name,
             default_topic=_TEMPLATE_TOPIC,
@@ -39,7 +42,8 @@ class TopicRequests(BrokerRequests):
             topic_filter_type=config.topic_filter_type,
             topic_sys_flag=config.topic_sys_flag,
             order=config.order,
-            attributes=",".join(f"+{name}={value}" for name, value in given.items()) or None,
+            attributes=",".join(f"{key}={value}" if key.startswith("+") else key for key, value in changes.items())
+            or None,
         )
         await self.cluster.request(broker_address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 

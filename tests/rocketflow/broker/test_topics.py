@@ -11,10 +11,10 @@ import pytest
 from rocketflow.aio.server import RefusedError
 from rocketflow.broker.settings import BrokerSettings
 from rocketflow.broker.topics import Topics
+from rocketflow.remoting.bodies import TopicConfig
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import StoreConfig
 from rocketflow_store.spi.broker import open_store
-from rocketflow_store.spi.tables import TopicConfig
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ def test_a_deleted_topic_is_reported_in_the_thread_of_the_loop(tmp_path: Path) -
         topics = Topics(store, BrokerSettings(), lambda: threads.append(threading.get_ident()), nothing)
 
         async def trial() -> None:
-            await topics.put(TopicConfig("orders", 1, 1, 6))
+            await topics.change([TopicConfig(topic_name="orders", read_queue_nums=1, write_queue_nums=1)])
             await topics.delete("orders")
 
         asyncio.run(trial())
@@ -46,7 +46,7 @@ def test_a_failure_of_the_store_is_a_refusal(tmp_path: Path) -> None:
     store = open_store(tmp_path / "s", StoreConfig(), store_host="127.0.0.1:10911")
     with store:
         topics = Topics(store, BrokerSettings(), lambda: None, nothing)
-        asyncio.run(topics.put(TopicConfig("orders", 1, 1, 6)))
+        asyncio.run(topics.change([TopicConfig(topic_name="orders", read_queue_nums=1, write_queue_nums=1)]))
     with pytest.raises(RefusedError) as caught:
         asyncio.run(topics.delete("orders"))
     assert caught.value.code == ResponseCode.SYSTEM_ERROR

@@ -24,6 +24,8 @@ from rocketflow.client import (
     PushConsumer,
     PushOptions,
 )
+from rocketflow.client.admin.admin_client import AdminClient
+from rocketflow.client.options import ClientOptions
 from rocketflow.remoting.bodies import MessageQueue
 from rocketflow.testing import Cluster, start_cluster
 from tests.support.output_fields import check_fields
@@ -95,12 +97,26 @@ def test_topics_are_created_changed_listed_and_deleted(cluster: Cluster, printed
     check_fields("admin deleteTopic", deleted)
 
 
+def test_attributes_of_a_topic_are_set_kept_and_removed(cluster: Cluster, rows: Rows) -> None:
+    at = ("-b", cluster.broker_address, "-t", "typed")
+
+    async def attributes() -> object:
+        async with AdminClient(ClientOptions(name_servers=cluster.name_server_address)) as admin:
+            return (await admin.topic_config(cluster.broker_address, "typed")).attributes
+
+    rows("updateTopic", *at, "-a", "+message.type=FIFO,+reserve.time=7")
+    rows("updateTopicPerm", *at, "-p", "4")
+    assert run_loop(attributes()) == {"message.type": "FIFO", "reserve.time": "7"}
+    rows("updateTopic", *at, "-a", "-message.type,+reserve.time=8")
+    assert run_loop(attributes()) == {"reserve.time": "8"}
+    rows("updateTopic", *at)
+    assert run_loop(attributes()) == {"reserve.time": "8"}
+
+
 def test_ordered_topic_has_a_text_at_the_name_server(cluster: Cluster, printed: Printed, rows: Rows) -> None:
     rows("updateTopic", "-b", cluster.broker_address, "-t", "in-order", "-w", "3", "-o", "true")
 
     async def order() -> str:
-        from rocketflow.client.admin.admin_client import AdminClient
-        from rocketflow.client.options import ClientOptions
         from rocketflow.remoting.codes import RequestCode
         from rocketflow.remoting.headers.route import GetKVConfigRequestHeader, GetKVConfigResponseHeader
 
@@ -351,7 +367,7 @@ def _offsets(rows: Rows) -> list[int]:
 
 def test_all_settings_of_a_group_can_be_given(cluster: Cluster, rows: Rows) -> None:
     policy = {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": 5000, "max": 7200000, "multiplier": 2}}
-    given = ("-i", "1", "-w", "2", "-a", "false", "-p", json.dumps(policy), "--attributes", "+k=v")
+    given = ("-i", "1", "-w", "2", "-a", "false", "-p", json.dumps(policy))
     rows("updateSubGroup", "-b", cluster.broker_address, "-g", "settings", *given)
     config = rows("getConsumerConfig", "-g", "settings")[0]["config"]
     assert (config["brokerId"], config["whichBrokerWhenConsumeSlowly"]) == (1, 2)
@@ -420,7 +436,9 @@ def test_write_permission_is_wiped_and_added(printed: Printed, rows: Rows) -> No
         (("brokerStatus", "-b", "broker-a"), 2, "-b broker-a: the address of a broker is expected, host:port"),
         (("updateTopic", "-t", "x", "-c", "Nowhere"), 1, "known clusters: DefaultCluster"),
         (("brokerStatus", "-b", "127.0.0.1:1"), 69, "127.0.0.1:1"),
-        (("updateTopic", "-t", "x", "-c", "DefaultCluster", "-a", "x=1"), 2, "+name=value,+name=value is expected"),
+        (("updateTopic", "-t", "x", "-c", "DefaultCluster", "-a", "x=1"), 2, "+name=value to set one, -name to"),
+        (("updateTopic", "-t", "x", "-c", "DefaultCluster", "-a", "+x=1"), 1, "topic x: attribute x is unknown"),
+        (("updateSubGroup", "-g", "g", "-c", "DefaultCluster", "--attributes", "+k=v"), 1, "attribute k is unknown"),
         (("updateSubGroup", "-b", "127.0.0.1:1", "-g", "g", "-p", "{"), 2, "JSON is expected"),
         (("updateSubGroup", "-b", "127.0.0.1:1", "-g", "g", "-p", "{}"), 2, 'EXPONENTIAL" or "CUSTOMIZED'),
         (("resetOffsetByTime", "-g", "g", "-t", TOPIC, "-s", "0", "-q", "1"), 2, "name one queue"),
