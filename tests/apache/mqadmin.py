@@ -180,8 +180,8 @@ def _further(place: Place) -> Iterator[list[str]]:
     yield ["queryMsgTraceById", *at, "-i", f"{FIRST_UNIQUE_KEY}01", "-t", "made"]
     yield ["deleteTopic", *at, "-c", "RF", "-t", "ordered"]
     yield [RUN_FOR, "4", "clusterRT", *at, "-c", "RF", "-a", "3", "-s", "10", "-i", "2"]
+    yield [RUN_FOR, "4", "startMonitoring", *at]
     if place.version.startswith("4"):
-        yield [RUN_FOR, "4", "startMonitoring", *at]
         return
     yield ["updateTopicList", *at, *here, "-f", TOPICS_FILE]
     yield ["updateSubGroupList", *at, *here, "-f", GROUPS_FILE]
