@@ -49,7 +49,7 @@ test-planted: $(STAMP) ## put known bugs into copies of the tree; some test has 
 test-interop: $(STAMP) ## run RocketMQ's own clients, brokers and tools against RocketFlow; write the table of results
 	@$(BIN)/python -m tests.apache.interop
 
-fuzz: $(STAMP) ## coverage-guided fuzzing of every decoder, two million executions
+fuzz: $(STAMP) ## coverage-guided fuzzing of every decoder
 	@$(BIN)/python -m tests.fuzz
 
 bench: $(STAMP) ## run the benchmarks (JSON lines under tests/bench/results)

@@ -1,3 +1,3 @@
-"""RocketFlow: a Spark Structured Streaming pipeline on RocketMQ's storage design."""
+"""RocketFlow: topics of Apache RocketMQ in Python, with Spark Structured Streaming or plain clients."""
 
 __version__ = "0.2.0"

@@ -30,7 +30,7 @@ class Shell(enum.Enum):
 app = typer.Typer(
     name="rocketflow",
     cls=LateCommands,
-    help="A Spark Structured Streaming pipeline on RocketMQ's storage design.",
+    help="Topics of Apache RocketMQ in Python, with Spark Structured Streaming or plain clients.",
     no_args_is_help=True,
     add_completion=False,  # the command `completion` prints the script of any shell, not only of the present one
     pretty_exceptions_enable=False,

@@ -454,7 +454,7 @@ def verify(
     path: PathArgument,
     repair: Annotated[bool, typer.Option("--repair", help="Rebuild derived files, quarantine damage.")] = False,
     accept: Annotated[
-        str | None, typer.Option("--accept", metavar="FILE", help="File of accepted findings: see below.")
+        str | None, typer.Option("--accept", metavar="FILE", help="File of accepted findings: see above.")
     ] = None,
     accept_new: Annotated[bool, typer.Option("--accept-new", help="Add new findings to the file of --accept.")] = False,
     workers: Annotated[int, typer.Option("--workers", min=1, help="CommitLog files checked at a time.")] = 2,
