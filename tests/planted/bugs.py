@@ -1894,6 +1894,18 @@ BUGS: Final = (
         [f"{STORE}/reading/test_raw_ranges.py"],
     ),
     Bug(
+        "retention-takes-the-rest",
+        "where retention removed the first messages of a range, those that remain are skipped too",
+        [Change("min(error.min_offset, one.end) if position < error.min_offset else one.end", "one.end")],
+        [f"{NETWORK}/test_network_reads.py::test_messages_that_retention_removes_after_the_plan_are_a_loss_or_skipped"],
+    ),
+    Bug(
+        "failed-pull-loses-answers",
+        "the answers that arrived before a failed pull are dropped with it",
+        [Change("(_has_arrived(self._waiting[0][2]) and", "(self._waiting[0][2].done() and")],
+        [f"{NETWORK}/test_pull_window.py"],
+    ),
+    Bug(
         "holes-of-sent-parts",
         "a part whose bytes come out of order has a hole",
         [Change("                if position > os_files.file_size(fd):\n", "                if position < 0:\n")],

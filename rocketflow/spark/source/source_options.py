@@ -135,7 +135,7 @@ SOURCE_OPTIONS: Final = (
         "tags",
         "RocketMQ tag expression (a || b)",
         "",
-        "Reads only messages with these tags; their hashes are compared before the log is read, then the tags.",
+        "Reads only messages with these tags; by path their hashes are compared before the log is read.",
     ),
     Option(
         "sql",

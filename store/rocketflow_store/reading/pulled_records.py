@@ -16,7 +16,7 @@ from rocketflow_store.model.errors import CorruptRecordError
 from rocketflow_store.model.system_flags import COMPRESSED_FLAG, INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
 from rocketflow_store.model.topic_names import LMQ_PREFIX
 from rocketflow_store.reading.range_read import Wanted
-from rocketflow_store.reading.skipped import SkippedMessages
+from rocketflow_store.reading.skipped import REMOVED, SkippedMessages
 from rocketflow_store.records.arrow.gather import int_array
 from rocketflow_store.records.decoding.decode import ColumnBuilder, QueueIdentity, RecordColumns, decompressed_runs
 from rocketflow_store.records.decoding.inner_batches import RECORD_COLUMNS, NoBatchBodyError, unwrap
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from rocketflow_store.model.errors import OffsetOutOfRangeError
     from rocketflow_store.reading.faults import ReadFaults
 
     Ints = npt.NDArray[np.int64]
@@ -81,6 +82,11 @@ class PulledRecords:
             following, position = int(offsets[-1]) + 1, scan.end
         if not filtered:
             self._meet_missing(seen, start, end)
+
+    def removed(self, error: OffsetOutOfRangeError, end: int) -> None:
+        """Meet messages from the offset of `error` up to `end`, which the broker does not have any more."""
+        self._faults.meet(error)
+        self._skip([SkippedMessages(error.offset, end - error.offset, -1, REMOVED)])
 
     def _offsets(self, records: RecordColumns, following: int) -> Ints:
         """Return the queue offsets that records claim; those of an LMQ name others, they count on."""

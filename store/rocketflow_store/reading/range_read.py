@@ -20,7 +20,7 @@ from rocketflow_store.model.errors import (
 )
 from rocketflow_store.model.system_flags import COMPRESSED_FLAG
 from rocketflow_store.reading.queue_units import plain_queue_units, plain_units
-from rocketflow_store.reading.skipped import NO_LOG_FILE, NO_UNIT, SkippedMessages
+from rocketflow_store.reading.skipped import NO_LOG_FILE, NO_UNIT, REMOVED, SkippedMessages
 from rocketflow_store.records.arrow.chunking import chunks
 from rocketflow_store.records.arrow.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS
 from rocketflow_store.records.arrow.hashing import string_hashes
@@ -53,7 +53,6 @@ _MAX_CHUNK_ROWS: Final = 8192
 _MAX_DECOMPRESSED: Final = 32 << 20
 """A batch of decompressed bodies ends with this many bytes."""
 _LOST: Final = "the message is lost with the end of the log"
-_REMOVED: Final = "removed by retention while they were read"
 _GAP: Final = "messages of the range are in no record that the queue knows"
 _OF_THE_PLACE: Final = frozenset({"topic", "queueId", "queueOffset", "physicalOffset", "storeSize", "brokerName"})
 """Columns that follow from the record's place, whatever its other bytes are."""
@@ -148,7 +147,7 @@ class RangeRead:
             if reached < low:
                 self._faults.meet(self._out_of_range(reached))
                 removed, reached = reached, min(low, end)
-                self._skip(self._directory(), [SkippedMessages(removed, reached - removed, -1, _REMOVED)])
+                self._skip(self._directory(), [SkippedMessages(removed, reached - removed, -1, REMOVED)])
             if reached >= stop:
                 return
             following = min(reached + BLOCK, stop)
@@ -293,7 +292,7 @@ class RangeRead:
             if mapped.end_offset > self._log.min_phy_offset:
                 raise
             self._faults.meet(self._out_of_range(int(rows.offsets[0])), error)
-            self._skip(mapped.path, rows.skipped(dict.fromkeys(range(len(rows.units)), _REMOVED)))
+            self._skip(mapped.path, rows.skipped(dict.fromkeys(range(len(rows.units)), REMOVED)))
             return None
 
     def _columns(
@@ -332,7 +331,7 @@ class RangeRead:
         missing = CorruptRecordError(self._directory(), first * UNIT_SIZE, where)
         self._faults.meet(self._out_of_range(first) if is_removed else missing)
         count = len(rows.units) if rows.counts is None else int(rows.counts.sum())
-        why = _REMOVED if is_removed else NO_LOG_FILE
+        why = REMOVED if is_removed else NO_LOG_FILE
         self._skip(self._directory(), [SkippedMessages(first, count, place, why)])
 
     def _out_of_range(self, queue_offset: int) -> OffsetOutOfRangeError:

@@ -7,6 +7,7 @@ from typing import Final
 
 NO_UNIT: Final = "the ConsumeQueue has no units for them; store verify --repair makes them anew"
 NO_LOG_FILE: Final = "its unit points at a CommitLog file that is not there"
+REMOVED: Final = "removed by retention while they were read"
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,15 +178,16 @@ class BrokerReads:
 
     # --- records
 
-    async def pull(self, key: QueueKey, start: int, end: int, tags: str | None) -> Pulled:
-        """Return records of the first offsets of [start, end); with `tags` the broker selects by their hashes.
+    async def pull(self, key: QueueKey, start: int, end: int) -> Pulled:
+        """Return records of the first offsets of [start, end).
 
-        Raises OffsetOutOfRangeError where the queue does not have `start` any more.
+        Raises OffsetOutOfRangeError where the queue does not have `start` any more, and BrokerAwayError where a slave
+        does not have it yet and the master does not answer.
         """
         deadline = time.monotonic() + self._timeout_s
         pause = _FIRST_PAUSE_S
         while True:
-            address, reply = await self._pull_once(key, start, min(end - start, PULL_ROWS), tags)
+            address, reply = await self._pull_once(key, start, min(end - start, PULL_ROWS))
             code = reply.code
             bounds = reply.header(PullMessageResponseHeader)
             if code == ResponseCode.SUCCESS:
@@ -195,8 +196,15 @@ class BrokerReads:
                 return Pulled(b"", bounds.next_begin_offset)
             lags = self.table.is_slave(key.store, address)
             moved = code == ResponseCode.PULL_OFFSET_MOVED or start >= bounds.max_offset
-            if (moved and not lags) or time.monotonic() >= deadline:
+            if moved and not lags:
                 raise OffsetOutOfRangeError(key.topic, key.queue_id, start, bounds.min_offset, bounds.max_offset)
+            if time.monotonic() >= deadline:
+                raise BrokerAwayError(
+                    f"{'slave' if lags else 'broker'} {address} of {key.store} has not answered topic {key.topic}, "
+                    f"queue {key.queue_id}, offset {start}, within {self._timeout_s:g} s: its queue is "
+                    f"[{bounds.min_offset}, {bounds.max_offset}); start the master (option networkTimeout is the "
+                    "longest wait)"
+                )
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LAST_PAUSE_S)
 
@@ -215,7 +223,7 @@ class BrokerReads:
             found = reply.header(PullRangeResponseHeader)
             if found.next_offset > start:
                 return Pulled(reply.body, found.next_offset)
-        return await self.pull(key, start, end, None)
+        return await self.pull(key, start, end)
 
     async def _ask_range(self, key: QueueKey, start: int, end: int) -> tuple[str, Command]:
         header = PullRangeRequestHeader(
@@ -230,7 +238,7 @@ class BrokerReads:
 
     async def record_at(self, key: QueueKey, offset: int) -> Record | None:
         """Return the record of the message at a queue offset, None if the queue does not have it (any more)."""
-        _, reply = await self._pull_once(key, offset, 1, None)
+        _, reply = await self._pull_once(key, offset, 1)
         if reply.code != ResponseCode.SUCCESS:
             return None
         message = next(decode_records(reply.body, key.store))
@@ -250,7 +258,7 @@ class BrokerReads:
             found += units[:count]
         return found + [0] * (end - start - len(found))
 
-    async def _pull_once(self, key: QueueKey, offset: int, count: int, tags: str | None) -> tuple[str, Command]:
+    async def _pull_once(self, key: QueueKey, offset: int, count: int) -> tuple[str, Command]:
         header = PullMessageRequestHeader(
             consumer_group=TOOLS_GROUP,
             topic=key.topic,
@@ -260,7 +268,7 @@ class BrokerReads:
             sys_flag=_SUBSCRIPTION_FLAG,
             commit_offset=0,
             suspend_timeout_millis=0,
-            subscription=tags or "*",
+            subscription="*",
             sub_version=0,
             expression_type="TAG",
         )

@@ -45,14 +45,17 @@ class PullWindow:
         self._waiting: deque[tuple[int, int, asyncio.Task[Pulled]]] = deque()
 
     async def take(self) -> Piece | None:
-        """Return the next records: those that have arrived, or the next ones to arrive; None at the range's end."""
+        """Return the next records: those that have arrived, or the next ones to arrive; None at the range's end.
+
+        Raises what the next pull has raised, once all records before it were returned.
+        """
         self._fill()
         if not self._waiting:
             return None
         begin = reached = self._waiting[0][0]
         parts: list[bytes] = []
         size = 0
-        while self._waiting and (not parts or (self._waiting[0][2].done() and size < MOST_BYTES)):
+        while self._waiting and (not parts or (_has_arrived(self._waiting[0][2]) and size < MOST_BYTES)):
             start, end, task = self._waiting.popleft()
             pulled = await task
             parts.append(pulled.data)
@@ -83,3 +86,7 @@ class PullWindow:
 
     def _asked(self, start: int, end: int) -> tuple[int, int, asyncio.Task[Pulled]]:
         return start, end, asyncio.ensure_future(self._pull(start, end))
+
+
+def _has_arrived(answer: asyncio.Task[Pulled]) -> bool:
+    return answer.done() and not answer.cancelled() and answer.exception() is None

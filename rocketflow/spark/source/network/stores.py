@@ -21,7 +21,7 @@ from rocketflow.spark.source.network.pull_window import Piece, PullWindow
 from rocketflow.spark.source.queue_choice import QueueChooser
 from rocketflow.spark.source.store_access import QueueBounds
 from rocketflow.spark.source.stream_offset import NO_RECORD, QueueKey, QueuePosition, StreamOffset
-from rocketflow_store import RaiseFaults, SkipFaults
+from rocketflow_store import OffsetOutOfRangeError, RaiseFaults, SkipFaults
 from rocketflow_store.spi.reads import PulledRecords
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ AT_ONCE: Final = 16
 RANGES_AT_ONCE: Final = 3
 """Pulls of one queue that are under way, of single messages and of ranges."""
 
-_LMQ_PREFIX: Final = "%LMQ%"
 _OPEN: dict[tuple[Network, int], BrokerReads] = {}
 
 
@@ -199,34 +198,38 @@ class NetworkStores:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a range; with `fail` a damaged or missing one raises, else it is skipped.
 
-        Raises OffsetOutOfRangeError where the broker does not have the range any more.
+        All messages are pulled and `tags` are compared here: a broker that selects drops damaged ones silently.
+        Raises OffsetOutOfRangeError, with `fail`, where the broker does not have the range any more.
         """
         key = one.key
-        asked = None if key.topic.startswith(_LMQ_PREFIX) else tags
         faults = RaiseFaults() if fail else SkipFaults()
         decoder = PulledRecords((key.store, key.topic, key.queue_id), columns, tags, faults)
-        for piece in self._pieces(one, asked):
-            yield from decoder.batches(piece.data, piece.start, piece.end, filtered=asked is not None)
+        position = one.start
+        while position < one.end:
+            try:
+                for piece in self._pieces(key, position, one.end):
+                    yield from decoder.batches(piece.data, piece.start, piece.end)
+                    position = piece.end
+            except OffsetOutOfRangeError as error:
+                following = min(error.min_offset, one.end) if position < error.min_offset else one.end
+                decoder.removed(error, following)
+                position = following
 
-    def _pieces(self, one: QueueRange, tags: str | None) -> Iterator[Piece]:
-        reads, key = self._reads, one.key
+    def _pieces(self, key: QueueKey, start: int, end: int) -> Iterator[Piece]:
+        reads = self._reads
 
         async def opened() -> PullWindow:
             await reads.queues([key.topic])
-            if tags is None and await reads.has_ranges(key):
+            if await reads.has_ranges(key):
                 return PullWindow(
                     lambda start, end: reads.pull_range(key, start, end),
-                    one.start,
-                    one.end,
+                    start,
+                    end,
                     most_rows=RANGE_ROWS,
                     at_once=RANGES_AT_ONCE,
                 )
             return PullWindow(
-                lambda start, end: reads.pull(key, start, end, tags),
-                one.start,
-                one.end,
-                most_rows=PULL_ROWS if tags is None else one.rows,
-                at_once=AT_ONCE if tags is None else 1,
+                lambda start, end: reads.pull(key, start, end), start, end, most_rows=PULL_ROWS, at_once=AT_ONCE
             )
 
         window = LOOP.wait(opened())

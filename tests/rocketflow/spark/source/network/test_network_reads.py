@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from tests.support.golden import config_of
 from tests.support.network_stores import Brokers, brokers, write
 from tests.support.planned_query import PlannedQuery
 from tests.support.servers import send
-from tests.support.spark_stores import numbered
+from tests.support.spark_stores import numbered, remove_first_log_file
 
 BODIES = [b"", b"x", b"long" * 20_000, b"\xff" * 300]
 
@@ -58,10 +58,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
 
 def rows(options: dict[str, str], *, properties: bool = True) -> list[dict[str, Any]]:
     """Return the rows of a batch read in the order of queues."""
-    reader = RocketFlowBatchReader(
+    reader = reader_of(options, properties=properties)
+    return read_all(reader, reader.partitions())
+
+
+def reader_of(options: dict[str, str], *, properties: bool = True) -> RocketFlowBatchReader:
+    return RocketFlowBatchReader(
         SourceOptions.parse(options, streaming=False), Projection.of(source_schema(properties))
     )
-    found = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+def read_all(reader: RocketFlowBatchReader, parts: Sequence[Any]) -> list[dict[str, Any]]:
+    found = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
     return sorted(found, key=lambda row: (row["brokerName"], row["topic"], row["queueId"], row["queueOffset"]))
 
 
@@ -250,11 +258,35 @@ def test_a_damaged_record_fails_the_read_or_is_skipped(tmp_path: Path) -> None:
     log.write_bytes(raw[:at] + b"PAYLOAD-5" + raw[at + 9 :])
     with brokers(tmp_path) as one:
         one.start("x")
-        options = {"namesrvAddr": one.address, "subscribe": "orders"}
-        with pytest.raises(CorruptRecordError, match="queue offset 5"):
-            rows(options)
-        kept = rows({**options, "failOnDataLoss": "false"})
-    assert [row["queueOffset"] for row in kept] == [0, 1, 2, 3, 4, 6, 7]
+        for tags, wanted in (("*", [0, 1, 2, 3, 4, 6, 7]), ("b", [1, 3, 7])):
+            options = {"namesrvAddr": one.address, "subscribe": "orders", "tags": tags}
+            with pytest.raises(CorruptRecordError, match="queue offset 5"):
+                rows(options)
+            kept = rows({**options, "failOnDataLoss": "false"})
+            assert [row["queueOffset"] for row in kept] == wanted
+
+
+def test_messages_that_retention_removes_after_the_plan_are_a_loss_or_skipped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    messages = numbered("orders", range(900), queues=1, label="x" * 20_000)
+    store = write(tmp_path / "x", messages)
+    with brokers(tmp_path) as one:
+        one.start("x")
+        read = {"namesrvAddr": one.address, "subscribe": "orders"}
+        strict, lenient = (reader_of({**read, "failOnDataLoss": text}) for text in ("true", "false"))
+        planned = [(reader, reader.partitions()) for reader in (strict, lenient)]
+        one.stop("x")
+        remove_first_log_file(store)
+        one.start("x")
+        with pytest.raises(DataLossError, match="messages 0 to 899 were planned"):
+            read_all(*planned[0])
+        with caplog.at_level("WARNING", "rocketflow_store"):
+            found = [row["queueOffset"] for row in read_all(*planned[1])]
+    assert 0 < found[0] < 899
+    assert found == list(range(found[0], 900))
+    assert "RF-SKIP" in caplog.text
+    assert "removed by retention" in caplog.text
 
 
 class registered_slave:  # noqa: N801 - used as a context manager

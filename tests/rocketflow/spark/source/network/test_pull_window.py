@@ -48,6 +48,22 @@ def test_rows_without_records_are_part_of_a_piece() -> None:
     assert asyncio.run(pieces(PullWindow(pull, 3, 9, most_rows=100, at_once=2))) == [(b"", 3, 9)]
 
 
+def test_records_before_a_failed_pull_are_given_out_first() -> None:
+    async def pull(first: int, stop: int) -> Pulled:
+        if first == 4:
+            raise ValueError("no")
+        return Pulled(b"12", stop)
+
+    async def main() -> None:
+        window = PullWindow(pull, 0, 6, most_rows=2, at_once=3)
+        assert await window.take() == (b"1212", 0, 4)
+        with pytest.raises(ValueError, match="no"):
+            await window.take()
+        await window.close()
+
+    asyncio.run(main())
+
+
 def test_a_failed_pull_is_raised_and_the_others_are_cancelled() -> None:
     cancelled: list[int] = []
 
