@@ -5,6 +5,7 @@ RocketMQ's source: broker/client/ProducerManager.java, ConsumerManager.java, Con
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -36,28 +37,47 @@ class Departure(NamedTuple):
 
 
 class ProducerTable(Generic[C]):
-    """Producer groups and their clients."""
+    """Producer groups and their clients, by group and by connection."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[C, Client[C]]] = {}
+        self._channels: dict[C, dict[str, Client[C]]] = {}
+        """The groups of each connection."""
         self._by_client_id: dict[str, C] = {}
+        self._ids: Counter[tuple[C, str]] = Counter()
+        """The number of groups that a connection is in under a client id."""
         self._turn = 0
 
     def register(self, group: str, client: Client[C]) -> None:
         """Add a client to a group, or take note that it lives."""
-        self._groups.setdefault(group, {})[client.channel] = client
-        self._by_client_id[client.client_id] = client.channel
+        channel = client.channel
+        self._groups.setdefault(group, {})[channel] = client
+        groups = self._channels.setdefault(channel, {})
+        known = groups.get(group)
+        groups[group] = client
+        self._by_client_id[client.client_id] = channel
+        if known is None or known.client_id != client.client_id:
+            self._ids[channel, client.client_id] += 1
+            if known is not None:
+                self._release_id(known)
 
     def unregister(self, group: str, channel: C) -> None:
         """Remove a client from a group."""
-        members = self._groups.get(group, {})
-        self._forget(members.pop(channel, None))
+        groups = self._channels.get(channel, {})
+        client = groups.pop(group, None)
+        if client is None:
+            return
+        if not groups:
+            del self._channels[channel]
+        members = self._groups[group]
+        del members[channel]
         if not members:
-            self._groups.pop(group, None)
+            del self._groups[group]
+        self._release_id(client)
 
     def channel_closed(self, channel: C) -> None:
-        """Remove a connection from all groups."""
-        for group in [one for one, members in self._groups.items() if channel in members]:
+        """Remove a connection from all groups, at a cost that depends on its own groups alone."""
+        for group in list(self._channels.get(channel, {})):
             self.unregister(group, channel)
 
     def expired(self, now_ms: int) -> list[C]:
@@ -92,9 +112,14 @@ class ProducerTable(Generic[C]):
         """Return all groups with their clients."""
         return {group: list(members.values()) for group, members in self._groups.items()}
 
-    def _forget(self, client: Client[C] | None) -> None:
-        if client is not None and self._by_client_id.get(client.client_id) == client.channel:
-            del self._by_client_id[client.client_id]
+    def _release_id(self, client: Client[C]) -> None:
+        """Forget a client id once its connection has it in no group."""
+        use = (client.channel, client.client_id)
+        self._ids[use] -= 1
+        if not self._ids[use]:
+            del self._ids[use]
+            if self._by_client_id.get(client.client_id) == client.channel:
+                del self._by_client_id[client.client_id]
 
 
 @dataclass
@@ -114,10 +139,12 @@ class ConsumerGroup(Generic[C]):
 
 
 class ConsumerTable(Generic[C]):
-    """Consumer groups, their clients and their subscriptions."""
+    """Consumer groups, their clients and their subscriptions; the groups of each connection as well."""
 
     def __init__(self) -> None:
         self._groups: dict[str, ConsumerGroup[C]] = {}
+        self._channels: dict[C, dict[str, None]] = {}
+        """The names of each connection's groups, in order."""
 
     def register(self, data: ConsumerData, client: Client[C], *, with_subscriptions: bool = True) -> bool:
         """Add a client to a group, or take note that it lives; return whether the group has changed.
@@ -131,6 +158,7 @@ class ConsumerTable(Generic[C]):
         known = group.clients.get(client.channel)
         changed = known is None or known.client_id != client.client_id
         group.clients[client.channel] = client
+        self._channels.setdefault(client.channel, {})[data.group_name] = None
         group.consume_type = data.consume_type
         group.message_model = data.message_model
         group.consume_from_where = data.consume_from_where
@@ -142,13 +170,19 @@ class ConsumerTable(Generic[C]):
         """Remove a client from a group; return it if it was a member."""
         group = self._groups.get(group_name)
         client = None if group is None else group.clients.pop(channel, None)
-        if group is not None and not group.clients:
+        if group is None or client is None:
+            return None
+        if not group.clients:
             del self._groups[group_name]
-        return None if client is None else Departure(group_name, client.client_id)
+        names = self._channels[channel]
+        del names[group_name]
+        if not names:
+            del self._channels[channel]
+        return Departure(group_name, client.client_id)
 
     def channel_closed(self, channel: C) -> list[Departure]:
         """Remove a connection from all groups; return the members that have left."""
-        names = [name for name, group in self._groups.items() if channel in group.clients]
+        names = list(self._channels.get(channel, {}))
         return [one for name in names if (one := self.unregister(name, channel)) is not None]
 
     def expired(self, now_ms: int) -> list[C]:

@@ -114,7 +114,7 @@ class Pulls:
         self._consumers = consumers
         self._offsets = offsets
         self._settings = settings
-        self._held: HeldPulls[Pull] = HeldPulls()
+        self._held: HeldPulls[Channel, Pull] = HeldPulls()
         self._filters: dict[tuple[str | None, str | None], Filter] = {}
         self._readers = ThreadPoolExecutor(READERS, "reader")
         self._cold: set[asyncio.Task[None]] = set()
@@ -166,8 +166,7 @@ class Pulls:
 
     def channel_closed(self, channel: Channel) -> None:
         """Forget the pulls of a connection."""
-        if len(self._held):
-            self._held.drop(lambda pull: pull.request.channel is channel)
+        self._held.channel_closed(channel)
 
     async def expire(self) -> None:
         """Answer the pulls that have waited long enough, until cancelled."""
@@ -344,7 +343,8 @@ class Pulls:
             wait_ms = self._settings.short_polling_time_mills
         wait_ms = min(wait_ms, _MAX_WAIT_MS)
         pull = pull._replace(request=pull.request.held())
-        held = HeldPull(pull, header.queue_offset, pull.filter.tags_codes, monotonic_ms() + wait_ms)
+        deadline_ms = monotonic_ms() + wait_ms
+        held = HeldPull(pull.request.channel, pull, header.queue_offset, pull.filter.tags_codes, deadline_ms)
         return self._held.hold(header.topic, header.queue_id, held)
 
 

@@ -103,6 +103,7 @@ class RouteTable:
         self._brokers: dict[str, BrokerData] = {}
         self._clusters: dict[str, set[str]] = {}
         self._live: dict[BrokerKey, LiveBroker] = {}
+        self._of_channel: dict[Hashable, set[BrokerKey]] = {}
         self._filter_servers: dict[BrokerKey, list[str]] = {}
 
     # --- brokers
@@ -125,7 +126,7 @@ class RouteTable:
             if address == one.address and number != str(one.broker_id):
                 del broker.broker_addrs[number]
         if self._is_outdated(broker, one):
-            self._live.pop(key, None)
+            self._forget_live(key)
             return MasterAddresses("", "")
         if str(one.broker_id) not in broker.broker_addrs and len(one.topics) == 1:
             self._forget_unused(one.broker_name)
@@ -134,6 +135,8 @@ class RouteTable:
             )
         broker.broker_addrs[str(one.broker_id)] = one.address
         self._take_topics(broker, one, first)
+        self._forget_live(key)
+        self._of_channel.setdefault(channel, set()).add(key)
         self._live[key] = LiveBroker(
             one.broker_name, one.broker_id, now_ms, one.timeout_ms, one.data_version, channel, one.ha_address
         )
@@ -149,6 +152,14 @@ class RouteTable:
             raise RegistrationRefusedError(f"{MAX_BROKERS:,} brokers are registered here: stop some")
         if len(self._topics) + sum(one not in self._topics for one in topics) > MAX_TOPICS:
             raise RegistrationRefusedError(f"a NameServer has at most {MAX_TOPICS:,} topics: delete some")
+
+    def _forget_live(self, key: BrokerKey) -> None:
+        live = self._live.pop(key, None)
+        if live is not None:
+            keys = self._of_channel[live.channel]
+            keys.discard(key)
+            if not keys:
+                del self._of_channel[live.channel]
 
     def _is_outdated(self, broker: BrokerData, one: Registration) -> bool:
         """Check whether another process with a newer state has the broker's id."""
@@ -213,7 +224,7 @@ class RouteTable:
 
     def channel_closed(self, channel: Hashable) -> bool:
         """Remove the broker whose connection has ended; return whether there was one."""
-        closed = [(key, live) for key, live in self._live.items() if live.channel == channel]
+        closed = [(key, self._live[key]) for key in self._of_channel.get(channel, ())]
         self.unregister(
             LeavingBroker(key.cluster, live.broker_name, live.broker_id, key.address) for key, live in closed
         )
@@ -225,7 +236,7 @@ class RouteTable:
         removed = set()
         for one in leaving:
             key = BrokerKey(one.cluster, one.address)
-            self._live.pop(key, None)
+            self._forget_live(key)
             self._filter_servers.pop(key, None)
             broker = self._brokers.get(one.broker_name)
             if broker is None:

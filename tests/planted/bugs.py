@@ -19,6 +19,7 @@ PUSH: Final = "tests/rocketflow/client/push"
 NETWORK: Final = "tests/rocketflow/spark/source/network"
 CHANGES: Final = "tests/rocketflow/broker/test_topic_and_group_changes.py"
 KEPT: Final = "test_a_change_of_a_topic_keeps_the_attributes_that_it_does_not_name"
+TABLES: Final = "tests/rocketflow/broker/test_tables.py"
 TRANSACTIONS: Final = "tests/rocketflow/broker/test_transactions.py"
 OPERATORS: Final = "tests/rocketflow/broker/test_operator_requests.py"
 
@@ -1171,6 +1172,47 @@ BUGS: Final = (
         "messages that waited for the put lock of a commit are refused as if the disk were slow",
         [Change("max(waiting[first].arrived, self._held_until) < limit:", "waiting[first].arrived < limit:")],
         ["tests/rocketflow/broker/test_put_gatherer.py"],
+    ),
+    Bug(
+        "one-close-looks-at-all-pulls",
+        "the end of one connection looks at every pull that waits",
+        [
+            Change(
+                "        for number, key in self._channels.pop(channel, {}).items():\n"
+                "            self._remove_from_queue(key, number)\n",
+                "        for key in list(self._queues):\n"
+                "            self._take(key, lambda one: one.channel == channel)\n",
+            )
+        ],
+        [f"{TABLES}::test_the_end_of_a_connection_costs_what_the_connection_holds"],
+    ),
+    Bug(
+        "one-close-looks-at-all-groups",
+        "the end of one connection looks at every consumer group",
+        [
+            Change(
+                "names = list(self._channels.get(channel, {}))",
+                "names = [name for name, group in self._groups.items() if channel in group.clients]",
+            )
+        ],
+        [f"{TABLES}::test_the_end_of_a_connection_costs_what_the_connection_holds"],
+    ),
+    Bug(
+        "client-id-forgotten-with-one-group",
+        "a client that leaves one of its producer groups gets no replies for the others",
+        [Change("        if not self._ids[use]:\n            del self._ids[use]\n", "        if True:\n")],
+        [f"{TABLES}::TestProducers::runTest"],
+    ),
+    Bug(
+        "reconnected-broker-removed",
+        "the end of a broker's former connection removes the broker that has registered on a new one",
+        [
+            Change(
+                "        self._forget_live(key)\n        self._of_channel.setdefault",
+                "        self._of_channel.setdefault",
+            )
+        ],
+        ["tests/rocketflow/namesrv/test_route_table.py::TestRegistrations::runTest"],
     ),
     # -- transactions
     Bug(
