@@ -1,4 +1,4 @@
-"""Requests of operators: topics, groups, configuration, figures.
+"""Requests of operators: groups, clients, figures.
 
 RocketMQ's source: broker/processor/AdminBrokerProcessor.java.
 """
@@ -6,7 +6,7 @@ RocketMQ's source: broker/processor/AdminBrokerProcessor.java.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow import __version__
@@ -42,7 +42,6 @@ class Admin:
         producers: ProducerTable[Channel],
         consumers: ConsumerTable[Channel],
         settings: BrokerSettings,
-        settings_text: Callable[[], str],
         figures: RuntimeFigures,
         stats: BrokerStats,
     ) -> None:
@@ -54,7 +53,6 @@ class Admin:
         self._producers = producers
         self._consumers = consumers
         self._settings = settings
-        self._settings_text = settings_text
         self._started_ms = int(time.time() * 1000)
 
     def by_code(self) -> Mapping[int, Processor]:
@@ -72,8 +70,6 @@ class Admin:
             code.GET_PRODUCER_CONNECTION_LIST: self._get_producers,
             code.QUERY_TOPIC_CONSUME_BY_WHO: self._get_groups_of_topic,
             code.QUERY_TOPICS_BY_CONSUMER: self._get_topics_of_group,
-            code.GET_BROKER_CONFIG: self._get_config,
-            code.UPDATE_BROKER_CONFIG: self._update_config,
             code.GET_BROKER_RUNTIME_INFO: self._get_runtime_info,
             code.GET_ALL_CONSUMER_OFFSET: self._get_all_offsets,
         }
@@ -162,19 +158,7 @@ class Admin:
     def _get_all_offsets(self, request: Request) -> None:
         request.reply(body=encode_body({"offsetTable": self._offsets.as_json()}))
 
-    # --- configuration and figures
-
-    def _get_config(self, request: Request) -> None:
-        version = encode_body(self._topics.data_version).decode()
-        request.reply(
-            header=headers.GetBrokerConfigResponseHeader(version=version), body=self._settings_text().encode()
-        )
-
-    def _update_config(self, request: Request) -> None:
-        raise RefusedError(
-            ResponseCode.NO_PERMISSION,
-            "settings are not changed over the network: change broker.conf and start the broker again",
-        )
+    # --- figures
 
     def _get_counts(self, request: Request) -> None:
         """Answer with the counts of the last minute, hour and day under a name and a key (request 315)."""

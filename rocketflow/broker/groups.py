@@ -46,7 +46,7 @@ class Groups:
     def __init__(self, store: WritingStore, settings: BrokerSettings) -> None:
         self._table = store.group_table
         self._changing = asyncio.Lock()
-        self._may_create = settings.auto_create_subscription_group
+        self._settings = settings
 
     def create_system_groups(self) -> None:
         """Create the groups that every broker has. Raises StoreError."""
@@ -62,7 +62,7 @@ class Groups:
     async def for_use(self, group: str) -> SubscriptionGroupConfig | None:
         """Return the settings of a group that reads, made if that is allowed; None if there is none."""
         found = self._table.get(group)
-        if found is not None or not self._may_create:
+        if found is not None or not self._settings.auto_create_subscription_group:
             return found
         try:
             validate_group(group)

@@ -58,10 +58,11 @@ class Put(msgspec.Struct, frozen=True, eq=False):
 class PutGatherer:
     """Collects messages and appends those of one iteration of the loop as one run.
 
-    `sync_timeout_s` is the time that a sync may take with SYNC_FLUSH, None with ASYNC_FLUSH.
+    `sync_timeout_s` is the time that a sync may take with SYNC_FLUSH, None with ASYNC_FLUSH; `wait_limit_s` says how
+    long a message may wait now.
     """
 
-    def __init__(self, store: WritingStore, *, sync_timeout_s: float | None, wait_limit_s: float) -> None:
+    def __init__(self, store: WritingStore, *, sync_timeout_s: float | None, wait_limit_s: Callable[[], float]) -> None:
         self._store = store
         self._sync_timeout_s = sync_timeout_s
         self._wait_limit_s = wait_limit_s
@@ -170,7 +171,7 @@ class PutGatherer:
 
     def _next_run(self) -> list[Put]:
         """Take the messages of the next run; refuse those that have waited too long, unless for a commit's put lock."""
-        limit = time.monotonic() - self._wait_limit_s
+        limit = time.monotonic() - self._wait_limit_s()
         waiting = self._waiting
         first = 0
         while first < len(waiting) and max(waiting[first].arrived, self._held_until) < limit:  # in order of arrival

@@ -18,6 +18,7 @@ from rocketflow.broker.access import Access
 from rocketflow.broker.admin import Admin
 from rocketflow.broker.client_requests import ClientRequests
 from rocketflow.broker.clients import ConsumerTable, ProducerTable
+from rocketflow.broker.config_requests import ConfigRequests
 from rocketflow.broker.counts import Counts, MessageCounts
 from rocketflow.broker.group_admin import GroupAdmin
 from rocketflow.broker.groups import Groups
@@ -42,6 +43,7 @@ from rocketflow.broker.topic_admin import TopicAdmin
 from rocketflow.broker.topics import Topics
 from rocketflow.broker.transactions.transactions import Transactions
 from rocketflow.broker.upkeep import Upkeep
+from rocketflow.process.live_settings import LiveSettings
 from rocketflow.remoting.codes import RequestCode
 from rocketflow_store import StoreClosedError
 from rocketflow_store.spi.broker import open_store
@@ -49,6 +51,8 @@ from rocketflow_store.spi.delivery import ScheduleMessageService, TimerMessageSe
 from rocketflow_store.spi.writing import when_free
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rocketflow.aio.channel import Channel
     from rocketflow.aio.http import HttpServer
     from rocketflow.aio.tls import Tls
@@ -69,12 +73,19 @@ _LOCK_SECONDS: Final = 5.0
 
 
 class Broker:
-    """One broker. Its settings have the port that it listens at."""
+    """One broker. Its settings have the port that it listens at; `file` is the one that they come from."""
 
-    def __init__(self, settings: BrokerSettings, store_config: StoreConfig, given: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        store_config: StoreConfig,
+        given: Mapping[str, Any],
+        file: Path | None = None,
+    ) -> None:
         self._settings = settings
         self._store_config = store_config
         self._given = dict(given)
+        self._live = LiveSettings(settings, file)
         self._store: WritingStore | None = None
         self._parts: _Parts | None = None
         self._stopping = False
@@ -98,7 +109,7 @@ class Broker:
             )
             tls = await asyncio.to_thread(settings.server_tls), await asyncio.to_thread(settings.client_tls)
             access = await asyncio.to_thread(Access, settings, self._store)
-            self._parts = _Parts(self._store, settings, self._store_config, self._given, *tls, access)
+            self._parts = _Parts(self._store, settings, self._store_config, self._given, *tls, access, self._live)
             await self._parts.start()
         except BaseException:
             await self._close()
@@ -148,6 +159,7 @@ class _Parts:
         tls: Tls | None,
         client_tls: Tls | None,
         access: Access,
+        live: LiveSettings,
     ) -> None:
         self._access = access
         self._settings = settings
@@ -170,7 +182,7 @@ class _Parts:
         self._gatherer = PutGatherer(
             store,
             sync_timeout_s=settings.sync_flush_timeout / 1000 if config.sync_flush else None,
-            wait_limit_s=settings.wait_time_mills_in_send_queue / 1000,
+            wait_limit_s=lambda: settings.wait_time_mills_in_send_queue / 1000,
         )
         self._transactions = Transactions(
             *(store, self._gatherer, self._offsets, producers, self._topics, settings, self._counts),
@@ -188,10 +200,10 @@ class _Parts:
         self._figures = RuntimeFigures(store, self._gatherer, self._pulls, self._timers)
         self._admin = Admin(
             *(self._topics, self._groups, self._offsets, producers, consumers, settings),
-            lambda: answered_settings_text(settings, config, given),
             self._figures,
             self._stats,
         )
+        self._config = ConfigRequests(live, lambda: answered_settings_text(settings, config, given), self._topics)
         self._topic_admin = TopicAdmin(store, self._topics, self._offsets, settings, self._stats)
         self._group_admin = GroupAdmin(
             store, self._topics, self._groups, self._offsets, consumers, settings, self._stats
@@ -244,6 +256,7 @@ class _Parts:
         )
         return {
             **self._admin.by_code(),
+            **self._config.by_code(),
             **self._topic_admin.by_code(),
             **self._group_admin.by_code(),
             **self._member_calls.by_code(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 
@@ -43,6 +43,16 @@ _STORE_KEYS: Final = frozenset({*(one.key for one in SETTINGS), "brokerIP1", "li
 class BrokerSettings(ServerSettings, kw_only=True, rename="camel"):
     """The settings of a broker beside those of its store; attributes are RocketMQ's keys in snake case."""
 
+    LIVE_KEYS: ClassVar[frozenset[str]] = frozenset(
+        """
+        allowRecallWhenBrokerNotWriteable autoCreateSubscriptionGroup autoCreateTopicEnable brokerPermission
+        enablePropertyFilter litePullMessageEnable longPollingEnable recallMessageEnable registerBrokerTimeoutMills
+        registerNameServerPeriod rejectTransactionMessage shortPollingTimeMills startAcceptSendRequestTimeStamp
+        storeReplyMessageEnable waitTimeMillsInSendQueue
+        """.split()  # noqa: SIM905
+    )
+    FURTHER_KEYS: ClassVar[frozenset[str]] = frozenset({*KNOWN_KEYS, *(one.key for one in SETTINGS)})
+
     broker_cluster_name: str = "DefaultCluster"
     broker_name: str = "broker-a"
     broker_id: int = 0
@@ -51,7 +61,7 @@ class BrokerSettings(ServerSettings, kw_only=True, rename="camel"):
     listen_port: Port = 10911
     ha_listen_port: int = 0
     namesrv_addr: str = ""
-    broker_permission: int = 6
+    broker_permission: Annotated[int, msgspec.Meta(ge=0, le=7)] = 6
     default_topic_queue_nums: int = 8
     auto_create_topic_enable: bool = True
     auto_create_subscription_group: bool = True
@@ -181,7 +191,7 @@ def load_broker_settings(
 def _check_keys(given: Mapping[str, Any]) -> None:
     """Refuse keys that neither RocketMQ nor RocketFlow has. Raises UsageError."""
     own = {field.encode_name for field in msgspec.structs.fields(BrokerSettings)}
-    known = {*KNOWN_KEYS, *own, *(one.key for one in SETTINGS)}
+    known = BrokerSettings.FURTHER_KEYS | own
     for key in given:
         if key not in known:
             raise UsageError(f"unknown key {key}: {did_you_mean(key, known)}")

@@ -154,6 +154,18 @@ class Topics:
         async with self._changing:
             await self._change(self._table.delete, topic)
 
+    async def settings_changed(self) -> None:
+        """Make the topics that the settings now ask for, and give the table a new version.
+
+        A NameServer takes other permissions under a new version only. Raises RefusedError if it cannot be kept.
+        """
+        async with self._changing:
+            await self._change(lambda _: self._renew(), None)
+
+    def _renew(self) -> None:
+        self.create_system_topics()
+        self._table.renew_version()
+
     async def _created(self, config: TopicConfig) -> TopicConfig:
         """Make a topic on its first use, unless another request has made it meanwhile."""
         async with self._changing:

@@ -34,7 +34,7 @@ def namesrv(
     if print_all or print_important:
         print(settings.properties_text(), end="")
         return
-    server = NameServer(settings)
+    server = NameServer(settings, config)
     _serve(server, lambda: f"the NameServer listens at {settings.bind_address}:{server.port}")
 
 
@@ -62,7 +62,7 @@ def broker(
         return
     names = settings.namesrv_addr or "none"
     _serve(
-        Broker(settings, store_config, given),
+        Broker(settings, store_config, given, config),
         lambda: f"the broker {settings.broker_name} listens at {settings.broker_address} (NameServers: {names})",
     )
 

@@ -41,18 +41,18 @@ if TYPE_CHECKING:
     from rocketflow.namesrv.kv_config import KvConfig
     from rocketflow.namesrv.route_table import RouteTable
     from rocketflow.namesrv.settings import NamesrvSettings
+    from rocketflow.process.live_settings import LiveSettings
 
 STANDARD_JSON_SINCE: Final = 401
 """Version ordinal of V4_9_4: older clients get `brokerAddrs` with bare numbers as keys."""
-
-UNCHANGEABLE: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
 
 
 class Processors:
     """The processors of a NameServer, by request code."""
 
-    def __init__(self, routes: RouteTable, kv: KvConfig, settings: NamesrvSettings) -> None:
+    def __init__(self, routes: RouteTable, kv: KvConfig, settings: NamesrvSettings, live: LiveSettings) -> None:
         self._routes = routes
+        self._live = live
         self._kv = kv
         self._settings = settings
         self._started = time.monotonic()
@@ -251,11 +251,9 @@ class Processors:
     def _get_config(self, request: Request) -> None:
         request.reply(body=self._settings.properties_text().encode())
 
-    def _update_config(self, request: Request) -> None:
-        raise RefusedError(
-            ResponseCode.NO_PERMISSION,
-            "settings are not changed over the network: change namesrv.conf and start the NameServer again",
-        )
+    async def _update_config(self, request: Request) -> None:
+        await self._live.change(request.command.body, request.channel.address)
+        request.reply()
 
 
 def _of_zone(route: Route, fields: Mapping[str, str]) -> Route | None:

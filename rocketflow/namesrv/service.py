@@ -19,6 +19,7 @@ from rocketflow.aio.server import Limits, Server
 from rocketflow.namesrv.kv_config import KvConfig
 from rocketflow.namesrv.processors import Processors
 from rocketflow.namesrv.route_table import RouteTable
+from rocketflow.process.live_settings import LiveSettings
 
 if TYPE_CHECKING:
     from rocketflow.aio.http import HttpServer
@@ -30,8 +31,8 @@ LOG: Final = logging.getLogger("rocketflow.namesrv")
 class NameServer:
     """One NameServer. `port` is the one it listens at, once it has started."""
 
-    def __init__(self, settings: NamesrvSettings) -> None:
-        """Load the texts by key, and the TLS files; blocks.
+    def __init__(self, settings: NamesrvSettings, file: Path | None = None) -> None:
+        """Load the texts by key, and the TLS files; blocks. `file` is the one that the settings come from.
 
         Raises OSError and BodyError if the file of texts cannot be used, UsageError if a file of TLS or accounts cannot
         be used.
@@ -40,7 +41,9 @@ class NameServer:
         self._routes = RouteTable(
             acting_master=settings.support_acting_master, delete_topics=settings.delete_topic_with_broker_registration
         )
-        processors = Processors(self._routes, KvConfig(Path(settings.kv_config_path)), settings)
+        processors = Processors(
+            self._routes, KvConfig(Path(settings.kv_config_path)), settings, LiveSettings(settings, file)
+        )
         limits = Limits(connections=settings.max_connections, idle_s=settings.server_channel_max_idle_time_seconds)
         self._tls = settings.server_tls()
         self._lag = LoopLag()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 
@@ -33,6 +33,14 @@ WITHOUT_EFFECT: Final = frozenset(
 
 class NamesrvSettings(ServerSettings, kw_only=True, rename="camel"):
     """The settings of a NameServer; attributes are RocketMQ's keys in snake case."""
+
+    LIVE_KEYS: ClassVar[frozenset[str]] = frozenset(
+        """
+        enableAllTopicList enableTopicList needWaitForService orderMessageEnable returnOrderTopicConfigToBroker
+        scanNotActiveBrokerInterval waitSecondsForService
+        """.split()  # noqa: SIM905
+    )
+    FURTHER_KEYS: ClassVar[frozenset[str]] = WITHOUT_EFFECT
 
     bind_address: str = "127.0.0.1"
     listen_port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 9876

@@ -9,7 +9,7 @@ import os
 import ssl
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 import msgspec
 
@@ -19,9 +19,10 @@ from rocketflow.errors import UsageError
 from rocketflow.process.exposure import ALLOW_INSECURE, check_exposure
 from rocketflow.process.nearest import did_you_mean
 from rocketflow.process.properties import properties_text
-from rocketflow_store.spi.settings import OWN_PREFIX, parse_properties
+from rocketflow_store.spi.settings import OWN_PREFIX, parse_properties, typed_value
 
 TLS_FILE: Final = "tls.config.file"
+ADMIN_KEYS: Final = f"{OWN_PREFIX}adminConfigKeys"
 DEFAULT_TLS_FILE: Final = "/etc/rocketmq/tls.properties"
 DISABLED: Final = "disabled"
 PERMISSIVE: Final = "permissive"
@@ -44,6 +45,11 @@ _SECRET: Final = ("keyPassword", "initAuthenticationUser", "innerClientAuthentic
 
 class ServerSettings(msgspec.Struct, kw_only=True):
     """The settings that NameServer and broker share; attributes are the keys in snake case."""
+
+    LIVE_KEYS: ClassVar[frozenset[str]] = frozenset()
+    """Numbers and booleans that the server reads at each use: the keys that `rocketflow.adminConfigKeys` may list."""
+    FURTHER_KEYS: ClassVar[frozenset[str]] = frozenset()
+    """Keys that the server's file may have beside its own."""
 
     tls_server_mode: str = msgspec.field(default=PERMISSIVE, name="tls.server.mode")
     tls_config_file: str = msgspec.field(default=DEFAULT_TLS_FILE, name=TLS_FILE)
@@ -71,6 +77,7 @@ class ServerSettings(msgspec.Struct, kw_only=True):
     allow_insecure: bool = msgspec.field(default=False, name=ALLOW_INSECURE)
     acl_enable: bool = msgspec.field(default=False, name="aclEnable")
     rocketmq_home: str = msgspec.field(default="", name="rocketmqHome")
+    admin_config_keys: str = msgspec.field(default="", name=ADMIN_KEYS)
 
     def __post_init__(self) -> None:
         """Let calls of other servers use TLS where the own server enforces it, as in RocketMQ."""
@@ -92,8 +99,41 @@ class ServerSettings(msgspec.Struct, kw_only=True):
         """Return whether health and figures are served over HTTP."""
         return self.metrics_exporter_type in _PROMETHEUS
 
+    @property
+    def admin_keys(self) -> frozenset[str]:
+        """Return the keys that administrators may change over the network."""
+        return frozenset(one.strip() for one in self.admin_config_keys.split(",") if one.strip())
+
+    def value_of(self, key: str, text: str) -> Any:
+        """Return the value of a key that has this text. Raises UsageError, and StoreError for RocketMQ's keys."""
+        kinds = {field.encode_name: field.type for field in msgspec.structs.fields(self)}
+        try:
+            return msgspec.convert(typed_value(key, text), kinds[key], strict=False)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"{key}={text}: {error}") from None
+
+    def take(self, values: Mapping[str, Any]) -> None:
+        """Have other values by key from now on."""
+        names = {field.encode_name: field.name for field in msgspec.structs.fields(self)}
+        for key, value in values.items():
+            setattr(self, names[key], value)
+
+    def is_key(self, key: str) -> bool:
+        """Return whether the server's file may have a key."""
+        return key in self.FURTHER_KEYS or key in self.shown()
+
+    def _check_admin_keys(self) -> None:
+        for key in sorted(self.admin_keys - self.LIVE_KEYS):
+            if not self.is_key(key):
+                raise UsageError(f"{ADMIN_KEYS}: unknown key {key}: {did_you_mean(key, self.LIVE_KEYS)}")
+            raise UsageError(
+                f"{ADMIN_KEYS}: {key} is read at the start only; the keys that may be listed are "
+                f"{', '.join(sorted(self.LIVE_KEYS))}"
+            )
+
     def check(self) -> None:
         """Check what both servers have; blocks. Raises UsageError."""
+        self._check_admin_keys()
         self.server_tls()
         self.plain_files()
         if self.metrics_exporter_type not in (*_PROMETHEUS, *_NO_METRICS):

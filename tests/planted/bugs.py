@@ -1971,4 +1971,62 @@ BUGS: Final = (
         [Change('{"namesrvAddr" if is_address else "path": text}', '{"path": text}')],
         ["tests/rocketflow/spark/test_stream_job.py::test_address_as_source_and_sink_is_that_of_name_servers"],
     ),
+    # -- settings over the network, and unchecked codes
+    Bug(
+        "settings-over-the-network",
+        "all settings that a broker reads at each use may be changed over the network, listed or not",
+        [Change("        allowed = self._settings.admin_keys\n", "        allowed = self._settings.LIVE_KEYS\n")],
+        [
+            "tests/rocketflow/broker/test_config_requests.py::test_a_broker_that_lists_no_key_changes_nothing",
+            "tests/rocketflow/process/test_live_settings.py::test_only_listed_keys_are_changed_and_all_or_none",
+        ],
+    ),
+    Bug(
+        "listed-paths",
+        "any key may be listed as one that is changed over the network",
+        [Change("sorted(self.admin_keys - self.LIVE_KEYS)", "sorted(self.admin_keys - self.shown().keys())")],
+        ["tests/rocketflow/process/test_live_settings.py"],
+    ),
+    Bug(
+        "changes-that-are-not-kept",
+        "a changed setting counts although it cannot be written",
+        [
+            Change(
+                "                    raise RefusedError(ResponseCode.SYSTEM_ERROR, why) from None\n            self._settings",
+                "                    LOG.error(why)\n            self._settings",
+            )
+        ],
+        ["tests/rocketflow/broker/test_config_requests.py::test_what_cannot_be_written_does_not_count"],
+    ),
+    Bug(
+        "version-of-permissions",
+        "the topics keep their version when the broker's permission changes: Apache's NameServers ignore it",
+        [
+            Change(
+                "        self.create_system_topics()\n        self._table.renew_version()\n",
+                "        self.create_system_topics()\n",
+            )
+        ],
+        ["tests/rocketflow/broker/test_config_requests.py::test_a_new_permission_has_a_new_version_of_the_topics"],
+    ),
+    Bug(
+        "whitelists-swapped",
+        "codes that need no policy need no user instead, and the other way round",
+        [
+            Change(
+                "settings.authorizes, settings.unauthenticated, settings.unauthorized)",
+                "settings.authorizes, settings.unauthorized, settings.unauthenticated)",
+            )
+        ],
+        ["tests/rocketflow/broker/test_user_settings.py"],
+    ),
+    Bug(
+        "unauthorized-is-not-read",
+        "the list of codes that need no policy is ignored",
+        [Change("elif not self.authorizes or command.code in self.unauthorized:", "elif not self.authorizes:")],
+        [
+            "tests/rocketflow/access/test_user_rules.py::test_codes_that_need_no_policy_need_a_user",
+            "tests/rocketflow/broker/test_user_settings.py",
+        ],
+    ),
 )

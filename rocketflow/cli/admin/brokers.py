@@ -198,9 +198,9 @@ async def update_broker_config(
     broker: BrokerOption = None,
     cluster: ClusterOption = None,
 ) -> None:
-    """Change a setting of a running broker; RocketFlow's broker refuses that.
+    """Change a setting of a running broker; RocketFlow's broker has to list it in rocketflow.adminConfigKeys.
 
-    Example: rocketflow admin updateBrokerConfig -n 127.0.0.1:9876 -c DefaultCluster -k fileReservedTime -v 48
+    Example: rocketflow admin updateBrokerConfig -n 127.0.0.1:9876 -c DefaultCluster -k brokerPermission -v 4
     """
     rows = []
     for address in await chosen_brokers(admin, broker, cluster):

@@ -64,6 +64,10 @@ class BrokerTopics:
         else:
             self._admin.put(config)
 
+    def renew_version(self) -> None:
+        """Give the unchanged table the next data version. Blocks for the write. StoreError if it fails."""
+        self._file.renew_version()
+
     def delete(self, topic: str) -> None:
         """Delete a topic, its queues, and the offsets of its groups. Blocks. StoreConfigError for a system topic."""
         self._delete_topic(topic)

@@ -16,6 +16,7 @@ from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
 from rocketflow.broker.member_calls import offset_of_message_id
 from rocketflow.client.store_client import NotAllowedError, RequestRefusedError, StoreClient
+from rocketflow.process.server_settings import ADMIN_KEYS
 from rocketflow.remoting.bodies import (
     AclInfo,
     ConsumerData,
@@ -344,6 +345,35 @@ def test_accounts_do_what_their_permissions_say(plain: RunningServer) -> None:
             assert found.code == expected, (code, by, found.code, found.remark)
 
     with_channel(plain.address, check)
+
+
+def test_listed_settings_are_changed_by_administrators_alone(tmp_path: Path) -> None:
+    with plain_broker(tmp_path, f"{ADMIN_KEYS}=brokerPermission", *REACHED) as broker:
+
+        async def check(channel: Channel) -> None:
+            await _makes_orders(channel)
+            peers = Peers()
+            for one in (channel, await peers.channel(f"{other_address()}:{broker.port}")):
+                for body, by, expected in (
+                    (b"brokerPermission=4", None, REFUSED),
+                    (b"brokerPermission=4", STRANGER, REFUSED),
+                    (b"brokerPermission=4", READER, REFUSED),
+                    (b"brokerPermission=4", WRITER, REFUSED),
+                    (b"brokerName=x", ADMIN, REFUSED),
+                    (b"brokerPermission=6", ADMIN, ResponseCode.SUCCESS),
+                ):
+                    found = await answer(one, CODE.UPDATE_BROKER_CONFIG, None, body, by)
+                    assert found.code == expected, (body, by, found.code, found.remark)
+                sent = await answer(one, CODE.SEND_MESSAGE, send_header("orders"), b"x", WRITER)
+                assert sent.code == ResponseCode.SUCCESS, sent.remark
+            await peers.close()
+            changed = await answer(channel, CODE.UPDATE_BROKER_CONFIG, None, b"brokerPermission=4", ADMIN)
+            assert changed.code == ResponseCode.SUCCESS, changed.remark
+            assert (await answer(channel, CODE.SEND_MESSAGE, send_header("orders"), b"x", WRITER)).code == REFUSED
+
+        with_channel(broker.address, check)
+        assert "brokerPermission=4: changed over the network by 127.0.0.1" in broker.log.read_text()
+        no_traceback(broker)
 
 
 def test_a_message_that_a_request_names_by_its_place_counts_by_its_own_topic(plain: RunningServer) -> None:

@@ -126,9 +126,15 @@ def policy(resource: str, *actions: str, decision: str = "Allow", kind: str | No
     return AclInfo(policies=[PolicyInfo(entries=[one], policy_type=kind)])
 
 
-def rules(found: UserTables, *, authorizes: bool = True, unchecked: frozenset[int] = frozenset()) -> UserRules:
-    """Return rules of tables; `unchecked` codes need no authentication."""
-    made = UserRules("C", authorizes, unchecked)
+def rules(
+    found: UserTables,
+    *,
+    authorizes: bool = True,
+    unchecked: frozenset[int] = frozenset(),
+    unauthorized: frozenset[int] = frozenset(),
+) -> UserRules:
+    """Return rules of tables; `unchecked` codes need no authentication, `unauthorized` ones no policy."""
+    made = UserRules("C", authorizes, unchecked, unauthorized)
     made.tables = found
     return made
 
@@ -183,6 +189,19 @@ def test_a_name_that_was_not_checked_has_no_rights() -> None:
     assert refusal(open_to_all, CODE.SEND_MESSAGE, forged, topic="t") is None
     assert refusal(open_to_all, CODE.AUTH_CREATE_USER, forged) is not None
     assert not open_to_all.is_super(Command(CODE.AUTH_CREATE_USER, {"AccessKey": "root", "Signature": "x"}))
+
+
+def test_codes_that_need_no_policy_need_a_user() -> None:
+    listed = frozenset({CODE.SEND_MESSAGE, CODE.AUTH_CREATE_USER, CODE.ROCKETFLOW_REQUEUE})
+    found = rules(tables(BOB), unauthorized=listed)
+    assert refusal(found, CODE.SEND_MESSAGE, BOB, topic="t") is None
+    assert refusal(found, CODE.PULL_MESSAGE, BOB, topic="t") is not None
+    assert refusal(found, CODE.SEND_MESSAGE, None, topic="t") == "username cannot be null."
+    assert refusal(found, CODE.SEND_MESSAGE, Credentials("bob", "x"), topic="t") == "check signature failed."
+    for code in (CODE.AUTH_CREATE_USER, CODE.ROCKETFLOW_REQUEUE):
+        assert refusal(found, code, BOB) is not None, "users and jobs are always checked"
+    both = rules(tables(BOB), unchecked=listed, unauthorized=listed)
+    assert refusal(both, CODE.SEND_MESSAGE, None, topic="t") is None
 
 
 def test_changes_of_users_that_mean_nothing_are_refused() -> None:

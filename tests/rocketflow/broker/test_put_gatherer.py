@@ -67,7 +67,7 @@ class Outcomes:
 
 
 def gatherer_of(store: Store, wait_limit_s: float = 5.0) -> PutGatherer:
-    return PutGatherer(cast("WritingStore", store), sync_timeout_s=None, wait_limit_s=wait_limit_s)
+    return PutGatherer(cast("WritingStore", store), sync_timeout_s=None, wait_limit_s=lambda: wait_limit_s)
 
 
 async def settled(gatherer: PutGatherer) -> None:

@@ -164,7 +164,7 @@ class World:
         self._peer = peer
         opened = cast("WritingStore", store)
         queue, table = HalfQueue(opened), cast("GroupOffsets", offsets)
-        self.gatherer = PutGatherer(opened, sync_timeout_s=None, wait_limit_s=60)
+        self.gatherer = PutGatherer(opened, sync_timeout_s=None, wait_limit_s=lambda: 60)
         marks = OpMarks(stored_offset(table, OP_TOPIC, queue.op_bounds()))
         puts = MarkedPuts(self.gatherer, marks, HOST)
         producers: ProducerTable[Any] = ProducerTable()

@@ -194,6 +194,33 @@ def test_settings_come_from_file_and_options(tmp_path: Path) -> None:
     assert "listenPort=2\n" in settings.properties_text()
 
 
+def test_listed_settings_are_changed_over_the_network(tmp_path: Path) -> None:
+    async def check(channel: Channel) -> None:
+        async def change(body: bytes) -> int:
+            return (await channel.request(CODE.UPDATE_NAMESRV_CONFIG, body=body, timeout_s=5)).code
+
+        async def topics() -> int:
+            return (await channel.request(CODE.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, timeout_s=5)).code
+
+        assert await change(b"enableTopicList=false") == ResponseCode.NO_PERMISSION
+        assert await change(b"enableAllTopicList=maybe") == ResponseCode.INVALID_PARAMETER
+        assert await topics() == ResponseCode.SUCCESS
+        assert await change(b"enableAllTopicList=false") == ResponseCode.SUCCESS
+        assert await topics() == ResponseCode.SYSTEM_ERROR
+        assert b"enableAllTopicList=false\n" in (await channel.request(CODE.GET_NAMESRV_CONFIG, timeout_s=5)).body
+
+    served(tmp_path, check, admin_config_keys="enableAllTopicList")
+
+
+def test_by_default_no_setting_is_changed_over_the_network(tmp_path: Path) -> None:
+    async def check(channel: Channel) -> None:
+        refused = await channel.request(CODE.UPDATE_NAMESRV_CONFIG, body=b"enableAllTopicList=false", timeout_s=5)
+        assert refused.code == ResponseCode.NO_PERMISSION
+        assert (await channel.request(CODE.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, timeout_s=5)).code == 0
+
+    served(tmp_path, check)
+
+
 @pytest.mark.parametrize("line", ["listenPrt=1", "listenPort=x", "listenPort="])
 def test_a_setting_that_cannot_be_used_is_refused(tmp_path: Path, line: str) -> None:
     file = tmp_path / "namesrv.conf"

@@ -141,6 +141,12 @@ class JsonConfigFile(ABC):
         self._document, self._version = document, version
         return None
 
+    def renew_version(self) -> None:
+        """Write the file as it is under the next data version. Raises StoreError."""
+        with self._guard:
+            self._refresh()
+            self._persist()
+
     def _persist(self) -> None:
         """Write the current members under the next data version; keep the previous file as `.bak` if it was valid."""
         version = self._version.next(self._clock.now_ms())
