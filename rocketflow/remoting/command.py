@@ -12,7 +12,14 @@ import msgspec
 
 from rocketflow.remoting.errors import HeaderError
 from rocketflow.remoting.frame import Frame, HeaderType, frame_bytes, frame_parts
-from rocketflow.remoting.headers.header import Header, decode_fields, decode_json_fields, encode_fields, text_fields
+from rocketflow.remoting.headers.header import (
+    Header,
+    Int32,
+    decode_fields,
+    decode_json_fields,
+    encode_fields,
+    text_fields,
+)
 
 LANGUAGES: Final = tuple("JAVA CPP DOTNET PYTHON DELPHI ERLANG RUBY OTHER HTTP GO PHP OMS RUST NODE_JS".split())  # noqa: SIM905
 """Names of `LanguageCode`, each at its code."""
@@ -121,13 +128,13 @@ def answer(
 class _Envelope(msgspec.Struct):
     """The JSON header, its members in the order in which fastjson writes them."""
 
-    code: int
+    code: Int32
     extFields: msgspec.Raw = msgspec.Raw()  # noqa: N815
-    flag: int = 0
-    language: str | int | None = None
-    opaque: int = 0
+    flag: Int32 = 0
+    language: str | int | None = "JAVA"
+    opaque: Int32 = 0
     remark: str | None = None
-    version: int = 0
+    version: Int32 = 0
 
 
 class _WrittenEnvelope(msgspec.Struct):
@@ -141,6 +148,7 @@ class _WrittenEnvelope(msgspec.Struct):
     version: int
 
 
+_NO_FIELDS: Final = frozenset((b"", b"null", b"{}"))
 _DECODER: Final = msgspec.json.Decoder(_Envelope, strict=False)
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -153,10 +161,10 @@ def decode_command(frame: Frame) -> Command:
         envelope = _DECODER.decode(frame.header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise HeaderError(f"JSON header: {error}") from None
-    raw = envelope.extFields  # absent, null or {}: no fields
+    raw = envelope.extFields
     return Command(
         envelope.code,
-        raw if len(bytes(raw)) > 4 else None,
+        None if bytes(raw) in _NO_FIELDS else raw,
         body=frame.body,
         flag=envelope.flag,
         opaque=envelope.opaque,
@@ -198,7 +206,7 @@ def _language(value: str | int | None) -> str | None:
     if value in _KNOWN_LANGUAGES:
         return value
     if isinstance(value, str) and not value.isdecimal():
-        return None
+        return value.upper() if value.upper() in _KNOWN_LANGUAGES else None
     if value is None or len(str(value)) > 2 or not 0 <= int(value) < len(LANGUAGES):
         return None
     return LANGUAGES[int(value)]

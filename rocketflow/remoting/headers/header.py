@@ -10,11 +10,13 @@ RocketMQ's source: remoting/protocol/header/**, remoting/protocol/RemotingComman
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
+import msgspec.inspect
 
 from rocketflow.remoting.errors import HeaderError
 
@@ -67,9 +69,18 @@ def decode_json_fields(header: type[H], data: bytes | msgspec.Raw) -> H:
 
 
 def decode_fields(header: type[H], fields: Mapping[str, str]) -> H:
-    """Convert `extFields` to a header. Raises HeaderError where a field is missing or has the wrong type."""
+    """Convert `extFields` to a header. Raises HeaderError where a field is missing or has the wrong type.
+
+    Numbers and booleans are read in every spelling that Java reads. Four that Java reads otherwise are taken as well,
+    since looking for them would double the time of each header: `5.0` and `1e3` are integers, `1` is true, and `null`
+    is no value. No client writes them.
+    """
     try:
         return msgspec.convert(dict(fields), header, strict=False)
+    except msgspec.ValidationError:
+        pass  # missing, wrong, or in one of Java's other spellings: the second try finds out
+    try:
+        return msgspec.convert(_as_java_reads(header, fields), header)
     except msgspec.ValidationError as error:
         raise HeaderError(f"{header.__name__}: {error}") from None
 
@@ -105,6 +116,23 @@ def _decode_unusual(header: type[H], data: bytes | msgspec.Raw, error: Exception
     return decode_fields(header, text_fields(data))
 
 
+def _as_java_reads(header: type[Header], fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return fields with their numbers and booleans as Integer, Long and Boolean of Java read them."""
+    kinds = _kinds(header)
+    return {name: _java_value(kinds.get(name), text) for name, text in fields.items()}
+
+
+def _java_value(kind: type | None, text: str) -> object:
+    """Return the value of a text; one that Java refuses stays a text."""
+    if kind is bool:
+        return text.lower() == "true"
+    return int(text) if kind is int and _INTEGER.fullmatch(text) else text
+
+
+_INTEGER = re.compile(r"[+-]?\d{1,40}")
+"""What Java's parsers of integers take: a sign, then digits of any script."""
+
+
 def _text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -114,6 +142,18 @@ def _text(value: object) -> str:
 @cache
 def _json_decoder(header: type[Header]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(header, strict=False)
+
+
+@cache
+def _kinds(header: type[Header]) -> dict[str, type]:
+    """Return `int` or `bool` for each field that is one, by its name on the wire."""
+    kinds: dict[str, type] = {}
+    for field in msgspec.inspect.multi_type_info([header])[0].fields:  # type: ignore[attr-defined]
+        types = field.type.types if isinstance(field.type, msgspec.inspect.UnionType) else (field.type,)
+        for kind, described in ((bool, msgspec.inspect.BoolType), (int, msgspec.inspect.IntType)):
+            if any(isinstance(one, described) for one in types):
+                kinds[field.encode_name] = kind
+    return kinds
 
 
 @cache
