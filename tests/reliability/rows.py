@@ -53,6 +53,7 @@ ROWS: Final = {
     "P16": "requeue killed at each disk call, twice at once, clocks jump",
     "P17": "a replay with other rows",
     "P18": "a query and producers write one topic through a broker; broker, commit or driver killed",
+    "M08": "the NameServer is killed and comes back empty, brokers die or say nothing",
     "N01": "decoders of the wire protocol get bytes that are no requests",
     "N02": "mutated frames on live sockets beside a good client",
     "N03": "lengths, headers and values that cannot be",
@@ -70,7 +71,7 @@ ROWS: Final = {
     "N15": "the event loop under load: its lag is measured",
 }
 
-KILLS: Final = ("S01", "S02", "S03", "S21", "S23", "S26", "P01", "P02", "P03", "P04", "P15", "P16", "P18", "N13")
+KILLS: Final = ("S01", "S02", "S03", "S21", "S23", "S26", "P01", "P02", "P03", "P04", "P15", "P16", "P18", "M08", "N13")
 """Rows that kill processes."""
 POWER_LOSSES: Final = ("S06", "S07", "S17", "S18")
 DAMAGE: Final = ("S09", "S10", "S11", "S12", "S13", "S14", "S28", "S29", "S30")

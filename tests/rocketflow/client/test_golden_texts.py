@@ -28,7 +28,7 @@ pytestmark = pytest.mark.parametrize("version", VERSIONS)
 def test_property_strings_are_written_and_read(version: str) -> None:
     for sample in text_samples(version, "properties"):
         if "" in sample.given or any("\x01" in one for one in sample.given.values()):
-            with pytest.raises(ValueError, match="property"):  # RocketMQ writes them, and nobody can read them back
+            with pytest.raises(ValueError, match="property"):  # RocketMQ writes them, and reads others back
                 property_text(sample.given)
         else:
             text = property_text(sample.given)
