@@ -1992,7 +1992,8 @@ BUGS: Final = (
         "a changed setting counts although it cannot be written",
         [
             Change(
-                "                    raise RefusedError(ResponseCode.SYSTEM_ERROR, why) from None\n            self._settings",
+                "                    raise RefusedError(ResponseCode.SYSTEM_ERROR, why) from None\n"
+                "            self._settings",
                 "                    LOG.error(why)\n            self._settings",
             )
         ],
