@@ -21,7 +21,7 @@ class AttributesError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """An attribute and its values, without `values` the numbers from -1; one that is `fixed` is set at creation only."""
+    """An attribute and its values, without `values` numbers from -1; one that is `fixed` is set at creation only."""
 
     values: tuple[str, ...] = ()
     fixed: bool = False
