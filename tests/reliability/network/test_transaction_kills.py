@@ -36,7 +36,7 @@ TRANSACTIONS = 24
 SYNCED = (*QUICK_CHECKS, "flushDiskType=SYNC_FLUSH", "flushConsumerOffsetInterval=200")
 KILL_POINTS = {"sample": 2, "fast": 20, "full": 200}[LEVEL]
 ATTEMPTS = 3
-"""How many calls of a part of the run are tried: one of its last calls may not be made again."""
+"""How many calls of a part of the run are tried: one of its last calls may not come a second time."""
 
 
 def test_no_half_message_is_visible_and_no_answered_end_is_lost_when_the_broker_is_killed(

@@ -48,7 +48,7 @@ def test_each_list_of_unchecked_codes_is_for_its_own_check(tmp_path: Path) -> No
             assert await ask(CODE.UPDATE_AND_CREATE_TOPIC, topic_header("t"), ADMIN) == OK
             for what, code, header, by, expected in (
                 ("in both lists", CODE.SEND_MESSAGE, send_header(), None, OK),
-                ("known to nobody, and not authorized", CODE.GET_MAX_OFFSET, end, None, REFUSED),
+                ("without an account, and not authorized", CODE.GET_MAX_OFFSET, end, None, REFUSED),
                 ("known, and not authorized", CODE.GET_MAX_OFFSET, end, BOB, REFUSED),
                 ("not authenticated", CODE.PULL_MESSAGE, pull_header(), None, REFUSED),
                 ("authenticated, and needs no policy", CODE.PULL_MESSAGE, pull_header(), BOB, OK),

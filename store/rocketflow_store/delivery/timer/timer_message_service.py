@@ -25,7 +25,7 @@ SOON_S: Final = (5, 60, 300, 900, 3_600, 14_400, 28_800, 86_400)
 
 
 class TimerState(NamedTuple):
-    """How far delivery is: `read_ms` is the first tick that is not delivered, 0 before the first step.
+    """The progress of a delivery: `read_ms` is the first tick that is not delivered, 0 before the first step.
 
     Messages before the queue offset `taken_to` of the timer topic were taken in; `waiting` of them wait, `soon` of them
     until the end of each period of SOON_S.
