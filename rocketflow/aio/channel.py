@@ -80,6 +80,7 @@ class Channel(asyncio.Protocol):
         self._frames: Iterator[Frame] | None = None
         self._unread: deque[bytes] = deque()
         self._writing_paused = False
+        self._resumed = asyncio.Event()
         self._unsent_before = 0
         self._budget_paused = False
         self._running = 0
@@ -139,16 +140,20 @@ class Channel(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Stop reading from a peer that does not read."""
         self._writing_paused = True
+        self._resumed.clear()
         self._pause_reading()
 
     def resume_writing(self) -> None:
         """Read again."""
         self._writing_paused = False
+        self._resumed.set()
         self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the requests that wait for answers."""
         self._transport = self._frames = None
+        self._writing_paused = False
+        self._resumed.set()
         self._unread.clear()
         self._out.clear()
         self._out_size = 0
@@ -172,6 +177,16 @@ class Channel(asyncio.Protocol):
         self._out_size += len(frame)
         if self._out_size >= _FLUSH_AT:
             self._flush()
+
+    async def wait_for_peer(self, timeout_s: float) -> None:
+        """Wait until the peer has read, if too much waits for it, or the connection has ended.
+
+        Raises TimeoutError after `timeout_s` seconds.
+        """
+        if self._writing_paused:
+            async with asyncio.timeout(timeout_s):
+                while self._writing_paused:
+                    await self._resumed.wait()
 
     async def request(self, code: int, header: Header | None = None, *, body: bytes = b"", timeout_s: float) -> Command:
         """Send a request and return the peer's answer.

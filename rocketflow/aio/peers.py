@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.aio.channel import Channel, ChannelClosedError
+from rocketflow.aio.channel import UNSENT_LIMIT, Channel, ChannelClosedError
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.command import Command, answer
 
@@ -29,7 +29,8 @@ class Peers:
     """Holds one connection to each address that requests were sent to.
 
     `processors` handle the requests that a server sends on such a connection, by code. With `tls`, connections begin
-    with a handshake; with `credentials`, requests are signed.
+    with a handshake; with `credentials`, requests are signed. While more than `unsent_limit` bytes wait for a server,
+    `Channel.wait_for_peer` waits.
     """
 
     def __init__(
@@ -38,8 +39,10 @@ class Peers:
         *,
         tls: Tls | None = None,
         credentials: Credentials | None = None,
+        unsent_limit: int = UNSENT_LIMIT,
     ) -> None:
         self._credentials = credentials
+        self._unsent_limit = unsent_limit
         self._processors = dict(processors or {})
         self._tls = tls
         self._channels: dict[str, Channel] = {}
@@ -82,7 +85,7 @@ class Peers:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 _, channel = await loop.create_connection(
-                    lambda: Channel(self), host.strip("[]"), int(port), ssl=context
+                    lambda: Channel(self, unsent_limit=self._unsent_limit), host.strip("[]"), int(port), ssl=context
                 )
         except TimeoutError:
             raise OSError(f"{address}: no connection within {CONNECT_SECONDS:g} s") from None

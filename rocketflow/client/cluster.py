@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from weakref import WeakSet
 
-from rocketflow.aio.channel import ChannelClosedError
+from rocketflow.aio.channel import UNSENT_LIMIT, ChannelClosedError
 from rocketflow.aio.peers import Peers
 from rocketflow.client.errors import (
     ClientError,
@@ -20,6 +20,7 @@ from rocketflow.client.errors import (
     NoAnswerError,
     NoBrokerAddressError,
     NoNameServerError,
+    NoRoomError,
     NoRouteError,
     RequestRefusedError,
     UnreachableError,
@@ -88,7 +89,8 @@ class Cluster:
 
     Routes that were asked for are refreshed every `route_refresh_s`; they stay in use while no NameServer answers.
     Heartbeats go to every broker of a route, without consumers to masters only, every `heartbeat_s` and on each new
-    connection. `handlers` answer requests of brokers, by code.
+    connection. `handlers` answer requests of brokers, by code. While more than `unsent_limit` bytes wait for a server,
+    requests without an answer wait too.
     """
 
     def __init__(
@@ -96,12 +98,14 @@ class Cluster:
         options: ClientOptions,
         membership: Membership | None = None,
         handlers: Mapping[int, Handler] | None = None,
+        *,
+        unsent_limit: int = UNSENT_LIMIT,
     ) -> None:
         self.options = options
         self.client_id = make_client_id(options.instance_name, options.unit_name)
         self._membership = membership or NoGroups()
         processors = {code: self._processor(one) for code, one in (handlers or {}).items()}
-        self._peers = Peers(processors, tls=options.tls, credentials=options.credentials)
+        self._peers = Peers(processors, tls=options.tls, credentials=options.credentials, unsent_limit=unsent_limit)
         self._name_servers = options.addresses()
         self._name_server = random.randrange(len(self._name_servers))
         self._routes: dict[str, TopicRouteData] = {}
@@ -221,10 +225,25 @@ class Cluster:
         self._greet(address, channel)
         return await self._outcome(address, channel.ask_prepared(prepared, values, body, timeout_s=timeout_s))
 
-    async def notify(self, address: str, code: int, header: Header | None = None, *, body: bytes = b"") -> None:
-        """Send a request that wants no answer. Raises UnreachableError."""
+    async def notify(
+        self, address: str, code: int, header: Header | None = None, *, body: bytes = b"", timeout_s: float = 0.0
+    ) -> None:
+        """Send a request that wants no answer, once not too much waits for the server.
+
+        Raises UnreachableError, and NoRoomError if the server has not read in time; nothing was sent then.
+        """
         channel = await self._channel(address)
         self._greet(address, channel)
+        timeout_s = timeout_s or self.options.timeout_s
+        try:
+            await channel.wait_for_peer(timeout_s)
+        except TimeoutError:
+            raise NoRoomError(
+                f"{address}: {channel.unsent_size:,} bytes wait for the server, which has not read them within "
+                f"{timeout_s:g} s: send less, or find out why it is slow"
+            ) from None
+        if not channel.is_open:
+            raise UnreachableError(address, "the connection has ended", sent=False)
         channel.notify(code, header, body=body)
 
     async def ask_name_server(self, code: int, header: Header | None = None, *, body: bytes = b"") -> Answered:

@@ -60,6 +60,10 @@ class NoAnswerError(UnreachableError):
     """A server did not answer in time; it may have handled the request, or may still do so."""
 
 
+class NoRoomError(ClientError):
+    """Too much waits for answers, or for a server that reads slowly; nothing was sent."""
+
+
 class RequestRefusedError(ClientError):
     """A server answered a request with a code other than 0."""
 

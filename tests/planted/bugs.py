@@ -1674,6 +1674,12 @@ BUGS: Final = (
     ),
     # -- shared by all clients
     Bug(
+        "one-way-sends-without-limit",
+        "one-way sends to a broker that does not read fill the memory of the producer",
+        [Change("            await channel.wait_for_peer(timeout_s)\n", "            pass\n")],
+        [f"{PRODUCE}/test_producer.py::test_one_way_sends_wait_for_a_broker_that_does_not_read"],
+    ),
+    Bug(
         "inner-messages-at-one-offset",
         "all messages of an inner batch have the offset of the batch: a consumer commits too little",
         [Change("queue_offset=message.queue_offset + len(found)", "queue_offset=message.queue_offset")],

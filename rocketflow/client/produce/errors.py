@@ -17,10 +17,6 @@ class BadMessageError(ClientError):
     exit_code: ClassVar[int] = 2
 
 
-class NoRoomError(ClientError):
-    """Too many messages wait for answers; nothing was sent."""
-
-
 class NoReplyError(ClientError):
     """No reply to a request has come in time; its message is stored, and a consumer may still handle it."""
 

@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from contextlib import suppress
 
-from rocketflow.client.produce.errors import NoRoomError
+from rocketflow.client.errors import NoRoomError
 
 
 class InFlight:

@@ -24,7 +24,8 @@ class ProducerOptions(ClientOptions):
     `retry_not_stored` repeats sends whose status is not OK (`retryAnotherBrokerWhenNotStoreOK`).
 
     Bodies of `compress_above` bytes and more are compressed (`compressMsgBodyOverHowmuch`). No more than
-    `max_in_flight` messages and `max_in_flight_bytes` wait for answers: further sends wait for room.
+    `max_in_flight` messages and `max_in_flight_bytes` wait for answers: further sends wait for room. One-way sends
+    wait while more bytes than that, or 16 MiB, wait for a broker's connection.
 
     `queues_of_new_topics` is the number of queues of a topic that a send creates (`defaultTopicQueueNums`).
     `latency_faults` avoids slow and failed brokers for a while (`sendLatencyFaultEnable`).

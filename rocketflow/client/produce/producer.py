@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Self
 
+from rocketflow.aio.channel import UNSENT_LIMIT
 from rocketflow.client.cluster import Cluster
 from rocketflow.client.errors import ClientStateError, RequestRefusedError
 from rocketflow.client.ids import UniqueKeys
@@ -74,7 +75,8 @@ class Producer:
         self.options = options
         self._replies = Replies()
         given = {RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self._replies.handle, **(handlers or {})}
-        self.cluster = Cluster(options, OneGroup(options.group), given)
+        limit = min(options.max_in_flight_bytes, UNSENT_LIMIT)
+        self.cluster = Cluster(options, OneGroup(options.group), given, unsent_limit=limit)
         self._sender = Sender(self.cluster, options)
         self._in_flight = InFlight(options.max_in_flight, options.max_in_flight_bytes)
         self._keys = UniqueKeys()
@@ -139,7 +141,11 @@ class Producer:
         return asyncio.get_running_loop().create_task(self._send(out, to, timeout_s))
 
     async def send_one_way(self, message: Message, *, to: MessageQueue | Selector | None = None) -> None:
-        """Write a message to a broker's connection: no answer says whether it was stored."""
+        """Write a message to a broker's connection: no answer says whether it was stored.
+
+        It waits while more than `max_in_flight_bytes`, or 16 MiB, wait for a broker that reads slowly, and raises
+        NoRoomError after `send_timeout_s`.
+        """
         await self._sender.send_one_way(await self._single(message), to)
 
     async def send_batch(

@@ -115,11 +115,15 @@ class Sender:
         return address if address is not None else self._cluster.broker_address(queue.broker_name)
 
     async def send_one_way(self, out: Outgoing, to: MessageQueue | Selector | None) -> None:
-        """Write a send that wants no answer to a connection. Raises UnreachableError, and as `queues` does."""
+        """Write a send that wants no answer to a connection, once there is room.
+
+        Raises UnreachableError, NoRoomError after `send_timeout_s`, and as `queues` does.
+        """
         topic = await self.queues(out.topic)
         queue = self._choose(topic, out, to, "")
         header = out.header(self._options.group, self._options.queues_of_new_topics, queue, _now_ms())
-        await self._cluster.notify(self.address_of(queue), out.code, header, body=out.body)
+        timeout_s = self._options.send_timeout_s
+        await self._cluster.notify(self.address_of(queue), out.code, header, body=out.body, timeout_s=timeout_s)
 
     def _known(self, topic: str) -> TopicQueues | None:
         found = self._topics.get(topic)

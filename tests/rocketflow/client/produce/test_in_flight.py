@@ -8,7 +8,7 @@ import random
 import pytest
 
 from rocketflow.aio.loop import run
-from rocketflow.client.produce.errors import NoRoomError
+from rocketflow.client.errors import NoRoomError
 from rocketflow.client.produce.in_flight import InFlight
 from tests.support.trials import SEED
 

@@ -14,9 +14,9 @@ import pytest
 from rocketflow.aio.loop import run
 from rocketflow.client import Message, Producer, SendStatus, sync
 from rocketflow.client.compression import Compression
-from rocketflow.client.errors import ClientStateError, NoNameServerError, NoRouteError
+from rocketflow.client.errors import ClientStateError, NoNameServerError, NoRoomError, NoRouteError
 from rocketflow.client.produce import by_sharding_key
-from rocketflow.client.produce.errors import BadMessageError, NoRoomError, SendFailedError
+from rocketflow.client.produce.errors import BadMessageError, SendFailedError
 from rocketflow.remoting.bodies import MessageQueue
 from tests.support.client_cluster import BROKER, ClientCluster
 from tests.support.ports import free_port
@@ -160,6 +160,40 @@ def test_sends_wait_for_room_in_flight(cluster: ClientCluster) -> None:
             os.kill(cluster.broker.process.pid, 18)
         assert (await waiting).status is SendStatus.SEND_OK
         await producer.close()
+
+    run(main())
+
+
+def test_one_way_sends_wait_for_a_broker_that_does_not_read(cluster: ClientCluster) -> None:
+    mib = 1024 * 1024
+    limits = {"max_in_flight": 10, "max_in_flight_bytes": 8 * mib, "compress_above": 100 * mib}
+    returned: list[Producer] = []
+
+    async def send(producer: Producer, count: int) -> None:
+        for _ in range(count):
+            await producer.send_one_way(Message("unread", bytes(mib)))
+            returned.append(producer)
+
+    async def main() -> None:
+        await cluster.create_topic("unread", 1)
+        async with (
+            Producer(cluster.options(**limits, send_timeout_s=0.3)) as hasty,
+            Producer(cluster.options(**limits, send_timeout_s=60)) as patient,
+        ):
+            for one in (hasty, patient):
+                await one.send(Message("unread", b"the connection is open"), timeout_s=60)
+            os.kill(cluster.broker.process.pid, 19)
+            try:
+                with pytest.raises(NoRoomError, match=r"wait for the server, which has not read them within 0\.3 s"):
+                    await send(hasty, 200)
+                waiting = [asyncio.ensure_future(send(patient, 1)) for _ in range(40)]
+                await asyncio.wait(waiting, timeout=0.3)
+                counts = Counter(returned)
+                assert 0 < counts[hasty] < 40
+                assert 0 < counts[patient] < 40
+            finally:
+                os.kill(cluster.broker.process.pid, 18)
+            await asyncio.gather(*waiting)  # the broker reads again
 
     run(main())
 
