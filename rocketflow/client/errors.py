@@ -80,4 +80,4 @@ def _refusal(address: str, request: int, code: int, remark: str | None) -> str:
     if code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
         return text
     since = SINCE.get(request)
-    return text if since is None else f"{text}; brokers of RocketMQ {since} or newer know it"
+    return text if since is None else f"{text}; brokers of {since} or newer know it"

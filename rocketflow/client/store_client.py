@@ -213,9 +213,8 @@ class StoreClient:
         except (OSError, ChannelClosedError) as error:  # TimeoutError is an OSError
             raise NoBrokerError(f"{self.address}: {error}") from None
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            raise NotRocketFlowError(
-                f"{self.address}: a broker, but not RocketFlow's, or one that is older than this job"
-            )
+            refusal = RequestRefusedError(self.address, code, answer.code, answer.remark)
+            raise NotRocketFlowError(f"the broker is not RocketFlow's, or too old: {refusal}")
         if answer.code == ResponseCode.NO_PERMISSION:
             raise NotAllowedError(f"{self.address}: {answer.remark}")
         if answer.code != ResponseCode.SUCCESS:

@@ -216,23 +216,25 @@ class ResponseCode(IntEnum):
 
 
 _USER_CODES: Final = (one for one in RequestCode if one.name.startswith("AUTH_"))
+_OWN_CODES: Final = (one for one in RequestCode if one.name.startswith("ROCKETFLOW_"))
 
 SINCE: Final[Mapping[int, str]] = {
-    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: "5.3.0",
-    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: "5.3.1",
-    RequestCode.SEND_REPLY_MESSAGE: "4.6.0",
-    RequestCode.SEND_REPLY_MESSAGE_V2: "4.6.0",
-    RequestCode.GET_ALL_PRODUCER_INFO: "4.9.4",
-    RequestCode.QUERY_TOPICS_BY_CONSUMER: "5.0.0",
-    RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: "5.0.0",
-    RequestCode.GET_TOPIC_CONFIG: "5.0.0",
-    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: "5.0.0",
-    RequestCode.LITE_PULL_MESSAGE: "5.0.0",
-    RequestCode.QUERY_ASSIGNMENT: "5.0.0",
-    RequestCode.RECALL_MESSAGE: "5.3.2",
-    **dict.fromkeys(_USER_CODES, "5.3.0"),
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: "RocketMQ 5.3.0",
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: "RocketMQ 5.3.1",
+    RequestCode.SEND_REPLY_MESSAGE: "RocketMQ 4.6.0",
+    RequestCode.SEND_REPLY_MESSAGE_V2: "RocketMQ 4.6.0",
+    RequestCode.GET_ALL_PRODUCER_INFO: "RocketMQ 4.9.4",
+    RequestCode.QUERY_TOPICS_BY_CONSUMER: "RocketMQ 5.0.0",
+    RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: "RocketMQ 5.0.0",
+    RequestCode.GET_TOPIC_CONFIG: "RocketMQ 5.0.0",
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: "RocketMQ 5.0.0",
+    RequestCode.LITE_PULL_MESSAGE: "RocketMQ 5.0.0",
+    RequestCode.QUERY_ASSIGNMENT: "RocketMQ 5.0.0",
+    RequestCode.RECALL_MESSAGE: "RocketMQ 5.3.2",
+    **dict.fromkeys(_USER_CODES, "RocketMQ 5.3.0"),
+    **dict.fromkeys(_OWN_CODES, "RocketFlow 0.3.0"),
 }
-"""The first release of RocketMQ whose brokers know a request that 4.3 does not."""
+"""The first release whose brokers know a request that RocketMQ 4.3 does not."""
 
 
 def code_name(code: int) -> str:
