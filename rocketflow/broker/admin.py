@@ -153,7 +153,8 @@ class Admin:
 
     def _get_topics_of_group(self, request: Request) -> None:
         header = request.command.header(headers.QueryTopicsByConsumerRequestHeader)
-        request.reply(body=encode_body(bodies.TopicList(topic_list=sorted(self._offsets.of_group(header.group)))))
+        topics = sorted(self._offsets.of_group(header.group))
+        request.reply(body=encode_body(bodies.TopicList(broker_addr=self._settings.broker_address, topic_list=topics)))
 
     def _get_all_offsets(self, request: Request) -> None:
         request.reply(body=encode_body({"offsetTable": self._offsets.as_json()}))

@@ -16,7 +16,7 @@ from rocketflow.remoting import bodies
 from rocketflow.remoting.bodies import MessageQueue, decode_body, encode_body, queue_map
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers import admin as headers
-from rocketflow_store.spi.names import MAX_QUEUE_NUMS, is_system_topic
+from rocketflow_store.spi.names import MAX_QUEUE_NUMS
 from rocketflow_store.spi.tables import TopicConfig
 
 if TYPE_CHECKING:
@@ -80,20 +80,23 @@ class TopicAdmin:
     async def _change_topics(self, wanted: Sequence[bodies.TopicConfig]) -> None:
         """Make or change topics, and wait until the NameServers know of it; all are checked first."""
         for one in wanted:
-            _check(one)
+            check_topic_name(one.topic_name)
+            self._check_not_system(one.topic_name)
+            _check_settings(one)
         if await self._topics.change(wanted):
             await self._topics.registered()
 
+    def _check_not_system(self, topic: str) -> None:
+        if self._topics.is_system(topic):
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"The topic[{topic}] is conflict with system topic.")
+
     def _get_system_topics(self, request: Request) -> None:
-        names = sorted(one for one in self._topics.all() if is_system_topic(one))
+        names = sorted(one for one in self._topics.all() if self._topics.is_system(one))
         request.reply(body=encode_body(bodies.TopicList(topic_list=names)))
 
     async def _delete_topic(self, request: Request) -> None:
         header = request.command.header(headers.DeleteTopicRequestHeader)
-        if is_system_topic(header.topic):
-            raise RefusedError(
-                ResponseCode.INVALID_PARAMETER, f"The topic[{header.topic}] is conflict with system topic."
-            )
+        self._check_not_system(header.topic)
         await self._topics.delete(header.topic)
         self._offsets.topic_deleted(header.topic)
         self._stats.topic_deleted(header.topic)
@@ -134,13 +137,8 @@ class TopicAdmin:
         )
 
 
-def _check(wanted: bodies.TopicConfig) -> None:
+def _check_settings(wanted: bodies.TopicConfig) -> None:
     """Raise RefusedError for settings that no topic can have."""
-    check_topic_name(wanted.topic_name)
-    if is_system_topic(wanted.topic_name):
-        raise RefusedError(
-            ResponseCode.INVALID_PARAMETER, f"The topic[{wanted.topic_name}] is conflict with system topic."
-        )
     if not (0 <= wanted.read_queue_nums <= MAX_QUEUE_NUMS and 0 <= wanted.write_queue_nums <= MAX_QUEUE_NUMS):
         raise RefusedError(ResponseCode.INVALID_PARAMETER, f"a topic has 0 to {MAX_QUEUE_NUMS} queues")
     if not 0 <= wanted.perm <= _ALL_PERMISSIONS:

@@ -17,7 +17,7 @@ from rocketflow.broker import attributes
 from rocketflow.remoting import bodies
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import StoreError
-from rocketflow_store.spi.names import validate_topic
+from rocketflow_store.spi.names import is_system_topic, validate_topic
 from rocketflow_store.spi.tables import TopicConfig
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rocketflow_store.spi.broker import WritingStore
 
 TEMPLATE_TOPIC: Final = "TBW102"
+REPLY_SUFFIX: Final = "_REPLY_TOPIC"
 DLQ_QUEUES: Final = 1
 LIMIT: Final = 100_000
 RETRY_PREFIX: Final = "%RETRY%"
@@ -69,7 +70,7 @@ class Topics:
             ("SCHEDULE_TOPIC_XXXX", 18, PERM_READ_WRITE),
             ("RMQ_SYS_TRANS_HALF_TOPIC", 1, PERM_READ_WRITE),
             ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 1, PERM_READ_WRITE),
-            (f"{settings.broker_cluster_name}_REPLY_TOPIC", 1, PERM_READ_WRITE),
+            (f"{settings.broker_cluster_name}{REPLY_SUFFIX}", 1, PERM_READ_WRITE),
             (settings.broker_cluster_name, 16, _template_perm(settings.cluster_topic_enable)),
             (settings.broker_name, 1, _template_perm(settings.broker_topic_enable)),
         ]
@@ -81,6 +82,14 @@ class Topics:
         for name, queues, perm in wanted:
             if name not in known:
                 self._table.put(TopicConfig(name, queues, queues, perm))
+
+    def is_system(self, topic: str) -> bool:
+        """Return whether a topic is the store's or the broker's own: operators neither change nor delete it."""
+        settings = self._settings
+        cluster = settings.broker_cluster_name
+        if topic in (settings.broker_name, cluster, f"{cluster}{REPLY_SUFFIX}"):
+            return True
+        return is_system_topic(topic) or (settings.trace_topic_enable and topic == settings.msg_trace_topic_name)
 
     def get(self, topic: str) -> TopicConfig | None:
         """Return the settings of a topic, None if there is none."""

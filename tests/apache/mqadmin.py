@@ -98,7 +98,7 @@ def scenario(place: Place) -> list[list[str]]:
     Those that run until they are stopped run for some seconds. Not among them: those of controllers, containers and
     static topics.
     """
-    parts = (_topics_and_messages, _offsets, _cluster, _further, _ends)
+    parts = (_topics_and_messages, _offsets, _cluster, _further, _attributes, _ends)
     return [command for part in parts for command in part(place)]
 
 
@@ -194,9 +194,23 @@ def _further(place: Place) -> Iterator[list[str]]:
     yield ["getBrokerEpoch", *at, "-b", "broker-a"]
 
 
+def _attributes(place: Place) -> Iterator[list[str]]:
+    at, here = ["-n", place.names], ["-b", place.broker]
+    if place.version.startswith("4"):
+        return
+    typed = ["updateTopic", *at, *here, "-t", "typed"]
+    yield from ([*typed, "-a", "+message.type=FIFO"], ["updateTopicPerm", *at, *here, "-t", "typed", "-p", "4"])
+    wrong = ("+no.such=1", "+message.type=fifo", "+message.type=MIXED", "+queue.type=BatchCQ", "message.type=FIFO")
+    yield from ([*typed, "-a", one] for one in ("-message.type", "-message.type", *wrong))
+    yield ["updateSubGroup", *at, *here, "-g", "typed", "--attributes", "+no.such=1"]
+    yield from (["getConsumerConfig", *at, "-g", one] for one in ("typed", "listed"))
+    yield ["deleteSubGroup", *at, "-c", "RF", "-g", "listed", "-r", "true"]
+    yield ["getConsumerConfig", *at, "-g", "listed"]
+
+
 def _ends(place: Place) -> Iterator[list[str]]:
     at, here = ["-n", place.names], ["-b", place.broker]
-    yield ["deleteSubGroup", *at, *here, "-g", "copies"]
+    yield from (["deleteSubGroup", *at, *here, "-g", "copies"], ["getConsumerConfig", *at, "-g", "copies"])
     yield from (["deleteTopic", *at, "-c", "RF", "-t", "other"], ["topicList", *at])
     yield ["topicStatus", *at, "-t", "other"]
     if place.version.startswith("4"):

@@ -43,6 +43,8 @@ _KNOWN: Final[Differences] = (
     ("addWritePerm*", "add write perm of broker?broker-a? in name server?NAMES? OK, *", _TOPICS),
     ("updateTopic*", "* DESC: * illegal characters, *", _WORDS),
     ("updateTopic*", "* DESC: topic='bad name': *", _WORDS),
+    ("updateTopic* -t typed *", "*CODE: 1 DESC: *", _WORDS),
+    ("updateSubGroup* -g typed *", "*CODE: 1 DESC: *", _WORDS),
     ("query*", "MessageTrack ?consumerGroup=made, *", _ITSELF),
     ("queryMsgByUniqueKey*", "MessageTrack ?consumerGroup=readers, *", _ITSELF),
     ("statsAll*", "made made *", _ITSELF),

@@ -17,6 +17,7 @@ PRODUCE: Final = "tests/rocketflow/client/produce"
 PULL: Final = "tests/rocketflow/client/pull"
 PUSH: Final = "tests/rocketflow/client/push"
 NETWORK: Final = "tests/rocketflow/spark/source/network"
+OPERATORS: Final = "tests/rocketflow/broker/test_operator_requests.py"
 CHANGES: Final = "tests/rocketflow/broker/test_topic_and_group_changes.py"
 KEPT: Final = "test_a_change_of_a_topic_keeps_the_attributes_that_it_does_not_name"
 TABLES: Final = "tests/rocketflow/broker/test_tables.py"
@@ -1356,6 +1357,28 @@ BUGS: Final = (
             )
         ],
         [f"{CHANGES}::test_a_list_of_groups_with_a_bad_one_changes_none"],
+    ),
+    Bug(
+        "expired-files-stay",
+        "an operator's request to delete expired files is answered and deletes none",
+        [
+            Change(
+                "code.DELETE_EXPIRED_COMMITLOG: self._delete_expired", "code.DELETE_EXPIRED_COMMITLOG: _nothing_to_do"
+            )
+        ],
+        [f"{OPERATORS}::test_files_whose_time_is_over_are_deleted_when_an_operator_asks"],
+    ),
+    Bug(
+        "deleted-group-keeps-its-offsets",
+        "the offsets of a deleted group stay although cleanOffset asks for their removal",
+        [Change("if header.clean_offset or header.remove_offset:", "if header.remove_offset:")],
+        [f"{OPERATORS}::test_a_deleted_group_is_removed_and_its_offsets_if_that_is_asked_for"],
+    ),
+    Bug(
+        "broker-s-own-topics-change",
+        "operators change and delete the topics named after the broker and its cluster",
+        [Change('if topic in (settings.broker_name, cluster, f"{cluster}{REPLY_SUFFIX}"):', "if topic == cluster:")],
+        [f"{OPERATORS}::test_system_topics_are_named_and_stay_as_they_are"],
     ),
     # -- access control
     Bug(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,29 +26,42 @@ from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command, answer
 from rocketflow.remoting.fastjson import loads
 from rocketflow.remoting.headers.admin import (
+    DeleteSubscriptionGroupRequestHeader,
     DeleteTopicRequestHeader,
     GetConsumeStatsInBrokerHeader,
     GetConsumeStatsRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
+    QuerySubscriptionByConsumerRequestHeader,
+    QueryTopicsByConsumerRequestHeader,
     UpdateGroupForbiddenRequestHeader,
 )
 from rocketflow.remoting.headers.client import GetConsumerStatusRequestHeader
 from rocketflow.remoting.headers.header import Header
-from rocketflow.remoting.headers.offset import QueryCorrectionOffsetHeader, UpdateConsumerOffsetRequestHeader
+from rocketflow.remoting.headers.offset import (
+    GetMinOffsetRequestHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryCorrectionOffsetHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
 from tests.rocketflow.broker.test_runtime_figures import options_at
-from tests.support.request_headers import GROUP, pull_header, send_header
+from tests.support.request_headers import GROUP, pull_header, send_header, topic_header
 
 Ask = Callable[..., Awaitable[Command]]
 CODE = RequestCode
+OLD_S = 1_000_000
 
 
 Check = Callable[[Ask], Awaitable[None]]
 
 
 def with_broker(
-    home: Path, check: Check, answers: Mapping[int, Callable[[Channel, Command], None]] | None = None
+    home: Path,
+    check: Check,
+    answers: Mapping[int, Callable[[Channel, Command], None]] | None = None,
+    **options: str,
 ) -> None:
     """Run a check with a broker that has three messages in topic `t`; `answers` are to the broker's own requests."""
-    settings, config, given = load_broker_settings(None, options_at(home), {})
+    settings, config, given = load_broker_settings(None, {**options_at(home), **options}, {})
 
     async def main() -> None:
         broker, peers = Broker(settings, config, given), Peers(answers)
@@ -243,6 +257,118 @@ def test_progress_is_that_of_the_topics_that_are_listed_or_that_a_group_reads(tm
         assert set(await progress(ask, topic_list=";")) == {"a"}
 
     with_broker(tmp_path, check)
+
+
+def test_files_whose_time_is_over_are_deleted_when_an_operator_asks(tmp_path: Path) -> None:
+    log = tmp_path / "s" / "commitlog"
+
+    async def check(ask: Ask) -> None:
+        async def first_offset() -> int:
+            found = await ask(CODE.GET_MIN_OFFSET, GetMinOffsetRequestHeader(topic="t", queue_id=0))
+            return int(found.fields["offset"])
+
+        for _ in range(6):
+            assert (await ask(CODE.SEND_MESSAGE, send_header("t"), b"x" * 400_000)).code == ResponseCode.SUCCESS
+        files = sorted(log.iterdir())
+        assert len(files) == 3
+        assert (await ask(CODE.DELETE_EXPIRED_COMMITLOG)).code == ResponseCode.SUCCESS
+        assert (sorted(log.iterdir()), await first_offset()) == (files, 0)
+        for one in files[:-1]:
+            os.utime(one, (OLD_S, OLD_S))
+        assert (await ask(CODE.DELETE_EXPIRED_COMMITLOG)).code == ResponseCode.SUCCESS
+        assert sorted(log.iterdir()) == files[-1:]
+        begin = await first_offset()
+        assert begin > 0
+        pulled = await ask(CODE.PULL_MESSAGE, pull_header("t", offset=begin))
+        assert (pulled.code, pulled.fields["minOffset"]) == (ResponseCode.SUCCESS, str(begin))
+
+    with_broker(tmp_path, check, fileReservedTime="48", cleanFileForciblyEnable="false")
+
+
+def test_a_deleted_group_is_removed_and_its_offsets_if_that_is_asked_for(tmp_path: Path) -> None:
+    async def check(ask: Ask) -> None:
+        async def offset(group: str) -> tuple[int, str | None]:
+            header = QueryConsumerOffsetRequestHeader(
+                consumer_group=group, topic="t", queue_id=0, set_zero_if_not_found=False
+            )
+            found = await ask(CODE.QUERY_CONSUMER_OFFSET, header)
+            return found.code, found.fields.get("offset")
+
+        async def exists(group: str) -> bool:
+            header = GetSubscriptionGroupConfigRequestHeader(group=group)
+            return (await ask(CODE.GET_SUBSCRIPTIONGROUP_CONFIG, header)).code == ResponseCode.SUCCESS
+
+        for group in ("kept", "cleaned", "removed", "other"):
+            assert (await ask(CODE.PULL_MESSAGE, pull_header(consumer_group=group))).code == ResponseCode.SUCCESS
+            commit = UpdateConsumerOffsetRequestHeader(consumer_group=group, topic="t", queue_id=0, commit_offset=2)
+            assert (await ask(CODE.UPDATE_CONSUMER_OFFSET, commit)).code == ResponseCode.SUCCESS
+            assert (await exists(group), await offset(group)) == (True, (ResponseCode.SUCCESS, "2"))
+        for header in (
+            DeleteSubscriptionGroupRequestHeader(group_name="kept"),
+            DeleteSubscriptionGroupRequestHeader(group_name="cleaned", clean_offset=True),
+            DeleteSubscriptionGroupRequestHeader(group_name="removed", remove_offset=True),
+            DeleteSubscriptionGroupRequestHeader(group_name="never there", clean_offset=True),
+        ):
+            assert (await ask(CODE.DELETE_SUBSCRIPTIONGROUP, header)).code == ResponseCode.SUCCESS
+        assert [await exists(one) for one in ("kept", "cleaned", "removed", "other")] == [False, False, False, True]
+        assert (await offset("kept"), await offset("other")) == ((ResponseCode.SUCCESS, "2"),) * 2
+        for group in ("cleaned", "removed"):
+            assert await offset(group) == (ResponseCode.QUERY_NOT_FOUND, None)
+        topics = loads((await ask(CODE.GET_ALL_CONSUMER_OFFSET)).body)["offsetTable"]
+        assert sorted(topics) == ["t@kept", "t@other"]
+
+    with_broker(tmp_path, check)
+
+
+def test_topics_of_a_group_and_its_subscription_are_named(tmp_path: Path) -> None:
+    async def check(ask: Ask) -> None:
+        async def topics(group: str) -> Any:
+            return loads(
+                (await ask(CODE.QUERY_TOPICS_BY_CONSUMER, QueryTopicsByConsumerRequestHeader(group=group))).body
+            )
+
+        async def subscription(topic: str) -> Any:
+            header = QuerySubscriptionByConsumerRequestHeader(group=GROUP, topic=topic)
+            return loads((await ask(CODE.QUERY_SUBSCRIPTION_BY_CONSUMER, header)).body)
+
+        assert (await topics(GROUP))["topicList"] == []
+        assert await subscription("t") == {"group": GROUP, "topic": "t"}
+        assert (await ask(CODE.SEND_MESSAGE, send_header("u"))).code == ResponseCode.SUCCESS
+        for group, topic in ((GROUP, "u"), (GROUP, "t"), ("other", "t")):
+            commit = UpdateConsumerOffsetRequestHeader(consumer_group=group, topic=topic, queue_id=0, commit_offset=1)
+            assert (await ask(CODE.PULL_MESSAGE, pull_header(topic, consumer_group=group))).code == ResponseCode.SUCCESS
+            assert (await ask(CODE.UPDATE_CONSUMER_OFFSET, commit)).code == ResponseCode.SUCCESS
+        found = await topics(GROUP)
+        assert found["topicList"] == ["t", "u"]
+        assert found["brokerAddr"].startswith("127.0.0.1:")
+        wanted = SubscriptionData(topic="t", sub_string="paid", tags_set=["paid"])
+        consumer = ConsumerData(group_name=GROUP, subscription_data_set=[wanted])
+        body = encode_body(HeartbeatData(client_id="me", consumer_data_set=[consumer]))
+        assert (await ask(CODE.HEART_BEAT, None, body)).code == ResponseCode.SUCCESS
+        answered = (await subscription("t"))["subscriptionData"]
+        assert (answered["topic"], answered["subString"], answered["tagsSet"]) == ("t", "paid", ["paid"])
+        assert "subscriptionData" not in await subscription("u")
+
+    with_broker(tmp_path, check)
+
+
+def test_system_topics_are_named_and_stay_as_they_are(tmp_path: Path) -> None:
+    async def check(ask: Ask) -> None:
+        async def system() -> list[str]:
+            return list(loads((await ask(CODE.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)).body)["topicList"])
+
+        found = await system()
+        own = {"broker-a", "RF", "RF_REPLY_TOPIC", "traces"}
+        assert {"TBW102", "SCHEDULE_TOPIC_XXXX", "SELF_TEST_TOPIC", *own} <= set(found)
+        assert "t" not in found
+        for name in found:
+            changed = await ask(CODE.UPDATE_AND_CREATE_TOPIC, topic_header(name, 9))
+            deleted = await ask(CODE.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=name))
+            assert (changed.code, deleted.code) == (ResponseCode.INVALID_PARAMETER,) * 2, name
+        assert await system() == found
+
+    own = {"brokerClusterName": "RF", "traceTopicEnable": "true", "msgTraceTopicName": "traces"}
+    with_broker(tmp_path, check, **own)
 
 
 def test_the_time_of_the_last_read_message_is_that_of_the_topic_that_exists_now(tmp_path: Path) -> None:
