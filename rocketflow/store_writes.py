@@ -314,7 +314,7 @@ class BrokerWrites:
         if code in kinds:
             found: StoreError = kinds[code](why)
             return found
-        if code in (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE):
+        if code in (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY):
             return StoreLockedError(self._path, f"the broker at {self._client.address}", why)
         return BrokerError(f"{self._path}: the broker at {self._client.address} refused the request: {why}")
 

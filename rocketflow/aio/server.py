@@ -21,7 +21,7 @@ from rocketflow.aio.channel import LARGE, UNSENT_LIMIT, Channel, address_text
 from rocketflow.aio.rpc_latency import ONE_WAY, SUCCESS, WRITE_FAILED, Rpc, RpcLatency
 from rocketflow.aio.slow_requests import SLOW_SECONDS, SlowRequests
 from rocketflow.aio.tls import HANDSHAKE_RECORD
-from rocketflow.remoting.codes import ResponseCode, code_name
+from rocketflow.remoting.codes import OWN_CODES, ResponseCode, code_name
 from rocketflow.remoting.command import Command, answer
 from rocketflow.remoting.errors import BodyError, HeaderError
 from rocketflow.remoting.unsupported import UNSUPPORTED
@@ -43,6 +43,10 @@ ALL_LIMIT: Final = 256 * 1024 * 1024
 
 TASK_LIMIT: Final = 1_000
 TASK_BYTES_LIMIT: Final = 64 * 1024 * 1024
+GO_AWAY_SINCE: Final = 476
+"""Version ordinal of the first release after V5_3_1: its clients open another connection after GO_AWAY."""
+
+STOPPING: Final = "the server stops: ask another one"
 OVERLOAD: Final = "[OVERLOAD]system busy, start flow control for a while"
 
 _LOOK_SECONDS: Final = 2.0
@@ -151,6 +155,9 @@ class Server:
     that would run as tasks while TASK_LIMIT of them run. While incomplete frames take more than `limits.all_unread`
     bytes, the largest of them are not read on.
 
+    Once it stops, requests of clients that understand it are answered with GO_AWAY. One-way requests, those of older
+    clients and RocketFlow's own, whose processors know another answer, are served until the end.
+
     With `tls`, connections begin with a handshake of at most `limits.handshake_s`; if it is optional, the first byte of
     a connection decides. With `latency`, the times of requests with a processor are counted; requests that take
     SLOW_SECONDS or longer are logged.
@@ -185,6 +192,7 @@ class Server:
         self._refused: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._watch: asyncio.Task[None] | None = None
+        self._stopping = False
 
     @property
     def channels(self) -> tuple[Channel, ...]:
@@ -212,7 +220,8 @@ class Server:
         return int(listener.getsockname()[1])
 
     def stop_listening(self) -> None:
-        """Accept no more connections; those that stand are served on."""
+        """Accept no more connections; clients that understand GO_AWAY get it, the others are served on."""
+        self._stopping = True
         for task in self._accepting:
             task.cancel()
 
@@ -283,6 +292,9 @@ class Server:
             Request(channel, command).reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=unknown)
             return
         request = Request(channel, command, channel.last_heard, self._slow_requests, self._latency)
+        if self._stopping and _may_go_away(command):
+            request.reply(ResponseCode.GO_AWAY, remark=STOPPING)
+            return
         if command.code in self._large_answers and self.is_congested:
             request.reply(ResponseCode.SYSTEM_BUSY, remark=OVERLOAD)
             return
@@ -405,6 +417,11 @@ class Server:
             ):
                 LOG.info("%s: silent for too long; the connection is closed", channel.address)
                 channel.abort()
+
+
+def _may_go_away(command: Command) -> bool:
+    """Return whether a client understands GO_AWAY as the answer to a request."""
+    return command.version >= GO_AWAY_SINCE and not command.is_one_way and command.code not in OWN_CODES
 
 
 def _last_descriptor() -> int:

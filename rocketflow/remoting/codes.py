@@ -215,6 +215,9 @@ class ResponseCode(IntEnum):
     ROCKETFLOW_PROGRESS_MOVED = 30104
 
 
+OWN_CODES: Final = range(RequestCode.ROCKETFLOW_COMMIT_BATCH, RequestCode.ROCKETFLOW_PULL_RANGE + 1)
+"""Codes of requests that RocketFlow's jobs alone send."""
+
 _USER_CODES: Final = (one for one in RequestCode if one.name.startswith("AUTH_"))
 _OWN_CODES: Final = (one for one in RequestCode if one.name.startswith("ROCKETFLOW_"))
 

@@ -2059,4 +2059,22 @@ BUGS: Final = (
             "tests/rocketflow/broker/test_user_settings.py",
         ],
     ),
+    # -- stop
+    Bug(
+        "nobody-goes-away",
+        "a broker that stops tells no client to leave",
+        [Change("if self._stopping and _may_go_away(command):", "if self._stopping and False:")],
+        ["tests/rocketflow/aio/test_server_stop.py", "tests/rocketflow/broker/test_stop.py"],
+    ),
+    Bug(
+        "old-clients-go-away",
+        "a server that stops answers old clients, and RocketFlow's jobs, with a code that they do not know",
+        [
+            Change(
+                "command.version >= GO_AWAY_SINCE and not command.is_one_way and command.code not in OWN_CODES",
+                "not command.is_one_way",
+            )
+        ],
+        ["tests/rocketflow/aio/test_server_stop.py"],
+    ),
 )

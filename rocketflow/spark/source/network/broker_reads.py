@@ -72,7 +72,10 @@ _LOW_S: Final = 1.0
 _ANSWER_S: Final = 10.0
 _FIRST_PAUSE_S: Final = 0.05
 _LAST_PAUSE_S: Final = 1.0
-_BUSY: Final = (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL, ResponseCode.SERVICE_NOT_AVAILABLE)
+_BUSY: Final = (
+    *(ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL),
+    *(ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY),
+)
 _UNITS: Final = 1024
 
 
