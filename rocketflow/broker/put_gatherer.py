@@ -85,7 +85,8 @@ class PutGatherer:
         """Add a message; either `answer` or `refuse` is called, perhaps at once.
 
         A message is refused with 2 if too many wait for the store or it has waited too long, with 14 if the broker
-        stops or the store fails.
+        stops or the store fails. One that is in the log when its sync fails or is late is answered with
+        FLUSH_DISK_TIMEOUT: it may be there after a restart.
         """
         if self._stopped or self._open >= MAX_OPEN or self._open_bytes >= MAX_OPEN_BYTES:
             refuse(self._refusal())
@@ -247,14 +248,13 @@ class PutGatherer:
     def _synced(self, runs: list[tuple[list[Put], AppendedRun]], done: asyncio.Future[bool]) -> None:
         self._syncing = False
         error = done.exception()
+        is_late = error is not None or not done.result()
+        if error is not None:
+            LOG.error("messages of %d runs may not be on the disk: %s", len(runs), error)
         for run, appended in runs:
-            if error is not None:
-                self._fail(run, error)
-                continue
             self._close(run)
             for one, result in zip(run, appended.results):
-                late = result.stored and not done.result()
-                one.answer(result._replace(status=PutMessageStatus.FLUSH_DISK_TIMEOUT) if late else result)
+                one.answer(_late(result, error) if is_late and result.stored else result)
         self._sync()
 
     def _fail(self, run: list[Put], error: BaseException) -> None:
@@ -267,6 +267,11 @@ class PutGatherer:
         """Count messages no more: they are being answered."""
         self._open -= len(run)
         self._open_bytes -= sum([len(one.message.body) for one in run])
+
+
+def _late(result: PutMessageResult, error: BaseException | None) -> PutMessageResult:
+    """Return the result of a message that is in the log, and of which no sync in time has said that it stays there."""
+    return result._replace(status=PutMessageStatus.FLUSH_DISK_TIMEOUT, why="" if error is None else str(error))
 
 
 def _end_of_run(waiting: Sequence[Put], first: int, last: int) -> int:

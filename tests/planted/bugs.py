@@ -1215,6 +1215,12 @@ BUGS: Final = (
         ],
         ["tests/rocketflow/namesrv/test_route_table.py::TestRegistrations::runTest"],
     ),
+    Bug(
+        "failed-sync-acknowledges-what-is-in-the-log",
+        "messages in the log are acknowledged although their sync failed",
+        [Change("is_late = error is not None or not done.result()", "is_late = error is None and not done.result()")],
+        ["tests/rocketflow/broker/test_put_gatherer.py"],
+    ),
     # -- transactions
     Bug(
         "half-message-keeps-its-flag",

@@ -10,7 +10,7 @@ import pytest
 
 from rocketflow.broker.put_gatherer import MAX_OPEN, PutGatherer
 from rocketflow.remoting.codes import ResponseCode
-from rocketflow_store import PutMessageResult, PutMessageStatus, StoreClosedError
+from rocketflow_store import PutMessageResult, PutMessageStatus, StoreClosedError, StoreFencedError
 from rocketflow_store.spi.broker import AppendedRun, RawMessage
 
 if TYPE_CHECKING:
@@ -20,11 +20,16 @@ if TYPE_CHECKING:
 
 
 class Store:
-    """Counts offsets; `busy` makes the put lock look taken, `wait` waits for it, `failure` is raised by each append."""
+    """Counts offsets; `busy` makes the put lock look taken, and `wait` waits for it.
+
+    `failure` is raised by each append, `sync_failure` by each sync; without `is_synced` a sync is late.
+    """
 
     def __init__(self) -> None:
         self.busy = False
         self.failure: Exception | None = None
+        self.sync_failure: Exception | None = None
+        self.is_synced = True
         self.runs: list[int] = []
         self.end = 0
         self.published = 0
@@ -49,25 +54,35 @@ class Store:
     def publish(self, end: int) -> None:
         self.published = end
 
+    def flush_to(self, end: int, timeout_s: float) -> bool:
+        if self.sync_failure is not None:
+            raise self.sync_failure
+        return self.is_synced
+
 
 class Outcomes:
     """The answers and refusals that the gatherer has given."""
 
     def __init__(self) -> None:
         self.offsets: list[int] = []
+        self.statuses: list[PutMessageStatus] = []
         self.refused: list[tuple[int, str]] = []
 
     def put(self, gatherer: PutGatherer, body: bytes = b"x") -> None:
         message = RawMessage("t", 0, body, b"", 0, 0, 0, bytes(8))
         gatherer.add(
             message,
-            lambda result: self.offsets.append(result.queue_offset),
+            self._answered,
             lambda error: self.refused.append((error.code, error.remark)),
         )
 
+    def _answered(self, result: PutMessageResult) -> None:
+        self.offsets.append(result.queue_offset)
+        self.statuses.append(result.status)
 
-def gatherer_of(store: Store, wait_limit_s: float = 5.0) -> PutGatherer:
-    return PutGatherer(cast("WritingStore", store), sync_timeout_s=None, wait_limit_s=lambda: wait_limit_s)
+
+def gatherer_of(store: Store, wait_limit_s: float = 5.0, sync_timeout_s: float | None = None) -> PutGatherer:
+    return PutGatherer(cast("WritingStore", store), sync_timeout_s=sync_timeout_s, wait_limit_s=lambda: wait_limit_s)
 
 
 async def settled(gatherer: PutGatherer) -> None:
@@ -107,6 +122,23 @@ def test_a_failure_of_the_store_refuses_the_run_with_14_and_the_next_run_is_trie
         outcomes.put(gatherer)
         await settled(gatherer)
         assert outcomes.offsets == [0]
+        await gatherer.finish(1)
+
+    asyncio.run(trial())
+
+
+@pytest.mark.parametrize("failure", [None, StoreFencedError("s", "sync")])
+def test_messages_in_the_log_whose_sync_fails_or_is_late_are_not_refused(failure: Exception | None) -> None:
+    async def trial() -> None:
+        store, outcomes = Store(), Outcomes()
+        store.sync_failure, store.is_synced = failure, False
+        gatherer = gatherer_of(store, sync_timeout_s=1.0)
+        outcomes.put(gatherer)
+        outcomes.put(gatherer)
+        await settled(gatherer)
+        assert outcomes.refused == []
+        assert outcomes.offsets == [0, 1]
+        assert outcomes.statuses == [PutMessageStatus.FLUSH_DISK_TIMEOUT] * 2
         await gatherer.finish(1)
 
     asyncio.run(trial())
