@@ -2,7 +2,7 @@
 
 RocketMQ's source: broker/metrics/BrokerMetricsManager.java (getMessageType),
 broker/processor/SendMessageProcessor.java, DefaultPullMessageResultHandler.java, EndTransactionProcessor.java,
-broker/transaction/TransactionMetrics.java.
+broker/transaction/TransactionMetrics.java, store/metrics/DefaultStoreMetricsManager.java.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ OTHER: Final = "other"
 """The name of all topics and groups that come after the limit of a table."""
 
 MAX_SENT: Final = 300
-MAX_PULLED: Final = 1_000
+MAX_PULLED: Final = 600
 MAX_DEAD: Final = 200
-MAX_ENDED: Final = 200
+MAX_ENDED: Final = 100
 MAX_HALF: Final = 200
+MAX_DELAYED: Final = 50
 
 SIZE_BOUNDS: Final = (1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20)
 LATENCY_BOUNDS: Final = (5, 60, 600, 3_600, 43_200, 86_400)
+DELAY_BOUNDS: Final = (60, 600, 3_600, 43_200, 86_400, 259_200)
 RUN_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024)
 
 _FIFO: Final = re.compile(rb"(?:^|\x02)__SHARDINGKEY\x01")
@@ -74,6 +76,8 @@ class MessageCounts:
         if self._exported is not None:
             size = len(message.body) + len(message.properties)
             self._exported.send(topic, message.properties, messages, size)
+            if result.timer_out_ms is not None:
+                self._exported.delay(topic, (result.timer_out_ms - message.born_ms) / 1000)
             if topic == HALF_TOPIC:
                 self._exported.half(real_topic(message), 1)
             elif topic.startswith(DLQ_PREFIX):
@@ -122,6 +126,8 @@ class Counts:
         """Ended transactions by topic."""
         self.commit_latency: dict[str, Histogram] = {}
         """Seconds from a half message to its commit, by topic."""
+        self.delays: dict[str, Histogram] = {}
+        """Seconds from the birth of a timer message to its due time, by topic."""
         self.half_messages: dict[str, int] = {}
         """Undecided half messages by topic."""
 
@@ -145,6 +151,12 @@ class Counts:
             found = self.pulled.setdefault(key, Pulled())
         found.messages += messages
         found.bytes += size
+
+    def delay(self, topic: str, seconds: float) -> None:
+        """Count a timer message that is due so long after its birth."""
+        if topic not in self.delays and len(self.delays) >= MAX_DELAYED:
+            topic = OTHER
+        self.delays.setdefault(topic, Histogram(DELAY_BOUNDS)).observe(max(seconds, 0.0))
 
     def half(self, topic: str, change: int) -> None:
         """Count undecided half messages more or less."""

@@ -1,7 +1,7 @@
 """The broker's figures under RocketMQ's names, converted from plain counts when they are asked for.
 
 RocketMQ's source: broker/metrics/BrokerMetricsManager.java, store/metrics/DefaultStoreMetricsManager.java,
-remoting/metrics/RemotingMetricsManager.java.
+remoting/metrics/RemotingMetricsManager.java, broker/metrics/ConsumerLagCalculator.java.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rocketflow.aio.exposition import Exposition
 from rocketflow.broker.counts import OTHER
 from rocketflow.broker.lags import Lag, lags_of
 from rocketflow.broker.topics import DLQ_PREFIX, RETRY_PREFIX
-from rocketflow_store.spi.delivery import ScheduleMessageService
+from rocketflow_store.spi.delivery import SOON_S, ScheduleMessageService
 from rocketflow_store.spi.names import SCHEDULE_TOPIC, is_system_topic
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from rocketflow.broker.registration import Registration
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow.broker.store_requests import StoreRequests
+    from rocketflow.broker.timer_figures import TimerFigures
     from rocketflow.broker.topics import Topics
     from rocketflow.broker.transactions.transactions import Transactions
     from rocketflow_store.spi.broker import WritingStore
@@ -78,6 +79,7 @@ class Sources(NamedTuple):
     deliveries: Mapping[str, Delivery]
     jobs: StoreRequests
     transactions: Transactions
+    timers: TimerFigures
     counts: Counts
     latency: RpcLatency
     lag: LoopLag
@@ -207,15 +209,44 @@ class BrokerMetrics:
     def _render(self, shown: Exposition, committed: dict[tuple[str, str], dict[int, int]] | None) -> bytes:
         now_ms = int(time.time() * 1000)
         if committed is not None:
-            self._lags = lags_of(self._from.store, committed, now_ms)
+            self._lags = lags_of(self._from.store, committed, self._from.offsets.pull_offsets, now_ms)
             self._lags_until = time.monotonic() + LAG_SECONDS
         lags = [(_group(one.group, one.topic), one) for one in self._lags]
         text = "Messages that a group has not read"
         shown.gauge("rocketmq_consumer_lag_messages", text, ((key, one.messages) for key, one in lags), _GROUP)
         text = "Age of the oldest message that a group has not read (ms)"
         shown.gauge("rocketmq_consumer_lag_latency", text, ((key, one.age_ms) for key, one in lags), _GROUP)
+        text = "Messages that a group has pulled and not consumed"
+        shown.gauge("rocketmq_consumer_inflight_messages", text, ((key, one.in_flight) for key, one in lags), _GROUP)
+        text = "Messages that a group has not pulled"
+        shown.gauge("rocketmq_consumer_ready_messages", text, ((key, one.ready) for key, one in lags), _GROUP)
+        text = "Age of the oldest message that a group has not pulled (ms)"
+        waits = ((key, one.ready_age_ms) for key, one in lags)
+        shown.gauge("rocketmq_consumer_queueing_latency", text, waits, _GROUP)
+        self._add_timers(shown, now_ms)
         self._add_store(shown, self._from.store.statistics(), now_ms)
         return shown.render()
+
+    def _add_timers(self, shown: Exposition, now_ms: int) -> None:
+        timers = self._from.timers.read(now_ms)
+        text = "Timer messages that were not taken in yet"
+        shown.gauge("rocketmq_timer_enqueue_lag", text, [(_DISK, timers.enqueue_lag)], _STORE)
+        text = "Age of the oldest timer message that was not taken in yet (ms)"
+        shown.gauge("rocketmq_timer_enqueue_latency", text, [(_DISK, timers.enqueue_latency_ms)], _STORE)
+        text = "Timer messages that wait for their time"
+        shown.gauge("rocketmq_timer_dequeue_lag", text, [(_DISK, timers.waiting)], _STORE)
+        text = "How late the delivery of timer messages is (s)"
+        shown.gauge("rocketmq_timer_dequeue_latency", text, [(_DISK, timers.dequeue_latency_ms // 1000)], _STORE)
+        taken = [(_DISK, timers.taken)]
+        shown.counter("rocketmq_timer_enqueue_total", "Timer messages that were taken in", taken, _STORE)
+        left = [(_DISK, timers.left)]
+        shown.counter("rocketmq_timer_dequeue_total", "Timer messages that were delivered or rolled", left, _STORE)
+        text = "Timer messages that are due in a period, by its end (s from now)"
+        soon = [((*_DISK, str(bound)), count) for bound, count in zip(SOON_S, timers.soon, strict=False)]
+        shown.gauge("rocketmq_timer_message_snapshot", text, soon, (*_STORE, "timer_bound_s"))
+        text = "Time from a timer message's birth to its due time (s)"
+        delays = (((*_DISK, topic), one) for topic, one in self._from.counts.delays.items())
+        shown.histogram("rocketmq_delay_message_latency", text, delays, (*_STORE, "topic"))
 
     def _add_store(self, shown: Exposition, figures: dict[str, Any], now_ms: int) -> None:
         used = shutil.disk_usage(self._settings.store_path_root_dir).used

@@ -237,6 +237,7 @@ class _Parts:
                     deliveries=self._deliveries,
                     jobs=self._store_requests,
                     transactions=self._transactions,
+                    timers=self._timers,
                     counts=exported,
                     latency=latency,
                     lag=self._lag,

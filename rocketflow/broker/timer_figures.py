@@ -25,7 +25,8 @@ class TimerReading(NamedTuple):
     """The figures at one moment.
 
     Messages of the timer topic that were not taken in yet, and the age (ms) of the oldest of them, 0 without one;
-    messages that wait, and how late (ms) delivery is; those that are due until the end of each period of SOON_S.
+    messages that wait, and how late (ms) delivery is; those that are due until the end of each period of SOON_S;
+    messages that were taken in, and that were delivered or rolled, since the start.
     """
 
     enqueue_lag: int = 0
@@ -33,6 +34,8 @@ class TimerReading(NamedTuple):
     waiting: int = 0
     dequeue_latency_ms: int = 0
     soon: tuple[int, ...] = ()
+    taken: int = 0
+    left: int = 0
 
 
 class TimerFigures:
@@ -54,8 +57,7 @@ class TimerFigures:
         """Take a sample of the counts; rates are those between the first and the last that are kept."""
         service = self._service()
         if service is not None:
-            counts = service.counts
-            self._samples.append((now_s, counts.taken, counts.delivered + counts.rolled))
+            self._samples.append((now_s, *_flow(service)))
 
     def rates(self) -> tuple[float, float]:
         """Return how many messages were taken in, and delivered or rolled, a second over the last ten."""
@@ -74,8 +76,14 @@ class TimerFigures:
         lag = max(end - state.taken_to, 0)
         stored_ms = self._store.stored_times(TIMER_TOPIC, {0: state.taken_to}).get(0, now_ms) if lag else now_ms
         late_ms = max(now_ms - state.read_ms, 0) if state.read_ms else 0
-        return TimerReading(lag, max(now_ms - stored_ms, 0), state.waiting, late_ms, state.soon)
+        return TimerReading(lag, max(now_ms - stored_ms, 0), state.waiting, late_ms, state.soon, *_flow(service))
 
     def _service(self) -> TimerMessageService | None:
         found = self._deliveries.get("timer")
         return found if isinstance(found, TimerMessageService) else None
+
+
+def _flow(service: TimerMessageService) -> tuple[int, int]:
+    """Return how many messages were taken in, and how many were delivered or rolled."""
+    counts = service.counts
+    return counts.taken, counts.delivered + counts.rolled

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -93,6 +94,10 @@ def test_a_broker_exports_what_clients_did(tmp_path: Path) -> None:
             assert (await asked(channel, CODE.SEND_MESSAGE, later, b"in two hours")).code == ResponseCode.SUCCESS
             delayed = send_header("single", properties="DELAY\x011\x02")
             assert (await asked(channel, CODE.SEND_MESSAGE, delayed, b"later")).code == ResponseCode.SUCCESS
+            now_ms = int(time.time() * 1000)
+            timed = f"TIMER_DELIVER_MS\x01{now_ms // 1000 * 1000 + 300_999}\x02"
+            header = send_header("timed", properties=timed, born_timestamp=now_ms // 1000 * 1000)
+            assert (await asked(channel, CODE.SEND_MESSAGE, header, b"in five minutes")).code == ResponseCode.SUCCESS
             body = batch_body(Message("t", bytes(2000)) for _ in range(32))
             batch = await asked(channel, CODE.SEND_MESSAGE, send_header("batch", batch=True), body)
             assert batch.code == ResponseCode.SUCCESS, batch.remark
@@ -113,8 +118,15 @@ def test_a_broker_exports_what_clients_did(tmp_path: Path) -> None:
                     await asyncio.sleep(0.05)
                 while figures(port)("rocketflow_delivered_total", kind="delay") < 1:
                     await asyncio.sleep(0.05)
+                while figures(port)("rocketmq_timer_enqueue_total") < 1:
+                    await asyncio.sleep(0.05)
             value = figures(port)
             assert value("rocketflow_delivered_total") == 1
+            store = {"storage_type": "local", "storage_medium": "disk"}
+            assert value("rocketmq_timer_dequeue_lag", **store) == value("rocketmq_timer_enqueue_total", **store) == 1
+            assert value("rocketmq_timer_message_snapshot") == 1
+            for name in ("enqueue_lag", "enqueue_latency", "dequeue_total"):
+                assert value(f"rocketmq_timer_{name}") == 0, name
             assert value("rocketflow_delivery_failing") == 0
             text = get(port, "/metrics")[1]
             assert [one for one in names_in(DASHBOARD) if f"# TYPE {one} " not in text] == []
@@ -137,7 +149,7 @@ def _check(value: Figures, pulled_bytes: int) -> None:
     assert value("rocketmq_messages_in_total", **single) == 10
     assert value("rocketmq_throughput_in_total", **single) > 1000
     assert value("rocketmq_message_size_bucket", **single, le="1024.0") == 10
-    assert value("rocketmq_messages_in_total", message_type="delay") == 2
+    assert value("rocketmq_messages_in_total", message_type="delay") == 3
     assert value("rocketmq_commit_messages_total", topic="paid") == value("rocketmq_rollback_messages_total") == 1
     assert value("rocketmq_half_messages", topic="paid") == value("rocketmq_half_messages") == 1
     assert value("rocketmq_finish_message_latency_count", topic="paid") == 1  # of commits alone, as with RocketMQ
@@ -151,9 +163,14 @@ def _check(value: Figures, pulled_bytes: int) -> None:
     assert value("rocketmq_throughput_out_total", **pulled) == pulled_bytes
     assert value("rocketmq_consumer_lag_messages", **pulled) == 12
     assert value("rocketmq_consumer_lag_latency", **pulled) > 0
-    assert value("rocketflow_put_run_messages_sum") == 50  # 44 of clients, three half messages, a commit, two op marks
+    assert value("rocketmq_consumer_inflight_messages", **pulled) == 12  # the second pull began at 32
+    assert value("rocketmq_consumer_ready_messages") == value("rocketmq_consumer_queueing_latency") == 0
+    store = {"storage_type": "local", "storage_medium": "disk", **labels}
+    assert value("rocketmq_delay_message_latency_bucket", topic="timed", le="600.0", **store) == 1
+    assert value("rocketmq_delay_message_latency_sum", topic="timed") == 300
+    assert value("rocketflow_put_run_messages_sum") == 51  # 45 of clients, three half messages, a commit, two op marks
     rpc = {"protocol_type": "remoting", "result": "success"}
-    assert value("rocketmq_rpc_latency_count", request_code="send_message", response_code="success", **rpc) == 16
+    assert value("rocketmq_rpc_latency_count", request_code="send_message", response_code="success", **rpc) == 17
     held = {"request_code": "pull_message", "response_code": "pull_not_found", "is_long_polling": "true", **rpc}
     assert value("rocketmq_rpc_latency_count", **held) == 1
     assert value("rocketmq_rpc_latency_bucket", **held, le="100.0") == 0  # it waited 200 ms or more

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketflow.broker.counts import MAX_DEAD, MAX_PULLED, MAX_SENT, OTHER, Counts, message_type
+from rocketflow.broker.counts import MAX_DEAD, MAX_DELAYED, MAX_PULLED, MAX_SENT, OTHER, Counts, message_type
 
 
 def test_messages_and_bytes_of_requests_are_added_up() -> None:
@@ -24,9 +24,12 @@ def test_tables_end_at_their_limits_and_later_names_count_together() -> None:
         counts.send(f"t{number}", b"", 1, 10)
         counts.pull(f"g{number}", "t", 2, 20)
         counts.dead_letter(f"g{number}")
+        counts.delay(f"t{number}", 90.0)
     assert len(counts.sent) == MAX_SENT + 1
     assert len(counts.pulled) == MAX_PULLED + 1
     assert len(counts.dead) == MAX_DEAD + 1
+    assert len(counts.delays) == MAX_DELAYED + 1
+    assert counts.delays[OTHER].counts == [0, MAX_PULLED + 50 - MAX_DELAYED, 0, 0, 0, 0, 0]
     assert sum(one.messages for one in counts.sent.values()) == MAX_PULLED + 50
     assert counts.pulled[OTHER, OTHER].messages == 100
     assert counts.dead[OTHER] == MAX_PULLED + 50 - MAX_DEAD

@@ -7,7 +7,7 @@ from typing import Any
 
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
-from rocketflow.broker.lags import lags_of
+from rocketflow.broker.lags import Lag, lags_of
 from rocketflow.broker.service import Broker
 from rocketflow.broker.settings import load_broker_settings
 from rocketflow.remoting.bodies import decode_body
@@ -82,8 +82,16 @@ def test_times_of_messages_that_cannot_be_read_are_left_out(tmp_path: Path) -> N
         assert store.ends("none", 2) == [0, 0]
         store.append([RawMessage("t", 2, b"x", b"", 0, 0, 1, host, 0)])
         assert store.ends("t", 4) == [0, 0, 3, 0]  # it is not published yet
-        [lag] = lags_of(store, {("t", "g"): {2: 1, 7: 5}}, 2_000)
-        assert (lag.messages, lag.age_ms) == (2, 990)
-        assert lags_of(store, {("t", "g"): {2: 3}}, 2_000)[0].age_ms == 0
+        cases: list[tuple[int, dict[int, int], tuple[int, ...]]] = [
+            (1, {}, (2, 990, 0, 2, 990)),
+            (1, {2: 2, 7: 6}, (2, 990, 1, 1, 980)),
+            (1, {2: 0}, (2, 990, 0, 2, 990)),  # set back, or pulled before a reset
+            (1, {2: 9}, (2, 990, 2, 0, 0)),
+            (3, {2: 3}, (0, 0, 0, 0, 0)),
+        ]
+        for offset, pulled, wanted in cases:
+            pull_offsets = {("g", "t"): pulled}
+            [lag] = lags_of(store, {("t", "g"): {2: offset, 7: 5}}, lambda *key, of=pull_offsets: of[key], 2_000)
+            assert lag == Lag("g", "t", *wanted)
     finally:
         store.close()

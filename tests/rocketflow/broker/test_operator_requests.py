@@ -202,7 +202,7 @@ def by_topic(table: Any) -> dict[str, dict[str, int]]:
     return {dict(queue)["topic"]: figures for queue, figures in table.items() if dict(queue)["queueId"] == 0}
 
 
-async def progress(ask: Ask, **named: str) -> dict[str, dict[str, int]]:
+async def progress(ask: Ask, **named: Any) -> dict[str, dict[str, int]]:
     """Return the usual group's figures of queue 0 by topic (request 208)."""
     header = GetConsumeStatsRequestHeader(consumer_group=GROUP, **named)
     return by_topic(loads((await ask(CODE.GET_CONSUME_STATS, header)).body)["offsetTable"])
