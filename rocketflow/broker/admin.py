@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow import __version__
 from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import Processor, RefusedError, Request
+from rocketflow.broker.stats import NAMES
 from rocketflow.remoting import bodies
 from rocketflow.remoting.bodies import decode_body, encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
@@ -165,6 +166,11 @@ class Admin:
         """Answer with the counts of the last minute, hour and day under a name and a key (request 315)."""
         header = request.command.header(headers.ViewBrokerStatsDataRequestHeader)
         name, key = header.stats_name, header.stats_key
+        if name not in NAMES:
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"The stats <{name}> are not counted by RocketFlow's broker; it counts {', '.join(NAMES)}",
+            )
         found = self._stats.view(name, key)
         if found is None:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")

@@ -106,7 +106,7 @@ class MessageCounts:
 
     def sent_back(self, topic: str, group: str, *, is_dead: bool) -> None:
         """Count a message of `topic` that a consumer of `group` sent back; with `is_dead` it is a dead letter."""
-        self._stats.sent_back(topic, group)
+        self._stats.sent_back(topic, group, is_dead=is_dead)
         if is_dead and self._exported is not None:
             self._exported.dead_letter(group)
 

@@ -89,9 +89,9 @@ def test_times_of_messages_that_cannot_be_read_are_left_out(tmp_path: Path) -> N
             (1, {2: 9}, (2, 990, 2, 0, 0)),
             (3, {2: 3}, (0, 0, 0, 0, 0)),
         ]
-        for offset, pulled, wanted in cases:
-            pull_offsets = {("g", "t"): pulled}
+        for offset, pulled, expected in cases:
+            pull_offsets: dict[tuple[str, ...], dict[int, int]] = {("g", "t"): pulled}
             [lag] = lags_of(store, {("t", "g"): {2: offset, 7: 5}}, lambda *key, of=pull_offsets: of[key], 2_000)
-            assert lag == Lag("g", "t", *wanted)
+            assert lag == Lag("g", "t", *expected)
     finally:
         store.close()

@@ -26,6 +26,7 @@ from rocketflow.remoting.headers.admin import (
     GetTopicStatsInfoRequestHeader,
     ViewBrokerStatsDataRequestHeader,
 )
+from rocketflow_store.spi.names import HALF_TOPIC, SCHEDULE_TOPIC
 from tests.rocketflow.broker.test_runtime_figures import options_at
 from tests.support.request_headers import pull_header, send_header
 
@@ -74,25 +75,56 @@ def test_windows_are_noted_at_their_times(monkeypatch: pytest.MonkeyPatch) -> No
     assert counted.put_rate("t") == pytest.approx(0.2)
 
 
+PAIRS = [(topic, group) for topic in ("t", "tt") for group in ("g", "gg")]
+DEAD = [f"null@{topic}@{group}@SEND_BACK_TO_DLQ" for topic, group in PAIRS]
+
+
 def test_counts_of_deleted_topics_and_groups_are_removed() -> None:
     counted = BrokerStats("c")
     for topic in ("t", "tt"):
         counted.sent(topic, 1, 10)
         for group in ("g", "gg"):
             counted.pulled(topic, group, 1, 10)
-            counted.sent_back(topic, group)
+            counted.sent_back(topic, group, is_dead=True)
     counted.topic_deleted("t")
     counted.group_deleted("g")
     left = [
         (name, key)
         for name in NAMES
-        for key in ("t", "tt", "t@g", "t@gg", "tt@g", "tt@gg", "c")
+        for key in ("t", "tt", *(f"{topic}@{group}" for topic, group in PAIRS), *DEAD, "c")
         if counted.view(name, key) is not None
     ]
     assert left == [
         *(("TOPIC_PUT_NUMS", "tt"), ("TOPIC_PUT_SIZE", "tt"), ("GROUP_GET_NUMS", "tt@gg"), ("GROUP_GET_SIZE", "tt@gg")),
-        *(("SNDBCK_PUT_NUMS", "tt@gg"), ("BROKER_PUT_NUMS", "c"), ("BROKER_GET_NUMS", "c")),
+        ("SNDBCK_PUT_NUMS", "tt@gg"),
+        *((f"BROKER_{one}", "c") for one in ("PUT_NUMS", "GET_NUMS")),
+        *((f"BROKER_{one}_WITHOUT_SYSTEM_TOPIC", "c") for one in ("PUT_NUMS", "GET_NUMS")),
+        ("SNDBCK2DLQ_TIMES", "null@tt@gg@SEND_BACK_TO_DLQ"),
     ]
+    for _ in range(2):  # the removed counts begin again
+        counted.pulled("t", "gg", 3, 30)
+    list(counted.note(0, 10_000))
+    found = counted.view("GROUP_GET_NUMS", "t@gg")
+    assert found is not None
+    assert found["statsMinute"]["sum"] == 6
+
+
+def test_counts_of_a_broker_are_those_with_and_without_system_topics() -> None:
+    counted = BrokerStats("c")
+    names = [f"BROKER_{one}_NUMS{end}" for one in ("PUT", "GET") for end in ("", "_WITHOUT_SYSTEM_TOPIC")]
+
+    def sums() -> list[float | None]:
+        list(counted.note(0, 10_000))
+        found = [counted.view(one, "c") for one in names]
+        return [None if one is None else one["statsMinute"]["sum"] for one in found]
+
+    assert sums() == [None] * 4
+    counted.sent(HALF_TOPIC, 2, 200)
+    assert sums() == [2, None, None, None]
+    counted.sent("t", 3, 300)
+    counted.pulled("t", "g", 5, 500)
+    counted.pulled(SCHEDULE_TOPIC, "g", 7, 700)
+    assert sums() == [5, 3, 12, 5]
 
 
 def test_mqadmin_reads_what_was_sent_and_pulled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,6 +165,8 @@ def test_mqadmin_reads_what_was_sent_and_pulled(tmp_path: Path, monkeypatch: pyt
                 found = decode_body(answer.body, dict[str, dict[str, float]])
                 assert (asked, found["statsMinute"]["sum"]) == (asked, total)
                 assert [*found] == ["statsDay", "statsHour", "statsMinute"]
+            by_queue = await view("QUEUE_PUT_NUMS", "t@0")
+            assert (by_queue.code, "are not counted" in (by_queue.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
             header = GetTopicStatsInfoRequestHeader(topic="t")
             figures = await peers.request(settings.broker_address, code.GET_TOPIC_STATS_INFO, header)
             assert b'"topicPutTps":0.3' in figures.body
