@@ -6,11 +6,15 @@ import asyncio
 import contextlib
 import ctypes
 import logging
+import os
 import resource
 import signal
+import sys
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NoReturn, Protocol, TypeVar
+
+from rocketflow.aio.steps import UncleanStopError
 
 LOG: Final = logging.getLogger("rocketflow.aio")
 
@@ -18,6 +22,11 @@ T = TypeVar("T")
 
 STOP_SECONDS: Final = 10.0
 """How long a service may take to stop."""
+
+CUT_SECONDS: Final = 3.0
+"""How long a stop that is cut short may take from then on: it closes the store."""
+
+EXIT_CUT: Final = 1
 
 _MMAP_THRESHOLD: Final = (-3, 32 << 20)
 _TRIM_THRESHOLD: Final = (-1, 64 << 20)
@@ -37,7 +46,9 @@ class Service(Protocol):
 def serve(service: Service, started: Callable[[], None]) -> None:
     """Run a service until SIGTERM, SIGINT or SIGHUP; `started` is called once it serves.
 
-    A second signal, or a stop that takes longer than STOP_SECONDS, ends it at once. Raises what `stop` raises.
+    A signal that comes during the start counts at its end. A second signal, or a stop that takes longer than
+    STOP_SECONDS, cuts the stop short. If it is not over soon after that, or left a step that may still run in a thread,
+    the process ends at once with EXIT_CUT: Python would wait for the thread. Raises what `start` and `stop` raise.
     """
     run(_serve(service, started))
 
@@ -49,19 +60,54 @@ async def _serve(service: Service, started: Callable[[], None]) -> None:
     signals: asyncio.Queue[int] = asyncio.Queue()
     for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(one, signals.put_nowait, one)
-    await service.start()
+    starting: asyncio.Future[Any] = asyncio.ensure_future(service.start())
+    first: asyncio.Future[Any] = asyncio.ensure_future(signals.get())
+    await asyncio.wait({starting, first}, return_when=asyncio.FIRST_COMPLETED)
+    again = asyncio.ensure_future(_next(signals, first))
+    if not starting.done() and not await _is_over(starting, again):
+        _leave("the start was not over when it had to stop")
+    await starting
     started()
-    await signals.get()
+    await first
     stopping = asyncio.ensure_future(service.stop())
-    again = asyncio.ensure_future(signals.get())
-    await asyncio.wait({stopping, again}, timeout=STOP_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-    again.cancel()
-    if not stopping.done():
-        LOG.warning("the stop is cut short: a second signal, or it took longer than %g s", STOP_SECONDS)
+    if not await _is_over(stopping, again):
+        why = "a second signal" if again.done() else f"it took longer than {STOP_SECONDS:g} s"
+        LOG.warning("the stop is cut short: %s", why)
         stopping.cancel()
-    await asyncio.gather(again, return_exceptions=True)
-    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.wait({stopping}, timeout=CUT_SECONDS)
+        if not stopping.done():
+            _leave(f"the stop was not over {CUT_SECONDS:g} s after it was cut short")
+    again.cancel()
+    try:
         await stopping
+    except asyncio.CancelledError:
+        pass
+    except UncleanStopError as error:
+        if error.is_late:
+            _leave(str(error))
+        raise
+
+
+async def _next(signals: asyncio.Queue[int], first: asyncio.Future[Any]) -> int:
+    """Return the signal after the first."""
+    await first
+    return await signals.get()
+
+
+async def _is_over(task: asyncio.Future[Any], again: asyncio.Future[Any]) -> bool:
+    """Wait for a task at most STOP_SECONDS, and no longer than until a second signal; return whether it is over."""
+    await asyncio.wait({task, again}, timeout=STOP_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    return task.done()
+
+
+def _leave(why: str) -> NoReturn:
+    """End the process although threads may run on."""
+    print(f"error: {why}", file=sys.stderr)
+    logging.shutdown()
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(EXIT_CUT)
 
 
 def _allow_many_connections() -> None:

@@ -32,7 +32,7 @@ AGAIN_SECONDS: Final = 0.5
 
 START_SECONDS: Final = 5.0
 """How long a start waits for the first answer of each NameServer; the broker registers again after it."""
-UNREGISTER_SECONDS: Final = 3.0
+UNREGISTER_SECONDS: Final = 1.2
 _FAILURES: Final = (OSError, ChannelClosedError, TimeoutError)
 
 
@@ -48,8 +48,21 @@ class Registration:
         self._progress = asyncio.Condition()
         self._failing: set[str] = set()
         self._was_taken = not settings.name_servers
+        self._keeping: asyncio.Task[None] | None = None
         self.was_tried = False
         """Whether a registration at all NameServers has ended, well or not."""
+
+    async def start(self) -> None:
+        """Register at all NameServers, and keep registered from then on."""
+        await self._register_at_all(START_SECONDS)
+        self._keeping = asyncio.get_running_loop().create_task(self._keep_registered())
+
+    async def stop(self) -> None:
+        """Unregister at all NameServers and end the connections."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+        await asyncio.gather(*(self._unregister(one) for one in self._settings.name_servers))
+        await self._peers.close()
 
     def register_soon(self) -> None:
         """Register as soon as possible: the topics have changed."""
@@ -64,8 +77,8 @@ class Registration:
         except TimeoutError:
             LOG.warning("a NameServer does not take new topics: clients find them later")
 
-    async def register(self, most_s: float = math.inf) -> int:
-        """Register at all NameServers; return the number of those that took it. Failures are logged.
+    async def _register_at_all(self, most_s: float = math.inf) -> None:
+        """Register at all NameServers; failures are logged.
 
         Waits for each no longer than `registerBrokerTimeoutMills` and `most_s` seconds.
         """
@@ -74,7 +87,6 @@ class Registration:
         taken = await asyncio.gather(*(self._register(one, body, timeout_s) for one in self._settings.name_servers))
         self.was_tried = True
         self._was_taken = self._was_taken or any(taken)
-        return sum(taken)
 
     def is_up(self) -> dict[str, bool]:
         """Return which NameServers took the last registration."""
@@ -85,7 +97,7 @@ class Registration:
     def _body(self) -> bytes:
         return encode_body(RegisterBrokerBody(topic_config_serialize_wrapper=self._topics.wrapper()))
 
-    async def keep_registered(self) -> None:
+    async def _keep_registered(self) -> None:
         """Register after changes and at least every `registerNameServerPeriod`, until cancelled.
 
         Until a NameServer has taken the first registration, it is repeated every AGAIN_SECONDS.
@@ -99,15 +111,10 @@ class Registration:
                 pass
             self._soon.clear()
             change = self._topics.changes
-            await self.register()
+            await self._register_at_all()
             self._taken = change
             async with self._progress:
                 self._progress.notify_all()
-
-    async def unregister(self) -> None:
-        """Unregister at all NameServers and end the connections."""
-        await asyncio.gather(*(self._unregister(one) for one in self._settings.name_servers))
-        await self._peers.close()
 
     async def _register(self, address: str, body: bytes, timeout_s: float) -> bool:
         settings = self._settings

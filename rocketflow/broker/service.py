@@ -14,6 +14,7 @@ from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.loop_lag import LoopLag
 from rocketflow.aio.rpc_latency import RpcLatency
 from rocketflow.aio.server import Limits, Processor, Server
+from rocketflow.aio.steps import STEPS_SECONDS, Step, Steps
 from rocketflow.broker.access import Access
 from rocketflow.broker.admin import Admin
 from rocketflow.broker.client_requests import ClientRequests
@@ -30,7 +31,7 @@ from rocketflow.broker.queries import Queries
 from rocketflow.broker.queue_locks import QueueLocks
 from rocketflow.broker.range_pulls import RangePulls
 from rocketflow.broker.recalls import Recalls
-from rocketflow.broker.registration import START_SECONDS, Registration
+from rocketflow.broker.registration import Registration
 from rocketflow.broker.replies import Replies
 from rocketflow.broker.runtime_figures import RuntimeFigures
 from rocketflow.broker.send_back import SendBacks
@@ -66,7 +67,16 @@ LOG: Final = logging.getLogger("rocketflow.broker")
 FAST_PORT_DISTANCE: Final = 2
 """RocketMQ's second listener is this much below `listenPort`."""
 
-_PUTS_SECONDS: Final = 3.0
+_FIRST_SECONDS: Final = 1.0
+_FAREWELL_SECONDS: Final = 1.5
+_PUTS_SECONDS: Final = 1.4
+_SLACK_SECONDS: Final = 0.2
+_REQUESTS_SECONDS: Final = 1.0
+_CONNECTION_SECONDS: Final = 2.2
+_DELIVERY_SECONDS: Final = 1.0
+_OFFSETS_SECONDS: Final = 0.5
+_HTTP_SECONDS: Final = 1.3
+"""Shares of the steps in the time of a stop; what they leave is the store's, which is closed last."""
 
 _LOCK_SECONDS: Final = 5.0
 """How long the store may be locked at the start: a job that found no broker commits by itself."""
@@ -90,47 +100,57 @@ class Broker:
         self._parts: _Parts | None = None
         self._stopping = False
         self._http: HttpServer | None = None
+        self._steps = Steps()
 
     async def start(self) -> None:
         """Open the store, listen, and register; with metrics, health is served before the store is open.
 
         Raises StoreError if the store cannot be opened, and OSError if an address cannot be used.
         """
-        settings = self._settings
-        path, address = settings.store_path_root_dir, settings.broker_address
-        try:
-            if settings.exports_metrics:
-                from rocketflow.aio.http import HttpServer
-
-                self._http = HttpServer(self._unready, self._figures)
-                await self._http.start(settings.metrics_prom_exporter_host, settings.metrics_prom_exporter_port)
-            self._store = await asyncio.to_thread(
-                when_free, lambda: open_store(path, self._store_config, store_host=address), _LOCK_SECONDS
+        await self._steps.start(
+            (
+                Step("health and figures", self._start_http, self._stop_http, _HTTP_SECONDS),
+                Step("store", self._open_store, self._close_store, STEPS_SECONDS, vital=True),
+                Step("accounts and certificates", self._make_parts),
             )
-            tls = await asyncio.to_thread(settings.server_tls), await asyncio.to_thread(settings.client_tls)
-            access = await asyncio.to_thread(Access, settings, self._store)
-            self._parts = _Parts(self._store, settings, self._store_config, self._given, *tls, access, self._live)
-            await self._parts.start()
-        except BaseException:
-            await self._close()
-            raise
+        )
+        assert self._parts is not None
+        await self._steps.start(self._parts.steps())
 
     async def stop(self) -> None:
-        """Unregister, answer what waits, write the offsets and close the store."""
+        """Unregister, answer what waits, write the offsets and close the store. Raises UncleanStopError."""
         self._stopping = True
-        try:
-            if self._parts is not None:
-                await self._parts.stop()
-        finally:
-            await self._close()
+        await self._steps.stop()
 
-    async def _close(self) -> None:
-        try:
-            if self._store is not None:
-                await asyncio.to_thread(self._store.close)
-        finally:
-            if self._http is not None:
-                await self._http.stop()
+    async def _start_http(self) -> None:
+        settings = self._settings
+        if settings.exports_metrics:
+            from rocketflow.aio.http import HttpServer
+
+            self._http = HttpServer(self._unready, self._figures)
+            await self._http.start(settings.metrics_prom_exporter_host, settings.metrics_prom_exporter_port)
+
+    async def _stop_http(self) -> None:
+        if self._http is not None:
+            await self._http.stop()
+
+    async def _open_store(self) -> None:
+        settings, config = self._settings, self._store_config
+        path, address = settings.store_path_root_dir, settings.broker_address
+        self._store = await asyncio.to_thread(
+            when_free, lambda: open_store(path, config, store_host=address), _LOCK_SECONDS
+        )
+
+    async def _close_store(self) -> None:
+        if self._store is not None:
+            await asyncio.to_thread(self._store.close)
+
+    async def _make_parts(self) -> None:
+        assert self._store is not None
+        settings = self._settings
+        tls = await asyncio.to_thread(settings.server_tls), await asyncio.to_thread(settings.client_tls)
+        access = await asyncio.to_thread(Access, settings, self._store)
+        self._parts = _Parts(self._store, settings, self._store_config, self._given, *tls, access, self._live)
 
     def _unready(self) -> str:
         """Return why the broker is not ready, "" if it is."""
@@ -290,32 +310,75 @@ class _Parts:
             code.VIEW_MESSAGE_BY_ID: queries.by_place,
         }
 
-    async def start(self) -> None:
-        """Listen and register."""
+    def steps(self) -> tuple[Step, ...]:
+        """Return the steps of the start, in RocketMQ's order; the stop takes them back from the last to the first."""
+        return (
+            Step("system topics and groups", self._create_system_tables),
+            Step("offsets", None, self._offsets.save, _OFFSETS_SECONDS),
+            Step("arrivals", self._take_arrivals, lambda: self._store.notify_arrivals(None)),
+            Step("deliveries", self._start_deliveries, self._stop_deliveries, _DELIVERY_SECONDS),
+            Step("connections", self._listen, self._end_connections, _CONNECTION_SECONDS),
+            Step("puts", None, lambda: self._gatherer.finish(_PUTS_SECONDS), _PUTS_SECONDS + _SLACK_SECONDS),
+            Step("waiting requests", None, self._answer_waiting),
+            Step("services", self._start_services, self._end_services),
+            Step("registration", self._registration.start, self._registration.stop, _FAREWELL_SECONDS),
+            Step("jobs", self._serve_jobs),
+            Step("offsets before the rest", None, self._offsets.save, _FIRST_SECONDS),
+        )
+
+    async def _create_system_tables(self) -> None:
         await asyncio.to_thread(self._topics.create_system_topics)
         await asyncio.to_thread(self._groups.create_system_groups)
+
+    def _take_arrivals(self) -> None:
         self._store.notify_arrivals(self._arrived)
+
+    def _start_deliveries(self) -> None:
+        self._deliveries["delay"] = ScheduleMessageService(self._store)
+        self._deliveries["timer"] = TimerMessageService(self._store)
+
+    async def _stop_deliveries(self) -> None:
+        for one in self._deliveries.values():
+            await asyncio.to_thread(one.stop)
+
+    async def _listen(self) -> None:
         settings = self._settings
         await self._server.listen(settings.listen_address, settings.listen_port)
         await self._fast_server.listen(settings.listen_address, settings.listen_port - FAST_PORT_DISTANCE)
+
+    async def _end_connections(self) -> None:
+        await asyncio.gather(*(one.close(_REQUESTS_SECONDS) for one in (self._server, self._fast_server)))
+
+    def _start_services(self) -> None:
         self._run(self._lag.watch())
         self._run(self._figures.watch_midnights())
         self._run(self._stats.watch(monotonic_ms))
         self._run(self._pulls.expire())
         self._run(self._clients.expire())
         self._run(self._transactions.check())
-        self._run(self._offsets.save_every(settings.flush_consumer_offset_interval / 1000))
-        self._deliveries["delay"] = ScheduleMessageService(self._store)
-        self._deliveries["timer"] = TimerMessageService(self._store)
+        self._run(self._offsets.save_every(self._settings.flush_consumer_offset_interval / 1000))
         self._run(self._timers.watch())
-        await self._registration.register(START_SECONDS)
-        self._run(self._registration.keep_registered())
         for one in self._tls:
             self._run(one.watch())
         for service in self._access.services():
             self._run(service)
-        secret = self._access.job_secret
-        await asyncio.to_thread(self._store.serve_at, settings.broker_address, tls=self._needs_tls, secret=secret)
+
+    def _end_services(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    def _answer_waiting(self) -> None:
+        """Accept no connection, answer the pulls that wait, and begin no further request of a job."""
+        self._server.stop_listening()
+        self._fast_server.stop_listening()
+        self._pulls.answer_all()
+        self._range_pulls.stop()
+        self._store_requests.stop()
+
+    async def _serve_jobs(self) -> None:
+        """Let jobs on the store's directory find the broker."""
+        address, secret = self._settings.broker_address, self._access.job_secret
+        await asyncio.to_thread(self._store.serve_at, address, tls=self._needs_tls, secret=secret)
 
     def unready(self) -> str:
         """Return why the broker is not ready, "" if it is."""
@@ -327,24 +390,6 @@ class _Parts:
     async def figures(self) -> bytes:
         """Return the text of `/metrics`, empty without metrics."""
         return b"" if self._metrics is None else await self._metrics.render()
-
-    async def stop(self) -> None:
-        """Unregister, answer what waits, and write the offsets."""
-        for task in self._tasks:
-            task.cancel()
-        await self._registration.unregister()
-        self._server.stop_listening()
-        self._fast_server.stop_listening()
-        self._pulls.answer_all()
-        self._range_pulls.stop()
-        self._store_requests.stop()
-        await self._gatherer.finish(_PUTS_SECONDS)
-        await self._server.close()
-        await self._fast_server.close()
-        for one in self._deliveries.values():
-            await asyncio.to_thread(one.stop)
-        await self._offsets.save()
-        self._store.notify_arrivals(None)
 
     def _run(self, service: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(self._loop.create_task(service))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocketflow.errors import AddressInUseError, UsageError
+from rocketflow.errors import AddressInUseError, RocketFlowError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,8 +79,9 @@ def _settings(texts: list[str] | None) -> dict[str, str]:
 
 
 def _serve(service: Service, started: Callable[[], str]) -> None:
-    """Run a server and print a line once it serves. Raises AddressInUseError."""
+    """Run a server and print a line once it serves. Raises RocketFlowError."""
     from rocketflow.aio.loop import serve
+    from rocketflow.aio.steps import UncleanStopError
 
     try:
         serve(service, lambda: print(started(), flush=True))
@@ -91,4 +92,6 @@ def _serve(service: Service, started: Callable[[], str]) -> None:
                 "metricsPromExporterPort)"
             ) from None
         raise
+    except UncleanStopError as error:
+        raise RocketFlowError(str(error)) from None
     print("stopped", flush=True)

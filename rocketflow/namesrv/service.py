@@ -16,6 +16,7 @@ from rocketflow.aio.channel import Channel
 from rocketflow.aio.loop_lag import LoopLag
 from rocketflow.aio.rpc_latency import RpcLatency
 from rocketflow.aio.server import Limits, Server
+from rocketflow.aio.steps import Step, Steps
 from rocketflow.namesrv.kv_config import KvConfig
 from rocketflow.namesrv.processors import Processors
 from rocketflow.namesrv.route_table import RouteTable
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from rocketflow.namesrv.settings import NamesrvSettings
 
 LOG: Final = logging.getLogger("rocketflow.namesrv")
+
+_HTTP_SECONDS: Final = 1.3
+_CONNECTION_SECONDS: Final = 4.5
 
 
 class NameServer:
@@ -55,18 +59,41 @@ class NameServer:
         )
         self._http: HttpServer | None = None
         self._stopping = False
+        self._steps = Steps()
         self._tasks: list[asyncio.Task[None]] = []
         self.port = 0
 
     async def start(self) -> None:
         """Listen. Raises OSError if an address cannot be used."""
+        await self._steps.start(
+            (
+                Step("health and figures", self._start_http, self._stop_http, _HTTP_SECONDS),
+                Step("connections", self._listen, self._server.close, _CONNECTION_SECONDS),
+                Step("services", self._start_services, self._end_services),
+            )
+        )
+
+    async def stop(self) -> None:
+        """End all connections. Raises UncleanStopError."""
+        self._stopping = True
+        await self._steps.stop()
+
+    async def _start_http(self) -> None:
         settings = self._settings
         if settings.exports_metrics:
             from rocketflow.aio.http import HttpServer
 
             self._http = HttpServer(self._unready, self._figures)
             await self._http.start(settings.metrics_prom_exporter_host, settings.metrics_prom_exporter_port)
+
+    async def _stop_http(self) -> None:
+        if self._http is not None:
+            await self._http.stop()
+
+    async def _listen(self) -> None:
         self.port = await self._server.listen(self._settings.bind_address, self._settings.listen_port)
+
+    def _start_services(self) -> None:
         loop = asyncio.get_running_loop()
         self._tasks += [loop.create_task(self._expire()), loop.create_task(self._lag.watch())]
         if self._tls is not None:
@@ -74,14 +101,9 @@ class NameServer:
         if self._rules is not None:
             self._tasks.append(loop.create_task(self._rules.watch()))
 
-    async def stop(self) -> None:
-        """End all connections."""
-        self._stopping = True
+    def _end_services(self) -> None:
         for task in self._tasks:
             task.cancel()
-        await self._server.close()
-        if self._http is not None:
-            await self._http.stop()
 
     def _unready(self) -> str:
         if self._stopping:

@@ -25,6 +25,35 @@ TRANSACTIONS: Final = "tests/rocketflow/broker/test_transactions.py"
 OPERATORS: Final = "tests/rocketflow/broker/test_operator_requests.py"
 
 BUGS: Final = (
+    # -- start and stop of servers
+    Bug(
+        "failed-start-not-undone",
+        "a server whose start fails keeps what it has begun, such as the lock of its store",
+        [
+            Change(
+                "                    await self.stop()\n                except UncleanStopError as unclean:",
+                "                    pass\n                except UncleanStopError as unclean:",
+            )
+        ],
+        ["tests/rocketflow/aio/test_steps.py", "tests/rocketflow/broker/test_steps.py"],
+    ),
+    Bug(
+        "stop-ends-at-a-late-step",
+        "what a stop still had to do is not done after a step that was late",
+        [
+            Change(
+                "                is_late = True\n",
+                "                is_late = True\n                self._begun.clear()\n",
+            )
+        ],
+        ["tests/rocketflow/aio/test_steps.py", "tests/rocketflow/broker/test_steps.py"],
+    ),
+    Bug(
+        "offsets-saved-late",
+        "a stop saves offsets after steps that can hang",
+        [Change('            Step("offsets before the rest", None, self._offsets.save, _FIRST_SECONDS),\n', "")],
+        ["tests/rocketflow/broker/test_steps.py"],
+    ),
     # -- durability
     Bug(
         "ack-before-sync",
