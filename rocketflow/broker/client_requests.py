@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import RefusedError, Request
 from rocketflow.broker.clients import Client, ConsumerTable, ProducerTable
-from rocketflow.broker.pulls import parse_filter
+from rocketflow.broker.filters import parse_filter
 from rocketflow.broker.topics import RETRY_PREFIX
 from rocketflow.remoting.bodies import (
     CheckClientRequestBody,
@@ -30,6 +31,7 @@ from rocketflow.remoting.bodies import (
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers import client as headers
 from rocketflow_store import StoreError
+from rocketflow_store.spi import events
 from rocketflow_store.spi.names import is_directory_name
 
 if TYPE_CHECKING:
@@ -105,6 +107,10 @@ class ClientRequests:
             if config is None:
                 continue
             changed = self._consumers.register(consumer, client, with_subscriptions=not data.without_sub)
+            conflict = self._consumers.new_conflict(consumer.group_name, client.last_update_ms)
+            if conflict:
+                place = f"group {consumer.group_name}"
+                events.report(events.SUBSCRIPTION_CONFLICT, Path(self._settings.store_path_root_dir), place, conflict)
             if changed and config.notify_consumer_ids_changed_enable:
                 self._notify_soon(consumer.group_name)
         request.reply()

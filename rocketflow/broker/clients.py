@@ -6,14 +6,21 @@ RocketMQ's source: broker/client/ProducerManager.java, ConsumerManager.java, Con
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from rocketflow.broker.filters import is_condition
 from rocketflow.remoting.bodies import ConsumerData, SubscriptionData
 
 CHANNEL_EXPIRY_MS: Final = 120_000
+CONFLICT_AGAIN_MS: Final = 600_000
+"""Time after which different subscriptions of a group are reported once more."""
+
 BROADCASTING: Final = "BROADCASTING"
+
+_SHOWN: Final = 100
+_SHOWN_TOPICS: Final = 3
 
 C = TypeVar("C", bound=Hashable)
 
@@ -27,6 +34,10 @@ class Client(Generic[C]):
     language: str
     version: int
     last_update_ms: int
+
+
+Reads = frozenset[tuple[str, str, str]]
+"""What a client reads: topic, kind of the expression, expression."""
 
 
 class Departure(NamedTuple):
@@ -124,13 +135,20 @@ class ProducerTable(Generic[C]):
 
 @dataclass
 class ConsumerGroup(Generic[C]):
-    """A consumer group: its clients and what it reads."""
+    """A consumer group: its clients and what it reads.
+
+    `conditions` are the newest subscriptions by topic whose condition has no mistake, `reads` is what each client said.
+    """
 
     consume_type: str
     message_model: str
     consume_from_where: str
     clients: dict[C, Client[C]] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+    conditions: dict[str, SubscriptionData] = field(default_factory=dict)
+    reads: dict[C, Reads] = field(default_factory=dict)
+    has_new_reads: bool = False
+    conflict_ms: int | None = None
 
     @property
     def is_broadcasting(self) -> bool:
@@ -164,7 +182,30 @@ class ConsumerTable(Generic[C]):
         group.consume_from_where = data.consume_from_where
         if with_subscriptions:
             changed |= _subscribed(group, data.subscription_data_set)
+            reads = _reads(data.subscription_data_set)
+            group.has_new_reads |= group.reads.get(client.channel) != reads
+            group.reads[client.channel] = reads
         return changed
+
+    def new_conflict(self, group_name: str, now_ms: int) -> str:
+        """Return what clients of a group read differently, "" if nothing has changed or it was reported lately.
+
+        The members of a group share its queues: each topic must be read by all of them, by the same expression.
+        """
+        group = self._groups.get(group_name)
+        if group is None or not group.has_new_reads:
+            return ""
+        group.has_new_reads = False
+        kinds = list(dict.fromkeys(group.reads.values()))
+        if len(kinds) < 2 or (group.conflict_ms is not None and now_ms < group.conflict_ms + CONFLICT_AGAIN_MS):
+            return ""
+        group.conflict_ms = now_ms
+        texts = []
+        for kind in kinds[:2]:
+            channel = next(one for one, reads in group.reads.items() if reads == kind)
+            differing = sorted(kind - kinds[1 - len(texts)])
+            texts.append(f"{group.clients[channel].client_id} reads {_shown(differing)}")
+        return f"{' and '.join(texts)}; {len(kinds)} different subscriptions in the group"
 
     def unregister(self, group_name: str, channel: C) -> Departure | None:
         """Remove a client from a group; return it if it was a member."""
@@ -172,6 +213,7 @@ class ConsumerTable(Generic[C]):
         client = None if group is None else group.clients.pop(channel, None)
         if group is None or client is None:
             return None
+        group.reads.pop(channel, None)
         if not group.clients:
             del self._groups[group_name]
         names = self._channels[channel]
@@ -225,7 +267,20 @@ def _subscribed(group: ConsumerGroup[C], subscriptions: Iterable[SubscriptionDat
             changed = True
         if known is None or known.sub_version < one.sub_version:
             group.subscriptions[one.topic] = one
+            if is_condition(one.expression_type, one.sub_string):
+                group.conditions[one.topic] = one
     for topic in group.subscriptions.keys() - topics:
         del group.subscriptions[topic]
+        group.conditions.pop(topic, None)
         changed = True
     return changed
+
+
+def _reads(subscriptions: Iterable[SubscriptionData]) -> Reads:
+    return frozenset((one.topic, one.expression_type or "TAG", one.sub_string or "*") for one in subscriptions)
+
+
+def _shown(reads: Sequence[tuple[str, str, str]]) -> str:
+    """Return the first of several expressions as a text, "nothing else" for none."""
+    texts = [f"{topic} by {kind} {expression[:_SHOWN]!r}" for topic, kind, expression in reads[:_SHOWN_TOPICS]]
+    return ", ".join(texts) or "nothing else"

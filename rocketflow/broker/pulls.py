@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import OVERLOAD, RefusedError, Request
+from rocketflow.broker.filters import Filter, is_tags, parse_filter
 from rocketflow.broker.held_pulls import HeldPull, HeldPulls
 from rocketflow.broker.topics import PERM_READ
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from rocketflow_store import GetMessageStatus, StoreError, WouldBlockError
-from rocketflow_store.spi.broker import Match, decode_properties
-from rocketflow_store.spi.filters import TagFilter, compile_filter
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
@@ -62,28 +61,6 @@ _CODES: Final = {
     GetMessageStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
     GetMessageStatus.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
 }
-
-
-class Filter(NamedTuple):
-    """Filter of a group on a topic; `match` is None if it reads all messages."""
-
-    match: Match | None
-    is_condition: bool
-
-    @property
-    def tags_codes(self) -> frozenset[int] | None:
-        """Return the tags codes that can match, None for all."""
-        return None if self.match is None else self.match.tags_codes
-
-
-def parse_filter(expression_type: str | None, expression: str | None) -> Filter:
-    """Return the filter of a subscription. Raises StoreError if the expression is wrong."""
-    if expression_type in (None, "", "TAG"):
-        tags = TagFilter.parse(expression)
-        return Filter(None if tags.matches_all else Match(tags.codes), is_condition=False)
-    condition = compile_filter(expression or "")
-    matches = condition.matches
-    return Filter(Match(properties=lambda raw: matches(decode_properties(bytes(raw)))), is_condition=True)
 
 
 class Pull(NamedTuple):
@@ -236,16 +213,37 @@ class Pulls:
 
     def _subscribed(self, header: PullMessageRequestHeader) -> Filter:
         """Return the filter that the group's heartbeats name."""
-        if self._consumers.get(header.consumer_group) is None:
+        group = self._consumers.get(header.consumer_group)
+        if group is None:
             raise _refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
-        known = self._consumers.subscription(header.consumer_group, header.topic)
+        config = self._groups.get(header.consumer_group)
+        if group.is_broadcasting and config is not None and not config.consume_broadcast_enable:
+            raise _refused(
+                ResponseCode.NO_PERMISSION,
+                f"the consumer group[{header.consumer_group}] can not consume by broadcast way: consumeBroadcastEnable "
+                "is false",
+            )
+        known = group.subscriptions.get(header.topic)
         if known is None:
             raise _refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
         if known.sub_version < header.sub_version:
             raise _refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
         if known.class_filter_mode:
             return self._filter(None, "*")
-        return self._filter(known.expression_type, known.sub_string)
+        if is_tags(known.expression_type):
+            return self._filter(known.expression_type, known.sub_string)
+        condition = group.conditions.get(header.topic)
+        if condition is None:
+            raise _refused(
+                ResponseCode.FILTER_DATA_NOT_EXIST,
+                f"The broker's consumer filter data is not exist! The condition is wrong: {known.sub_string}",
+            )
+        if condition.sub_version < header.sub_version:
+            raise _refused(
+                ResponseCode.FILTER_DATA_NOT_LATEST,
+                f"the consumer's consumer filter data not latest: the condition is wrong: {known.sub_string}",
+            )
+        return self._filter(condition.expression_type, condition.sub_string)
 
     def _filter(self, expression_type: str | None, expression: str | None) -> Filter:
         key = (expression_type, expression)

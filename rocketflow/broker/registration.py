@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow.aio.channel import ChannelClosedError
 from rocketflow.aio.peers import Peers
-from rocketflow.remoting.bodies import RegisterBrokerBody, encode_body
+from rocketflow.aio.server import RefusedError
+from rocketflow.remoting.bodies import KVTable, RegisterBrokerBody, decode_body, encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.errors import BodyError
 from rocketflow.remoting.headers.route import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
 
 if TYPE_CHECKING:
@@ -84,9 +86,19 @@ class Registration:
         """
         body = await asyncio.to_thread(self._body)
         timeout_s = min(most_s, self._settings.register_broker_timeout_mills / 1000)
-        taken = await asyncio.gather(*(self._register(one, body, timeout_s) for one in self._settings.name_servers))
+        answers = await asyncio.gather(*(self._register(one, body, timeout_s) for one in self._settings.name_servers))
         self.was_tried = True
-        self._was_taken = self._was_taken or any(taken)
+        taken = [one for one in answers if one is not None]
+        self._was_taken = self._was_taken or bool(taken)
+        if taken and taken[0]:
+            await self._take_ordered(taken[0])
+
+    async def _take_ordered(self, body: bytes) -> None:
+        """Mark the topics that the first NameServer answers as ordered."""
+        try:
+            await self._topics.order(decode_body(body, KVTable).table)
+        except (BodyError, RefusedError) as error:
+            LOG.warning("the NameServer's table of ordered topics is not used: %s", error)
 
     def is_up(self) -> dict[str, bool]:
         """Return which NameServers took the last registration."""
@@ -116,7 +128,8 @@ class Registration:
             async with self._progress:
                 self._progress.notify_all()
 
-    async def _register(self, address: str, body: bytes, timeout_s: float) -> bool:
+    async def _register(self, address: str, body: bytes, timeout_s: float) -> bytes | None:
+        """Return the body of the answer, None if the NameServer did not take the registration."""
         settings = self._settings
         header = RegisterBrokerRequestHeader(
             broker_name=settings.broker_name,
@@ -133,14 +146,14 @@ class Registration:
             )
         except _FAILURES as error:
             self._report(address, str(error))
-            return False
+            return None
         if answer.code != ResponseCode.SUCCESS:
             self._report(address, f"answer {answer.code}: {answer.remark}")
-            return False
+            return None
         if address in self._failing:
             self._failing.discard(address)
             LOG.warning("NameServer %s took the registration again", address)
-        return True
+        return answer.body
 
     def _report(self, address: str, why: str) -> None:
         """Log the first of several failures in a row."""

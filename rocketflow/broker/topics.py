@@ -158,6 +158,14 @@ class Topics:
                 await self._change(self._table.put, one)
         return bool(changed)
 
+    async def order(self, topics: Iterable[str]) -> None:
+        """Mark topics as ordered: a NameServer has them in its table. Raises RefusedError if that cannot be kept."""
+        for topic in topics:
+            async with self._changing:
+                found = self._table.get(topic)
+                if found is not None and not found.order:
+                    await self._change(self._table.put, replace(found, order=True))
+
     async def delete(self, topic: str) -> None:
         """Remove a topic and its queues. Raises RefusedError if the store fails."""
         async with self._changing:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from rocketflow_store.telemetry.events import DATA_LOSS, EVENTS, report
+from rocketflow_store.telemetry.events import DATA_LOSS, EVENTS, SUBSCRIPTION_CONFLICT, report
 
 __all__ = [
     "DATA_LOSS",
     "EVENTS",
+    "SUBSCRIPTION_CONFLICT",
     "report",
 ]

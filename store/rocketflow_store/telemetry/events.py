@@ -28,6 +28,7 @@ SUPERSEDED: Final = "RF-SINK-SUPERSEDED"
 DATA_LOSS: Final = "RF-DATA-LOSS"
 NO_EFFECT: Final = "RF-CONFIG"
 SKIPPED: Final = "RF-SKIP"
+SUBSCRIPTION_CONFLICT: Final = "RF-SUBSCRIPTION-CONFLICT"
 
 
 class Event(NamedTuple):
@@ -135,6 +136,13 @@ EVENTS: Final = (
         "A read skipped messages that it could not return.",
         "Damaged or missing records or units, and the caller asked to skip them.",
         "Run `rocketflow store verify PATH`; `--repair` rebuilds the units of all records that the log still has.",
+    ),
+    Event(
+        SUBSCRIPTION_CONFLICT,
+        "Members of a consumer group read different topics, or one topic by different expressions.",
+        "Programs with different subscriptions use the same group, or a new version is rolled out. The broker keeps "
+        "the newest subscription of each topic for the whole group: members miss messages.",
+        "Give each program a group of its own, or let all members subscribe to the same.",
     ),
 )
 """Every code; the meaning of a code never changes."""

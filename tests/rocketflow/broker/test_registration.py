@@ -7,10 +7,24 @@ import socket
 from pathlib import Path
 
 from rocketflow.aio.loop import run
+from rocketflow.aio.peers import Peers
+from rocketflow.broker.service import Broker
+from rocketflow.broker.settings import load_broker_settings
 from rocketflow.client.admin.admin_client import AdminClient
 from rocketflow.client.options import ClientOptions
+from rocketflow.namesrv.kv_config import ORDER_TOPICS
+from rocketflow.namesrv.service import NameServer
+from rocketflow.namesrv.settings import NamesrvSettings
+from rocketflow.remoting.bodies import ClusterInfo, decode_body
+from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.fastjson import loads
+from rocketflow.remoting.headers.route import PutKVConfigRequestHeader
 from rocketflow.testing.ports import free_port
+from tests.rocketflow.broker.test_runtime_figures import options_at
+from tests.support.request_headers import send_header
 from tests.support.servers import running, running_broker
+
+CODE = RequestCode
 
 PERIOD_SECONDS = 60.0
 """The longest period of registrations that a broker may be given."""
@@ -39,3 +53,47 @@ def test_broker_starts_and_stops_although_a_name_server_never_answers(tmp_path: 
         with running_broker(tmp_path / "broker", address, hours) as broker:
             broker.stop_in_order()
             assert "did not take the registration" in broker.log.read_text()
+
+
+def test_a_broker_registers_at_all_name_servers_and_takes_the_table_of_ordered_topics(tmp_path: Path) -> None:
+    ordered = PutKVConfigRequestHeader(namespace=ORDER_TOPICS, key="t", value="broker-a:4")
+
+    async def trial() -> None:
+        homes = (tmp_path / "a", tmp_path / "b")
+        names = [NameServer(NamesrvSettings(listen_port=0, kv_config_path=str(one / "kv.json"))) for one in homes]
+        peers = Peers()
+        for one in names:
+            await one.start()
+            answer = await peers.request(f"127.0.0.1:{one.port}", CODE.PUT_KV_CONFIG, ordered)
+            assert answer.code == ResponseCode.SUCCESS
+        addresses = [f"127.0.0.1:{one.port}" for one in names]
+        options = {**options_at(tmp_path), "namesrvAddr": ";".join(addresses)}
+        settings, config, given = load_broker_settings(None, options, {})
+        broker = Broker(settings, config, given)
+        await broker.start()
+        broker_names = [await known_brokers(peers, one) for one in addresses]
+        assert broker_names == [{"broker-a": {"0": settings.broker_address}}] * 2
+        for topic in ("t", "u"):
+            sent = await peers.request(settings.broker_address, CODE.SEND_MESSAGE, send_header(topic), body=b"x")
+            assert sent.code == ResponseCode.SUCCESS
+        async with asyncio.timeout(PERIOD_SECONDS / 2):
+            while (found := await ordered_topics(peers, settings.broker_address)) != {"t"}:
+                assert not found
+                await asyncio.sleep(0.02)
+        await broker.stop()
+        assert [await known_brokers(peers, one) for one in addresses] == [{}, {}]
+        await peers.close()
+        for one in names:
+            await one.stop()
+
+    run(trial())
+
+
+async def known_brokers(peers: Peers, address: str) -> dict[str, dict[str, str]]:
+    found = decode_body((await peers.request(address, CODE.GET_BROKER_CLUSTER_INFO)).body, ClusterInfo)
+    return {name: one.broker_addrs for name, one in found.broker_addr_table.items()}
+
+
+async def ordered_topics(peers: Peers, address: str) -> set[str]:
+    found = loads((await peers.request(address, CODE.GET_ALL_TOPIC_CONFIG)).body)
+    return {name for name, one in found["topicConfigTable"].items() if one["order"]}

@@ -8,7 +8,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from rocketflow.broker.clients import CHANNEL_EXPIRY_MS, Client, ConsumerTable, Departure, ProducerTable
+from rocketflow.broker.clients import (
+    CHANNEL_EXPIRY_MS,
+    CONFLICT_AGAIN_MS,
+    Client,
+    ConsumerTable,
+    Departure,
+    ProducerTable,
+)
 from rocketflow.broker.held_pulls import HeldPull, HeldPulls
 from rocketflow.broker.queue_locks import EXPIRY_MS, QueueLocks
 from rocketflow.remoting.bodies import ConsumerData, MessageQueue, SubscriptionData
@@ -374,3 +381,52 @@ def test_the_end_of_a_connection_costs_what_the_connection_holds() -> None:
         producers.channel_closed(channel)
     assert Looked.count < 50 * len(channels)
     assert (len(pulls), consumers.groups(), producers.groups()) == (0, {}, {})
+
+
+def test_different_subscriptions_of_a_group_are_reported_once() -> None:
+    table: ConsumerTable[str] = ConsumerTable()
+    table.register(consumer("T", "U"), client("x"))
+    assert table.new_conflict("g", 0) == ""
+    table.register(consumer("T"), client("y", "why"))
+    said = table.new_conflict("g", 1)
+    assert said == "x reads U by TAG '*' and why reads nothing else; 2 different subscriptions in the group"
+    table.register(consumer("T"), client("y", "why"))
+    assert table.new_conflict("g", CONFLICT_AGAIN_MS + 1) == ""
+    table.register(consumer("T"), client("z"))
+    assert table.new_conflict("g", CONFLICT_AGAIN_MS) == ""
+    table.register(consumer("V"), client("z"))
+    assert "3 different subscriptions" in table.new_conflict("g", CONFLICT_AGAIN_MS + 1)
+    assert table.new_conflict("h", 0) == ""
+
+
+def test_members_that_left_or_say_no_subscriptions_conflict_with_nobody() -> None:
+    table: ConsumerTable[str] = ConsumerTable()
+    table.register(consumer("T"), client("x"))
+    table.register(consumer("T"), client("y"))
+    table.channel_closed("x")
+    table.register(consumer("U"), client("y"))
+    table.register(consumer(), client("z"), with_subscriptions=False)
+    assert table.new_conflict("g", 0) == ""
+
+
+def conditional(expression: str, version: int, kind: str = "SQL92") -> ConsumerData:
+    one = SubscriptionData(topic="T", sub_string=expression, expression_type=kind, sub_version=version)
+    return ConsumerData(group_name="g", subscription_data_set=[one])
+
+
+def test_the_newest_condition_without_a_mistake_is_kept() -> None:
+    table: ConsumerTable[str] = ConsumerTable()
+
+    def kept(data: ConsumerData) -> str | None:
+        table.register(data, client("x"))
+        group = table.get("g")
+        assert group is not None
+        found = group.conditions.get("T")
+        return None if found is None else found.sub_string
+
+    assert kept(conditional("a >", 1)) is None
+    assert kept(conditional("a > 1", 2)) == "a > 1"
+    assert kept(conditional("a > > 1", 3)) == "a > 1"
+    assert kept(conditional("TagA", 4, "TAG")) == "a > 1"
+    assert kept(conditional("a > 2", 5)) == "a > 2"
+    assert kept(consumer("U")) is None
