@@ -16,8 +16,9 @@ from rocketflow.broker.user_settings import UserSettings, check_user_keys, code_
 from rocketflow.errors import UsageError
 from rocketflow.process.exposure import check_exposure
 from rocketflow.process.nearest import did_you_mean
+from rocketflow.process.promises import OFF, UNSET, Kept, check_promises
 from rocketflow.process.properties import properties_text
-from rocketflow.process.server_settings import ServerSettings, with_tls_file
+from rocketflow.process.server_settings import ServerSettings, is_own_key, own_variables, with_tls_file
 from rocketflow.remoting.addresses import is_address
 from rocketflow.remoting.signature import Credentials
 from rocketflow_store import StoreConfig
@@ -29,13 +30,48 @@ Port = Annotated[int, msgspec.Meta(ge=3, le=65_534)]
 Seconds = Annotated[int, msgspec.Meta(ge=1)]
 Milliseconds = Annotated[int, msgspec.Meta(ge=1)]
 
-_NOT_YET: Final[dict[str, tuple[frozenset[object], str]]] = {
-    "brokerRole": (frozenset({"ASYNC_MASTER"}), "replication is not built yet: set brokerRole=ASYNC_MASTER"),
-    "enableControllerMode": (frozenset({False}), "the controller is not supported: set enableControllerMode=false"),
-    "enableDLegerCommitLog": (frozenset({False}), "DLedger is not supported: set enableDLegerCommitLog=false"),
-    "brokerId": (frozenset({0}), "replication is not built yet: set brokerId=0"),
+_NAMES: Final = "the broker would register nowhere: list the NameServers in namesrvAddr and set it to false"
+_NO_REPLICATION: Final = "replication is not built yet"
+_NO_CONTROLLER: Final = "the controller is not supported"
+_NO_ROCKSDB: Final = "RocksDB is not supported"
+
+_KEPT: Final = {
+    "brokerRole": Kept(("async_master",), f"{_NO_REPLICATION}: set brokerRole=ASYNC_MASTER"),
+    "brokerId": Kept(("0",), f"{_NO_REPLICATION}: set brokerId=0"),
+    "enableSlaveActingMaster": Kept(OFF, f"{_NO_REPLICATION}: set enableSlaveActingMaster=false"),
+    "duplicationEnable": Kept(OFF, f"{_NO_REPLICATION}: set duplicationEnable=false"),
+    "enableControllerMode": Kept(OFF, f"{_NO_CONTROLLER}: set enableControllerMode=false"),
+    "controllerAddr": Kept(UNSET, f"{_NO_CONTROLLER}: remove controllerAddr"),
+    "fetchControllerAddrByDnsLookup": Kept(OFF, f"{_NO_CONTROLLER}: set fetchControllerAddrByDnsLookup=false"),
+    "enableDLegerCommitLog": Kept(OFF, "DLedger is not supported: set enableDLegerCommitLog=false"),
+    "fetchNamesrvAddrByAddressServer": Kept(OFF, _NAMES),
+    "fetchNameSrvAddrByDnsLookup": Kept(OFF, _NAMES),
+    "messageStorePlugIn": Kept(UNSET, "stores around the store (tiered storage) are not supported: remove it"),
+    "storeType": Kept(("", "default"), f"{_NO_ROCKSDB}: set storeType=default"),
+    "combineCQPreferCQType": Kept(("", "default"), f"{_NO_ROCKSDB}: set combineCQPreferCQType=default"),
+    "combineCQUseRocksdbForLmq": Kept(OFF, f"{_NO_ROCKSDB}: set combineCQUseRocksdbForLmq=false"),
+    "rocksdbCQDoubleWriteEnable": Kept(OFF, f"{_NO_ROCKSDB}: set rocksdbCQDoubleWriteEnable=false"),
+    "rocksdbCQSelectiveDoubleWriteEnable": Kept(OFF, f"{_NO_ROCKSDB}: set rocksdbCQSelectiveDoubleWriteEnable=false"),
+    "timerRocksDBEnable": Kept(OFF, f"{_NO_ROCKSDB}: set timerRocksDBEnable=false"),
+    "transRocksDBEnable": Kept(OFF, f"{_NO_ROCKSDB}: set transRocksDBEnable=false"),
+    "indexRocksDBEnable": Kept(OFF, f"{_NO_ROCKSDB}: set indexRocksDBEnable=false"),
+    "useSingleRocksDBForAllConfigs": Kept(OFF, f"{_NO_ROCKSDB}: set useSingleRocksDBForAllConfigs=false"),
+    "configManagerVersion": Kept(("", "v1"), f"{_NO_ROCKSDB}: set configManagerVersion=v1"),
 }
-"""Settings whose promise would not be kept, with the values that are accepted."""
+"""Settings whose promise would not be kept with other values: RocketMQ's defaults are accepted."""
+
+IMPORTANT: Final = frozenset(
+    """
+    accessMessageInMemoryMaxRatio aclEnable autoCreateSubscriptionGroup autoCreateTopicEnable brokerClusterName
+    brokerId brokerIP1 brokerName brokerRole cleanFileForciblyEnable commitIntervalCommitLog deleteFileBatchMax
+    deleteWhen fetchNamesrvAddrByAddressServer fetchNameSrvAddrByDnsLookup fileReservedTime flushCommitLogTimed
+    flushDiskType flushIntervalCommitLog listenPort maxTransferBytesOnMessageInDisk maxTransferBytesOnMessageInMemory
+    maxTransferCountOnMessageInDisk maxTransferCountOnMessageInMemory messageIndexEnable messageIndexSafe
+    msgTraceTopicName namesrvAddr rejectTransactionMessage storePathCommitLog storePathRootDir storeType
+    traceTopicEnable transactionCheckInterval transactionCheckMax transactionTimeOut transientStorePoolEnable
+    """.split()  # noqa: SIM905
+)
+"""The keys that RocketMQ marks as important (ImportantField) and that a master without replicas has."""
 
 _STORE_KEYS: Final = frozenset({*(one.key for one in SETTINGS), "brokerIP1", "listenPort", "storePathRootDir"})
 
@@ -154,17 +190,17 @@ def load_broker_settings(
 ) -> tuple[BrokerSettings, StoreConfig, dict[str, Any]]:
     """Return a broker's settings, its store's, and all values by key.
 
-    `options` are those of `--set`, by key; NAMESRV_ADDR of the environment is used where nothing else names a
-    NameServer.
+    `options` are those of `--set`, by key. They win over variables of `environ` like ROCKETFLOW_listenPort, which win
+    over the file; NAMESRV_ADDR is used where nothing else names a NameServer.
 
     Raises UsageError, and StoreError where the file cannot be read or a key or value of RocketMQ's is wrong.
     """
-    given = load_settings(file, environ, {key: typed_value(key, text, "--set: ") for key, text in options.items()})
-    _check_keys(given)
-    for key, (accepted, remedy) in _NOT_YET.items():
-        if key in given and given[key] not in accepted:
-            raise UsageError(f"{key}={given[key]}: {remedy}")
     own = {field.encode_name for field in msgspec.structs.fields(BrokerSettings)}
+    variables, others = own_variables(environ, own)
+    texts = {**variables, **options}
+    given = load_settings(file, others, {key: typed_value(key, text, "--set: ") for key, text in texts.items()})
+    _check_keys(given)
+    check_promises(given, _KEPT)
     given = with_tls_file(given)
     try:
         settings = msgspec.convert(
@@ -197,9 +233,15 @@ def _check_keys(given: Mapping[str, Any]) -> None:
             raise UsageError(f"unknown key {key}: {did_you_mean(key, known)}")
 
 
-def settings_text(settings: BrokerSettings, given: Mapping[str, Any]) -> str:
-    """Return the settings in effect as a properties file: the broker's, and those of the store that were given."""
-    return properties_text({**given, **settings.shown()})
+def settings_text(
+    settings: BrokerSettings, store: StoreConfig, given: Mapping[str, Any], *, only_important: bool = False
+) -> str:
+    """Return the settings in effect as a properties file: the broker's, its store's, and what else was given."""
+    of_store = {one.key: getattr(store, one.field) for one in SETTINGS if one.key in KNOWN_KEYS or is_own_key(one.key)}
+    values = {**of_store, **given, **settings.shown()}
+    return properties_text(
+        {key: value for key, value in values.items() if value is not None and (key in IMPORTANT or not only_important)}
+    )
 
 
 def answered_settings_text(settings: BrokerSettings, store: StoreConfig, given: Mapping[str, Any]) -> str:

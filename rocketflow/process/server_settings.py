@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
@@ -19,7 +19,7 @@ from rocketflow.errors import UsageError
 from rocketflow.process.exposure import ALLOW_INSECURE, check_exposure
 from rocketflow.process.nearest import did_you_mean
 from rocketflow.process.properties import properties_text
-from rocketflow_store.spi.settings import OWN_PREFIX, parse_properties, typed_value
+from rocketflow_store.spi.settings import ENVIRONMENT_PREFIX, OWN_PREFIX, parse_properties, typed_value
 
 TLS_FILE: Final = "tls.config.file"
 ADMIN_KEYS: Final = f"{OWN_PREFIX}adminConfigKeys"
@@ -214,10 +214,10 @@ class ServerSettings(msgspec.Struct, kw_only=True):
 def with_tls_file(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return values by key, changed by those of the file `tls.config.file`, which win as in RocketMQ.
 
-    Raises UsageError if the file has unknown keys, or if it was named and cannot be read.
+    Raises UsageError if the file has unknown keys, or if it is not the default one and cannot be read.
     """
     path = Path(str(given.get(TLS_FILE, DEFAULT_TLS_FILE)))
-    if TLS_FILE not in given and not path.is_file():
+    if str(path) == DEFAULT_TLS_FILE and not path.is_file():
         return dict(given)
     try:
         text = path.read_text("utf-8")
@@ -235,6 +235,22 @@ def with_tls_file(given: Mapping[str, Any]) -> dict[str, Any]:
             raise UsageError(f"{path} line {number}: unknown key {key}: {did_you_mean(key, known)}")
         found[key] = value.strip()
     return {**given, **found}
+
+
+def is_own_key(key: str) -> bool:
+    """Return whether a key is RocketFlow's and not RocketMQ's."""
+    return key.startswith(OWN_PREFIX)
+
+
+def own_variables(environ: Mapping[str, str], keys: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Split the environment: values of a server's own keys by key, and the other variables.
+
+    Own keys are RocketFlow's, without their prefix (ROCKETFLOW_allowInsecure), and those of TLS with the dots as lines
+    (ROCKETFLOW_tls_server_mode): variables of most shells have no dots.
+    """
+    names = {f"{ENVIRONMENT_PREFIX}{key.removeprefix(OWN_PREFIX).replace('.', '_')}": key for key in keys if "." in key}
+    found = {names[name]: text for name, text in environ.items() if name in names}
+    return found, {name: text for name, text in environ.items() if name not in names}
 
 
 def _built(build: Callable[[], Tls]) -> Tls:

@@ -54,6 +54,41 @@ BUGS: Final = (
         [Change('            Step("offsets before the rest", None, self._offsets.save, _FIRST_SECONDS),\n', "")],
         ["tests/rocketflow/broker/test_steps.py"],
     ),
+    # -- checks of pulls and registrations
+    Bug(
+        "broadcast-allowed",
+        "a group broadcasts although consumeBroadcastEnable is false",
+        [
+            Change(
+                "if group.is_broadcasting and config is not None and not config.consume_broadcast_enable:", "if False:"
+            )
+        ],
+        ["tests/rocketflow/broker/test_pull_checks.py"],
+    ),
+    Bug(
+        "old-condition-read",
+        "a pull with a new subscription whose condition is wrong is answered by the old condition",
+        [Change("        if condition.sub_version < header.sub_version:\n", "        if condition.sub_version < 0:\n")],
+        ["tests/rocketflow/broker/test_pull_checks.py"],
+    ),
+    Bug(
+        "conflicts-repeated",
+        "different subscriptions of a group are reported with every change",
+        [Change("group.conflict_ms = now_ms\n", "group.conflict_ms = None\n")],
+        ["tests/rocketflow/broker/test_tables.py"],
+    ),
+    Bug(
+        "ordered-topics-ignored",
+        "a broker ignores the table of ordered topics of its NameServer",
+        [Change("if found is not None and not found.order:", "if found is None:")],
+        ["tests/rocketflow/broker/test_registration.py"],
+    ),
+    Bug(
+        "rocksdb-accepted",
+        "a broker starts with settings that need RocksDB",
+        [Change('"storeType": Kept(("", "default"), ', '"storeType": Kept(("", "default", "defaultrocksdb"), ')],
+        ["tests/rocketflow/process/test_server_settings.py"],
+    ),
     # -- durability
     Bug(
         "ack-before-sync",

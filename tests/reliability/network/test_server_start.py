@@ -51,6 +51,7 @@ WRONG = {
     "public address": ("broker", ["--set", "brokerIP1=10.1.2.3"], "rocketflow.allowInsecure"),
     "no address": ("broker", ["--set", "bindAddress=foo"], "bindAddress"),
     "role": ("broker", ["--set", "brokerRole=SLAVE"], "brokerRole"),
+    "controller": ("namesrv", ["--set", "enableControllerInNamesrv=true"], "set enableControllerInNamesrv=false"),
     "no file": ("broker", ["-c", "/nowhere/broker.conf"], "broker.conf"),
     "no home of accounts": ("broker", ["--set", "aclEnable=true"], "rocketmqHome"),
     "no accounts": ("broker", ["--set", "aclEnable=true", "--set", "rocketmqHome=/nowhere"], "plain_acl.yml"),
@@ -80,7 +81,7 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_settings_end_the_start_and_name_the_remedy(case: str, tmp_path: Path) -> None:
     command, arguments, named = WRONG[case]
-    if case in ("key", "NameServer's address"):
+    if case in ("key", "NameServer's address", "controller"):
         code, said = started(command, tmp_path, *arguments)
     else:
         code, said = _in_process(command, tmp_path, arguments)
@@ -113,10 +114,13 @@ def test_a_port_in_use_and_a_locked_store_are_named(tmp_path: Path) -> None:
         arguments = ["--set", f"storePathRootDir={tmp_path}/other", "--set", f"listenPort={broker.port}"]
         code, said = started("broker", tmp_path, *arguments)
         assert code == 75, said
-        assert str(broker.port) in said
+        assert f"process {broker.process.pid} (" in said
+        assert f"listens at port {broker.port}" in said
+        assert f"listens at port {broker.port - 2}" in said
         code, said = started("namesrv", tmp_path, "--set", f"listenPort={broker.port}")
         assert code == 75, said
-        assert str(broker.port) in said
+        assert f"process {broker.process.pid} (" in said
+        assert f"listens at port {broker.port}" in said
         assert "Traceback" not in said
 
 

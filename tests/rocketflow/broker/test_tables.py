@@ -399,7 +399,7 @@ def test_different_subscriptions_of_a_group_are_reported_once() -> None:
     assert table.new_conflict("h", 0) == ""
 
 
-def test_members_that_left_or_say_no_subscriptions_conflict_with_nobody() -> None:
+def test_members_that_left_or_say_no_subscriptions_conflict_with_none() -> None:
     table: ConsumerTable[str] = ConsumerTable()
     table.register(consumer("T"), client("x"))
     table.register(consumer("T"), client("y"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from rocketflow.broker.settings import BrokerSettings, answered_settings_text, load_broker_settings, settings_text
 from rocketflow.errors import UsageError
 from rocketflow.namesrv.settings import load_namesrv_settings
+from rocketflow_store import StoreConfigError
 from tests.support.certificates import Authority
 
 
@@ -82,7 +84,11 @@ def test_passwords_are_hidden_in_printed_settings(ca: Authority) -> None:
     options = {"tls.server.certPath": str(cert), "tls.server.keyPath": str(key), "tls.server.keyPassword": "sesame"}
     settings, store, given = load_broker_settings(None, options, {})
     answered = answered_settings_text(settings, store, given)
-    for text in (settings_text(settings, given), answered, load_namesrv_settings(None, options).properties_text()):
+    for text in (
+        settings_text(settings, store, given),
+        answered,
+        load_namesrv_settings(None, options).properties_text(),
+    ):
         assert "sesame" not in text
         assert f"tls.server.certPath={cert}\n" in text
 
@@ -144,3 +150,101 @@ def test_an_unusable_test_mode_names_the_command(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UsageError, match="openssl"):
         settings.server_tls()
+
+
+KEPT = {
+    "fetchNamesrvAddrByAddressServer": ("true", "false", "namesrvAddr"),
+    "fetchNameSrvAddrByDnsLookup": ("true", "false", "namesrvAddr"),
+    "messageStorePlugIn": ("org.apache.rocketmq.tieredstore.TieredMessageStore", "", "tiered storage"),
+    "storeType": ("defaultRocksDB", "default", "storeType=default"),
+    "enableSlaveActingMaster": ("true", "false", "replication"),
+    "duplicationEnable": ("true", "false", "replication"),
+    "controllerAddr": ("127.0.0.1:9878", "", "controller"),
+    "enableControllerMode": ("true", "false", "controller"),
+    "fetchControllerAddrByDnsLookup": ("true", "false", "controller"),
+    "enableDLegerCommitLog": ("true", "false", "DLedger"),
+    "brokerRole": ("SYNC_MASTER", "ASYNC_MASTER", "replication"),
+    "brokerId": ("1", "0", "replication"),
+    "combineCQPreferCQType": ("defaultRocksDB", "default", "RocksDB"),
+    "combineCQUseRocksdbForLmq": ("true", "false", "RocksDB"),
+    "rocksdbCQDoubleWriteEnable": ("true", "false", "RocksDB"),
+    "rocksdbCQSelectiveDoubleWriteEnable": ("true", "false", "RocksDB"),
+    "timerRocksDBEnable": ("true", "false", "RocksDB"),
+    "transRocksDBEnable": ("true", "false", "RocksDB"),
+    "indexRocksDBEnable": ("true", "false", "RocksDB"),
+    "useSingleRocksDBForAllConfigs": ("true", "false", "RocksDB"),
+    "configManagerVersion": ("v2", "v1", "RocksDB"),
+}
+
+
+@pytest.mark.parametrize("key", KEPT)
+def test_a_promise_that_a_broker_would_break_is_refused_by_name(key: str, tmp_path: Path) -> None:
+    refused, kept, said = KEPT[key]
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"{key}={refused}\n")
+    for source in (lambda: load({key: refused}), lambda: load({}, conf)):
+        with pytest.raises(UsageError) as caught:
+            source()
+        assert str(caught.value).startswith(f"{key}={refused}: ")
+        assert said in str(caught.value)
+    assert load({key: kept})
+
+
+@pytest.mark.parametrize("key", ["enableControllerInNamesrv", "clusterTest"])
+def test_a_promise_that_a_name_server_would_break_is_refused_by_name(key: str) -> None:
+    for text in ("true", "TRUE"):
+        with pytest.raises(UsageError, match=f"{key}={text}: .*: set {key}=false"):
+            load_namesrv_settings(None, {key: text})
+    assert load_namesrv_settings(None, {key: "false"}).listen_port == 9876
+
+
+def test_both_servers_take_variables_before_their_file_and_after_options(tmp_path: Path) -> None:
+    conf = tmp_path / "server.conf"
+    conf.write_text("listenPort=1001\nbindAddress=127.0.0.1\n")
+    environ = {
+        "ROCKETFLOW_listenPort": "1002",
+        "ROCKETFLOW_bindAddress": "0.0.0.0",
+        "ROCKETFLOW_allowInsecure": "true",
+        "ROCKETFLOW_tls_test_mode_enable": "true",
+        "ROCKETFLOW_DEBUG": "1",
+        "ROCKETFLOW_flushDiskType": "SYNC_FLUSH",
+    }
+    names = load_namesrv_settings(conf, {}, environ)
+    broker, store, _ = load_broker_settings(conf, {}, environ)
+    for one in (names, broker):
+        assert (one.listen_port, one.bind_address) == (1002, "0.0.0.0")
+        assert one.allow_insecure
+        assert one.tls_test_mode_enable
+    assert store.flush_disk_type.value == "SYNC_FLUSH"
+    assert load_namesrv_settings(conf, {"listenPort": "1003"}, environ).listen_port == 1003
+    assert load_broker_settings(conf, {"listenPort": "1003"}, environ)[0].listen_port == 1003
+    wrong = {"ROCKETFLOW_listnPort": "1"}
+    with pytest.raises(UsageError, match=r"environment variable ROCKETFLOW_listnPort: unknown key.*listenPort"):
+        load_namesrv_settings(conf, {}, wrong)
+    with pytest.raises(StoreConfigError, match=r"environment variable ROCKETFLOW_listnPort: unknown key.*listenPort"):
+        load_broker_settings(conf, {}, wrong)
+    with pytest.raises(UsageError, match="listenPort"):
+        load_namesrv_settings(conf, {}, {"ROCKETFLOW_listenPort": "x"})
+
+
+def values_of(text: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in text.splitlines())
+
+
+def test_all_settings_are_printed_and_the_important_ones_are_fewer(tmp_path: Path) -> None:
+    settings, store, given = load_broker_settings(None, {"flushDiskType": "SYNC_FLUSH", "traceTopicEnable": "true"}, {})
+    every = values_of(settings_text(settings, store, given))
+    important = values_of(settings_text(settings, store, given, only_important=True))
+    assert important.items() < every.items()
+    assert (important["flushDiskType"], important["traceTopicEnable"]) == ("SYNC_FLUSH", "true")
+    assert {"brokerName", "fileReservedTime", "storePathRootDir", "namesrvAddr", "deleteWhen"} < important.keys()
+    assert {"mappedFileSizeCommitLog", "syncFlushTimeout", "messageDelayLevel", "bindAddress"} < every.keys()
+    assert {"mappedFileSizeCommitLog", "bindAddress"}.isdisjoint(important)
+    conf = tmp_path / "broker.conf"
+    conf.write_text(settings_text(settings, store, given))
+    again, same_store, _ = load_broker_settings(conf, {}, {})
+    assert again == settings
+    assert replace(same_store, without_effect=()) == replace(store, without_effect=())
+    names = load_namesrv_settings(None, {"listenPort": "1"})
+    assert values_of(names.important_text()).items() < values_of(names.properties_text()).items()
+    assert values_of(names.important_text())["listenPort"] == "1"
