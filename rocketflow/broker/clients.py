@@ -200,7 +200,7 @@ class ConsumerTable(Generic[C]):
         if len(kinds) < 2 or (group.conflict_ms is not None and now_ms < group.conflict_ms + CONFLICT_AGAIN_MS):
             return ""
         group.conflict_ms = now_ms
-        texts = []
+        texts: list[str] = []
         for kind in kinds[:2]:
             channel = next(one for one, reads in group.reads.items() if reads == kind)
             differing = sorted(kind - kinds[1 - len(texts)])

@@ -1,4 +1,4 @@
-"""Which process listens at a port, as Linux's /proc shows it."""
+"""The process that listens at a port, as Linux's /proc shows it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN: Final = 100
 
 
 def port_holder(port: int) -> str:
-    """Return who listens at a port as a text, "" if nobody does or the system has no /proc.
+    """Return who listens at a port as a text, "" if no process does or the system has no /proc.
 
     Processes of other users have their open files hidden: they cannot be named.
     """

@@ -1,4 +1,4 @@
-"""Who listens at a port."""
+"""The process that listens at a port, by name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_process_that_listens_is_named(address: str) -> None:
     assert "\n" not in said
 
 
-def test_a_port_that_nobody_or_only_a_hidden_process_listens_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_without_a_listener_or_with_a_hidden_one(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert port_holder(port) == f"a process of another user listens at port {port}"  # this process is not looked at

@@ -244,7 +244,7 @@ def test_all_settings_are_printed_and_the_important_ones_are_fewer(tmp_path: Pat
     conf.write_text(settings_text(settings, store, given))
     again, same_store, _ = load_broker_settings(conf, {}, {})
     assert again == settings
-    assert replace(same_store, without_effect=()) == replace(store, without_effect=())
+    assert replace(same_store, without_effect=(), clock=store.clock) == replace(store, without_effect=())
     names = load_namesrv_settings(None, {"listenPort": "1"})
     assert values_of(names.important_text()).items() < values_of(names.properties_text()).items()
     assert values_of(names.important_text())["listenPort"] == "1"
