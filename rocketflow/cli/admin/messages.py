@@ -3,20 +3,21 @@
 RocketMQ's source: tools/command/message/**.
 """
 
+from collections import Counter
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rocketflow.cli.admin.one_message import consume_at, known_charset, print_message, send_again, shown_fields
 from rocketflow.cli.admin.options import TopicOption
-from rocketflow.cli.admin.output import Output, described
+from rocketflow.cli.admin.output import Output
 from rocketflow.cli.admin.subcommand import subcommand
 from rocketflow.cli.admin.targets import TrueOrFalse, time_of
 from rocketflow.cli.shared.message_rows import TABLE_COLUMNS, BodyForm
-from rocketflow.cli.shared.parameters import BodyOption, emit
+from rocketflow.cli.shared.parameters import BodyOption
 from rocketflow.cli.shared.received_rows import received_fields
 from rocketflow.errors import UsageError
-from rocketflow.process.times import iso_time
 
 if TYPE_CHECKING:
     from rocketflow.client.admin.admin_client import AdminClient
@@ -24,6 +25,19 @@ if TYPE_CHECKING:
     from rocketflow.remoting.bodies import MessageQueue
 
 _BATCH = 32
+
+ConsumerGroupOption = Annotated[
+    str | None, typer.Option("-g", "--consumerGroup", metavar="GROUP", help="With -d: let a client of it consume.")
+]
+ClientIdOption = Annotated[
+    str | None, typer.Option("-d", "--clientId", metavar="ID", help="With -g: the client that consumes it now.")
+]
+CharsetOption = Annotated[
+    str | None, typer.Option("-c", "--charsetName", metavar="CHARSET", help="Character set of bodies.")
+]
+ExpressionOption = Annotated[str, typer.Option("-s", "--subExpression", help="Tags: a || b.")]
+BeginOption = Annotated[str | None, typer.Option("-b", "--beginTimestamp", metavar="TIME", help="Stored since.")]
+EndOption = Annotated[str | None, typer.Option("-e", "--endTimestamp", metavar="TIME", help="Stored until.")]
 
 
 @subcommand("queryMsgByKey")
@@ -54,14 +68,28 @@ async def query_by_id(
     output: Output,
     message_id: Annotated[str, typer.Option("-i", "--msgId", metavar="ID", help="Offset message ids, by commas.")],
     topic: Annotated[str, typer.Option("-t", "--topic", help="The topic; not needed.")] = "",
+    group: ConsumerGroupOption = None,
+    client_id: ClientIdOption = None,
+    resend: Annotated[TrueOrFalse, typer.Option("-s", "--sendMessage", help="Send it to its topic again.")] = "false",
+    unit: Annotated[str, typer.Option("-u", "--unitName", metavar="UNIT", help="With -s: the producer's unit.")] = "",
+    charset: Annotated[
+        str | None, typer.Option("-f", "--bodyFormat", metavar="CHARSET", help="Character set of the body.")
+    ] = None,
     body: BodyOption = BodyForm.TEXT,
 ) -> None:
-    """Print the message with an offset message id.
+    """Print the message with an offset message id, and what each group did with it.
 
     Example: rocketflow admin queryMsgById -n 127.0.0.1:9876 -i 7F00000100002A9F0000000000000000
     """
+    known_charset(charset)
     for one in filter(None, (part.strip() for part in message_id.split(","))):
-        _print(output, await admin.message_at(one), body)
+        message = await admin.message_at(one)
+        if group is not None or client_id is not None:
+            await consume_at(admin, output, message, group, client_id)
+        elif resend == "true":
+            await send_again(admin, output, message, unit)
+        else:
+            await print_message(admin, output, message, body, charset)
 
 
 @subcommand("queryMsgByUniqueKey")
@@ -71,9 +99,11 @@ async def query_by_unique_key(
     message_id: Annotated[str, typer.Option("-i", "--msgId", metavar="ID", help="The id that the producer made.")],
     topic: TopicOption,
     show_all: Annotated[bool, typer.Option("-a", "--showAll", help="All messages with this id.")] = False,
+    group: ConsumerGroupOption = None,
+    client_id: ClientIdOption = None,
     body: BodyOption = BodyForm.TEXT,
 ) -> None:
-    """Print the message with an id that its producer made.
+    """Print the message with an id that its producer made, and what each group did with it.
 
     Example: rocketflow admin queryMsgByUniqueKey -n 127.0.0.1:9876 -t orders -i 7F0000010A2B3C4D00001F2E3D4C0001
     """
@@ -82,8 +112,11 @@ async def query_by_unique_key(
     found = await admin.query_by_unique_key(topic, message_id)
     if not found:
         raise NoMessageError(f"topic {topic!r} has no message with the id {message_id!r} in an index")
+    if group is not None or client_id is not None:
+        await consume_at(admin, output, found[0], group, client_id)
+        return
     for one in found if show_all else found[:1]:
-        _print(output, one, body)
+        await print_message(admin, output, one, body)
 
 
 @subcommand("queryMsgByOffset")
@@ -109,7 +142,7 @@ async def query_by_offset(
             f"queue {queue_id} of topic {topic!r} at {broker_name} has no message at {offset}: it has "
             f"[{found.min_offset}, {found.max_offset})"
         )
-    _print(output, found.messages[0], body)
+    await print_message(admin, output, found.messages[0], body)
 
 
 @subcommand("printMsg")
@@ -117,24 +150,58 @@ async def print_messages(
     admin: "AdminClient",
     output: Output,
     topic: TopicOption,
-    expression: Annotated[str, typer.Option("-s", "--subExpression", help="Tags: a || b.")] = "*",
-    begin: Annotated[str | None, typer.Option("-b", "--beginTimestamp", metavar="TIME", help="Stored since.")] = None,
-    end: Annotated[str | None, typer.Option("-e", "--endTimestamp", metavar="TIME", help="Stored until.")] = None,
+    expression: ExpressionOption = "*",
+    begin: BeginOption = None,
+    end: EndOption = None,
     print_body: Annotated[TrueOrFalse, typer.Option("-d", "--printBody", help="Bodies too.")] = "true",
+    charset: CharsetOption = None,
     body: BodyOption = BodyForm.TEXT,
 ) -> None:
     """Print a topic's messages; no group's progress changes.
 
     Example: rocketflow admin printMsg -n 127.0.0.1:9876 -t orders
     """
+    known_charset(charset)
     form = body if print_body == "true" else BodyForm.NONE
-    columns = _columns(form)
     for queue in await _queues(admin, topic):
-        first = await (admin.min_offset(queue) if begin is None else admin.search_offset(queue, time_of(begin)))
-        last = await (admin.max_offset(queue) if end is None else admin.search_offset(queue, time_of(end)))
+        first, last = await _bounds(admin, queue, begin, end)
         if not output.as_json:
             print(f"minOffset={first}, maxOffset={last}, {queue.broker_name} queue {queue.queue_id}")
-        await _print_range(output, columns, form, _read(admin, queue, first, last, expression))
+        rows = [shown_fields(one, form, charset) async for one in _read(admin, queue, first, last, expression)]
+        _print_rows(output, form, rows)
+
+
+@subcommand("printMsgByQueue")
+async def print_messages_of_a_queue(
+    admin: "AdminClient",
+    output: Output,
+    topic: TopicOption,
+    broker_name: Annotated[str, typer.Option("-a", "--brokerName", metavar="NAME", help="The broker's name.")],
+    queue_id: Annotated[int, typer.Option("-i", "--queueId", min=0, help="The queue.")],
+    expression: ExpressionOption = "*",
+    begin: BeginOption = None,
+    end: EndOption = None,
+    print_rows: Annotated[TrueOrFalse, typer.Option("-p", "--print", help="Print the messages.")] = "false",
+    print_body: Annotated[TrueOrFalse, typer.Option("-d", "--printBody", help="Bodies too.")] = "false",
+    by_tag: Annotated[TrueOrFalse, typer.Option("-f", "--calculate", help="Count messages by tag.")] = "false",
+    charset: CharsetOption = None,
+) -> None:
+    """Print the messages of a queue, or how many have each tag; no group's progress changes.
+
+    Example: rocketflow admin printMsgByQueue -n 127.0.0.1:9876 -t orders -a broker-a -i 0 -p true -f true
+    """
+    from rocketflow.remoting.bodies import MessageQueue
+
+    known_charset(charset)
+    form = BodyForm.TEXT if print_body == "true" else BodyForm.NONE
+    queue = MessageQueue(topic, broker_name, queue_id)
+    messages = [one async for one in _read(admin, queue, *await _bounds(admin, queue, begin, end), expression)]
+    if print_rows == "true":
+        _print_rows(output, form, [shown_fields(one, form, charset) for one in messages])
+    if by_tag == "true":
+        counts = Counter(one.tags for one in messages if one.tags and one.tags.strip())
+        rows = [{"tag": tag, "count": count} for tag, count in counts.most_common()]
+        output.lines(rows, "Tag: {tag:<30} Count: {count}")
 
 
 @subcommand("consumeMessage")
@@ -146,7 +213,7 @@ async def consume_message(
     queue_id: Annotated[int | None, typer.Option("-i", "--queueId", min=0, help="One queue of it.")] = None,
     offset: Annotated[int | None, typer.Option("-o", "--offset", min=0, help="Queue offset to begin at.")] = None,
     begin: Annotated[str | None, typer.Option("-s", "--beginTimestamp", metavar="TIME", help="Stored since.")] = None,
-    end: Annotated[str | None, typer.Option("-e", "--endTimestamp", metavar="TIME", help="Stored until.")] = None,
+    end: EndOption = None,
     count: Annotated[int, typer.Option("-c", "--messageNumber", min=1, help="Most messages.")] = 128,
     body: BodyOption = BodyForm.TEXT,
 ) -> None:
@@ -156,14 +223,16 @@ async def consume_message(
     """
     if (queue_id is not None and broker_name is None) or (offset is not None and queue_id is None):
         raise UsageError("a queue needs its broker, and an offset its queue: give -b NAME -i QUEUE -o OFFSET")
-    columns, left = _columns(body), count
+    left = count
     for queue in await _queues(admin, topic):
         if broker_name not in (None, queue.broker_name) or queue_id not in (None, queue.queue_id):
             continue
-        first = await (admin.min_offset(queue) if begin is None else admin.search_offset(queue, time_of(begin)))
-        last = await (admin.max_offset(queue) if end is None else admin.search_offset(queue, time_of(end)))
+        first, last = await _bounds(admin, queue, begin, end)
         first = first if offset is None else max(first, offset)
-        left -= await _print_range(output, columns, body, _read(admin, queue, first, min(last, first + left), "*"))
+        found = _read(admin, queue, first, min(last, first + left), "*")
+        rows = [received_fields(one, body) async for one in found]
+        _print_rows(output, body, rows)
+        left -= len(rows)
 
 
 async def _queues(admin: "AdminClient", topic: str) -> "list[MessageQueue]":
@@ -187,46 +256,16 @@ async def _read(
         at = found.next_offset
 
 
-async def _print_range(
-    output: Output, columns: dict[str, str], form: BodyForm, messages: "AsyncIterator[ReceivedMessage]"
-) -> int:
-    """Print messages as rows; return their number."""
-    rows = [received_fields(one, form) async for one in messages]
+async def _bounds(admin: "AdminClient", queue: "MessageQueue", begin: str | None, end: str | None) -> tuple[int, int]:
+    """Return the offsets of a queue from one time to another, of all its messages without them."""
+    first = await (admin.min_offset(queue) if begin is None else admin.search_offset(queue, time_of(begin)))
+    last = await (admin.max_offset(queue) if end is None else admin.search_offset(queue, time_of(end)))
+    return first, last
+
+
+def _print_rows(output: Output, form: BodyForm, rows: list[dict[str, Any]]) -> None:
     if rows or output.as_json:
-        output.rows(columns, rows)
-    return len(rows)
-
-
-def _columns(form: BodyForm) -> dict[str, str]:
-    return {name: name for name in TABLE_COLUMNS if name != "body" or form is not BodyForm.NONE}
-
-
-def _print(output: Output, message: "ReceivedMessage", form: BodyForm) -> None:
-    """Print one message: a JSON line, or mqadmin's names and values."""
-    fields = received_fields(message, form)
-    if output.as_json:
-        emit(fields)
-        return
-    described(
-        [
-            ("OffsetID:", fields["msgId"]),
-            ("Topic:", fields["topic"]),
-            ("Tags:", f"[{fields['tags']}]"),
-            ("Keys:", f"[{fields['keys']}]"),
-            ("Queue ID:", fields["queueId"]),
-            ("Queue Offset:", fields["queueOffset"]),
-            ("CommitLog Offset:", fields["physicalOffset"]),
-            ("Reconsume Times:", fields["reconsumeTimes"]),
-            ("Born Timestamp:", iso_time(fields["bornTimestamp"])),
-            ("Store Timestamp:", iso_time(fields["storeTimestamp"])),
-            ("Born Host:", fields["bornHost"]),
-            ("Store Host:", fields["storeHost"]),
-            ("System Flag:", fields["sysFlag"]),
-            ("Properties:", fields["properties"]),
-            *((("Message Body:", fields["body"]),) if "body" in fields else ()),
-        ]
-    )
-    print()
+        output.rows({name: name for name in TABLE_COLUMNS if name != "body" or form is not BodyForm.NONE}, rows)
 
 
 @subcommand("sendMessage")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 OWN_PREFIXES = ("%RETRY%", "%DLQ%")
 _QUEUES = 8
+_UNIT, _UNIT_SUB = 1, 2  # bits of topicSysFlag (common/sysflag/TopicSysFlag.java)
 _PERM = Annotated[int, typer.Option("-p", "--perm", min=2, max=7, help="Permission: 2 write, 4 read, 6 both.")]
 
 
@@ -138,6 +139,10 @@ async def update_topic(
     write_queues: Annotated[int, typer.Option("-w", "--writeQueueNums", min=1, help="Queues to send to.")] = _QUEUES,
     perm: _PERM = 6,
     order: Annotated[TrueOrFalse, typer.Option("-o", "--order", help="Whether it is an ordered topic.")] = "false",
+    unit: Annotated[TrueOrFalse, typer.Option("-u", "--unit", help="Whether it is a topic of a unit.")] = "false",
+    unit_sub: Annotated[
+        TrueOrFalse, typer.Option("-s", "--hasUnitSub", help="Whether units subscribe to it.")
+    ] = "false",
     attributes: Annotated[str, typer.Option("-a", "--attributes", help="Attributes: +name=value,-name.")] = "",
 ) -> None:
     """Create a topic, or change it.
@@ -155,6 +160,7 @@ async def update_topic(
         write_queue_nums=write_queues,
         perm=perm,
         order=order == "true",
+        topic_sys_flag=(_UNIT if unit == "true" else 0) | (_UNIT_SUB if unit_sub == "true" else 0),
         attributes=set_to,
     )
     rows = []

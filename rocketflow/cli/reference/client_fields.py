@@ -13,6 +13,19 @@ _WRITE_PERM: Final = {
     "namesrvAddr": "address of the NameServer",
     "topics": "number of its topics",
 }
+_TRACKS: Final = {
+    "tracks": "what the groups that read the topic did with it",
+    "tracks.consumerGroup": "consumer group",
+    "tracks.trackType": "CONSUMED, NOT_CONSUME_YET, NOT_ONLINE, PULL and the other names of RocketMQ's TrackType",
+    "tracks.exceptionDesc": "why it is not known; null",
+}
+_CONSUMED: Final = {
+    "order": "with -g and -d: whether the client consumes in order",
+    "autoCommit": "with -g and -d: whether it commits",
+    "consumeResult": "with -g and -d: CR_SUCCESS, CR_LATER, CR_THROW_EXCEPTION and others",
+    "remark": "with -g and -d: the exception of the listener; null",
+    "spentTimeMills": "with -g and -d: time that the listener took, ms",
+}
 _CLIENT: Final = {
     "clientId": "id of the client",
     "clientAddr": "address of its connection",
@@ -133,6 +146,11 @@ CLIENT_FIELDS: Final[dict[str, dict[str, str]]] = {
         "config": "settings by key, strings as the NameServer sent them",
     },
     "admin printMsg": RECEIVED_FIELDS,
+    "admin printMsgByQueue": {
+        **RECEIVED_FIELDS,
+        "tag": "with -f true: a tag",
+        "count": "with -f true: number of its messages",
+    },
     "admin producer": {
         "group": "producer group",
         "clientId": "id of the client",
@@ -142,10 +160,10 @@ CLIENT_FIELDS: Final[dict[str, dict[str, str]]] = {
         "lastUpdateTimestamp": "time of its last heartbeat, ms",
     },
     "admin producerConnection": _CLIENT,
-    "admin queryMsgById": RECEIVED_FIELDS,
+    "admin queryMsgById": {**RECEIVED_FIELDS, **_TRACKS, **_CONSUMED, "status": "with -s true: result of the send"},
     "admin queryMsgByKey": RECEIVED_FIELDS,
-    "admin queryMsgByOffset": RECEIVED_FIELDS,
-    "admin queryMsgByUniqueKey": RECEIVED_FIELDS,
+    "admin queryMsgByOffset": {**RECEIVED_FIELDS, **_TRACKS},
+    "admin queryMsgByUniqueKey": {**RECEIVED_FIELDS, **_TRACKS, **_CONSUMED},
     "admin resetOffsetByTime": {**_QUEUE, "offset": "new offset of the group"},
     "admin sendMessage": {
         **_QUEUE,

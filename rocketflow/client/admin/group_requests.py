@@ -31,13 +31,20 @@ from rocketflow.client.errors import ClientError, NoRouteError, RequestRefusedEr
 from rocketflow.remoting.bodies import MessageQueue, SubscriptionGroupConfig, decode_body, encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers import admin as headers
-from rocketflow.remoting.headers.client import GetConsumerRunningInfoRequestHeader
+from rocketflow.remoting.headers.client import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+)
 from rocketflow.remoting.headers.offset import ResetOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
 
 if TYPE_CHECKING:
+    from rocketflow.client.received import ReceivedMessage
     from rocketflow.remoting.headers.header import Header
 
 RETRY_PREFIX: Final = "%RETRY%"
+
+_CALL_S: Final = 20.0
+"""How long a consumer may take for one message; brokers wait 10 s."""
 
 
 class NoMemberError(ClientError):
@@ -112,6 +119,20 @@ class GroupRequests(MessageRequests):
         """
         header = GetConsumerRunningInfoRequestHeader(consumer_group=group, client_id=client_id, jstack_enable=stacks)
         return dict(decode_object(await self._first_answer(group, RequestCode.GET_CONSUMER_RUNNING_INFO, header)))
+
+    async def consume_directly(self, group: str, client_id: str, message: ReceivedMessage) -> dict[str, Any]:
+        """Let a push consumer of a group consume one message at once; no offset changes.
+
+        Return the members of ConsumeMessageDirectlyResult. Raises RequestRefusedError for a client that is not
+        connected, or is no push consumer.
+        """
+        header = ConsumeMessageDirectlyResultRequestHeader(
+            consumer_group=group, client_id=client_id, msg_id=message.offset_message_id, topic=message.topic
+        )
+        reply = await self.cluster.request(
+            message.store_host, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, timeout_s=_CALL_S
+        )
+        return dict(decode_object(reply.body))
 
     async def reset_offset_by_time(
         self, group: str, topic: str, timestamp_ms: int, *, force: bool = True

@@ -34,6 +34,8 @@ Printed = Callable[..., str]
 Rows = Callable[..., list[dict[str, Any]]]
 TOPIC = "orders"
 QUEUES = 2
+_FIRST = ("-b", "broker-a", "-i", "0", "-o", "0")
+_BODIES = ("-p", "true", "-d", "true")
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +88,9 @@ def test_topics_are_created_changed_listed_and_deleted(cluster: Cluster, printed
     assert (made["brokerAddr"], made["writeQueueNums"]) == (cluster.broker_address, 8)
     (where,) = rows("topicClusterList", "-t", "made")
     assert where == {"cluster": "DefaultCluster"}
+    rows("updateTopic", *at, "-u", "true", "-s", "true")
+    assert rows("topicRoute", "-t", "made")[0]["queueDatas"][0]["topicSysFlag"] == 3
+    rows("updateTopic", *at, "-w", "8", "-r", "8")
     table = printed("topicRoute", "-t", "made", "-l").splitlines()
     assert table[1].split() == ["DefaultCluster", "broker-a", f"{{0={cluster.broker_address}}}", "8", "8", "6"]
     (deleted,) = rows("deleteTopic", "-c", "DefaultCluster", "-t", "made")
@@ -149,9 +154,9 @@ def test_messages_are_found_by_key_id_and_offset(printed: Printed, rows: Rows) -
     (by_id,) = rows("queryMsgById", "-i", by_key["msgId"])
     (by_unique,) = rows("queryMsgByUniqueKey", "-t", TOPIC, "-i", by_key["uniqKey"])
     (by_offset,) = rows("queryMsgByOffset", "-t", TOPIC, "-b", "broker-a", "-i", "1", "-o", "1")
+    check_fields("admin queryMsgByKey", by_key)
+    assert by_id.pop("tracks") == by_unique.pop("tracks") == by_offset.pop("tracks")
     assert by_key == by_unique == by_offset == {**by_id, "brokerName": "broker-a"}
-    for name, one in (("Key", by_key), ("Id", by_id), ("UniqueKey", by_unique), ("Offset", by_offset)):
-        check_fields(f"admin queryMsg{'ById' if name == 'Id' else 'By' + name}", one)
     text = printed("queryMsgById", "-i", by_key["msgId"])
     assert f"OffsetID:            {by_key['msgId']}\n" in text
     assert "Message Body:        body 3\n" in text
@@ -174,6 +179,106 @@ def test_messages_of_a_topic_are_printed(printed: Printed, rows: Rows) -> None:
     check_fields("admin consumeMessage", *some)
     assert len(rows("consumeMessage", "-t", TOPIC, "-c", "4")) == 4
     assert "needs its broker" in printed("consumeMessage", "-t", TOPIC, "-i", "1", code=2)
+
+
+def test_messages_of_a_queue_are_printed_and_counted_by_tag(printed: Printed, rows: Rows) -> None:
+    queue = ("-t", TOPIC, "-a", "broker-a", "-i", "1")
+    assert printed("printMsgByQueue", *queue) == ""
+    assert printed("printMsgByQueue", *queue, "-f", "true") == f"Tag: {'paid':<30} Count: 3\n"
+    found = rows("printMsgByQueue", *queue, "-p", "true", "-d", "true", "-f", "true")
+    assert [one["body"] for one in found[:3]] == ["body 1", "body 3", "body 5"]
+    assert found[3:] == [{"tag": "paid", "count": 3}]
+    assert "body" not in rows("printMsgByQueue", *queue, "-p", "true")[0]
+    assert rows("printMsgByQueue", *queue, "-p", "true", "-s", "other") == []
+    check_fields("admin printMsgByQueue", *found)
+
+
+def test_bodies_are_read_by_a_character_set(cluster: Cluster, printed: Printed, rows: Rows) -> None:
+    cluster.create_topic("encoded", queues=1)
+
+    async def send() -> None:
+        async with Producer(ProducerOptions(group="shop", name_servers=cluster.name_server_address)) as producer:
+            await producer.send(Message("encoded", "訂單".encode("gbk")))
+
+    run_loop(send())
+    (found,) = rows("printMsg", "-t", "encoded", "-c", "GBK")
+    assert found["body"] == "訂單"
+    assert "Message Body:        訂單\n" in printed("queryMsgById", "-i", found["msgId"], "-f", "GBK")
+    assert "訂單" in printed("printMsgByQueue", "-t", "encoded", *("-a", "broker-a", "-i", "0"), *_BODIES, "-c", "GBK")
+    assert "WARN: No Consumer" in printed("queryMsgById", "-i", found["msgId"])
+
+
+def test_tracks_say_what_groups_did_with_a_message(cluster: Cluster, printed: Printed, rows: Rows) -> None:
+    cluster.create_topic("tracked", queues=1)
+    names = cluster.name_server_address
+    found: dict[str, Any] = {}
+    consumed: list[bytes] = []
+
+    async def listen(messages: list[Any], context: ConsumeContext) -> None:
+        consumed.extend(one.body for one in messages)
+
+    async def connected() -> None:
+        options = PushOptions(group="eager", name_servers=names, consume_from=ConsumeFrom.FIRST)
+        consumer = PushConsumer(options, listen)
+        await consumer.subscribe("tracked", "paid")
+        async with (
+            Producer(ProducerOptions(group="shop", name_servers=names)) as producer,
+            PullConsumer(PullOptions(group="reads", name_servers=names)) as puller,
+        ):
+            await puller.subscribe("tracked")
+            for tag in ("paid", "refunded", "paid"):
+                found[tag] = (await producer.send(Message("tracked", b"body", tags=tag))).offset_message_id
+            async with consumer, asyncio.timeout(60):
+                while len(consumed) < 2:
+                    await asyncio.sleep(0.02)
+                await asyncio.to_thread(ask, consumer.client_id)
+
+    def ask(client_id: str) -> None:
+        latest = time.monotonic() + 60
+        while True:  # offsets are persisted every 5 s
+            (found["row"],) = rows("queryMsgById", "-i", found["paid"])
+            if found["row"]["tracks"][0]["trackType"] == "CONSUMED" or time.monotonic() > latest:
+                break
+            time.sleep(0.5)
+        (found["filtered"],) = rows("queryMsgById", "-i", found["refunded"])
+        found["text"] = printed("queryMsgById", "-i", found["paid"])
+        at = ("-g", "eager", "-d", client_id)
+        (found["direct"],) = rows("queryMsgById", "-i", found["paid"], *at)
+        key = ("-t", "tracked", "-i", found["row"]["uniqKey"])
+        check_fields("admin queryMsgByUniqueKey", *rows("queryMsgByUniqueKey", *key), found["direct"])
+        check_fields("admin queryMsgByOffset", *rows("queryMsgByOffset", "-t", "tracked", *_FIRST))
+        found["by_key"] = printed("queryMsgByUniqueKey", *key, *at)
+        found["without"] = printed("queryMsgByUniqueKey", *key, "-g", "eager", code=2)
+        found["unknown"] = printed("queryMsgByUniqueKey", *key, "-g", "eager", "-d", "other", code=1)
+
+    run_loop(connected())
+    assert [(one["consumerGroup"], one["trackType"]) for one in found["row"]["tracks"]] == [
+        ("eager", "CONSUMED"),
+        ("reads", "PULL"),
+    ]
+    assert found["filtered"]["tracks"][0]["trackType"] == "CONSUMED_BUT_FILTERED"
+    assert "MessageTrack [consumerGroup=eager, trackType=CONSUMED, exceptionDesc=null]" in found["text"]
+    assert found["direct"]["consumeResult"] == "CR_SUCCESS"
+    begin = "ConsumeMessageDirectlyResult [order=false, autoCommit=true, consumeResult=CR_SUCCESS, remark=null, spent"
+    assert found["by_key"].startswith(begin)
+    assert "give both, or neither" in found["without"]
+    assert "<eager> <other> not online" in found["unknown"]
+    assert consumed == [b"body"] * 4
+    offline = rows("queryMsgById", "-i", found["paid"])[0]["tracks"]
+    assert {one["trackType"] for one in offline} == {"NOT_ONLINE"}
+    (again,) = rows("queryMsgById", "-i", found["paid"], "-s", "true")
+    check_fields("admin queryMsgById", found["row"], found["direct"], again)
+
+
+def test_message_is_sent_again_under_its_unique_key(cluster: Cluster, printed: Printed, rows: Rows) -> None:
+    cluster.create_topic("resent", queues=1)
+    (sent,) = rows("sendMessage", "-t", "resent", "-p", "hello", "-k", "k1", "-c", "tag")
+    (first,) = rows("queryMsgByUniqueKey", "-t", "resent", "-i", sent["uniqKey"])
+    (again,) = rows("queryMsgById", "-i", first["msgId"], "-s", "true", "-u", "unit")
+    assert (again["status"], again["uniqKey"], again["msgId"]) == ("SEND_OK", sent["uniqKey"], first["msgId"])
+    assert "originalMsgId=" in printed("queryMsgById", "-i", first["msgId"], "-s", "true")
+    found = rows("printMsg", "-t", "resent")
+    assert [(one["body"], one["tags"], one["keys"]) for one in found] == [("hello", "tag", "k1")] * 3
 
 
 def test_groups_are_created_read_reset_copied_and_deleted(cluster: Cluster, printed: Printed, rows: Rows) -> None:
@@ -445,6 +550,7 @@ def test_write_permission_is_wiped_and_added(printed: Printed, rows: Rows) -> No
         (("producer", "-b", "broker-a"), 2, "-b broker-a: the address of a broker is expected"),
         (("resetOffsetByTime", "-g", "g", "-t", TOPIC, "-s", "soon"), 2, "'soon' is no time"),
         (("queryMsgById", "-i", "12"), 1, "'12' is no offset message id"),
+        (("printMsg", "-t", TOPIC, "-c", "EBCDIC-X"), 2, "'EBCDIC-X' is no character set"),
         (("updateBrokerConfig", "-c", "DefaultCluster", "-k", "a", "-v", "b"), 1, "UPDATE_BROKER_CONFIG"),
         (("topicList", "--credentials", "/missing"), 2, "/missing cannot be read"),
         (("topicList", "--tls-ca", "/missing"), 2, "/missing"),
