@@ -1,4 +1,4 @@
-"""Which consumer groups have consumed a message.
+"""The outcome of a message in each consumer group.
 
 RocketMQ's source: tools/admin/DefaultMQAdminExtImpl.java (messageTrackDetail, consumed),
 tools/admin/api/TrackType.java.
@@ -23,7 +23,7 @@ _BROADCASTING: Final = "BROADCASTING"
 
 
 class Track(NamedTuple):
-    """What one group did with a message, by RocketMQ's names; `exception_desc` says why that is not known."""
+    """The outcome in one group, by RocketMQ's names; `exception_desc` says why it is not known."""
 
     consumer_group: str
     track_type: str
