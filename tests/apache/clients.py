@@ -34,8 +34,8 @@ def cluster(home: Path, *settings: str) -> Iterator[tuple[RunningServer, Running
 
 
 @contextmanager
-def own_broker(home: Path, names: str, *settings: str) -> Iterator[RunningServer]:
-    """Run RocketFlow's broker at a NameServer that runs."""
+def own_broker(home: Path, names: str, *settings: str, port: int = 0) -> Iterator[RunningServer]:
+    """Run RocketFlow's broker at a NameServer that runs; `port` is the one it listens at, 0 for a free one."""
     options = [
         f"storePathRootDir={home}/store",
         "mappedFileSizeCommitLog=67108864",
@@ -46,7 +46,7 @@ def own_broker(home: Path, names: str, *settings: str) -> Iterator[RunningServer
         *settings,
     ]
     arguments = [part for one in options for part in ("--set", one)]
-    with running("broker", home, "-n", names, *arguments) as broker:
+    with running("broker", home, "-n", names, *arguments, port=port) as broker:
         yield broker
 
 

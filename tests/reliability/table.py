@@ -116,6 +116,7 @@ MEASURED = {
         "at least once; as often as its end was sent",
     ),
     "transactionKills": ("transactions: doubles of kills at random times", _random_doubles, "as above"),
+    "javaTransactionKills": ("transactions of the Java client: doubles of kills", _random_doubles, "as above"),
     "lag": ("N15: lag of the broker's event loop under load", _lag, "99.9 % within 100 ms"),
 }
 """Name -> (title, function that formats the values, bar)."""
