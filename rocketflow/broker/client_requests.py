@@ -136,6 +136,7 @@ class ClientRequests:
             await asyncio.sleep(_LOOK_SECONDS)
             for channel in {*self._producers.expired(monotonic_ms()), *self._consumers.expired(monotonic_ms())}:
                 channel.close()
+            self._consumers.forget_pulls(monotonic_ms())
 
     def list_consumers(self, request: Request) -> None:
         """Answer the client ids of a group (request 38)."""

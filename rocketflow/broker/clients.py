@@ -17,6 +17,8 @@ CHANNEL_EXPIRY_MS: Final = 120_000
 CONFLICT_AGAIN_MS: Final = 600_000
 """Time after which different subscriptions of a group are reported once more."""
 
+PULLED_EXPIRY_MS: Final = 600_000
+"""How long a pull that brings its own subscription counts as one, RocketMQ's `subscriptionExpiredTimeout`."""
 BROADCASTING: Final = "BROADCASTING"
 
 _SHOWN: Final = 100
@@ -161,6 +163,8 @@ class ConsumerTable(Generic[C]):
 
     def __init__(self) -> None:
         self._groups: dict[str, ConsumerGroup[C]] = {}
+        self._pulled: dict[tuple[str, str], int] = {}
+        """When a pull of a group brought its own subscription of a topic last (ms)."""
         self._channels: dict[C, dict[str, None]] = {}
         """The names of each connection's groups, in order."""
 
@@ -246,6 +250,24 @@ class ConsumerTable(Generic[C]):
         """Return what a group reads of a topic."""
         found = self._groups.get(group)
         return None if found is None else found.subscriptions.get(topic)
+
+    def pulled(self, group: str, topic: str, now_ms: int) -> None:
+        """Take note that a group's pull of a topic brought its own subscription, as those of pull consumers do."""
+        self._pulled[group, topic] = now_ms
+
+    def forget_pulls(self, now_ms: int) -> None:
+        """Forget the pulls that brought their own subscription more than PULLED_EXPIRY_MS ago."""
+        self._pulled = {key: at_ms for key, at_ms in self._pulled.items() if at_ms + PULLED_EXPIRY_MS >= now_ms}
+
+    def topics_read(self, group_name: str, topics: Iterable[str]) -> list[str]:
+        """Return the topics that an online group reads, sorted; all if it is offline or subscribes to none.
+
+        It reads those that it subscribes to, and those that its pulls brought subscriptions of.
+        """
+        group = self._groups.get(group_name)
+        if group is None or not group.subscriptions:
+            return sorted(topics)
+        return sorted(one for one in topics if one in group.subscriptions or (group_name, one) in self._pulled)
 
     def groups_of_topic(self, topic: str) -> list[str]:
         """Return the groups that read a topic."""

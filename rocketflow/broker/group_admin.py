@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.aio.server import Processor, RefusedError, Request
@@ -158,13 +158,14 @@ class GroupAdmin:
     async def _get_figures(self, request: Request) -> None:
         """Answer how far a group is in topics that the request lists or names, or that it has offsets of (request 208).
 
-        Topics that an online group does not subscribe to are omitted, unless the request lists them.
+        Topics that an online group does not read are omitted, unless the request lists them.
         """
         header = request.command.header(headers.GetConsumeStatsRequestHeader)
         group = header.consumer_group
         committed = self._offsets.of_group(group)
         listed = {one for one in (header.topic_list or "").split(";") if one.strip()}
-        topics = sorted(listed) if listed else self._subscribed(group, [header.topic] if header.topic else committed)
+        named = [header.topic] if header.topic else committed
+        topics = sorted(listed) if listed else self._consumers.topics_read(group, named)
         queues = {config.topic_name: config.read_queue_nums for topic in topics if (config := self._topics.get(topic))}
         try:
             figures = self._figures(group, committed, queues, nowait=True)
@@ -172,13 +173,6 @@ class GroupAdmin:
             figures = await asyncio.to_thread(self._figures, group, committed, queues)
         rate = sum(self._stats.get_rate(topic, group) for topic in queues)
         request.reply(body=encode_body({"consumeTps": rate, "offsetTable": queue_map(figures)}))
-
-    def _subscribed(self, group_name: str, topics: Iterable[str]) -> list[str]:
-        """Return the topics that an online group subscribes to; all if it is offline or subscribes to none."""
-        group = self._consumers.get(group_name)
-        if group is None or not group.subscriptions:
-            return sorted(topics)
-        return sorted(one for one in topics if one in group.subscriptions)
 
     def _figures(
         self,
@@ -220,7 +214,7 @@ class GroupAdmin:
         for group in sorted(self._groups.all()):
             stats = []
             committed = self._offsets.of_group(group)
-            for topic in self._subscribed(group, committed):
+            for topic in self._consumers.topics_read(group, committed):
                 config = self._topics.get(topic)
                 if config is None or (header.is_order and not config.order):
                     continue

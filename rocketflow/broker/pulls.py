@@ -202,6 +202,7 @@ class Pulls:
             )
         if header.sys_flag & SUBSCRIPTION_FLAG:
             wanted = self._filter(header.expression_type, header.subscription)
+            self._consumers.pulled(header.consumer_group, header.topic, monotonic_ms())
         else:
             wanted = self._subscribed(header)
         if wanted.is_condition and not self._settings.enable_property_filter:

@@ -1588,7 +1588,7 @@ BUGS: Final = (
     Bug(
         "list-of-topics-ignored",
         "the progress of a group has topics that the request does not list",
-        [Change("topics = sorted(listed) if listed else self._sub", "topics = self._sub")],
+        [Change("topics = sorted(listed) if listed else self._con", "topics = self._con")],
         [f"{OPERATORS}::test_progress_is_that_of_the_topics_that_are_listed_or_that_a_group_reads"],
     ),
     Bug(

@@ -255,6 +255,8 @@ def test_progress_is_that_of_the_topics_that_are_listed_or_that_a_group_reads(tm
         assert set(await progress(ask, topic="c")) == {"c"}
         assert set(await progress(ask, topic_list="b;c;none;", topic="a")) == {"b", "c"}
         assert set(await progress(ask, topic_list=";")) == {"a"}
+        assert (await ask(CODE.PULL_MESSAGE, pull_header("b"))).code == ResponseCode.SUCCESS
+        assert (set(await progress(ask)), await of_all()) == ({"a", "b"}, {"a", "b"})
 
     with_broker(tmp_path, check)
 

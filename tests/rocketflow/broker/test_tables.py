@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from rocketflow.broker.clients import (
     CHANNEL_EXPIRY_MS,
     CONFLICT_AGAIN_MS,
+    PULLED_EXPIRY_MS,
     Client,
     ConsumerTable,
     Departure,
@@ -42,6 +43,21 @@ def test_new_clients_and_topics_change_a_group_and_newer_versions_do_not() -> No
     assert table.register(consumer("U"), client("x"))
     assert table.subscription("g", "T") is None
     assert table.register(consumer("U"), client("y"))
+
+
+def test_a_group_reads_what_it_subscribes_to_and_for_some_time_what_its_pulls_named() -> None:
+    table: ConsumerTable[str] = ConsumerTable()
+    topics = ["V", "T", "U"]
+    assert table.topics_read("g", topics) == ["T", "U", "V"]
+    table.register(consumer(), client("x"))
+    assert table.topics_read("g", topics) == ["T", "U", "V"]
+    table.register(consumer("T"), client("x"))
+    table.pulled("g", "U", 1_000)
+    table.pulled("other", "V", 1_000)
+    table.forget_pulls(1_000 + PULLED_EXPIRY_MS)
+    assert table.topics_read("g", topics) == ["T", "U"]
+    table.forget_pulls(1_001 + PULLED_EXPIRY_MS)
+    assert table.topics_read("g", topics) == ["T"]
 
 
 def test_a_heartbeat_without_subscriptions_keeps_them() -> None:
