@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,8 +45,16 @@ def is_left_open(number: int) -> bool:
     return number % 5 == 4 or number in NEVER_DECIDED
 
 
+def is_one_way(number: int) -> bool:
+    """Return whether a producer ends a transaction without an answer, and once: as RocketMQ's clients do."""
+    return number % 2 == 1
+
+
 class TransactionLoad:
-    """Producers that repeat half messages and ends until they are answered, and answer the broker's questions."""
+    """Producers that repeat half messages until they are answered, and answer the broker's questions.
+
+    They repeat half of the ends, too; those of the others that are lost come again as answers to questions.
+    """
 
     def __init__(self, address: str, senders: int, count: int | None = None) -> None:
         """Begin nothing yet. Transactions are begun up to `count`, or until `end`."""
@@ -69,8 +77,8 @@ class TransactionLoad:
 
     @property
     def is_begun(self) -> bool:
-        """Return whether all `count` transactions are begun, and those are ended that are not left open."""
-        ended = (one for one in range(self._count or 0) if not is_left_open(one))
+        """Return whether all `count` transactions are begun, and the ends are answered that are repeated."""
+        ended = (one for one in range(self._count or 0) if not is_left_open(one) and not is_one_way(one))
         return self.begun == self._count and self.answered.issuperset(ended)
 
     def committed(self) -> set[int]:
@@ -90,9 +98,18 @@ class TransactionLoad:
                     continue
                 number, self.begun = self.begun, self.begun + 1
                 place = await self._repeated(lambda: client.half(body(number), UNIQ_KEY=f"U{number}"))  # noqa: B023
-                if not is_left_open(number):
+                if is_left_open(number):
+                    continue
+                if is_one_way(number):
+                    await self._end_once(client, place, number)
+                else:
                     await self._repeated(lambda: self._ended(client, place, number))  # noqa: B023
             answering.cancel()
+
+    async def _end_once(self, client: TransactionClient, place: HalfPlace, number: int) -> None:
+        self.commits[number] += decision(number) == COMMIT
+        with suppress(ChannelClosedError, OSError):
+            await client.end_unanswered(place, decision(number))
 
     async def _ended(self, client: TransactionClient, place: HalfPlace, number: int) -> HalfPlace:
         answer = await self._end_answer(client, place, number, is_checked=False)

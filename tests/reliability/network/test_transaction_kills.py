@@ -131,12 +131,13 @@ def test_no_half_message_is_visible_and_nothing_decided_is_lost_when_the_broker_
             was_killed = life(home, load, port, "-o", "/dev/null", *point.arguments())
             before = load.asked.copy()
             with running_broker(home, *SYNCED, port=port) as broker:
-                assert until(lambda: is_recovered(load, before, home / "store"), 120), point
+                recovered = until(lambda: is_recovered(load, before, home / "store"), 60)
                 stop()
                 broker.stop_in_order()
         verdict, doubled = judged(home / "store", load, load.begun)
         context = f"seed {SEED}, {point} of {len(points)} points, {doubled} doubles"
         counts.trial(verdict, context, hit=was_killed)
+        assert recovered, context
         if was_killed:
             doubles.append(doubled)
         return was_killed
