@@ -1356,6 +1356,15 @@ BUGS: Final = (
         [f"{TRANSACTIONS}::test_decision_follows_from_age_and_immunity"],
     ),
     Bug(
+        "check-holds-up-sends",
+        "a check copies thousands of half messages at once, so that sends wait for them",
+        [
+            Change("MAX_ACTED: Final = 500", "MAX_ACTED: Final = 6_000"),
+            Change("MAX_ACTED_BYTES: Final = 2 * 1024 * 1024", "MAX_ACTED_BYTES: Final = 64 * 1024 * 1024"),
+        ],
+        [f"{ROWS}/network/test_many_half_messages.py"],
+    ),
+    Bug(
         "end-of-another-place",
         "the end of a transaction is taken at another place of the log than its half message's",
         [Change("half.stored.phy_offset != header.commit_log_offset", "header.commit_log_offset < 0")],
