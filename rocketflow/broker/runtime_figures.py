@@ -91,6 +91,8 @@ class RuntimeFigures:
             "timerEnqueueTps": str(enqueue_rate),
             "timerDequeueTps": str(dequeue_rate),
             "earliestMessageTimeStamp": str(-1 if earliest_ms is None else earliest_ms),
+            "runtime": _duration(int(figures["runtime"]) // 1000),
+            "remainHowManyDataToFlush": _size(figures["remainHowManyDataToFlush"]),
             **dict.fromkeys(_NONE, "0"),
         }
 
@@ -103,6 +105,20 @@ def seconds_to_midnight(now: datetime) -> float:
     """Return the time until the next day begins, at least one second."""
     midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
     return max(1.0, (midnight - now).total_seconds())
+
+
+def _duration(seconds: int) -> str:
+    """Return a time as RocketMQ writes it."""
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
+
+
+def _size(count: int) -> str:
+    """Return a number of bytes as RocketMQ writes it."""
+    unit = max(0, (count.bit_length() - 1) // 10)
+    return f"{count / 1024**unit:.1f} {'KMGTPE'[unit - 1]}iB" if unit else f"{count} B"
 
 
 def _rates(values: list[float | None]) -> str:

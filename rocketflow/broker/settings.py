@@ -6,6 +6,7 @@ store/config/MessageStoreConfig.java.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final
@@ -247,9 +248,11 @@ def settings_text(
 def answered_settings_text(settings: BrokerSettings, store: StoreConfig, given: Mapping[str, Any]) -> str:
     """Return the settings in effect as request 26 answers them.
 
-    mqadmin's `exportConfigs` reads keys that are the store's, or that no setting here has: these are always there.
+    mqadmin's `exportConfigs` and `exportMetrics` read keys that are the store's, or that no setting here has: these are
+    always there. The number of threads is what they take as that of processors.
     """
     read_by_mqadmin = {
+        "clientCallbackExecutorThreads": os.cpu_count(),
         "brokerRole": "ASYNC_MASTER",
         "fileReservedTime": store.file_reserved_time,
         "filterServerNums": 0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 import subprocess
 from collections import Counter
@@ -14,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from tests.apache.mqadmin_differences import Differences
+from tests.apache.mqadmin_differences import SAME, Differences
 from tests.support.java_programs import FLAGS, compiled
 from tests.support.maven import JarsNotFetchedError, fetch_jars, java_and_javac
 
@@ -23,19 +24,38 @@ SECONDS: Final = 900
 RUN_FOR: Final = "@for"
 """Begins a command that runs for some seconds: the number of them and the command follow."""
 
+LISTED_KEY: Final = "brokerPermission"
+"""The setting that RocketFlow's broker lets mqadmin change."""
+
 TOPICS_FILE: Final = "topics.json"
 GROUPS_FILE: Final = "groups.json"
 """Files for updateTopicList and updateSubGroupList, in the directory of mqadmin's process."""
 
+TRACED: Final = 160
+"""The number at the end of the unique key of the message whose trace is written."""
+
 FIRST_UNIQUE_KEY: Final = "7F00000100002A139A3E0000000000"
 """What the unique keys of `java/AdminCommands.java` begin with."""
 
+_EXPORT: Final = re.compile(r"^export (\S+\.json) success", re.MULTILINE)
 _LEFT: Final = re.compile(r"\s+at |\s*\.\.\. \d+ more|For more information|See http|rt=")
 _JSTACK: Final = "#Consumer jstack#"
 _ADDRESS: Final = re.compile(r"127\.0\.0\.1:\d+")
+_OF_A_RUN: Final = """
+    bindAddress bootTimestamp commitLogDiskRatio commitLogMaxOffset configStorePath consumeQueueDiskRatio
+    dispatchBehindBytes earliestMessageTimeStamp enablePropertyFilter getFoundTps getMessageEntireTimeMax getMissTps
+    getTotalTps getTransferedTps getTransferredTps haListenPort kvConfigPath listenPort mappedFileSizeCommitLog
+    maxHashSlotNum maxIndexNum metricsPromExporterHost namesrvAddr pageCacheLockTimeMills putLatency99 putLatency999
+    putMessageAverageSize putMessageEntireTimeMax putMessageSizeTotal putTps registerBrokerTimeoutMills
+    remainHowManyDataToFlush rocketmqHome runtime storePathRootDir transactionCheckInterval waitTimeMillsInSendQueue
+"""
+"""Settings and figures that both sides list, with values of their own."""
+
 _CHANGING: Final = (
+    (re.compile(rf"^({'|'.join(_OF_A_RUN.split())})\s*([:=]).*"), r"\1 \2 OWN"),
     (re.compile(r"\(\w+\.java:\d+\)"), ""),
     (re.compile(r"\b(?!7F00000100002A139A3E)[0-9A-F]{32,}\b"), "ID"),
+    (re.compile(r"\b\d+ms\b"), "N ms"),
     (re.compile(r"__CRC32#=\d+"), "__CRC32#=N"),
     (re.compile(r"(/0x[0-9a-f]+)?@[0-9a-f]{6,8}\b"), ""),
     (re.compile(r" true\s+\d+$"), " true RT"),
@@ -89,7 +109,25 @@ def mqadmin(names: str, home: Path, commands: Sequence[Sequence[str]], version: 
     )
     found = [base64.b64decode(one).decode() for one in done.stdout.splitlines()]
     assert len(found) == len(commands), (commands[len(found)], done.stderr[-2000:])
-    return found
+    return [f"{one}\n{_exported(home, one)}" for one in found]
+
+
+def _exported(home: Path, printed: str) -> str:
+    """Return the entries of the file that an export has written, one a line."""
+    named = _EXPORT.search(printed)
+    return "" if named is None else "\n".join(entries(json.loads((home / named[1]).read_text())))
+
+
+def entries(value: object, path: str = "") -> Iterator[str]:
+    """Yield `path: value` for each value that a JSON document has, also for those that are empty."""
+    if isinstance(value, dict) and value:
+        for key, one in value.items():
+            yield from entries(one, f"{path}.{key}")
+    elif isinstance(value, list) and value:
+        for one in value:
+            yield from entries(one, f"{path}[]")
+    else:
+        yield f"{path.lstrip('.')}: {json.dumps(value)}"
 
 
 def scenario(place: Place) -> list[list[str]]:
@@ -155,6 +193,8 @@ def _cluster(place: Place) -> Iterator[list[str]]:
     at, here = ["-n", place.names], ["-b", place.broker]
     yield from (["brokerStatus", *at, *here], ["getBrokerConfig", *at, *here], ["getNamesrvConfig", *at])
     yield ["updateBrokerConfig", *at, *here, "-k", "maxMessageSize", "-v", "4194304"]
+    yield ["updateBrokerConfig", *at, *here, "-k", LISTED_KEY, "-v", "4"]
+    yield from (["topicRoute", *at, "-t", "made"], ["updateBrokerConfig", *at, *here, "-k", LISTED_KEY, "-v", "6"])
     yield ["updateNamesrvConfig", *at, "-k", "clusterTest", "-v", "false"]
     yield ["updateKvConfig", *at, "-s", "NS", "-k", "key", "-v", "value"]
     yield ["deleteKvConfig", *at, "-s", "NS", "-k", "key"]
@@ -177,7 +217,11 @@ def _further(place: Place) -> Iterator[list[str]]:
     yield ["updateTopicPerm", *at, "-c", "RF", "-t", "ordered", "-p", "2"]
     yield ["consumerProgress", *at, "-g", "readers", "-s", "true"]
     yield ["consumerProgress", *at, "-g", "absent"]
-    yield ["queryMsgTraceById", *at, "-i", f"{FIRST_UNIQUE_KEY}01", "-t", "made"]
+    yield ["updateTopic", *at, "-c", "RF", "-t", "traces", "-r", "1", "-w", "1"]
+    yield ["@trace", "tracers", "made", "traces", str(TRACED)]
+    yield ["queryMsgTraceById", *at, "-i", f"{FIRST_UNIQUE_KEY}{TRACED:02X}", "-t", "traces"]
+    yield ["queryMsgTraceById", *at, "-i", f"{FIRST_UNIQUE_KEY}01", "-t", "traces"]
+    yield ["deleteTopic", *at, "-c", "RF", "-t", "traces"]
     yield ["deleteTopic", *at, "-c", "RF", "-t", "ordered"]
     yield [RUN_FOR, "4", "clusterRT", *at, "-c", "RF", "-a", "3", "-s", "10", "-i", "2"]
     yield [RUN_FOR, "4", "startMonitoring", *at]
@@ -308,9 +352,9 @@ def compared(command: str, own: Counter[str], apache: Counter[str], known: Diffe
     for side, lines in (("RocketFlow", own - apache), ("Apache", apache - own)):
         for line in lines:
             reason = next(
-                (why for one, pattern, why in known if fnmatchcase(f"{command}: {line}", f"{one}: {pattern}")), None
+                (why for one, pattern, why in known if fnmatchcase(f"{command}: {line}", f"{one}: {pattern}")), SAME
             )
-            if reason is None:
+            if reason == SAME:
                 left.append(f"{side}: {line}")
             else:
                 explained[reason] = None

@@ -12,6 +12,7 @@ import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
@@ -25,6 +26,7 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  *
  * Commands of this program itself: `@produce GROUP TOPIC QUEUE COUNT` sends messages by a producer that stays,
  * `@consume GROUP TOPIC COUNT` gets so many messages by a consumer and ends it, `@join GROUP TOPIC` starts one that stays.
+ * `@trace GROUP TOPIC TRACE_TOPIC NUMBER` sends a message by a producer that writes its trace, and waits for the trace.
  * `@for SECONDS COMMAND...` runs a command that does not end by itself, and interrupts it then.
  */
 public class AdminCommands {
@@ -46,7 +48,12 @@ public class AdminCommands {
             System.setErr(both);
             String[] command = line.replace("MESSAGE_ID", messageId).split("\t");
             if (command[0].startsWith("@")) {
-                own(command);
+                try {
+                    own(command);
+                } catch (Exception error) {
+                    error.printStackTrace(failures);
+                    Runtime.getRuntime().halt(1);  // threads of clients would keep the process
+                }
             } else {
                 MQAdminStartup.main0(command, null);
             }
@@ -67,6 +74,9 @@ public class AdminCommands {
                 break;
             case "@join":
                 join(command[1], command[2]);
+                break;
+            case "@trace":
+                trace(command[1], command[2], command[3], Integer.parseInt(command[4]));
                 break;
             case "@for":
                 runFor(Long.parseLong(command[1]), Arrays.copyOfRange(command, 2, command.length));
@@ -118,6 +128,32 @@ public class AdminCommands {
             message.getProperties().put(MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX, unique(i));
             SendResult sent = producer.send(message, (all, one, id) -> queue(all, (Integer) id), queue);
             messageId = sent.getOffsetMsgId();
+        }
+    }
+
+    private static void trace(String group, String topic, String traceTopic, int number) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer(group, true, traceTopic);
+        producer.setInstanceName(group);
+        producer.setSendMsgTimeout(20_000);
+        producer.start();
+        Message message = new Message(topic, "tag", "traced", "traced".getBytes(StandardCharsets.UTF_8));
+        message.getProperties().put(MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX, unique(number));
+        producer.send(message, (all, one, id) -> queue(all, 1), null);
+        long latest = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_SECONDS);
+        while (!isKnown(producer, traceTopic, unique(number))) {
+            if (System.nanoTime() > latest) {
+                throw new IllegalStateException("no trace in " + traceTopic);
+            }
+            Thread.sleep(50);
+        }
+        producer.shutdown();
+    }
+
+    private static boolean isKnown(DefaultMQProducer producer, String topic, String key) throws InterruptedException {
+        try {
+            return !producer.queryMessage(topic, key, 1, 0, Long.MAX_VALUE).getMessageList().isEmpty();
+        } catch (MQClientException none) {
+            return false;
         }
     }
 

@@ -133,6 +133,15 @@ def test_a_changed_permission_counts_at_once_at_the_name_server_and_after_a_rest
     with_operator(file, opens)
 
 
+def test_what_mqadmin_exports_is_among_the_settings(tmp_path: Path) -> None:
+    async def check(operator: Operator) -> None:
+        shown = await operator.client.broker_config(operator.address)
+        assert int(shown["clientCallbackExecutorThreads"]) > 0, "exportMetrics takes it as the number of processors"
+        assert {"brokerRole", "fileReservedTime", "flushDiskType", "maxMessageSize", "useTLS"} <= shown.keys()
+
+    with_operator(conf(tmp_path, ""), check)
+
+
 def test_a_new_permission_has_a_new_version_of_the_topics(tmp_path: Path) -> None:
     """Apache's NameServers take other permissions under a new version only."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from datetime import datetime
 from pathlib import Path
@@ -64,6 +65,8 @@ def test_broker_status_counts_what_was_sent_and_read(tmp_path: Path) -> None:
     assert 0 < float(after["commitLogDiskRatio"]) <= 1
     assert (after["sendThreadPoolQueueSize"], after["sendThreadPoolQueueCapacity"]) == ("0", "10000")
     assert after["fenced"] == "false"
+    assert re.fullmatch(r"\[ 0 days, 0 hours, \d+ minutes, \d+ seconds \]", after["runtime"])
+    assert re.fullmatch(r"\d+ B|\d+\.\d KiB", after["remainHowManyDataToFlush"])
     for name in ("putTps", "getFoundTps", "getMissTps", "getTotalTps", "getTransferredTps", "getTransferedTps"):
         assert len([float(one) for one in after[name].split(" ")]) == 3, name
 
