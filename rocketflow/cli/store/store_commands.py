@@ -458,6 +458,10 @@ def verify(
     ] = None,
     accept_new: Annotated[bool, typer.Option("--accept-new", help="Add new findings to the file of --accept.")] = False,
     workers: Annotated[int, typer.Option("--workers", min=1, help="CommitLog files checked at a time.")] = 2,
+    rate: Annotated[
+        int | None,
+        typer.Option("--bytes-per-second", min=1, metavar="N", help="Read the CommitLog no faster, beside a broker."),
+    ] = None,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
@@ -469,6 +473,7 @@ def verify(
     --accept FILE: the first run writes the present findings to FILE, with a digest of their bytes. Later runs print
     those as accepted, and end with 0 if there is no other; --accept-new adds the others.
     """
+    from rocketflow.cli.store.read_rate import ReadRate
     from rocketflow.cli.store.verify_report import VerifyReport
     from rocketflow_store.spi.maintenance import repair_store, verify_store
 
@@ -476,10 +481,11 @@ def verify(
         raise typer.BadParameter("--accept-new needs --accept FILE")
     report = VerifyReport(path, accept, accept_new=accept_new)
     with _progress("verify") as step:
+        progress = step if rate is None else ReadRate(rate, step)
         if repair:
-            repaired = repair_store(path, load_config(config), workers=workers, progress=step)
+            repaired = repair_store(path, load_config(config), workers=workers, progress=progress)
         else:
-            found = verify_store(path, load_config(config), workers=workers, progress=step)
+            found = verify_store(path, load_config(config), workers=workers, progress=progress)
     code = report.take_repair(repaired) if repair else report.take(found)
     with failures.exits_with(code):
         if as_json:
