@@ -32,13 +32,21 @@ RUNNING_LIMIT: Final = 256
 """Requests of one connection that may run as tasks; above it nothing more is read from that peer."""
 
 LARGE: Final = 64 * 1024
-"""A write, or an incomplete frame, of this many bytes is reported to the owner, which adds up those of all peers."""
+"""This many unsent bytes, or bytes of an incomplete frame, are reported to the owner, which adds up those of all."""
 
 _FLUSH_AT: Final = 1024 * 1024
 
 
-class ChannelClosedError(Exception):
+class ChannelError(Exception):
+    """A request gets no answer on a connection."""
+
+
+class ChannelClosedError(ChannelError):
     """The connection ended before the answer came."""
+
+
+class ChannelCongestedError(ChannelError):
+    """A request was not sent: too many bytes wait for the client already."""
 
 
 class ChannelOwner(Protocol):
@@ -47,6 +55,10 @@ class ChannelOwner(Protocol):
     @property
     def is_congested(self) -> bool:
         """Return whether too many bytes wait for all peers together."""
+
+    @property
+    def limits_requests(self) -> bool:
+        """Return whether requests to a peer that does not read are refused, as a server's to its clients are."""
 
     def opened(self, channel: Channel) -> None:
         """Take note of a new connection."""
@@ -122,6 +134,10 @@ class Channel(asyncio.Protocol):
         """Return whether no large answer is to be sent: too many bytes wait for this peer, or for all together."""
         return self.unsent_size > self._unsent_limit or self._owner.is_congested
 
+    def has_room_for(self, size: int) -> bool:
+        """Return whether `size` bytes more may wait for this peer; for one that reads, fewer than LARGE always may."""
+        return self.unsent_size + size < LARGE or not self.is_congested
+
     # --- what asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -191,7 +207,8 @@ class Channel(asyncio.Protocol):
     async def request(self, code: int, header: Header | None = None, *, body: bytes = b"", timeout_s: float) -> Command:
         """Send a request and return the peer's answer.
 
-        Raises ChannelClosedError, and TimeoutError after `timeout_s` seconds.
+        Raises ChannelClosedError, TimeoutError after `timeout_s` seconds, and ChannelCongestedError from a server to a
+        client that does not read.
         """
         return await self.ask(request(code, header, body=body), timeout_s=timeout_s)
 
@@ -214,6 +231,8 @@ class Channel(asyncio.Protocol):
     ) -> Command:
         if not self.is_open:
             raise ChannelClosedError(f"{self.address}: the connection has ended")
+        if self._owner.limits_requests and not self.has_room_for(sum(map(len, frame))):
+            raise ChannelCongestedError(f"{self.address}: the client does not read: {self.unsent_size:,} bytes wait")
         waiter: asyncio.Future[Command] = self._loop.create_future()
         self._pending.add(opaque, waiter)
         timer = self._loop.call_later(timeout_s, self._end_waiting, waiter, code, timeout_s)
@@ -230,11 +249,12 @@ class Channel(asyncio.Protocol):
             waiter.set_exception(TimeoutError(f"{self.address}: no answer to request {code} within {timeout_s:g} s"))
 
     def notify(self, code: int, header: Header | None = None, *, body: bytes = b"") -> None:
-        """Send a request that wants no answer."""
+        """Send a request that wants no answer; a server's to a client that does not read is dropped."""
         command = request(code, header, body=body, opaque=self._pending.next_opaque(), one_way=True)
         if self.credentials is not None:
             sign(command, self.credentials)
-        self.send(command)
+        if not self._owner.limits_requests or self.has_room_for(len(body)):
+            self.send(command)
 
     def look(self) -> None:
         """Take note of a peer that reads, however slowly: it is not silent."""
@@ -334,10 +354,10 @@ class Channel(asyncio.Protocol):
 
     def _flush(self) -> None:
         out, self._out = self._out, []
-        size, self._out_size = self._out_size, 0
+        self._out_size = 0
         if out and self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(out)
-            if size >= LARGE:
+            if self._transport.get_write_buffer_size() >= LARGE:
                 self._owner.wrote_much(self)
 
 

@@ -120,6 +120,11 @@ class Peers:
         """Return False: what waits for other servers is small."""
         return False
 
+    @property
+    def limits_requests(self) -> bool:
+        """Return False: whoever sends to a server limits what waits for answers."""
+        return False
+
     def opened(self, channel: Channel) -> None:
         """Take note of a new connection."""
 

@@ -12,7 +12,7 @@ import resource
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -96,7 +96,13 @@ class Request(msgspec.Struct, frozen=True, eq=False):
             self.send(answer(self.command, code, header, body=body, remark=remark), data)
 
     def send(self, response: Command, data: memoryview | None = None) -> None:
-        """Send an answer that was built elsewhere, with `data` instead of its body."""
+        """Send an answer that was built elsewhere, with `data` instead of its body.
+
+        A client that does not read gets code 2 instead of a body.
+        """
+        size = len(response.body) if data is None else len(data)
+        if size and not self.channel.has_room_for(size):
+            response, data = answer(self.command, ResponseCode.SYSTEM_BUSY, remark=OVERLOAD), None
         self._count(response.code)
         self.channel.send(response, data)
 
@@ -151,9 +157,10 @@ class Server:
     `on_closed` is called with each connection that ends. Connections above `limits.connections` are closed at once, and
     so are those that take one of the process's last descriptors, which files need; those that are silent for
     `limits.idle_s`, or whose frame takes longer than `limits.frame_s`, are closed as well. While more than
-    `limits.all_unsent` bytes wait for peers, requests of the codes `large_answers` are answered with 2; so are requests
-    that would run as tasks while TASK_LIMIT of them run. While incomplete frames take more than `limits.all_unread`
-    bytes, the largest of them are not read on.
+    `limits.unsent` bytes wait for a client, or `limits.all_unsent` for all together, code 2 takes the place of answers
+    with a body, and requests to the client are refused; what is small still reaches a client that reads. Requests
+    that would run as tasks while TASK_LIMIT of them run are answered with 2. While incomplete frames take more than
+    `limits.all_unread` bytes, the largest of them are not read on.
 
     Once it stops, requests of clients that understand it are answered with GO_AWAY. One-way requests, those of older
     clients and RocketFlow's own, whose processors know another answer, are served until the end.
@@ -169,7 +176,6 @@ class Server:
         *,
         on_closed: Callable[[Channel], None] = lambda channel: None,
         limits: Limits | None = None,
-        large_answers: Iterable[int] = (),
         tls: Tls | None = None,
         latency: RpcLatency | None = None,
     ) -> None:
@@ -178,7 +184,6 @@ class Server:
         self._processors = dict(processors)
         self._on_closed = on_closed
         self._limits = limits or Limits()
-        self._large_answers = frozenset(large_answers)
         self._tls = tls
         self._accepting: list[asyncio.Task[None]] = []
         self._beginning: dict[Channel, asyncio.Task[None]] = {}
@@ -254,6 +259,11 @@ class Server:
         """Return whether too many bytes wait for all peers together."""
         return bool(self._slow) and self._all_unsent() > self._limits.all_unsent
 
+    @property
+    def limits_requests(self) -> bool:
+        """Return True: a client that does not read gets no further requests."""
+        return True
+
     def opened(self, channel: Channel) -> None:
         """Take note of a new connection."""
         self._channels.add(channel)
@@ -294,9 +304,6 @@ class Server:
         request = Request(channel, command, channel.last_heard, self._slow_requests, self._latency)
         if self._stopping and _may_go_away(command):
             request.reply(ResponseCode.GO_AWAY, remark=STOPPING)
-            return
-        if command.code in self._large_answers and self.is_congested:
-            request.reply(ResponseCode.SYSTEM_BUSY, remark=OVERLOAD)
             return
         try:
             later = processor(request)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from rocketflow.aio.channel import ChannelClosedError
+from rocketflow.aio.channel import ChannelError
 from rocketflow.aio.server import Processor, RefusedError, Request
 from rocketflow.remoting.bodies import MessageQueue, encode_body, queue_map
 from rocketflow.remoting.codes import RequestCode, ResponseCode
@@ -86,7 +86,7 @@ class MemberCalls:
                 RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, header, timeout_s=STATUS_SECONDS
             )
             return _queue_offsets(answer) if answer.code == ResponseCode.SUCCESS else None
-        except (TimeoutError, ChannelClosedError, BodyError) as error:
+        except (TimeoutError, ChannelError, BodyError) as error:
             LOG.warning("consumer %s does not say its offsets: %s", member.client_id, error)
             return None
 
@@ -115,7 +115,7 @@ class MemberCalls:
             answer = await members[0].channel.request(request.command.code, header, body=body, timeout_s=CALL_SECONDS)
         except TimeoutError as error:
             raise RefusedError(ResponseCode.CONSUME_MSG_TIMEOUT, f"consumer <{group_name}>: {error}") from None
-        except ChannelClosedError as error:
+        except ChannelError as error:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"consumer <{group_name}>: {error}") from None
         request.reply(answer.code, body=answer.body, remark=answer.remark)
 

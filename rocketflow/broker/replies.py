@@ -9,7 +9,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.aio.channel import ChannelClosedError
+from rocketflow.aio.channel import ChannelError
 from rocketflow.aio.server import RefusedError, Request
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.send import (
@@ -79,7 +79,7 @@ class Replies:
         code, body = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, request.command.body
         try:
             answer = await channel.request(code, pushed, body=body, timeout_s=PUSH_SECONDS)
-        except (ChannelClosedError, TimeoutError) as error:
+        except (ChannelError, TimeoutError) as error:
             return f"push reply message to {client_id} fail: {error}"
         if answer.code != ResponseCode.SUCCESS:
             return f"push reply message to {client_id} fail: answer {answer.code}, {answer.remark}"

@@ -234,15 +234,11 @@ class _Parts:
         processors = access.guarded(self._processors())
         pulls = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
         limits = Limits(connections=settings.max_connections, idle_s=settings.server_channel_max_idle_time_seconds)
-        large = (*pulls, RequestCode.ROCKETFLOW_PULL_RANGE, RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID)
-        self._server = Server(
-            processors, on_closed=self._channel_closed, limits=limits, large_answers=large, tls=tls, latency=latency
-        )
+        self._server = Server(processors, on_closed=self._channel_closed, limits=limits, tls=tls, latency=latency)
         self._fast_server = Server(
             {code: one for code, one in processors.items() if code not in pulls},
             on_closed=self._channel_closed,
             limits=limits,
-            large_answers=large,
             tls=tls,
             latency=latency,
         )

@@ -20,6 +20,7 @@ NETWORK: Final = "tests/rocketflow/spark/source/network"
 OPERATORS: Final = "tests/rocketflow/broker/test_operator_requests.py"
 CHANGES: Final = "tests/rocketflow/broker/test_topic_and_group_changes.py"
 KEPT: Final = "test_a_change_of_a_topic_keeps_the_attributes_that_it_does_not_name"
+SILENT: Final = "tests/rocketflow/aio/test_silent_clients.py"
 TABLES: Final = "tests/rocketflow/broker/test_tables.py"
 TRANSACTIONS: Final = "tests/rocketflow/broker/test_transactions.py"
 OPERATORS: Final = "tests/rocketflow/broker/test_operator_requests.py"
@@ -1284,6 +1285,30 @@ BUGS: Final = (
         "messages in the log are acknowledged although their sync failed",
         [Change("is_late = error is not None or not done.result()", "is_late = error is None and not done.result()")],
         ["tests/rocketflow/broker/test_put_gatherer.py"],
+    ),
+    Bug(
+        "answers-without-a-limit",
+        "answers of requests that run as tasks are kept without a limit for a client that does not read",
+        [Change("        if size and not self.channel.has_room_for(size):", "        if False:")],
+        [f"{SILENT}::test_answers_above_a_connection_s_limit_become_code_2"],
+    ),
+    Bug(
+        "requests-to-clients-without-a-limit",
+        "a broker's requests to a client that does not read are kept without a limit",
+        [Change("self._owner.limits_requests and not self.has_room_for(sum(map(len, frame)))", "False")],
+        [f"{SILENT}::test_requests_to_a_client_that_does_not_read_are_refused_and_notices_dropped"],
+    ),
+    Bug(
+        "notices-without-a-limit",
+        "notices to a client that does not read are kept without a limit",
+        [Change("if not self._owner.limits_requests or self.has_room_for(len(body)):", "if True:")],
+        [f"{SILENT}::test_requests_to_a_client_that_does_not_read_are_refused_and_notices_dropped"],
+    ),
+    Bug(
+        "small-answers-are-not-counted",
+        "unsent bytes that were written in small parts do not count for the limit of all connections",
+        [Change("if self._transport.get_write_buffer_size() >= LARGE:", "if sum(map(len, out)) >= LARGE:")],
+        [f"{SILENT}::test_unsent_bytes_of_small_answers_count_for_all_and_clients_that_read_are_answered"],
     ),
     # -- transactions
     Bug(

@@ -233,7 +233,6 @@ def test_all_unsent_bytes_together_are_limited_and_good_clients_are_served(tally
         server = Server(
             {1: lambda request: request.reply(body=large), 2: lambda request: request.reply()},
             limits=Limits(unsent=4 * MIB, all_unsent=16 * MIB),
-            large_answers=(1,),
         )
         port = await server.listen("127.0.0.1", 0)
         slow = []
