@@ -122,7 +122,7 @@ class Peers:
 
     @property
     def limits_requests(self) -> bool:
-        """Return False: whoever sends to a server limits what waits for answers."""
+        """Return False: the senders limit what waits for answers."""
         return False
 
     def opened(self, channel: Channel) -> None:

@@ -4,7 +4,7 @@
 |---|---|
 | `service` | start and stop, and which processor handles which request |
 | `settings` | broker.conf |
-| `sends`, `put_gatherer` | sends, and one append to the store for those that arrive together |
+| `sends`, `put_gatherer`, `waiting_puts` | sends, and one append to the store for those that wait for it together |
 | `pulls`, `held_pulls` | pulls, and those that wait for messages |
 | `clients` | producers and consumers by heartbeat |
 | `queue_locks` | queues that consumers lock |

@@ -1,7 +1,8 @@
 """One append to the store for the messages that arrive together.
 
 The append runs in the event loop if the put lock is free and the disk is fast, else in a thread; then messages that
-arrive meanwhile wait for it, so that the order stays. RocketMQ's source: broker/latency/BrokerFastFailure.java.
+arrive meanwhile wait for it, so that the order stays, and are refused if that takes too long.
+RocketMQ's source: broker/latency/BrokerFastFailure.java, broker/processor/SendMessageProcessor.java.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import msgspec
 from rocketflow.aio.histogram import Histogram
 from rocketflow.aio.server import OVERLOAD, RefusedError
 from rocketflow.broker.counts import RUN_BOUNDS
+from rocketflow.broker.waiting_puts import WaitingPuts
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import PutMessageStatus, StoreError
 
@@ -37,7 +39,17 @@ SLOW_SECONDS: Final = 0.05
 SLOW_FOR_SECONDS: Final = 5.0
 """After an append that took longer than SLOW_SECONDS, appends run in a thread for this time: they cost more there."""
 
+LOOK_SECONDS: Final = 0.01
+"""How often the time of an append in the thread is looked at, as often as RocketMQ does."""
+
+PC_SYNCHRONIZED: Final = "[PC_SYNCHRONIZED]broker busy, start flow control for a while"
+"""The refusal of a message that arrives while a put holds the put lock longer than osPageCacheBusyTimeOutMills."""
+
+PCBUSY_CLEAN_QUEUE: Final = "[PCBUSY_CLEAN_QUEUE]broker busy, start flow control for a while"
+"""The refusal of a message that waited when the put lock had been held for so long."""
+
 TIMEOUT_CLEAN_QUEUE: Final = "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while"
+"""The refusal of a message that waited longer than waitTimeMillsInSendQueue."""
 
 Answer = Callable[["PutMessageResult"], None]
 Refuse = Callable[[RefusedError], None]
@@ -54,25 +66,34 @@ class Put(msgspec.Struct, frozen=True, eq=False):
     refuse: Refuse
     arrived: float
 
+    @property
+    def size(self) -> int:
+        """Return the bytes of the message's body."""
+        return len(self.message.body)
+
 
 class PutGatherer:
     """Collects messages and appends those of one iteration of the loop as one run.
 
-    `sync_timeout_s` is the time that a sync may take with SYNC_FLUSH, None with ASYNC_FLUSH; `wait_limit_s` says how
-    long a message may wait now.
+    `sync_timeout_s` is the time that a sync may take with SYNC_FLUSH, None with ASYNC_FLUSH; `wait_limit_s` says
+    how long a message may wait now for the append before it, None for any time.
     """
 
-    def __init__(self, store: WritingStore, *, sync_timeout_s: float | None, wait_limit_s: Callable[[], float]) -> None:
+    def __init__(
+        self, store: WritingStore, *, sync_timeout_s: float | None, wait_limit_s: Callable[[], float | None]
+    ) -> None:
         self._store = store
         self._sync_timeout_s = sync_timeout_s
-        self._wait_limit_s = wait_limit_s
         self._loop = asyncio.get_running_loop()
-        self._waiting: list[Put] = []
+        self._wait_limit_s = wait_limit_s
+        self._waiting: WaitingPuts[Put] = WaitingPuts()
         self._open = self._open_bytes = 0
         self._scheduled = False
         self._writing = False
+        self._lock_was_taken = False
+        self._stuck = False
+        self._next_look: asyncio.TimerHandle | None = None
         self._slow_until = 0.0
-        self._held_until = 0.0
         self._writer = ThreadPoolExecutor(1, "put-writer")
         self._syncer = ThreadPoolExecutor(1, "put-sync")
         self._unsynced: list[tuple[list[Put], AppendedRun]] = []
@@ -84,14 +105,14 @@ class PutGatherer:
     def add(self, message: RawMessage, answer: Answer, refuse: Refuse) -> None:
         """Add a message; either `answer` or `refuse` is called, perhaps at once.
 
-        A message is refused with 2 if too many wait for the store or it has waited too long, with 14 if the broker
-        stops or the store fails. One that is in the log when its sync fails or is late is answered with
-        FLUSH_DISK_TIMEOUT: it may be there after a restart.
+        A message is refused with 2 if too many wait for the store, it has waited too long, or an append is stuck, with
+        14 if the broker stops or the store fails. One that is in the log when its sync fails or is late is answered
+        with FLUSH_DISK_TIMEOUT: it may be there after a restart.
         """
-        if self._stopped or self._open >= MAX_OPEN or self._open_bytes >= MAX_OPEN_BYTES:
+        if self._stopped or self._stuck or self._open >= MAX_OPEN or self._open_bytes >= MAX_OPEN_BYTES:
             refuse(self._refusal())
             return
-        self._waiting.append(Put(message, answer, refuse, time.monotonic()))
+        self._waiting.add(Put(message, answer, refuse, time.monotonic()))
         self._open += 1
         self._open_bytes += len(message.body)
         if not self._scheduled:
@@ -102,7 +123,7 @@ class PutGatherer:
 
         They are refused as those of `add`, all of them if one would be.
         """
-        if self._stopped or self._open >= MAX_OPEN or self._open_bytes >= MAX_OPEN_BYTES:
+        if self._stopped or self._stuck or self._open >= MAX_OPEN or self._open_bytes >= MAX_OPEN_BYTES:
             for _ in messages:
                 refuse(self._refusal())
             return
@@ -116,7 +137,7 @@ class PutGatherer:
         """Return why no message is taken now."""
         if self._stopped:
             return RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker stops")
-        return RefusedError(ResponseCode.SYSTEM_BUSY, OVERLOAD)
+        return RefusedError(ResponseCode.SYSTEM_BUSY, PC_SYNCHRONIZED if self._stuck else OVERLOAD)
 
     @property
     def waiting_count(self) -> int:
@@ -126,7 +147,7 @@ class PutGatherer:
     @property
     def waiting_ms(self) -> int:
         """Return how long the first of them has waited, in ms."""
-        return int((time.monotonic() - self._waiting[0].arrived) * 1000) if self._waiting else 0
+        return int(self._waiting.waited_s(time.monotonic()) * 1000)
 
     @property
     def is_idle(self) -> bool:
@@ -171,32 +192,48 @@ class PutGatherer:
         self._schedule()
 
     def _next_run(self) -> list[Put]:
-        """Take the messages of the next run; refuse those that have waited too long, unless for a commit's put lock."""
-        limit = time.monotonic() - self._wait_limit_s()
-        waiting = self._waiting
-        first = 0
-        while first < len(waiting) and max(waiting[first].arrived, self._held_until) < limit:  # in order of arrival
-            first += 1
-        last = min(first + MAX_RUN, len(waiting))
-        if self._open_bytes > MAX_RUN_BYTES:
-            last = _end_of_run(waiting, first, last)
-        late, run, self._waiting = waiting[:first], waiting[first:last], waiting[last:]
-        self._close(late)
-        for one in late:
-            one.refuse(RefusedError(ResponseCode.SYSTEM_BUSY, TIMEOUT_CLEAN_QUEUE))
-        return run
+        """Take the messages of the next run; refuse those that have waited too long."""
+        self._refuse_waiting(self._waiting.take_late(time.monotonic(), self._wait_limit_s()), TIMEOUT_CLEAN_QUEUE)
+        return self._waiting.take_run(MAX_RUN, MAX_RUN_BYTES if self._open_bytes > MAX_RUN_BYTES else None)
+
+    def _refuse_waiting(self, puts: list[Put], why: str) -> None:
+        if not puts:
+            return
+        self._close(puts)
+        now = time.monotonic()
+        for one in puts:
+            waited_ms = int((now - one.arrived) * 1000)
+            text = f"{why}, period in queue: {waited_ms}ms, size of queue: {len(self._waiting)}"
+            one.refuse(RefusedError(ResponseCode.SYSTEM_BUSY, text))
 
     def _append_in_thread(self, run: list[Put]) -> None:
         self._writing = True
+        self._lock_was_taken = False
+        self._next_look = self._loop.call_later(LOOK_SECONDS, self._look)
         messages = [one.message for one in run]
         future = self._loop.run_in_executor(self._writer, self._append_when_free, messages)
         future.add_done_callback(lambda done: self._appended_in_thread(run, done))
+
+    def _look(self) -> None:
+        """Refuse what has waited too long for the append in the thread, and everything while a put is stuck."""
+        state, now = self._store.put_state(), time.monotonic()
+        if self._lock_was_taken:  # what a put takes since then counts, the wait for a commit's lock does not
+            self._waiting.lock_was_held(now - state.busy_ms / 1000)
+        if state.page_cache_busy and not self._stuck:
+            LOG.warning("a put has held the put lock for %d ms; messages are refused meanwhile", state.busy_ms)
+        self._stuck = state.page_cache_busy
+        limit_s = self._wait_limit_s()
+        if self._stuck and limit_s is not None:
+            self._refuse_waiting(self._waiting.take_all(), PCBUSY_CLEAN_QUEUE)
+        self._refuse_waiting(self._waiting.take_late(now, limit_s), TIMEOUT_CLEAN_QUEUE)
+        self._next_look = self._loop.call_later(LOOK_SECONDS, self._look)
 
     def _append_when_free(self, messages: list[RawMessage]) -> tuple[AppendedRun, float | None]:
         """Append in the writer's thread; return the seconds it took, None if the put lock was taken (by a commit)."""
         began = time.monotonic()
         appended = self._store.try_append(messages)
         if appended is None:
+            self._lock_was_taken = True
             return self._store.append(messages), None
         return appended, time.monotonic() - began
 
@@ -209,12 +246,14 @@ class PutGatherer:
             self._slow_until = now + SLOW_FOR_SECONDS
 
     def _appended_in_thread(self, run: list[Put], done: asyncio.Future[tuple[AppendedRun, float | None]]) -> None:
-        self._writing = False
+        self._writing = self._stuck = False
+        if self._next_look is not None:
+            self._next_look.cancel()
         error = done.exception()
         if error is None:
             appended, seconds = done.result()
             if seconds is None:
-                self._held_until = time.monotonic()
+                self._waiting.lock_was_held(time.monotonic())
             else:
                 self._note_duration(seconds)
             self._appended(run, appended)
@@ -242,7 +281,8 @@ class PutGatherer:
             return
         self._syncing = True
         runs, self._unsynced = self._unsynced, []
-        future = self._loop.run_in_executor(self._syncer, self._store.flush_to, runs[-1][1].end, self._sync_timeout_s)
+        end = max(appended.end for _, appended in runs)
+        future = self._loop.run_in_executor(self._syncer, self._store.flush_to, end, self._sync_timeout_s)
         future.add_done_callback(lambda done: self._synced(runs, done))
 
     def _synced(self, runs: list[tuple[list[Put], AppendedRun]], done: asyncio.Future[bool]) -> None:
@@ -272,13 +312,3 @@ class PutGatherer:
 def _late(result: PutMessageResult, error: BaseException | None) -> PutMessageResult:
     """Return the result of a message that is in the log, and of which no sync in time has said that it stays there."""
     return result._replace(status=PutMessageStatus.FLUSH_DISK_TIMEOUT, why="" if error is None else str(error))
-
-
-def _end_of_run(waiting: Sequence[Put], first: int, last: int) -> int:
-    """Return where a run from `first` on ends: at `last`, or before it once its bodies have MAX_RUN_BYTES."""
-    size = 0
-    for place in range(first, last):
-        size += len(waiting[place].message.body)
-        if size >= MAX_RUN_BYTES:
-            return place + 1
-    return last

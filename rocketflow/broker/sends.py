@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import RefusedError, Request
+from rocketflow.broker.put_gatherer import PC_SYNCHRONIZED
 from rocketflow.broker.topics import DLQ_PREFIX, DLQ_QUEUES, PERM_WRITE, RETRY_PREFIX
 from rocketflow.broker.transactions.messages import half_message, is_delayed, is_half
 from rocketflow.remoting.codes import RequestCode, ResponseCode
@@ -218,7 +219,8 @@ class Sends:
     def _answer(self, request: Request, result: PutMessageResult, topic: str, transaction_id: str | None) -> None:
         code = _CODES.get(result.status, ResponseCode.SYSTEM_ERROR)
         if not result.stored:
-            request.reply(code, remark=f"{result.status.name}: {result.why}")
+            busy = result.status is PutMessageStatus.OS_PAGE_CACHE_BUSY
+            request.reply(code, remark=PC_SYNCHRONIZED if busy else f"{result.status.name}: {result.why}")
             return
         if request.command.is_one_way:
             request.reply(code)

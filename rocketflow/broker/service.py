@@ -202,7 +202,7 @@ class _Parts:
         self._gatherer = PutGatherer(
             store,
             sync_timeout_s=settings.sync_flush_timeout / 1000 if config.sync_flush else None,
-            wait_limit_s=lambda: settings.wait_time_mills_in_send_queue / 1000,
+            wait_limit_s=lambda: settings.send_wait_limit_s,
         )
         self._transactions = Transactions(
             *(store, self._gatherer, self._offsets, producers, self._topics, settings, self._counts),

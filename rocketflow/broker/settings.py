@@ -119,6 +119,7 @@ class BrokerSettings(ServerSettings, kw_only=True, rename="camel"):
     register_name_server_period: int = 30_000
     register_broker_timeout_mills: int = 24_000
     flush_consumer_offset_interval: int = 5_000
+    broker_fast_failure_enable: bool = True
     wait_time_mills_in_send_queue: int = 200
     sync_flush_timeout: int = 5_000
     store_path_root_dir: str = ""
@@ -179,6 +180,11 @@ class BrokerSettings(ServerSettings, kw_only=True, rename="camel"):
     def ha_address(self) -> str:
         """Return `host:port` at which slaves would reach the broker."""
         return f"{self.broker_ip1}:{self.ha_listen_port or self.listen_port + 1}"
+
+    @property
+    def send_wait_limit_s(self) -> float | None:
+        """Return how long (s) a message may wait for the store, None for any time: brokerFastFailureEnable=false."""
+        return self.wait_time_mills_in_send_queue / 1000 if self.broker_fast_failure_enable else None
 
     @property
     def name_servers(self) -> list[str]:

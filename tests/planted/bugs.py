@@ -20,6 +20,8 @@ NETWORK: Final = "tests/rocketflow/spark/source/network"
 OPERATORS: Final = "tests/rocketflow/broker/test_operator_requests.py"
 CHANGES: Final = "tests/rocketflow/broker/test_topic_and_group_changes.py"
 KEPT: Final = "test_a_change_of_a_topic_keeps_the_attributes_that_it_does_not_name"
+PUTS: Final = "tests/rocketflow/broker/test_put_gatherer.py"
+WAITING: Final = "tests/rocketflow/broker/test_waiting_puts.py"
 SILENT: Final = "tests/rocketflow/aio/test_silent_clients.py"
 TABLES: Final = "tests/rocketflow/broker/test_tables.py"
 TRANSACTIONS: Final = "tests/rocketflow/broker/test_transactions.py"
@@ -1236,8 +1238,26 @@ BUGS: Final = (
     Bug(
         "sends-refused-during-a-commit",
         "messages that waited for the put lock of a commit are refused as if the disk were slow",
-        [Change("max(waiting[first].arrived, self._held_until) < limit:", "waiting[first].arrived < limit:")],
-        ["tests/rocketflow/broker/test_put_gatherer.py"],
+        [Change("if max(one.arrived, self._held_until) >= before:", "if one.arrived >= before:")],
+        [PUTS, f"{WAITING}::TestWaiting::runTest"],
+    ),
+    Bug(
+        "late-sends-wait-for-a-stalled-append",
+        "messages that have waited too long get no answer before the append ahead of them has ended",
+        [Change("        self._refuse_waiting(self._waiting.take_late(now, limit_s), TIMEOUT_CLEAN_QUEUE)\n", "")],
+        [f"{PUTS}::test_messages_that_wait_for_an_append_that_hangs_are_refused_before_it_ends"],
+    ),
+    Bug(
+        "stuck-put-is-not-noticed",
+        "messages are taken while a put holds the put lock longer than osPageCacheBusyTimeOutMills",
+        [Change("        self._stuck = state.page_cache_busy\n", "")],
+        [f"{PUTS}::test_messages_are_refused_while_a_put_holds_the_lock_for_too_long"],
+    ),
+    Bug(
+        "broker-waits-for-a-stuck-put",
+        "a broker's append waits for a put that holds the put lock longer than osPageCacheBusyTimeOutMills",
+        [Change("        if self._put.is_page_cache_busy:\n", "        if False:\n")],
+        [f"{STORE}/append/test_raw_append.py::test_appends_are_refused_while_a_put_holds_the_lock_for_too_long"],
     ),
     Bug(
         "one-close-looks-at-all-pulls",

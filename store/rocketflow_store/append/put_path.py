@@ -95,8 +95,8 @@ class PutPath:
     def put(self, requests: Sequence[PutRequest]) -> list[PutMessageResult]:
         """Store requests in order with one flush; return the result of each, or raise the first error."""
         began_ns = time.perf_counter_ns()
-        if self._is_page_cache_busy():
-            outcomes = self._refuse_all(requests, PutMessageStatus.OS_PAGE_CACHE_BUSY, _BUSY)
+        if self.is_page_cache_busy:
+            outcomes = self.refuse_busy(requests)
         elif self.lock.acquire_now():
             try:
                 outcomes = self._append(requests)
@@ -119,8 +119,8 @@ class PutPath:
 
         A refused request has a result with the status of the refusal.
         """
-        if self._is_page_cache_busy():
-            return self._refuse_all(requests, PutMessageStatus.OS_PAGE_CACHE_BUSY, _BUSY)
+        if self.is_page_cache_busy:
+            return self.refuse_busy(requests)
         with self.lock:
             return self._append(requests)
 
@@ -132,6 +132,23 @@ class PutPath:
     def wrote_offset(self) -> int:
         """End (exclusive) of the log."""
         return self._log_append.commit_log.wrote_offset
+
+    @property
+    def busy_ms(self) -> int:
+        """Time (ms) for which the put that is being appended has held the lock, 0 without one."""
+        began_ms = self._statistics.lock_began_ms
+        return max(self._config.clock.now_ms() - began_ms, 0) if began_ms else 0
+
+    @property
+    def is_page_cache_busy(self) -> bool:
+        """Return True if a put has held the lock for more than osPageCacheBusyTimeOutMills."""
+        return self._statistics.lock_began_ms > 0 and self._statistics.page_cache_busy(
+            self._config.clock.now_ms(), self._config.os_page_cache_busy_time_out_mills
+        )
+
+    def refuse_busy(self, requests: Sequence[PutRequest]) -> Outcomes:
+        """Refuse requests because another put holds the lock for too long."""
+        return self._refuse_all(requests, PutMessageStatus.OS_PAGE_CACHE_BUSY, _BUSY)
 
     def close(self) -> None:
         """Refuse every later put with StoreClosedError."""
@@ -199,11 +216,6 @@ class PutPath:
                 outcomes += self._append_run(requests[start:number])
                 start, size = number, more
         return outcomes + self._append_run(requests[start:] if start else requests)
-
-    def _is_page_cache_busy(self) -> bool:
-        return self._statistics.lock_began_ms > 0 and self._statistics.page_cache_busy(
-            self._config.clock.now_ms(), self._config.os_page_cache_busy_time_out_mills
-        )
 
     def _append_run(self, requests: Sequence[PutRequest]) -> Outcomes:
         statistics = self._statistics

@@ -41,9 +41,11 @@ class RawAppend:
             self._put.lock.release()
 
     def append(self, requests: Sequence[RawMessage]) -> AppendedRun:
-        """Append requests, waiting for the put lock."""
+        """Append requests, waiting for the put lock; refuse them if a put has held it for too long."""
         began_ns = time.perf_counter_ns()
         prepared = _prepared(requests)
+        if self._put.is_page_cache_busy:
+            return AppendedRun(cast("list[PutMessageResult]", self._put.refuse_busy(prepared)), 0)
         with self._put.lock:
             return self._append(prepared, began_ns)
 
@@ -73,9 +75,9 @@ class RawAppend:
     def state(self) -> PutState:
         """Return whether a put would be refused now, and why, without a put and without I/O."""
         why = self._gate.refusal
-        return PutState(
-            self._gate.is_fenced, self._gate.is_full, self._gate.is_closed, self._statistics.lock_began_ms, why
-        )
+        busy_ms = self._put.busy_ms
+        is_busy = self._put.is_page_cache_busy
+        return PutState(self._gate.is_fenced, self._gate.is_full, self._gate.is_closed, busy_ms, is_busy, why)
 
 
 def _prepared(requests: Sequence[RawMessage]) -> Sequence[PutRequest]:

@@ -133,7 +133,10 @@ class WritingStore(MessageStore):
         return self._writing.raw.try_append(requests)
 
     def append(self, requests: Sequence[RawMessage]) -> AppendedRun:
-        """Append requests as `try_append` does, after waiting for the put lock (held during a sink's commit)."""
+        """Append requests as `try_append` does, after waiting for the put lock (held during a sink's commit).
+
+        All are refused with OS_PAGE_CACHE_BUSY if a put has held it for longer than osPageCacheBusyTimeOutMills.
+        """
         self.check_open()
         return self._writing.raw.append(requests)
 

@@ -43,7 +43,7 @@ class StoredMessage(NamedTuple):
 
 
 class AppendedRun(NamedTuple):
-    """Results of requests in their order, and the end (exclusive) of the log after them."""
+    """Results of requests in their order, and the end (exclusive) of the log after them, 0 if none was tried."""
 
     results: list[PutMessageResult]
     end: int
@@ -55,8 +55,10 @@ class PutState(NamedTuple):
     fenced: bool
     full: bool
     closed: bool
-    busy_since_ms: int
-    """Store clock (ms) at which the put that is being appended took the put lock; 0 if there is none."""
+    busy_ms: int
+    """Time (ms) for which the put that is being appended has held the put lock; 0 if there is none."""
+    page_cache_busy: bool
+    """True if that is more than osPageCacheBusyTimeOutMills."""
     why: str
 
     @property

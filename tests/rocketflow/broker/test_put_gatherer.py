@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
+import time
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from rocketflow.broker.put_gatherer import MAX_OPEN, PutGatherer
+from rocketflow.broker.put_gatherer import (
+    MAX_OPEN,
+    PC_SYNCHRONIZED,
+    PCBUSY_CLEAN_QUEUE,
+    SLOW_SECONDS,
+    TIMEOUT_CLEAN_QUEUE,
+    PutGatherer,
+)
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import PutMessageResult, PutMessageStatus, StoreClosedError, StoreFencedError
+from rocketflow_store.model.broker_requests import PutState
 from rocketflow_store.spi.broker import AppendedRun, RawMessage
 
 if TYPE_CHECKING:
@@ -23,6 +33,7 @@ class Store:
     """Counts offsets; `busy` makes the put lock look taken, and `wait` waits for it.
 
     `failure` is raised by each append, `sync_failure` by each sync; without `is_synced` a sync is late.
+    `state` is how long the put that is being appended has held the lock (ms), and whether that is too long.
     """
 
     def __init__(self) -> None:
@@ -34,6 +45,10 @@ class Store:
         self.end = 0
         self.published = 0
         self.wait: Callable[[], object] = lambda: None
+        self.state = (0, False)
+
+    def put_state(self) -> PutState:
+        return PutState(False, False, False, *self.state, "")
 
     def try_append(self, messages: Sequence[RawMessage]) -> AppendedRun | None:
         return None if self.busy else self.append(messages)
@@ -81,7 +96,7 @@ class Outcomes:
         self.statuses.append(result.status)
 
 
-def gatherer_of(store: Store, wait_limit_s: float = 5.0, sync_timeout_s: float | None = None) -> PutGatherer:
+def gatherer_of(store: Store, wait_limit_s: float | None = 5.0, sync_timeout_s: float | None = None) -> PutGatherer:
     return PutGatherer(cast("WritingStore", store), sync_timeout_s=sync_timeout_s, wait_limit_s=lambda: wait_limit_s)
 
 
@@ -175,15 +190,119 @@ def test_messages_that_waited_for_the_put_lock_of_a_commit_are_not_refused() -> 
     async def trial() -> None:
         store, outcomes, free = Store(), Outcomes(), threading.Event()
         store.busy, store.wait = True, free.wait
-        gatherer = gatherer_of(store, wait_limit_s=1.0)
+        gatherer = gatherer_of(store, wait_limit_s=0.1)
         outcomes.put(gatherer)
         await asyncio.sleep(0.05)
         outcomes.put(gatherer)
-        await asyncio.sleep(1.2)
+        await asyncio.sleep(0.4)
+        assert outcomes.refused == []
         store.busy = False
         free.set()
         await settled(gatherer)
         assert (outcomes.offsets, outcomes.refused) == ([0, 1], [])
+        await gatherer.finish(1)
+
+    asyncio.run(trial())
+
+
+class Stall:
+    """A gatherer whose appends run in the thread, and an append there that does not end before `release` is set."""
+
+    def __init__(self, wait_limit_s: float | None) -> None:
+        self.store, self.outcomes, self.release = Store(), Outcomes(), threading.Event()
+        self.gatherer = gatherer_of(self.store, wait_limit_s)
+
+    async def begin(self) -> None:
+        """Put a message whose append is slow, and one whose append hangs."""
+        self.store.wait = lambda: time.sleep(SLOW_SECONDS + 0.01)
+        self.outcomes.put(self.gatherer)
+        await settled(self.gatherer)
+        self.store.wait = self.release.wait
+        self.outcomes.put(self.gatherer)
+        await asyncio.sleep(0.05)
+
+    async def refused(self, count: int) -> list[tuple[int, str]]:
+        async with asyncio.timeout(20):
+            while len(self.outcomes.refused) < count:
+                await asyncio.sleep(0.005)
+        return self.outcomes.refused
+
+    async def end(self) -> list[int]:
+        """Let the append end; return the offsets of all messages that were stored."""
+        self.release.set()
+        await settled(self.gatherer)
+        await self.gatherer.finish(1)
+        return self.outcomes.offsets
+
+
+def test_messages_that_wait_for_an_append_that_hangs_are_refused_before_it_ends() -> None:
+    async def trial() -> None:
+        stall = Stall(wait_limit_s=0.1)
+        await stall.begin()
+        for _ in range(3):
+            stall.outcomes.put(stall.gatherer)
+        for code, remark in await stall.refused(3):
+            assert code == ResponseCode.SYSTEM_BUSY
+            assert re.fullmatch(
+                re.escape(TIMEOUT_CLEAN_QUEUE) + r", period in queue: \d{3,}ms, size of queue: 0", remark
+            )
+        assert stall.gatherer.waiting_count == 0
+        assert await stall.end() == [0, 1]
+
+    asyncio.run(trial())
+
+
+def test_messages_are_refused_while_a_put_holds_the_lock_for_too_long() -> None:
+    async def trial() -> None:
+        stall = Stall(wait_limit_s=5.0)
+        await stall.begin()
+        stall.outcomes.put(stall.gatherer)
+        stall.store.state = (1001, True)
+        assert (await stall.refused(1))[0][1].startswith(PCBUSY_CLEAN_QUEUE)
+        stall.outcomes.put(stall.gatherer)
+        assert stall.outcomes.refused[1:] == [(ResponseCode.SYSTEM_BUSY, PC_SYNCHRONIZED)]
+        stall.release.set()
+        await settled(stall.gatherer)
+        stall.store.state = (0, False)
+        stall.outcomes.put(stall.gatherer)
+        assert await stall.end() == [0, 1, 2]
+
+    asyncio.run(trial())
+
+
+def test_without_fast_failure_messages_wait_and_new_ones_are_refused_while_the_lock_is_held_for_too_long() -> None:
+    async def trial() -> None:
+        stall = Stall(wait_limit_s=None)
+        await stall.begin()
+        stall.outcomes.put(stall.gatherer)
+        stall.store.state = (1001, True)
+        await asyncio.sleep(0.1)
+        stall.outcomes.put(stall.gatherer)
+        assert stall.outcomes.refused == [(ResponseCode.SYSTEM_BUSY, PC_SYNCHRONIZED)]
+        assert await stall.end() == [0, 1, 2]
+
+    asyncio.run(trial())
+
+
+def test_the_time_of_an_append_that_hangs_after_a_commit_counts() -> None:
+    async def trial() -> None:
+        store, outcomes, free = Store(), Outcomes(), threading.Event()
+        store.busy, store.wait = True, free.wait
+        gatherer = gatherer_of(store, wait_limit_s=0.1)
+        outcomes.put(gatherer)
+        await asyncio.sleep(0.05)
+        outcomes.put(gatherer)
+        await asyncio.sleep(0.2)
+        assert outcomes.refused == []
+        began = time.monotonic()
+        async with asyncio.timeout(20):
+            while not outcomes.refused:
+                store.state = (int((time.monotonic() - began) * 1000), False)
+                await asyncio.sleep(0.005)
+        assert time.monotonic() - began >= 0.1
+        free.set()
+        await settled(gatherer)
+        assert outcomes.offsets == [0]
         await gatherer.finish(1)
 
     asyncio.run(trial())

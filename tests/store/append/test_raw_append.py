@@ -24,7 +24,7 @@ from rocketflow_store import (
     StoreConfigError,
     StoreFencedError,
 )
-from rocketflow_store.files import disk
+from rocketflow_store.files import disk, os_files
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.properties import decode_properties, encode_properties
 from rocketflow_store.model.clock import ManualClock
@@ -350,7 +350,7 @@ def test_put_state_names_the_reason(tmp_path: Path) -> None:
     store = open_store(tmp_path / "s", SMALL, store_host=HOST)
     state = store.put_state()
     assert not state.refuses
-    assert (state.fenced, state.full, state.closed, state.busy_since_ms) == (False, False, False, 0)
+    assert (state.fenced, state.full, state.closed, state.busy_ms) == (False, False, False, 0)
     Probe(store).use_disk_figures(lambda _: 99)
     Probe(store).look_at_disk()
     assert (store.put_state().full, store.put_state().refuses) == (True, True)
@@ -362,6 +362,44 @@ def test_put_state_names_the_reason(tmp_path: Path) -> None:
     assert store.put_state().closed
     with pytest.raises(StoreClosedError):
         store.try_append([raw("t", b"")])
+
+
+def test_appends_are_refused_while_a_put_holds_the_lock_for_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock(NOW_MS)
+    config = replace(SMALL, clock=clock, os_page_cache_busy_time_out_mills=300)
+    with open_store(tmp_path / "s", config, store_host=HOST) as store:
+        end = store.append([raw("t", b"1")]).end
+        entered, leave = threading.Event(), threading.Event()
+        real = os_files.write_at
+
+        def hangs(fd: int, path: object, position: int, data: bytes) -> None:
+            if "commitlog" in str(path):
+                entered.set()
+                assert leave.wait(20)
+            real(fd, path, position, data)
+
+        monkeypatch.setattr(os_files, "write_at", hangs)
+        thread = threading.Thread(target=store.append, args=([raw("t", b"2")],))
+        thread.start()
+        assert entered.wait(60)
+        clock.set(NOW_MS + 300)
+        state = store.put_state()
+        assert (state.busy_ms, state.page_cache_busy, state.refuses) == (300, False, False)
+        assert store.try_append([raw("t", b"3")]) is None
+        clock.set(NOW_MS + 301)
+        assert store.put_state().page_cache_busy
+        refused = store.append([raw("t", b"3"), raw("t", b"4")])
+        assert [one.status for one in refused.results] == [PutMessageStatus.OS_PAGE_CACHE_BUSY] * 2
+        assert refused.end == 0
+        store.publish(refused.end)
+        assert store.flush_to(refused.end, 60)
+        leave.set()
+        thread.join(60)
+        assert not store.put_state().page_cache_busy
+        again = store.append([raw("t", b"3")])
+        assert (again.results[0].queue_offset, again.end > end) == (2, True)
 
 
 def test_failed_sync_fences_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
