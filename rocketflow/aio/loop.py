@@ -46,9 +46,10 @@ class Service(Protocol):
 def serve(service: Service, started: Callable[[], None]) -> None:
     """Run a service until SIGTERM, SIGINT or SIGHUP; `started` is called once it serves.
 
-    A signal that comes during the start counts at its end. A second signal, or a stop that takes longer than
-    STOP_SECONDS, cuts the stop short. If it is not over soon after that, or left a step that may still run in a thread,
-    the process ends at once with EXIT_CUT: Python would wait for the thread. Raises what `start` and `stop` raise.
+    SIGHUP that nohup ignores stays ignored. A signal that comes during the start counts at its end. A second signal, or
+    a stop that takes longer than STOP_SECONDS, cuts the stop short. If it is not over soon after that, or left a step
+    that may still run in a thread, the process ends at once with EXIT_CUT: Python would wait for the thread. Raises
+    what `start` and `stop` raise.
     """
     run(_serve(service, started))
 
@@ -59,7 +60,8 @@ async def _serve(service: Service, started: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     signals: asyncio.Queue[int] = asyncio.Queue()
     for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(one, signals.put_nowait, one)
+        if one is not signal.SIGHUP or signal.getsignal(one) is not signal.SIG_IGN:  # nohup's stays
+            loop.add_signal_handler(one, signals.put_nowait, one)
     starting: asyncio.Future[Any] = asyncio.ensure_future(service.start())
     first: asyncio.Future[Any] = asyncio.ensure_future(signals.get())
     await asyncio.wait({starting, first}, return_when=asyncio.FIRST_COMPLETED)
