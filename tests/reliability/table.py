@@ -89,6 +89,11 @@ def _lag(one: dict[str, Any]) -> str:
     return f"{100 * (count - late) / count:.2f} % within 100 ms, at most {max(one['highest_s']) * 1000:.0f} ms"
 
 
+def _good(one: dict[str, Any]) -> str:
+    alone, attacked = (spread(one[name], (0.5, 0.99), ".1f") for name in ("aloneMs", "attackedMs"))
+    return f"{alone} ms alone, {attacked} ms beside it ({len(one['attackedMs'])} requests)"
+
+
 def _doubles(one: dict[str, Any]) -> str:
     doubles = one["doubles"]
     share_of = f"{sum(map(bool, doubles))} of {len(doubles)} kills with doubles"
@@ -117,6 +122,10 @@ MEASURED = {
     ),
     "transactionKills": ("transactions: doubles of kills at random times", _random_doubles, "as above"),
     "javaTransactionKills": ("transactions of the Java client: doubles of kills", _random_doubles, "as above"),
+    **{
+        f"goodBeside{row}": (f"{row}: a good client waits, p50 / p99 / max", _good, "p99 2x, or 50 ms more")
+        for row in ("N04", "N06", "N07")
+    },
     "lag": ("N15: lag of the broker's event loop under load", _lag, "99.9 % within 100 ms"),
 }
 """Name -> (title, function that formats the values, bar)."""

@@ -13,9 +13,8 @@ from tests.support.servers import RunningServer, running, running_broker
 @pytest.fixture(scope="package")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """Run a broker with SQL92 filters and recalls; at the end it stops in order and its log has no traceback."""
-    with running_broker(
-        tmp_path_factory.mktemp("broker"), "enablePropertyFilter=true", "recallMessageEnable=true"
-    ) as found:
+    settings = "enablePropertyFilter=true", "recallMessageEnable=true", "rocketflow.maxConnections=11000"
+    with running_broker(tmp_path_factory.mktemp("broker"), *settings) as found:
         yield found
         assert found.stop() == 0
         no_traceback(found)
