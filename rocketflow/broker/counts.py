@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 OTHER: Final = "other"
 """The name of all topics and groups that come after the limit of a table."""
 
-MAX_SENT: Final = 300
-MAX_PULLED: Final = 600
+MAX_SENT: Final = 230
+MAX_PULLED: Final = 500
 MAX_DEAD: Final = 200
 MAX_ENDED: Final = 100
 MAX_HALF: Final = 200

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 LAG_SECONDS: Final = 10.0
 """How long computed lags of groups are used."""
 
-MAX_CONNECTION_KINDS: Final = 300
+MAX_CONNECTION_KINDS: Final = 250
 
 _MESSAGE: Final = ("topic", "message_type", "is_system")
 _GROUP: Final = ("consumer_group", "topic", "is_retry", "is_system")
@@ -86,7 +86,7 @@ class Sources(NamedTuple):
 
 
 class BrokerMetrics:
-    """Makes the text of `/metrics`: at most some 10,000 series, as each table with names of topics or groups ends."""
+    """Makes the text of `/metrics`: at most 10,000 series, as each table with names of topics or groups ends."""
 
     def __init__(self, sources: Sources, settings: BrokerSettings) -> None:
         self._from = sources
