@@ -34,7 +34,9 @@ MAX_ACTED: Final = 500
 MAX_ACTED_BYTES: Final = 2 * 1024 * 1024
 """Half messages that one scan finds to be copied or expired, and the bytes of their bodies."""
 MARKS_AT_ONCE: Final = 5_000
+_READ_COUNT: Final = 32
 _READ_BYTES: Final = 1024 * 1024
+"""Messages and bytes of one read: the store's limit (maxTransferCountOnMessageInMemory) gives no more messages."""
 
 
 class Acted(NamedTuple):
@@ -137,7 +139,7 @@ class HalfQueue:
         """Yield the messages of [start, end); damaged ones are omitted, and reported by the store."""
         at = start
         while at < end:
-            found = self._store.read_messages(topic, 0, at, end - at, _READ_BYTES)
+            found = self._store.read_messages(topic, 0, at, min(end - at, _READ_COUNT), _READ_BYTES)
             view = memoryview(found.data)
             for begin, stop in pairwise([*found.positions, len(view)]):
                 yield decode_stored(view[begin:stop])
