@@ -52,7 +52,7 @@ ROWS: Final = {
     "P15": "bulk rebuild killed, two at once, beside an appender",
     "P16": "requeue killed at each disk call, twice at once, clocks jump",
     "P17": "a replay with other rows",
-    "P18": "a query and producers write one topic through a broker; broker, commit or driver killed",
+    "P18": "a query and 64 producers write one topic through a broker; broker, commit, driver or producers killed",
     "M08": "the NameServer is killed and comes back empty, brokers die or say nothing",
     "N01": "decoders of the wire protocol get bytes that are no requests",
     "N02": "mutated frames on live sockets beside a good client",
