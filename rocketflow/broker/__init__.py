@@ -8,7 +8,7 @@
 | `pulls`, `held_pulls` | pulls, and those that wait for messages |
 | `clients` | producers and consumers by heartbeat |
 | `queue_locks` | queues that consumers lock |
-| `offsets` | offsets of groups and of queues |
+| `offsets` | offsets of groups, where they pull next, and offsets of queues |
 | `queries` | messages by key and by place |
 | `recalls` | timer messages taken back before they are delivered |
 | `transactions` | half messages, their ends, and checks of undecided ones (table in its docstring) |
@@ -18,7 +18,7 @@
 | `admin`, `topic_admin`, `group_admin`, `upkeep` | requests of operators |
 | `member_calls` | requests of operators that members of a group answer |
 | `stored_times` | store times of messages, kept for the figures of groups |
-| `runtime_figures` | figures for mqadmin's `brokerStatus` |
+| `runtime_figures`, `timer_figures` | figures for mqadmin's `brokerStatus` and `clusterList`, those of timer messages |
 | `counts`, `lags`, `metrics` | counts of messages, lags of groups, and all figures for Prometheus |
 | `stats` | counts by topic and group over the last minute, hour and day, for mqadmin's `statsAll` |
 | `access`, `user_requests`, `user_settings` | who may send which request; users and policies |
