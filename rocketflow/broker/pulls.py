@@ -293,6 +293,16 @@ class Pulls:
             pull.request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
         else:
             self._send(pull, found, may_wait=may_wait)
+            if may_wait and found.status != GetMessageStatus.FOUND:
+                await self._look_again(pull.header.topic, pull.header.queue_id)
+
+    async def _look_again(self, topic: str, queue_id: int) -> None:
+        """Answer the pulls of messages that arrived after the end of a cold read and before its pull waited."""
+        try:
+            _, end = await asyncio.to_thread(self._store.bounds, topic, queue_id)
+        except StoreError:  # they say so when their time has come
+            return
+        self._answer_soon(self._held.arrived(topic, queue_id, end, None))
 
     def _read(self, pull: Pull, *, nowait: bool = False) -> ReadResult:
         header = pull.header

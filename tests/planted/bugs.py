@@ -1307,6 +1307,21 @@ BUGS: Final = (
         ["tests/rocketflow/broker/test_put_gatherer.py"],
     ),
     Bug(
+        "cold-batch-units-are-waited-for",
+        "a read in the event loop waits for the disk for units of a BatchCQ topic",
+        [
+            Change("steps(offset, high, max_count, nowait=reading.nowait)", "steps(offset, high, max_count)"),
+            Change("self._queues.bounds(topic, queue_id, nowait=nowait)", "self._queues.bounds(topic, queue_id)"),
+        ],
+        [f"{STORE}/reading/test_checked_read.py::test_cold_units_of_a_batch_queue_raise_would_block"],
+    ),
+    Bug(
+        "arrival-during-a-cold-read-is-missed",
+        "a message that arrives during a cold read does not answer the pull that begins to wait after it",
+        [Change("await self._look_again(pull.header.topic, pull.header.queue_id)", "pass")],
+        ["tests/rocketflow/broker/test_cold_pulls.py"],
+    ),
+    Bug(
         "answers-without-a-limit",
         "answers of requests that run as tasks are kept without a limit for a client that does not read",
         [Change("        if size and not self.channel.has_room_for(size):", "        if False:")],

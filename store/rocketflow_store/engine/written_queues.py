@@ -44,11 +44,11 @@ class WrittenQueues:
         """Return a BatchCQ topic's queue, None if it does not exist."""
         return self._batch_queues.find(topic, queue_id)
 
-    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+    def bounds(self, topic: str, queue_id: int, *, nowait: bool = False) -> tuple[int, int]:
         """Return the (min, max) queue offsets that may be read."""
         confirmed = self._confirm_offset()
         batch_queue = self._batch_queues.find(topic, queue_id)
         if batch_queue is not None:
-            return batch_queue.bounds(self._log.min_phy_offset, confirmed)
+            return batch_queue.bounds(self._log.min_phy_offset, confirmed, nowait=nowait)
         end = self._queues.end(topic, queue_id, confirmed)
         return min(self._queues.low(topic, queue_id, end), end), end

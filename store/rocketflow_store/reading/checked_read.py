@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import numpy as np
 from isal.isal_zlib import crc32
@@ -177,7 +177,7 @@ class CheckedReader:
         queue = plain or self._queues.find_batch(topic, queue_id)
         if queue is None:
             return ReadResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
-        low, high = self._queues.bounds(topic, queue_id)
+        low, high = self._queues.bounds(topic, queue_id, nowait=nowait)
         refused = refusal(offset, low, high)
         if refused is not None:
             return ReadResult(*refused, low, high)
@@ -223,7 +223,7 @@ class CheckedReader:
         """Return the units whose records may match, and the queue offset before which all others do not."""
         codes = reading.match.tags_codes
         if plain is None:
-            steps = list(queue.steps(offset, high, max_count))
+            steps = list(cast("BatchConsumeQueue", queue).steps(offset, high, max_count, nowait=reading.nowait))
             end = steps[-1][0] + steps[-1][4] if steps else offset
             return [(*one, codes is None or low_half(one[3]) in codes) for one in steps], end
         if codes is None and reading.match.properties is None:

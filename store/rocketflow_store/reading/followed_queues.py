@@ -72,11 +72,11 @@ class FollowedQueues:
             found = self._batch_table.find(topic, queue_id)
         return found
 
-    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+    def bounds(self, topic: str, queue_id: int, *, nowait: bool = False) -> tuple[int, int]:
         """Return the (min, max) queue offsets that may be read now."""
         batch_queue = self.find_batch(topic, queue_id)
         if batch_queue is not None:
-            return self._batch_bounds(batch_queue, self._log.confirm_offset())
+            return self._batch_bounds(batch_queue, self._log.confirm_offset(), nowait=nowait)
         return self._bounds(topic, queue_id, self._log.confirm_offset())
 
     def all_bounds(self, confirm_offset: int | None) -> dict[tuple[str, int], tuple[int, int]]:
@@ -106,9 +106,11 @@ class FollowedQueues:
             low = self._low_of_lost_files(promises, queue, low, end)
         return low, end
 
-    def _batch_bounds(self, queue: BatchConsumeQueue, confirm_offset: int | None) -> tuple[int, int]:
+    def _batch_bounds(
+        self, queue: BatchConsumeQueue, confirm_offset: int | None, *, nowait: bool = False
+    ) -> tuple[int, int]:
         self._log.look()  # the last unit may point into a CommitLog file that is not known yet
-        low, high = queue.bounds(self._log.begin(), confirm_offset, self._log.view.holds)
+        low, high = queue.bounds(self._log.begin(), confirm_offset, self._log.view.holds, nowait=nowait)
         promises = self._current_promises()
         if promises is None:
             return low, high

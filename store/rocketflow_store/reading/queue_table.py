@@ -32,6 +32,9 @@ class QueueTable(Protocol):
         """Return a BatchCQ topic's queue, None if it does not exist."""
         ...
 
-    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """Return the (min, max) queue offsets that may be read; (0, 0) for a queue that does not exist."""
+    def bounds(self, topic: str, queue_id: int, *, nowait: bool = False) -> tuple[int, int]:
+        """Return the (min, max) queue offsets that may be read; (0, 0) for a queue that does not exist.
+
+        WouldBlockError with `nowait` if units of a BatchCQ topic's queue are not in the page cache.
+        """
         ...

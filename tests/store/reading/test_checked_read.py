@@ -227,6 +227,24 @@ def test_cold_record_raises_would_block(store: WritingStore, monkeypatch: pytest
     assert store.read_record(0) is not None
 
 
+def test_cold_units_of_a_batch_queue_raise_would_block(store: WritingStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = disk.preadv
+
+    def preadv(fd: int, buffers: Any, position: int, flags: int = 0) -> int:
+        if flags & os.RWF_NOWAIT and "batchconsumequeue" in os.readlink(f"/proc/self/fd/{fd}"):
+            raise BlockingIOError(11, "cold")
+        return real(fd, buffers, position)
+
+    end = store.bounds("batches", 0)[1]
+    wanted = records(read(store, "batches", 0, end // 2))
+    assert records(read(store, "batches", 0, end // 2, nowait=True)) == wanted
+    monkeypatch.setattr(disk, "preadv", preadv)
+    for offset in (0, end // 2, end):  # at the end it is not known without the units that nothing has arrived
+        with pytest.raises(WouldBlockError):
+            read(store, "batches", 0, offset, nowait=True)
+    assert records(read(store, "batches", 0, end // 2)) == wanted
+
+
 def test_cold_rest_ends_the_result(store: WritingStore, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = records(read(store, "t", 0, 0, 5))
     limit, real = store.read_units("t", 0, 2, 3)["phy_offset"].item() + 10, disk.preadv

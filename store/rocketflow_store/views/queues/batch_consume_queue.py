@@ -82,9 +82,12 @@ class BatchConsumeQueue(UnitFiles):
     @property
     def end_unit(self) -> int:
         """Number after the last valid unit. A reader looks it up again each time, past missing units."""
+        return self._end_now(nowait=False)
+
+    def _end_now(self, *, nowait: bool) -> int:
         if self._end < 0 or not self._write:
             self._queue.refresh()
-            last = self.units(self._end - 1, self._end) if self._end > 0 else self.units(0, 0)
+            last = self.units(self._end - 1, self._end, nowait=nowait) if self._end > 0 else self.units(0, 0)
             is_there = len(last) > 0 and written_batches(last)[0]  # else the files were replaced
             if self._write:
                 self._end = self.probe_end(self._end) if is_there else self.scan_end()
@@ -107,45 +110,53 @@ class BatchConsumeQueue(UnitFiles):
         return found + int(there[-1]) + 1 if bool(np.logical_and(*rising).all()) else found
 
     def bounds(
-        self, min_phy_offset: int, confirm_offset: int | None = None, holds: Holds | None = None
+        self,
+        min_phy_offset: int,
+        confirm_offset: int | None = None,
+        holds: Holds | None = None,
+        *,
+        nowait: bool = False,
     ) -> tuple[int, int]:
         """Return (min, max) queue offsets of records from `min_phy_offset` on and before `confirm_offset`.
 
         With `holds`, last units that neither their record nor the unit before them confirms are ignored.
+        WouldBlockError with `nowait` if a unit is not in the page cache.
         """
-        end = self._end_below(confirm_offset)
+        end = self._end_below(confirm_offset, nowait=nowait)
         if holds is not None:
             end = self._confirmed_end(end, holds)
         if end <= self.first_unit:
             return 0, 0
-        last = self.units(end - 1, end)[0]
+        last = self.units(end - 1, end, nowait=nowait)[0]
         high = int(last["msg_base_offset"]) + int(last["batch_size"])
         while True:
             first = self.first_unit
-            low = self._first_from("phy_offset", min_phy_offset, end)
-            units = self.units(low, min(low + 1, end))
+            low = self._around("phy_offset", min_phy_offset, end, nowait=nowait)[1]
+            units = self.units(low, min(low + 1, end), nowait=nowait)
             if len(units) or self.first_unit == first:  # else its file was deleted meanwhile
-                return (self._begin_of(low, units) if len(units) else high), high
+                return (self._begin_of(low, units, nowait=nowait) if len(units) else high), high
 
-    def _begin_of(self, number: int, units: Units) -> int:
+    def _begin_of(self, number: int, units: Units, *, nowait: bool) -> int:
         """Return the queue offset of the first message that no unit before `number` shows as removed."""
         base = int(units["msg_base_offset"][0])
-        if number == self.first_unit or written_batches(self.units(number - 1, number))[0]:
+        if number == self.first_unit or written_batches(self.units(number - 1, number, nowait=nowait))[0]:
             return base
-        before = self.units_or_zeros(self.first_unit, number)  # the unit before is missing: so are its messages
+        before = self.units_or_zeros(
+            self.first_unit, number, nowait=nowait
+        )  # the unit before is missing: so are its messages
         there = np.flatnonzero(written_batches(before))
         if len(there):
             last = before[there[-1]]
             return int(last["msg_base_offset"]) + int(last["batch_size"])
         return 0 if self.first_unit == 0 else base
 
-    def _end_below(self, confirm_offset: int | None) -> int:
-        end = self.end_unit
+    def _end_below(self, confirm_offset: int | None, *, nowait: bool) -> int:
+        end = self._end_now(nowait=nowait)
         if confirm_offset is None or end <= self.first_unit:
             return end
-        if int(self.units(end - 1, end)["phy_offset"][0]) < confirm_offset:
+        if int(self.units(end - 1, end, nowait=nowait)["phy_offset"][0]) < confirm_offset:
             return end
-        return self._first_from("phy_offset", confirm_offset, end)
+        return self._around("phy_offset", confirm_offset, end, nowait=nowait)[1]
 
     def _confirmed_end(self, end: int, holds: Holds) -> int:
         """Return the number after the last unit before `end` that its record or its neighbour confirms."""
@@ -169,7 +180,7 @@ class BatchConsumeQueue(UnitFiles):
         """Return the first unit before `end` whose `field` is at least `value`."""
         return self._around(field, value, end)[1]
 
-    def _around(self, field: str, value: int, end: int) -> tuple[int, int]:
+    def _around(self, field: str, value: int, end: int, *, nowait: bool = False) -> tuple[int, int]:
         """Return the number after the last unit before `end` whose `field` is less than `value`, and the first other.
 
         The field rises from unit to unit. Units between the two are missing.
@@ -177,7 +188,7 @@ class BatchConsumeQueue(UnitFiles):
         start, found = self.first_unit, end
         while start < end:
             middle = (start + end) // 2
-            at, units = self.next_written(middle, end)
+            at, units = self.next_written(middle, end, nowait=nowait)
             if at == end:
                 is_wanted = middle >= self.first_unit  # else its file was deleted
             else:
@@ -189,19 +200,23 @@ class BatchConsumeQueue(UnitFiles):
                 start = (at if at < end else middle) + 1
         return start, found
 
-    def steps(self, offset: int, high: int, max_count: int) -> Iterator[tuple[int, int, int, int, int]]:
+    def steps(
+        self, offset: int, high: int, max_count: int, *, nowait: bool = False
+    ) -> Iterator[tuple[int, int, int, int, int]]:
         """Yield (base offset, physical offset, size, tags code, messages) from the record that holds `offset` on.
 
         The steps end with the file, before queue offset `high`, and where RocketMQ's getMessage ends its scan.
+        WouldBlockError with `nowait` if a unit is not in the page cache.
         """
-        number = max(self._around("msg_base_offset", offset + 1, self.end_unit)[0] - 1, self.first_unit)
-        for unit in self.units(number, number + 1):
+        end = self._end_now(nowait=nowait)
+        number = max(self._around("msg_base_offset", offset + 1, end, nowait=nowait)[0] - 1, self.first_unit)
+        for unit in self.units(number, number + 1, nowait=nowait):
             if int(unit["msg_base_offset"]) + int(unit["batch_size"]) <= offset:
                 number += 1  # the record that held `offset` is lost
         per_file = self._queue.file_size // BATCH_UNIT_SIZE
         file_end = (number // per_file + 1) * per_file
         most = max(_SCAN_LIMIT_BYTES, max_count * BATCH_UNIT_SIZE) // BATCH_UNIT_SIZE
-        units = self.units(number, min(self.end_unit, file_end, number + most + 1))
+        units = self.units(number, min(end, file_end, number + most + 1), nowait=nowait)
         for unit in units[written_batches(units)]:
             base, size, batch_size = int(unit["msg_base_offset"]), int(unit["msg_size"]), int(unit["batch_size"])
             if base >= high:

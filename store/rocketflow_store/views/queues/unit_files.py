@@ -118,12 +118,15 @@ class UnitFiles:
             raise WouldBlockError(mapped.path)
         return bytes(buffer)
 
-    def units_or_zeros(self, start: int, end: int) -> Units:
-        """Return the units `[start, end)`; zeros where the file is missing or truncated."""
+    def units_or_zeros(self, start: int, end: int, *, nowait: bool = False) -> Units:
+        """Return the units `[start, end)`; zeros where the file is missing or truncated.
+
+        WouldBlockError with `nowait` if one is not in the page cache.
+        """
         found = np.zeros(max(end - start, 0), self.UNIT_DTYPE)
         at = start
         while at < end:
-            part = self.units(at, end)
+            part = self.units(at, end, nowait=nowait)
             found[at - start : at - start + len(part)] = part
             at += len(part)
             at += self.units_per_file - at % self.units_per_file  # to the file after the one that lacks them
@@ -174,14 +177,15 @@ class UnitFiles:
                 return end
             start = end + int(ahead[0])
 
-    def next_written(self, start: int, stop: int) -> tuple[int, Units]:
+    def next_written(self, start: int, stop: int, *, nowait: bool = False) -> tuple[int, Units]:
         """Return the number of the first unit of `[start, stop)` that is not empty, and its block from there on.
 
-        Without such a unit, returns `stop` and no units.
+        Without such a unit, returns `stop` and no units. WouldBlockError with `nowait` if a unit on the way is not in
+        the page cache.
         """
         block = 1
         while start < stop:
-            found = self.units_or_zeros(start, min(start + block, stop))
+            found = self.units_or_zeros(start, min(start + block, stop), nowait=nowait)
             there = np.flatnonzero(self.written(found))
             if len(there):
                 return start + int(there[0]), found[there[0] :]
