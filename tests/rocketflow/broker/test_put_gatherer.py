@@ -189,7 +189,7 @@ def test_messages_that_have_waited_too_long_are_refused_with_2() -> None:
 def test_messages_that_waited_for_the_put_lock_of_a_commit_are_not_refused() -> None:
     async def trial() -> None:
         store, outcomes, free = Store(), Outcomes(), threading.Event()
-        store.busy, store.wait = True, free.wait
+        store.busy, store.wait = True, lambda: free.wait(30)
         gatherer = gatherer_of(store, wait_limit_s=0.1)
         outcomes.put(gatherer)
         await asyncio.sleep(0.05)
@@ -217,7 +217,7 @@ class Stall:
         self.store.wait = lambda: time.sleep(SLOW_SECONDS + 0.01)
         self.outcomes.put(self.gatherer)
         await settled(self.gatherer)
-        self.store.wait = self.release.wait
+        self.store.wait = lambda: self.release.wait(30)
         self.outcomes.put(self.gatherer)
         await asyncio.sleep(0.05)
 
@@ -287,7 +287,7 @@ def test_without_fast_failure_messages_wait_and_new_ones_are_refused_while_the_l
 def test_the_time_of_an_append_that_hangs_after_a_commit_counts() -> None:
     async def trial() -> None:
         store, outcomes, free = Store(), Outcomes(), threading.Event()
-        store.busy, store.wait = True, free.wait
+        store.busy, store.wait = True, lambda: free.wait(30)
         gatherer = gatherer_of(store, wait_limit_s=0.1)
         outcomes.put(gatherer)
         await asyncio.sleep(0.05)
