@@ -2122,6 +2122,12 @@ BUGS: Final = (
         [f"{NETWORK}/test_network_reads.py::test_messages_that_retention_removes_after_the_plan_are_a_loss_or_skipped"],
     ),
     Bug(
+        "removed-under-a-running-query",
+        "messages that retention removes while a query reads its queue, which grows no more, are noticed a batch late",
+        [Change("            or position.next_offset < queues[key].low\n", "")],
+        [f"{NETWORK}/test_network_reads.py::test_messages_removed_before_a_stream_reads_them_are_a_loss_or_skipped"],
+    ),
+    Bug(
         "failed-pull-loses-answers",
         "the answers that arrived before a failed pull are dropped with it",
         [Change("(_has_arrived(self._waiting[0][2]) and", "(self._waiting[0][2].done() and")],

@@ -19,7 +19,10 @@ class LossGuard:
         self.counted = LossCounter()
 
     def note_verified(self, key: QueueKey, position: QueuePosition, high: int, generation: int) -> None:
-        """Record a position that was just read from a store; it is verified again if its queue or store changes."""
+        """Record a position that was just read from a store; it is verified again if its queue or store changes.
+
+        Removed messages change neither the queue's end nor the store: `resume` compares the first offset each time.
+        """
         self._verified[key] = (position.without_first(), high, generation)
 
     def check(self, position: StreamOffset, queues: Queues) -> None:
@@ -31,7 +34,9 @@ class LossGuard:
         unsure = {
             key: position
             for key, position in _without_first(start).items()
-            if key not in queues or self._verified.get(key) != (position, queues[key].high, generations[key.store])
+            if key not in queues
+            or position.next_offset < queues[key].low
+            or self._verified.get(key) != (position, queues[key].high, generations[key.store])
         }
         losses = self._find(unsure, queues)
         self.accept(losses)

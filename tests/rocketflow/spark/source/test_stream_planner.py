@@ -340,3 +340,18 @@ def test_messages_removed_by_retention_fail_the_query_or_are_skipped(tmp_path: P
     lowest = min(going_on.numbers())
     assert lowest > 100
     assert going_on.numbers() == list(range(lowest, 2000))
+
+
+def test_messages_removed_under_a_running_query_are_counted_once(tmp_path: Path) -> None:
+    """No message comes after the batch that was read, so that the queue's end stays."""
+    append(tmp_path / "s", numbered("orders", range(1000), queues=1))
+    query = PlannedQuery(tmp_path / "s", subscribe="orders", maxOffsetsPerTrigger="50", failOnDataLoss="false")
+    assert query.step()
+    remove_first_log_file(tmp_path / "s")
+    query.drain()
+    report = query.planner.report()
+    low = query.numbers()[50]
+    assert low > 150
+    assert query.numbers() == [*range(50), *range(low, 1000)]
+    assert report is not None
+    assert report["dataLoss"] == {"events": 1, "messages": low - 50}

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from rocketflow.client.errors import NoNameServerError
+from rocketflow.client.admin.admin_client import AdminClient
+from rocketflow.client.errors import ClientError, NoNameServerError
+from rocketflow.client.options import ClientOptions
+from rocketflow.client.sync.bridge import LOOP
+from rocketflow.remoting.bodies import MessageQueue
 from rocketflow.spark.stream.stream_job import parse_arguments, preflight, run
 from rocketflow_store import StoreError, StoreReader
 from tests.support.network_stores import Brokers, brokers, write
@@ -104,6 +110,8 @@ def test_a_running_query_follows_the_broker_and_publishes_its_progress(
         running.processAllAvailable()
         found = sorted(int(row.body) for row in spark.sql("SELECT body FROM followed").collect())
         progress = running.lastProgress
+        wait_for_progress(cluster, "spark-query", "followed", 60)
+        assert running.isActive
     finally:
         running.stop()
     assert found == list(range(60))
@@ -111,3 +119,19 @@ def test_a_running_query_follows_the_broker_and_publishes_its_progress(
     assert '"messages": 0' in progress.sources[0].latestOffset or '"messages":0' in progress.sources[0].latestOffset
     with StoreReader(cluster.store("a")) as reader:
         assert "%RETRY%spark-query" in reader.listed_topics()
+
+
+def wait_for_progress(cluster: Brokers, group: str, topic: str, offset: int) -> None:
+    """Wait until the broker answers an offset as that of a group in queue 0 of a topic, with no message left."""
+
+    async def wait() -> None:
+        async with AdminClient(ClientOptions(name_servers=cluster.address)) as admin, asyncio.timeout(60):
+            while True:
+                with suppress(ClientError):  # the group has committed nothing yet
+                    stats = await admin.consume_stats(group)
+                    found = stats.queues.get(MessageQueue(topic, "a", 0))
+                    if found is not None and found.consumer_offset == offset and stats.lag == 0:
+                        return
+                await asyncio.sleep(0.05)
+
+    LOOP.wait(wait())

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from rocketflow.aio.peers import Peers
+from rocketflow.client.admin.admin_client import AdminClient
 from rocketflow.client.errors import NoNameServerError
+from rocketflow.client.options import ClientOptions
 from rocketflow.client.sync.bridge import LOOP
 from rocketflow.remoting.bodies import RegisterBrokerBody, encode_body
 from rocketflow.remoting.codes import RequestCode
@@ -287,6 +289,61 @@ def test_messages_that_retention_removes_after_the_plan_are_a_loss_or_skipped(
     assert found == list(range(found[0], 900))
     assert "RF-SKIP" in caplog.text
     assert "removed by retention" in caplog.text
+
+
+def test_messages_removed_before_a_stream_reads_them_are_a_loss_or_skipped(tmp_path: Path) -> None:
+    """The checkpoint is before the queue's first message when the query goes on, or repeats its newest batch."""
+    store = write(tmp_path / "x", numbered("orders", range(900), queues=1, label="x" * 20_000))
+    with brokers(tmp_path) as one:
+        one.start("x")
+        options = {"namesrvAddr": one.address, "subscribe": "orders", "maxOffsetsPerTrigger": "100"}
+        strict, lenient = (PlannedQuery(None, failOnDataLoss=text, **options) for text in ("true", "false"))
+        for query in (strict, lenient):
+            assert query.step()
+            assert [offset for _, _, offset, _ in query.rows] == list(range(100))
+        log = list(strict.log)
+        one.stop("x")
+        remove_first_log_file(store)
+        one.start("x")
+        with pytest.raises(DataLossError, match=r"messages 100 to [0-9]+ were removed before they were read"):
+            strict.step()
+        with pytest.raises(DataLossError, match="removed before they were read"):
+            strict.replay()
+        with pytest.raises(DataLossError, match=r"messages 100 to [0-9]+ were removed before they were read"):
+            strict.step()
+        assert strict.log == log
+        lenient.drain()
+        report = lenient.planner.report()
+        lenient.restart()
+        (before, after) = (json.loads(text) for text in lenient.log[:2])
+        assert lenient.read(before, after) == []
+    found = [offset for _, _, offset, _ in lenient.rows]
+    low = found[100]
+    assert 100 < low < 900
+    assert found == [*range(100), *range(low, 900)]
+    assert report is not None
+    assert report["dataLoss"] == {"events": 1, "messages": low - 100}
+
+
+def test_progress_of_a_group_is_committed_while_its_query_goes_on(cluster: Brokers) -> None:
+    """Each batch publishes what the one before has read; operators see it by the group's statistics."""
+    group = "spark-planned"
+    query = PlannedQuery(
+        None, namesrvAddr=cluster.address, subscribe="only-b", maxOffsetsPerTrigger="16", consumerGroup=group
+    )
+
+    async def progress() -> tuple[int, int]:
+        async with AdminClient(ClientOptions(name_servers=cluster.address)) as admin:
+            stats = await admin.consume_stats(group)
+        assert {(one.topic, one.broker_name) for one in stats.queues} == {("only-b", "b")}
+        return sum(one.consumer_offset for one in stats.queues.values()), stats.lag
+
+    assert query.step()
+    for done in (16, 32):
+        assert query.step()
+        assert LOOP.wait(progress()) == (done, 40 - done)
+    assert not query.step()
+    assert LOOP.wait(progress()) == (40, 0)
 
 
 class registered_slave:  # noqa: N801 - used as a context manager
