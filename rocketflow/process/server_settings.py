@@ -80,7 +80,8 @@ class ServerSettings(msgspec.Struct, kw_only=True):
     admin_config_keys: str = msgspec.field(default="", name=ADMIN_KEYS)
 
     def __post_init__(self) -> None:
-        """Let calls of other servers use TLS where the own server enforces it, as in RocketMQ."""
+        """Set what other values decide: TLS of calls to other servers, and the address of figures for RocketMQ's ""."""
+        self.metrics_prom_exporter_host = self.metrics_prom_exporter_host or "127.0.0.1"
         if self.tls_enable is None:
             self.tls_enable = self.tls_server_mode == ENFORCING
 

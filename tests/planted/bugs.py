@@ -83,7 +83,7 @@ BUGS: Final = (
     Bug(
         "ordered-topics-ignored",
         "a broker ignores the table of ordered topics of its NameServer",
-        [Change("if found is not None and not found.order:", "if found is None:")],
+        [Change("if found is not None and not found.order:", "if found is not None and found.order:")],
         ["tests/rocketflow/broker/test_registration.py"],
     ),
     Bug(

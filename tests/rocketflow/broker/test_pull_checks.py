@@ -106,9 +106,11 @@ def test_different_subscriptions_of_a_group_are_an_event(tmp_path: Path, caplog:
         async def ask(code: int, header: Header | None = None, body: bytes = b"") -> Command:
             return await peers.request(address, code, header, body=body)
 
-        await check(ask)
-        await peers.close()
-        await broker.stop()
+        try:
+            await check(ask)
+        finally:
+            await peers.close()
+            await broker.stop()
 
     with caplog.at_level(logging.WARNING, "rocketflow_store"):
         run(main())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from rocketflow.aio.loop import run
@@ -60,31 +61,33 @@ def test_a_broker_registers_at_all_name_servers_and_takes_the_table_of_ordered_t
 
     async def trial() -> None:
         homes = (tmp_path / "a", tmp_path / "b")
-        names = [NameServer(NamesrvSettings(listen_port=0, kv_config_path=str(one / "kv.json"))) for one in homes]
-        peers = Peers()
-        for one in names:
-            await one.start()
-            answer = await peers.request(f"127.0.0.1:{one.port}", CODE.PUT_KV_CONFIG, ordered)
-            assert answer.code == ResponseCode.SUCCESS
-        addresses = [f"127.0.0.1:{one.port}" for one in names]
-        options = {**options_at(tmp_path), "namesrvAddr": ";".join(addresses)}
-        settings, config, given = load_broker_settings(None, options, {})
-        broker = Broker(settings, config, given)
-        await broker.start()
-        broker_names = [await known_brokers(peers, one) for one in addresses]
-        assert broker_names == [{"broker-a": {"0": settings.broker_address}}] * 2
-        for topic in ("t", "u"):
-            sent = await peers.request(settings.broker_address, CODE.SEND_MESSAGE, send_header(topic), body=b"x")
-            assert sent.code == ResponseCode.SUCCESS
-        async with asyncio.timeout(PERIOD_SECONDS / 2):
-            while (found := await ordered_topics(peers, settings.broker_address)) != {"t"}:
-                assert not found
-                await asyncio.sleep(0.02)
-        await broker.stop()
-        assert [await known_brokers(peers, one) for one in addresses] == [{}, {}]
-        await peers.close()
-        for one in names:
-            await one.stop()
+        async with AsyncExitStack() as stack:
+            peers = Peers()
+            stack.push_async_callback(peers.close)
+            addresses = []
+            for home in homes:
+                names = NameServer(NamesrvSettings(listen_port=0, kv_config_path=str(home / "kv.json")))
+                await names.start()
+                stack.push_async_callback(names.stop)
+                addresses.append(f"127.0.0.1:{names.port}")
+                answer = await peers.request(addresses[-1], CODE.PUT_KV_CONFIG, ordered)
+                assert answer.code == ResponseCode.SUCCESS
+            options = {**options_at(tmp_path), "namesrvAddr": ";".join(addresses)}
+            settings, config, given = load_broker_settings(None, options, {})
+            broker = Broker(settings, config, given)
+            await broker.start()
+            stack.push_async_callback(broker.stop)
+            broker_names = [await known_brokers(peers, one) for one in addresses]
+            assert broker_names == [{"broker-a": {"0": settings.broker_address}}] * 2
+            for topic in ("t", "u"):
+                sent = await peers.request(settings.broker_address, CODE.SEND_MESSAGE, send_header(topic), body=b"x")
+                assert sent.code == ResponseCode.SUCCESS
+            async with asyncio.timeout(PERIOD_SECONDS / 2):
+                while (found := await ordered_topics(peers, settings.broker_address)) != {"t"}:
+                    assert not found
+                    await asyncio.sleep(0.02)
+            await broker.stop()
+            assert [await known_brokers(peers, one) for one in addresses] == [{}, {}]
 
     run(trial())
 
