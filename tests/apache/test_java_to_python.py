@@ -43,7 +43,7 @@ _README_BLOCK: Final = re.compile(r"^```python\n(from rocketflow\.client import 
 
 
 class Seen(NamedTuple):
-    """What a consumer sees of a message."""
+    """A message as a consumer sees it."""
 
     body: str
     tags: str | None
