@@ -30,23 +30,25 @@ def test_clients_that_understand_it_get_go_away_from_a_server_that_stops() -> No
         server = Server(dict.fromkeys((RequestCode.SEND_MESSAGE, RequestCode.HEART_BEAT, *OWN_CODES), process))
         port = await server.listen("127.0.0.1", 0)
         peers = Peers()
-        channel = await peers.channel(f"127.0.0.1:{port}")
+        try:
+            channel = await peers.channel(f"127.0.0.1:{port}")
 
-        async def answer(code: int, version: int) -> Command:
-            return await channel.ask(asked(code, version), timeout_s=20)
+            async def answer(code: int, version: int) -> Command:
+                return await channel.ask(asked(code, version), timeout_s=20)
 
-        versions = (0, 399, V5_3_1, V5_3_2_SNAPSHOT, V5_3_3, 599)
-        assert {(await answer(RequestCode.SEND_MESSAGE, one)).code for one in versions} == {OK}
-        server.stop_listening()
-        found = {one: (await answer(RequestCode.SEND_MESSAGE, one)).code for one in versions}
-        assert found == {0: OK, 399: OK, V5_3_1: OK, V5_3_2_SNAPSHOT: AWAY, V5_3_3: AWAY, 599: AWAY}
-        assert (await answer(RequestCode.HEART_BEAT, V5_3_3)).remark == STOPPING
-        assert (await answer(9999, V5_3_3)).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-        assert {(await answer(code, V5_3_3)).code for code in OWN_CODES} == {OK}
-        processed.clear()
-        channel.notify(RequestCode.HEART_BEAT)
-        assert (await answer(RequestCode.SEND_MESSAGE, V5_3_3)).code == AWAY
-        assert processed == [RequestCode.HEART_BEAT], "a request that has no answer is processed"
-        await asyncio.gather(peers.close(), server.close())
+            versions = (0, 399, V5_3_1, V5_3_2_SNAPSHOT, V5_3_3, 599)
+            assert {(await answer(RequestCode.SEND_MESSAGE, one)).code for one in versions} == {OK}
+            server.stop_listening()
+            found = {one: (await answer(RequestCode.SEND_MESSAGE, one)).code for one in versions}
+            assert found == {0: OK, 399: OK, V5_3_1: OK, V5_3_2_SNAPSHOT: AWAY, V5_3_3: AWAY, 599: AWAY}
+            assert (await answer(RequestCode.HEART_BEAT, V5_3_3)).remark == STOPPING
+            assert (await answer(9999, V5_3_3)).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+            assert {(await answer(code, V5_3_3)).code for code in OWN_CODES} == {OK}
+            processed.clear()
+            channel.notify(RequestCode.HEART_BEAT)
+            assert (await answer(RequestCode.SEND_MESSAGE, V5_3_3)).code == AWAY
+            assert processed == [RequestCode.HEART_BEAT], "a request that has no answer is processed"
+        finally:
+            await asyncio.gather(peers.close(), server.close())
 
     run(main())

@@ -42,8 +42,16 @@ def test_clients_get_go_away_from_a_broker_that_stops_and_older_ones_are_served(
         settings, config, given = load_broker_settings(None, {**options_at(tmp_path), "namesrvAddr": address}, {})
         broker, peers = Broker(settings, config, given), Peers({CODE.GET_CONSUMER_RUNNING_INFO: note})
         await broker.start()
+        stopped: list[asyncio.Future[None]] = []
+
+        async def stop() -> None:
+            if not stopped:
+                stopped.append(asyncio.ensure_future(broker.stop()))
+            await stopped[0]
+
         async with AsyncExitStack() as stack:
             stack.push_async_callback(names.stop)
+            stack.push_async_callback(stop)
             stack.push_async_callback(peers.close)
             options = ProducerOptions(group="p", name_servers=address, retries=0)
             producer = await stack.enter_async_context(Producer(options))
@@ -68,7 +76,7 @@ def test_clients_get_go_away_from_a_broker_that_stops_and_older_ones_are_served(
             async with asyncio.timeout(20):
                 while not asked:
                     await asyncio.sleep(0)
-            stopped = asyncio.ensure_future(broker.stop())
+            ended = asyncio.ensure_future(stop())
             async with asyncio.timeout(20):
                 while (code := await send(479)) == OK:
                     await asyncio.sleep(0)
@@ -80,6 +88,6 @@ def test_clients_get_go_away_from_a_broker_that_stops_and_older_ones_are_served(
             [question] = asked
             channel.send(answer(question, OK, body=b"{}"))
             assert (await forwarded).code == OK, "what was asked before is answered"
-            await stopped
+            await ended
 
     run(main())
