@@ -93,6 +93,8 @@ class TransactionLoad:
         async with TransactionClient(self._address, client_id=f"c{sender}") as client:
             answering = asyncio.ensure_future(self._answer(client))
             while not self._ends:
+                if answering.done():
+                    await answering  # raises why it has ended
                 if self.begun == self._count:
                     await asyncio.sleep(_PAUSE_SECONDS)
                     continue
@@ -147,7 +149,7 @@ class TransactionLoad:
         while True:
             questions, client.questions = client.questions, []
             try:
-                await client.heartbeat()
+                await client.introduction()
                 for one in questions:
                     await self._answer_one(client, one)
             except (ChannelClosedError, OSError):

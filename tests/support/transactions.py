@@ -73,9 +73,13 @@ class TransactionClient:
 
     async def heartbeat(self) -> None:
         """Let the broker know this producer."""
-        data = HeartbeatData(client_id=self._client_id, producer_data_set=[ProducerData(group_name=self._group)])
-        answer = await self.ask(RequestCode.HEART_BEAT, HeartbeatRequestHeader(), encode_body(data))
+        answer = await self.introduction()
         assert answer.code == ResponseCode.SUCCESS, answer.remark
+
+    async def introduction(self) -> Command:
+        """Return the answer to a heartbeat: a broker that stops refuses it."""
+        data = HeartbeatData(client_id=self._client_id, producer_data_set=[ProducerData(group_name=self._group)])
+        return await self.ask(RequestCode.HEART_BEAT, HeartbeatRequestHeader(), encode_body(data))
 
     async def send(self, body: bytes, topic: str = "t", queue_id: int = 0, **more: str) -> Command:
         """Return the answer to a half message; `more` are properties."""
