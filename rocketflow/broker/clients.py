@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from rocketflow.broker.filters import is_condition
+from rocketflow.broker.filters import is_condition, is_tags
 from rocketflow.remoting.bodies import ConsumerData, SubscriptionData
 
 CHANNEL_EXPIRY_MS: Final = 120_000
@@ -139,7 +139,7 @@ class ProducerTable(Generic[C]):
 class ConsumerGroup(Generic[C]):
     """A consumer group: its clients and what it reads.
 
-    `conditions` are the newest subscriptions by topic whose condition has no mistake, `reads` is what each client said.
+    `conditions` are the subscriptions by topic whose condition answers pulls, `reads` is what each client said.
     """
 
     consume_type: str
@@ -289,13 +289,20 @@ def _subscribed(group: ConsumerGroup[C], subscriptions: Iterable[SubscriptionDat
             changed = True
         if known is None or known.sub_version < one.sub_version:
             group.subscriptions[one.topic] = one
-            if is_condition(one.expression_type, one.sub_string):
-                group.conditions[one.topic] = one
+            _take_condition(group, one)
     for topic in group.subscriptions.keys() - topics:
         del group.subscriptions[topic]
         group.conditions.pop(topic, None)
         changed = True
     return changed
+
+
+def _take_condition(group: ConsumerGroup[C], one: SubscriptionData) -> None:
+    """Keep the condition of a new subscription; one with a mistake replaces the old one too, an empty one does not."""
+    if is_condition(one.expression_type, one.sub_string):
+        group.conditions[one.topic] = one
+    elif not is_tags(one.expression_type) and one.sub_string:
+        group.conditions.pop(one.topic, None)
 
 
 def _reads(subscriptions: Iterable[SubscriptionData]) -> Reads:

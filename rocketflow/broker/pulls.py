@@ -242,7 +242,7 @@ class Pulls:
         if condition.sub_version < header.sub_version:
             raise _refused(
                 ResponseCode.FILTER_DATA_NOT_LATEST,
-                f"the consumer's consumer filter data not latest: the condition is wrong: {known.sub_string}",
+                "the consumer's consumer filter data not latest: the newest condition is empty",
             )
         return self._filter(condition.expression_type, condition.sub_string)
 

@@ -11,74 +11,19 @@ from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
 from rocketflow.broker.service import Broker
 from rocketflow.broker.settings import load_broker_settings
-from rocketflow.remoting.bodies import (
-    ConsumerData,
-    HeartbeatData,
-    SubscriptionData,
-    SubscriptionGroupConfig,
-    encode_body,
-)
-from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.command import Command
 from rocketflow.remoting.headers.header import Header
 from rocketflow_store.telemetry.events import counts
-from tests.rocketflow.broker.test_operator_requests import Ask, with_broker
+from tests.rocketflow.broker.test_operator_requests import Check, with_broker
 from tests.rocketflow.broker.test_runtime_figures import options_at
-from tests.support.request_headers import GROUP, pull_header
+from tests.support.pull_checks import Ask, check_broadcasting, check_subscriptions, heartbeat
 
 CODE = RequestCode
 
 
-async def heartbeat(ask: Ask, expression: str = "*", version: int = 1, kind: str = "TAG", **group: str) -> None:
-    subscription = SubscriptionData(topic="t", sub_string=expression, expression_type=kind, sub_version=version)
-    consumer = ConsumerData(group_name=GROUP, subscription_data_set=[subscription], **group)  # type: ignore[arg-type]
-    body = encode_body(HeartbeatData(client_id="me", consumer_data_set=[consumer]))
-    assert (await ask(CODE.HEART_BEAT, None, body)).code == ResponseCode.SUCCESS
-
-
-async def pull(ask: Ask, version: int = 1) -> Command:
-    return await ask(CODE.PULL_MESSAGE, pull_header("t", sys_flag=0, sub_version=version))
-
-
-def test_a_group_that_must_not_broadcast_is_refused_while_it_does(tmp_path: Path) -> None:
-    async def check(ask: Ask) -> None:
-        async def allow(broadcast: bool) -> None:
-            body = encode_body(SubscriptionGroupConfig(group_name=GROUP, consume_broadcast_enable=broadcast))
-            assert (await ask(CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body)).code == ResponseCode.SUCCESS
-
-        await heartbeat(ask, message_model="BROADCASTING")
-        assert (await pull(ask)).code == ResponseCode.SUCCESS
-        await allow(False)
-        refused = await pull(ask)
-        assert refused.code == ResponseCode.NO_PERMISSION
-        assert f"the consumer group[{GROUP}] can not consume by broadcast way" in (refused.remark or "")
-        await heartbeat(ask, message_model="CLUSTERING")
-        assert (await pull(ask)).code == ResponseCode.SUCCESS
-        await heartbeat(ask, message_model="BROADCASTING")
-        await allow(True)
-        assert (await pull(ask)).code == ResponseCode.SUCCESS
-
-    with_broker(tmp_path, check)
-
-
-def test_the_checks_of_a_subscription_have_rocketmqs_codes(tmp_path: Path) -> None:
-    async def check(ask: Ask) -> None:
-        async def answered(version: int = 1) -> int:
-            return (await pull(ask, version)).code
-
-        code = ResponseCode
-        assert await answered() == code.SUBSCRIPTION_NOT_EXIST
-        await heartbeat(ask, "a >", 1, "SQL92")
-        assert await answered() == code.FILTER_DATA_NOT_EXIST
-        await heartbeat(ask, "a > 1", 2, "SQL92")
-        assert await answered(2) == code.SYSTEM_ERROR  # enablePropertyFilter is false
-        await heartbeat(ask, "a > > 1", 3, "SQL92")
-        assert await answered(3) == code.FILTER_DATA_NOT_LATEST
-        assert await answered(2) == code.SYSTEM_ERROR
-        assert await answered(4) == code.SUBSCRIPTION_NOT_LATEST
-        await heartbeat(ask, "*", 4)
-        assert await answered(4) == code.SUCCESS
-
+@pytest.mark.parametrize("check", [check_broadcasting, check_subscriptions])
+def test_pulls_are_checked_by_the_heartbeats_of_their_group(tmp_path: Path, check: Check) -> None:
     with_broker(tmp_path, check)
 
 

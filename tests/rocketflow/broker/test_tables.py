@@ -430,7 +430,7 @@ def conditional(expression: str, version: int, kind: str = "SQL92") -> ConsumerD
     return ConsumerData(group_name="g", subscription_data_set=[one])
 
 
-def test_the_newest_condition_without_a_mistake_is_kept() -> None:
+def test_the_newest_condition_is_kept_unless_it_has_a_mistake() -> None:
     table: ConsumerTable[str] = ConsumerTable()
 
     def kept(data: ConsumerData) -> str | None:
@@ -442,7 +442,9 @@ def test_the_newest_condition_without_a_mistake_is_kept() -> None:
 
     assert kept(conditional("a >", 1)) is None
     assert kept(conditional("a > 1", 2)) == "a > 1"
-    assert kept(conditional("a > > 1", 3)) == "a > 1"
+    assert kept(conditional("", 3)) == "a > 1"
     assert kept(conditional("TagA", 4, "TAG")) == "a > 1"
     assert kept(conditional("a > 2", 5)) == "a > 2"
+    assert kept(conditional("a > > 1", 6)) is None
+    assert kept(conditional("a > 3", 7)) == "a > 3"
     assert kept(consumer("U")) is None
