@@ -2128,6 +2128,12 @@ BUGS: Final = (
         [f"{NETWORK}/test_network_reads.py::test_messages_removed_before_a_stream_reads_them_are_a_loss_or_skipped"],
     ),
     Bug(
+        "bytes-without-queue-units",
+        "maxBytesPerTrigger has no effect at a broker that does not know the request for queue units",
+        [Change("if len(sizes) and not sizes.any() and (first", "if not len(sizes) and (first")],
+        [f"{NETWORK}/test_network_reads.py::test_bytes_limit_a_batch_at_a_broker_without_the_request_for_queue_units"],
+    ),
+    Bug(
         "failed-pull-loses-answers",
         "the answers that arrived before a failed pull are dropped with it",
         [Change("(_has_arrived(self._waiting[0][2]) and", "(self._waiting[0][2].done() and")],

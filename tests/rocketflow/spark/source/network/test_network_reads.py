@@ -16,7 +16,7 @@ from rocketflow.client.errors import NoNameServerError
 from rocketflow.client.options import ClientOptions
 from rocketflow.client.sync.bridge import LOOP
 from rocketflow.remoting.bodies import RegisterBrokerBody, encode_body
-from rocketflow.remoting.codes import RequestCode
+from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.route import RegisterBrokerRequestHeader
 from rocketflow.spark.source.batch_reader import RocketFlowBatchReader
 from rocketflow.spark.source.columns import Projection, source_schema
@@ -32,6 +32,7 @@ from tests.support.network_stores import Brokers, brokers, write
 from tests.support.planned_query import PlannedQuery
 from tests.support.servers import send
 from tests.support.spark_stores import numbered, remove_first_log_file
+from tests.support.unknown_requests import without_queue_units
 
 BODIES = [b"", b"x", b"long" * 20_000, b"\xff" * 300]
 
@@ -148,6 +149,17 @@ def test_bytes_limit_a_batch(cluster: Brokers) -> None:
     by_files = PlannedQuery(f"b={cluster.store('b')}", subscribe="only-b", maxBytesPerTrigger="2k")
     by_files.drain()
     assert query.log == by_files.log
+
+
+def test_bytes_limit_a_batch_at_a_broker_without_the_request_for_queue_units(
+    cluster: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = without_queue_units(monkeypatch)
+    query = PlannedQuery(None, namesrvAddr=cluster.address, subscribe="only-b", maxBytesPerTrigger="2k")
+    query.drain()
+    assert query.numbers() == list(range(40))
+    assert len(query.batches) > 2
+    assert set(answers) == {ResponseCode.REQUEST_CODE_NOT_SUPPORTED}
 
 
 def test_an_unnamed_store_is_that_of_the_only_broker(tmp_path: Path) -> None:
