@@ -16,11 +16,10 @@ import pytest
 from rocketflow_store import StoreReader
 from rocketflow_store.fsck.verify import verify_store
 from tests.apache.clients import all_ok, jars, java_families, own_broker
-from tests.reliability.network.wire import no_traceback, until
 from tests.support.checker import Verdict
 from tests.support.ports import free_port
 from tests.support.results import Tally, measured
-from tests.support.servers import RunningServer, running
+from tests.support.servers import RunningServer, no_traceback, running, until
 from tests.support.transaction_load import QUICK_CHECKS
 from tests.support.trials import LEVEL, seeds
 

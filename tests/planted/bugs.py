@@ -25,7 +25,6 @@ WAITING: Final = "tests/rocketflow/broker/test_waiting_puts.py"
 SILENT: Final = "tests/rocketflow/aio/test_silent_clients.py"
 TABLES: Final = "tests/rocketflow/broker/test_tables.py"
 TRANSACTIONS: Final = "tests/rocketflow/broker/test_transactions.py"
-OPERATORS: Final = "tests/rocketflow/broker/test_operator_requests.py"
 
 BUGS: Final = (
     # -- start and stop of servers

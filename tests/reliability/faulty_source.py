@@ -30,7 +30,7 @@ from rocketflow.spark.sink.append_port import AppendPort
 from rocketflow_store.commits.batch_commit import CommitResult, SinkBatch
 from rocketflow_store.commits.staged_part import stage
 from rocketflow_store.metadata.layout.store_paths import StorePaths
-from tests.reliability.disk_calls import KillPoint
+from tests.support.disk_calls import KillPoint
 from tests.support.faults import Faults
 
 INLINE_BYTES = 3000

@@ -10,9 +10,9 @@ import pytest
 
 from rocketflow_store import MessageStore
 from rocketflow_store.metadata.layout.store_paths import StorePaths
-from tests.reliability.disk_calls import needs_strace, spread
 from tests.reliability.test_kills import acknowledged, command, points_of, under_strace
 from tests.support.checker import check
+from tests.support.disk_calls import needs_strace, spread
 from tests.support.results import Tally
 from tests.support.trials import FULL, SEED, sampled, some
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.reliability.copying import BATCH_ROWS, Begin, Copying
-from tests.reliability.disk_calls import (
+from tests.support.disk_calls import (
     CALLS,
     NETWORK_CALLS,
     KillPoint,

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import MessageStore
-from tests.reliability.disk_calls import needs_strace
 from tests.reliability.power import Run
 from tests.reliability.test_kills import acknowledged, command, points_of, recovered, under_strace
 from tests.support.checker import check
+from tests.support.disk_calls import needs_strace
 from tests.support.disk_layer import GROWS, Call, Failing
 from tests.support.results import Tally
 from tests.support.simulated_disk import SimulatedDisk

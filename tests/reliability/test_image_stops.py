@@ -23,37 +23,14 @@ from tests.reliability.power import config
 from tests.reliability.test_kills import acknowledged, command, recovered
 from tests.support.checker import Place, check
 from tests.support.disk_layer import Interrupting
-from tests.support.independent_reader import log_records
 from tests.support.results import Tally
+from tests.support.shifted_clock import SITE, store_timestamps
 from tests.support.trials import COMMAND_LINE, LEVEL, SEED, environment, sampled, seeds
 from tests.support.workload import SMALL, body
 
 pytestmark = pytest.mark.slow
 
 HOUR_MS = 3_600_000
-SITE = """
-import os, time
-_time, _time_ns = time.time, time.time_ns
-def _offset():
-    try:
-        with open(os.environ["RF_CLOCK"]) as offset:
-            return float(offset.read() or 0)
-    except OSError:
-        return 0.0
-time.time = lambda: _time() + _offset()
-time.time_ns = lambda: _time_ns() + int(_offset() * 1e9)
-"""
-
-
-def store_timestamps(store: Path) -> list[int]:
-    """Return the store times of all records, in the order of the log."""
-    found = []
-    with StoreReader(store) as reader:
-        for record in log_records(store):
-            message = reader.look_message_by_offset(record.phy_offset)
-            assert message is not None
-            found.append(message.store_timestamp)
-    return found
 
 
 def test_a_clock_that_jumps(tmp_path: Path, tally: Callable[..., Tally]) -> None:

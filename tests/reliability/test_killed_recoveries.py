@@ -11,10 +11,10 @@ import pytest
 
 from rocketflow_store import MessageStore
 from rocketflow_store.model.errors import StoreError
-from tests.reliability.disk_calls import KillPoint, kill_points, needs_strace
 from tests.reliability.power import Instant, Run, after_power_loss, config
 from tests.reliability.test_kills import under_strace
 from tests.reliability.test_power_loss import run_of
+from tests.support.disk_calls import KillPoint, kill_points, needs_strace
 from tests.support.disk_layer import CHANGES, READS, Call, Failing, Recording
 from tests.support.results import Tally
 from tests.support.simulated_disk import SimulatedDisk, State

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import MessageStore
-from tests.reliability.disk_calls import CALLS, KillPoint, kill_points, needs_strace, spread
 from tests.support.checker import Place, Verdict, check
+from tests.support.disk_calls import CALLS, KillPoint, kill_points, needs_strace, spread
 from tests.support.results import Tally
 from tests.support.trials import FULL, LEVEL, SEED, environment, seeds, some
 

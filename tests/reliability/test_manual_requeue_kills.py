@@ -16,9 +16,9 @@ import pytest
 from rocketflow_store import FlushDiskType, Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.delivery.requeue.send_back import SendBack, consumer_send_msgs_back
 from rocketflow_store.fsck.verify import verify_store
-from tests.reliability.disk_calls import CALLS, kill_points, needs_strace, spread
 from tests.reliability.requeue_worker import SOURCE, TARGET
 from tests.support.checker import Verdict
+from tests.support.disk_calls import CALLS, kill_points, needs_strace, spread
 from tests.support.results import Tally
 from tests.support.trials import FULL, LEVEL, ROOT, SEED, environment, seeds
 

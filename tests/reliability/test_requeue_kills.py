@@ -22,9 +22,9 @@ from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from tests.reliability.delivering import COMMIT_BYTES
-from tests.reliability.disk_calls import CALLS, kill_points, needs_strace, spread
 from tests.reliability.test_kills import under_strace
 from tests.support.checker import Verdict, check_copy, disorder
+from tests.support.disk_calls import CALLS, kill_points, needs_strace, spread
 from tests.support.results import Tally
 from tests.support.trials import FULL, LEVEL, SEED, environment, seeds, some
 from tests.support.workload import SMALL, body, number_of

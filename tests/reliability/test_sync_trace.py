@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability.disk_calls import needs_strace
 from tests.reliability.sync_trace import CALLS, judge
+from tests.support.disk_calls import needs_strace
 from tests.support.results import Tally, measured
 from tests.support.trials import FULL, environment
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store.fsck.verify import verify_store
-from tests.reliability.disk_calls import CALLS, kill_points, needs_strace, spread
 from tests.reliability.test_kills import under_strace
 from tests.support.checker import Verdict
+from tests.support.disk_calls import CALLS, kill_points, needs_strace, spread
 from tests.support.results import Tally
 from tests.support.timer_worlds import DAY, HOUR, SECOND, START, World, keep, lose_something
 from tests.support.trials import FULL, LEVEL, SEED, environment, seeds, some

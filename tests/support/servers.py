@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
@@ -114,3 +114,19 @@ def wait_for_a_broker(names: str) -> None:
                 await asyncio.sleep(0.1)
 
     run(ask())
+
+
+def until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
+    """Wait until a condition holds; return whether it does."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def no_traceback(server: RunningServer) -> None:
+    """Check that the log of a server has no traceback."""
+    log = server.log.read_text()
+    assert "Traceback" not in log, log[-3000:]

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.reliability.network.wire import no_traceback
-from tests.support.servers import RunningServer, running, running_broker
+from tests.support.servers import RunningServer, no_traceback, running, running_broker
 
 
 @pytest.fixture(scope="package")

@@ -49,10 +49,10 @@ from tests.reliability.network.access import (
     other_address,
     usual_fields,
 )
-from tests.reliability.network.wire import ANSWER_SECONDS, CODE, no_traceback
+from tests.reliability.network.wire import ANSWER_SECONDS, CODE
 from tests.support.request_headers import pull_header, send_header, topic_header
 from tests.support.results import Tally
-from tests.support.servers import RunningServer, running, running_broker, store_of
+from tests.support.servers import RunningServer, no_traceback, running, running_broker, store_of
 from tests.support.signed import ADMIN, PLAIN_RULES, READER, WRITER, plain_broker, signed, users_broker
 from tests.support.trials import LEVEL
 

@@ -18,12 +18,12 @@ from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rocketflow_store import MessageStore, StoreConfig
 from rocketflow_store.fsck.verify import verify_store
-from tests.reliability.network.wire import CODE, Load, asked, is_served, no_traceback
+from tests.reliability.network.wire import CODE, Load, asked, is_served
 from tests.support.checker import Place, check
 from tests.support.output_fields import check_fields
 from tests.support.request_headers import GROUP, topic_header
 from tests.support.results import Tally
-from tests.support.servers import RunningServer, running_broker
+from tests.support.servers import RunningServer, no_traceback, running_broker
 from tests.support.trials import LEVEL, environment, seeds
 
 pytestmark = pytest.mark.slow

@@ -20,21 +20,13 @@ from rocketflow.remoting.command import Command, decode_command, encode_command
 from rocketflow.remoting.errors import RemotingError
 from rocketflow.remoting.frame import FrameReceiver, HeaderType, frame_bytes
 from rocketflow.remoting.store_bodies import decode_store_body
-from tests.reliability.network.wire import (
-    ANSWER_SECONDS,
-    CODE,
-    asked,
-    connected,
-    frame,
-    is_served,
-    no_traceback,
-)
+from tests.reliability.network.wire import ANSWER_SECONDS, CODE, asked, connected, frame, is_served
 from tests.support import mutated_frames as mutated
 from tests.support.confinement import confined_to
 from tests.support.memory import rss_anon_mib
 from tests.support.request_headers import send_header
 from tests.support.results import Tally
-from tests.support.servers import RunningServer
+from tests.support.servers import RunningServer, no_traceback
 from tests.support.trials import FULL, LEVEL, SEED
 from tests.support.workload import body
 

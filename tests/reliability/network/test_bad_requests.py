@@ -26,11 +26,11 @@ from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.headers import admin, client, offset, pull, send
 from rocketflow.remoting.headers.header import Header
 from rocketflow.remoting.recall_handle import RecallHandle
-from tests.reliability.network.wire import CODE, asked, is_served, no_traceback
+from tests.reliability.network.wire import CODE, asked, is_served
 from tests.support.request_headers import GROUP, pull_header, send_header
 from tests.support.request_headers import topic_header as topic
 from tests.support.results import Tally
-from tests.support.servers import RunningServer
+from tests.support.servers import RunningServer, no_traceback
 
 pytestmark = pytest.mark.slow
 

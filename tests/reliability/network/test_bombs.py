@@ -20,11 +20,11 @@ from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.headers.route import RegisterBrokerRequestHeader
 from rocketflow_store import SkipFaults, StoreReader
 from rocketflow_store.model.compression import MAX_DECOMPRESSED_SIZE, compress_body
-from tests.reliability.network.wire import CODE, asked, no_traceback
+from tests.reliability.network.wire import CODE, asked
 from tests.support.memory import rss_anon_mib
 from tests.support.request_headers import pull_header, send_header
 from tests.support.results import Tally
-from tests.support.servers import RunningServer, store_of
+from tests.support.servers import RunningServer, no_traceback, store_of
 
 pytestmark = pytest.mark.slow
 

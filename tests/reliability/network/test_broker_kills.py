@@ -18,12 +18,12 @@ from rocketflow.aio.peers import Peers
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.headers import offset as offsets
 from rocketflow_store import StoreReader
-from tests.reliability.network.wire import CODE, Load, RetryingLoad, asked, no_traceback, until
+from tests.reliability.network.wire import CODE, Load, RetryingLoad, asked
 from tests.support.checker import check
 from tests.support.ports import free_port
 from tests.support.request_headers import GROUP, pull_header, topic_header
 from tests.support.results import Tally
-from tests.support.servers import RunningServer, running_broker
+from tests.support.servers import RunningServer, no_traceback, running_broker, until
 from tests.support.trials import LEVEL, seeds
 from tests.support.workload import number_of
 

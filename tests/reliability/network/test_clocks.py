@@ -16,12 +16,12 @@ from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.headers.offset import GetMaxOffsetRequestHeader
-from tests.reliability.network.wire import CODE, asked, no_traceback
-from tests.reliability.test_image_stops import SITE, store_timestamps
+from tests.reliability.network.wire import CODE, asked
 from tests.support.checker import check, numbers_in_topic
 from tests.support.request_headers import send_header, topic_header
 from tests.support.results import Tally
-from tests.support.servers import RunningServer, running_broker
+from tests.support.servers import RunningServer, no_traceback, running_broker
+from tests.support.shifted_clock import SITE, store_timestamps
 from tests.support.transactions import COMMIT, ROLLBACK, HalfPlace, TransactionClient
 from tests.support.trials import seeds
 from tests.support.workload import body

@@ -17,14 +17,14 @@ from rocketflow.aio.loop import EXIT_CUT, run
 from rocketflow.aio.peers import Peers
 from rocketflow.client.received import decode_records
 from rocketflow.remoting.codes import ResponseCode
-from tests.reliability.disk_calls import needs_strace
-from tests.reliability.network.wire import CODE, asked, no_traceback
+from tests.reliability.network.wire import CODE, asked
 from tests.support.checker import Place, check
+from tests.support.disk_calls import needs_strace
 from tests.support.http_get import get
 from tests.support.ports import free_port
 from tests.support.request_headers import pull_header, send_header, topic_header
 from tests.support.results import Tally
-from tests.support.servers import RunningServer, running_broker
+from tests.support.servers import RunningServer, no_traceback, running_broker
 from tests.support.trials import sampled, seeds
 from tests.support.workload import body, number_of
 

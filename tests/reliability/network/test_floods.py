@@ -21,20 +21,11 @@ from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
 from rocketflow.aio.server import Limits, Request, Server
 from rocketflow.remoting.codes import ResponseCode
-from tests.reliability.network.wire import (
-    CODE,
-    asked,
-    connected,
-    descriptors,
-    frame,
-    is_served,
-    no_traceback,
-    until,
-)
+from tests.reliability.network.wire import CODE, asked, connected, descriptors, frame, is_served
 from tests.support.memory import rss_anon_mib
 from tests.support.request_headers import pull_header, send_header
 from tests.support.results import Tally, measured
-from tests.support.servers import RunningServer, running_broker
+from tests.support.servers import RunningServer, no_traceback, running_broker, until
 from tests.support.trials import FULL, LEVEL, SEED
 
 pytestmark = pytest.mark.slow

@@ -13,13 +13,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
 from rocketflow.remoting.codes import ResponseCode
-from tests.reliability.network.wire import CODE, asked, no_traceback
+from tests.reliability.network.wire import CODE, asked
 from tests.support import results
 from tests.support.http_get import get
 from tests.support.ports import free_port
 from tests.support.request_headers import pull_header, send_header
 from tests.support.results import Tally
-from tests.support.servers import RunningServer, running_broker
+from tests.support.servers import RunningServer, no_traceback, running_broker
 from tests.support.trials import LEVEL
 
 pytestmark = pytest.mark.slow

@@ -26,11 +26,11 @@ from rocketflow.remoting.bodies import ConsumerData, HeartbeatData, ProducerData
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.headers.transaction import EndTransactionRequestHeader
 from tests.reliability.network.test_server_start import started
-from tests.reliability.network.wire import CODE, asked, no_traceback
+from tests.reliability.network.wire import CODE, asked
 from tests.support.http_get import get
 from tests.support.ports import free_port
 from tests.support.request_headers import GROUP, pull_header, send_header
-from tests.support.servers import running, running_broker
+from tests.support.servers import no_traceback, running, running_broker
 from tests.support.trials import ROOT
 
 pytestmark = pytest.mark.slow

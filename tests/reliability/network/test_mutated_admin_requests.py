@@ -22,9 +22,10 @@ from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.command import Command
 from rocketflow.remoting.signature import sign
 from tests.reliability.network.access import QUIET, fingerprint
-from tests.reliability.network.wire import ANSWER_SECONDS, CODE, no_traceback
+from tests.reliability.network.wire import ANSWER_SECONDS, CODE
 from tests.support.mutated_frames import EVIL, bodies_of, fields_of, mutated, with_evil_values
 from tests.support.results import Tally
+from tests.support.servers import no_traceback
 from tests.support.signed import ADMIN, users_broker
 from tests.support.trials import LEVEL, SEED
 

@@ -16,11 +16,10 @@ from rocketflow.aio.loop import run
 from rocketflow.client import Message, Producer, ProducerOptions
 from rocketflow.client.errors import ClientError
 from rocketflow.remoting.bodies import TopicConfig
-from tests.reliability.network.wire import no_traceback
 from tests.support.checker import Place, check
 from tests.support.ports import free_port
 from tests.support.results import Tally, measured
-from tests.support.servers import RunningServer, direct, running, running_broker
+from tests.support.servers import RunningServer, direct, no_traceback, running, running_broker
 from tests.support.trials import LEVEL, seeds
 from tests.support.workload import body
 

@@ -16,10 +16,10 @@ from rocketflow.errors import UsageError
 from rocketflow.namesrv.settings import load_namesrv_settings
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import StoreError
-from tests.reliability.network.wire import CODE, asked, no_traceback
+from tests.reliability.network.wire import CODE, asked
 from tests.support.ports import free_port
 from tests.support.request_headers import pull_header, send_header
-from tests.support.servers import running, running_broker
+from tests.support.servers import no_traceback, running, running_broker
 from tests.support.trials import environment
 
 pytestmark = pytest.mark.slow

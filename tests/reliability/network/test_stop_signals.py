@@ -15,14 +15,14 @@ from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
 from rocketflow.testing.server_process import set_options
 from rocketflow_store import MessageStore
-from tests.reliability.network.wire import CODE, Load, asked, is_served, no_traceback, until
+from tests.reliability.network.wire import CODE, Load, asked, is_served
 from tests.support.checker import check
 from tests.support.http_get import get
 from tests.support.network_stores import SIZES
 from tests.support.ports import free_port
 from tests.support.request_headers import topic_header
 from tests.support.results import Tally
-from tests.support.servers import RunningServer, running_broker
+from tests.support.servers import RunningServer, no_traceback, running_broker, until
 from tests.support.trials import sampled, seeds
 
 pytestmark = pytest.mark.slow

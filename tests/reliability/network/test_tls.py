@@ -14,9 +14,8 @@ from rocketflow.client.errors import NoNameServerError, UnreachableError
 from rocketflow.remoting.bodies import MessageQueue
 from rocketflow.remoting.codes import RequestCode
 from tests.reliability.network.test_server_start import started
-from tests.reliability.network.wire import no_traceback
 from tests.support.certificates import Authority
-from tests.support.servers import running, running_broker
+from tests.support.servers import no_traceback, running, running_broker
 
 pytestmark = pytest.mark.slow
 

@@ -14,11 +14,10 @@ import pytest
 from rocketflow.testing.cluster import SMALL_FILES
 from rocketflow.testing.errors import ServerStartError
 from rocketflow.testing.server_process import set_options
-from tests.reliability.disk_calls import CALLS, KillPoint, kill_points, needs_strace, stretches
-from tests.reliability.network.wire import no_traceback, until
+from tests.support.disk_calls import CALLS, KillPoint, kill_points, needs_strace, stretches
 from tests.support.ports import free_port
 from tests.support.results import Tally, measured
-from tests.support.servers import RunningServer, running_broker
+from tests.support.servers import RunningServer, no_traceback, running_broker, until
 from tests.support.transaction_load import (
     NEVER_DECIDED,
     QUICK_CHECKS,

@@ -15,9 +15,8 @@ from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.transaction import ResumeCheckHalfMessageRequestHeader
 from rocketflow_store import StoreReader
 from rocketflow_store.fsck.verify import verify_store
-from tests.reliability.network.wire import no_traceback, until
 from tests.support.request_headers import pull_header, send_header, topic_header
-from tests.support.servers import RunningServer, running_broker, store_of
+from tests.support.servers import RunningServer, no_traceback, running_broker, store_of, until
 from tests.support.transactions import COMMIT, ROLLBACK, UNKNOWN, HalfPlace, TransactionClient
 from tests.support.trials import LEVEL
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from rocketflow.aio.channel import Channel, ChannelClosedError
@@ -125,22 +123,6 @@ class RetryingLoad:
                     self.acked[number] = int(answer.fields["queueId"]), int(answer.fields["queueOffset"])
 
 
-def until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
-    """Wait until a condition holds; return whether it does."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
-
-
 def descriptors(pid: int) -> int:
     """Return the number of open files of a process."""
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
-
-
-def no_traceback(server: RunningServer) -> None:
-    """Check that the log of a server has no traceback."""
-    log = server.log.read_text()
-    assert "Traceback" not in log, log[-3000:]
