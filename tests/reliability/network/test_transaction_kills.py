@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(7_200 if FULL else 900)]
 
 TRANSACTIONS = 24
 SYNCED = (*QUICK_CHECKS, "flushDiskType=SYNC_FLUSH", "flushConsumerOffsetInterval=200")
-KILL_POINTS = {"sample": 2, "fast": 20, "full": 200}[LEVEL]
+KILL_POINTS = 200 if FULL else 20
 ATTEMPTS = 3
 """How many calls of a part of the run are tried: one of its last calls may not come a second time."""
 
@@ -112,6 +112,7 @@ def is_recovered(load: TransactionLoad, before: Counter[int], store: Path) -> bo
     return all(load.asked[one] > before[one] for one in NEVER_DECIDED) and is_decided(load, store)
 
 
+@pytest.mark.skipif(LEVEL == "sample", reason="traces a broker for ten seconds first: RF_FAULTS=1 runs it")
 @needs_strace
 def test_no_half_message_is_visible_and_nothing_decided_is_lost_when_the_broker_is_killed_at_a_disk_call(
     tmp_path: Path, tally: Callable[..., Tally]

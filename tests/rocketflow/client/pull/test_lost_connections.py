@@ -17,9 +17,9 @@ from rocketflow.client import ConsumeFrom, PullConsumer, PullOptions
 from rocketflow.client.errors import ClientError
 from tests.support.between import between
 from tests.support.client_cluster import ClientCluster, queue_of
-from tests.support.trials import seeds
+from tests.support.trials import LEVEL, seeds
 
-CUTS = 8
+CUTS = 8 if LEVEL != "sample" else 4
 MESSAGES = 300
 PATIENCE_S = 120
 
