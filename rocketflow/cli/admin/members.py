@@ -15,8 +15,6 @@ from rocketflow.cli.admin.subcommand import subcommand
 from rocketflow.cli.admin.targets import chosen_brokers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rocketflow.client.admin.admin_client import AdminClient
     from rocketflow.client.admin.figures import Connection, ConsumerConnection
 
@@ -130,6 +128,7 @@ async def consumer_status(
 
     Example: rocketflow admin consumerStatus -n 127.0.0.1:9876 -g billing
     """
+    from rocketflow.client.admin.figures import subscribe_alike
     from rocketflow.client.errors import ClientError
 
     if client_id is not None:
@@ -152,14 +151,6 @@ async def consumer_status(
         return
     output.table({"#Index": "index", "#ClientId": "clientId", "#Version": "version"}, rows)
     print(f"\n{_VERDICTS[is_same]}")
-
-
-def subscribe_alike(reports: "Sequence[list[tuple[str, str]] | None]") -> bool | None:
-    """Return whether the subscriptions of all clients are the same; None where a client that matters did not report."""
-    known = [one for one in reports if one is not None]
-    if any(one != known[0] for one in known):
-        return False
-    return True if len(known) == len(reports) else None
 
 
 def _print_client(output: Output, client_id: str, info: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ remoting/protocol/body/ConsumerConnection.java, ProducerConnection.java.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -111,6 +111,14 @@ def decode_object(data: bytes) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise BodyError("JSON: an object is expected")
     return found
+
+
+def subscribe_alike(reports: Sequence[list[tuple[str, str]] | None]) -> bool | None:
+    """Return whether the subscriptions of all clients are the same; None where a client that matters did not report."""
+    known = [one for one in reports if one is not None]
+    if any(one != known[0] for one in known):
+        return False
+    return True if len(known) == len(reports) else None
 
 
 def queue_table(body: Mapping[str, Any], name: str, value: type[V]) -> dict[MessageQueue, V]:

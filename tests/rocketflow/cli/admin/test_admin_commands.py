@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from rocketflow.aio.loop import run as run_loop
-from rocketflow.cli.admin.members import subscribe_alike
 from rocketflow.cli.app import run
 from rocketflow.client import (
     ConsumeContext,
@@ -25,6 +24,7 @@ from rocketflow.client import (
     PushOptions,
 )
 from rocketflow.client.admin.admin_client import AdminClient
+from rocketflow.client.admin.figures import subscribe_alike
 from rocketflow.client.options import ClientOptions
 from rocketflow.remoting.bodies import MessageQueue
 from rocketflow.testing import Cluster, start_cluster
