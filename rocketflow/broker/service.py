@@ -44,6 +44,7 @@ from rocketflow.broker.topic_admin import TopicAdmin
 from rocketflow.broker.topics import Topics
 from rocketflow.broker.transactions.transactions import Transactions
 from rocketflow.broker.upkeep import Upkeep
+from rocketflow.process.health_step import health_step
 from rocketflow.process.live_settings import LiveSettings
 from rocketflow.remoting.codes import RequestCode
 from rocketflow_store import StoreClosedError
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocketflow.aio.channel import Channel
-    from rocketflow.aio.http import HttpServer
     from rocketflow.aio.tls import Tls
     from rocketflow.broker.metrics import BrokerMetrics
     from rocketflow.broker.settings import BrokerSettings
@@ -75,7 +75,6 @@ _REQUESTS_SECONDS: Final = 1.0
 _CONNECTION_SECONDS: Final = 2.2
 _DELIVERY_SECONDS: Final = 1.0
 _OFFSETS_SECONDS: Final = 0.5
-_HTTP_SECONDS: Final = 1.3
 """Shares of the steps in the time of a stop; what they leave is the store's, which is closed last."""
 
 _LOCK_SECONDS: Final = 5.0
@@ -99,7 +98,6 @@ class Broker:
         self._store: WritingStore | None = None
         self._parts: _Parts | None = None
         self._stopping = False
-        self._http: HttpServer | None = None
         self._steps = Steps()
 
     async def start(self) -> None:
@@ -109,7 +107,7 @@ class Broker:
         """
         await self._steps.start(
             (
-                Step("health and figures", self._start_http, self._stop_http, _HTTP_SECONDS),
+                health_step(self._settings, self._unready, self._figures),
                 Step("store", self._open_store, self._close_store, STEPS_SECONDS, vital=True),
                 Step("accounts and certificates", self._make_parts),
             )
@@ -121,18 +119,6 @@ class Broker:
         """Unregister, answer what waits, write the offsets and close the store. Raises UncleanStopError."""
         self._stopping = True
         await self._steps.stop()
-
-    async def _start_http(self) -> None:
-        settings = self._settings
-        if settings.exports_metrics:
-            from rocketflow.aio.http import HttpServer
-
-            self._http = HttpServer(self._unready, self._figures)
-            await self._http.start(settings.metrics_prom_exporter_host, settings.metrics_prom_exporter_port)
-
-    async def _stop_http(self) -> None:
-        if self._http is not None:
-            await self._http.stop()
 
     async def _open_store(self) -> None:
         settings, config = self._settings, self._store_config

@@ -20,15 +20,14 @@ from rocketflow.aio.steps import Step, Steps
 from rocketflow.namesrv.kv_config import KvConfig
 from rocketflow.namesrv.processors import Processors
 from rocketflow.namesrv.route_table import RouteTable
+from rocketflow.process.health_step import health_step
 from rocketflow.process.live_settings import LiveSettings
 
 if TYPE_CHECKING:
-    from rocketflow.aio.http import HttpServer
     from rocketflow.namesrv.settings import NamesrvSettings
 
 LOG: Final = logging.getLogger("rocketflow.namesrv")
 
-_HTTP_SECONDS: Final = 1.3
 _CONNECTION_SECONDS: Final = 4.5
 
 
@@ -57,7 +56,6 @@ class NameServer:
         self._server = Server(
             guarded, on_closed=self._channel_closed, limits=limits, tls=self._tls, latency=self._latency
         )
-        self._http: HttpServer | None = None
         self._stopping = False
         self._steps = Steps()
         self._tasks: list[asyncio.Task[None]] = []
@@ -67,7 +65,7 @@ class NameServer:
         """Listen. Raises OSError if an address cannot be used."""
         await self._steps.start(
             (
-                Step("health and figures", self._start_http, self._stop_http, _HTTP_SECONDS),
+                health_step(self._settings, self._unready, self._figures),
                 Step("connections", self._listen, self._server.close, _CONNECTION_SECONDS),
                 Step("services", self._start_services, self._end_services),
             )
@@ -77,18 +75,6 @@ class NameServer:
         """End all connections. Raises UncleanStopError."""
         self._stopping = True
         await self._steps.stop()
-
-    async def _start_http(self) -> None:
-        settings = self._settings
-        if settings.exports_metrics:
-            from rocketflow.aio.http import HttpServer
-
-            self._http = HttpServer(self._unready, self._figures)
-            await self._http.start(settings.metrics_prom_exporter_host, settings.metrics_prom_exporter_port)
-
-    async def _stop_http(self) -> None:
-        if self._http is not None:
-            await self._http.stop()
 
     async def _listen(self) -> None:
         self.port = await self._server.listen(self._settings.bind_address, self._settings.listen_port)
