@@ -61,5 +61,5 @@ def parse_attributes(text: str) -> tuple[dict[str, str], list[str]]:
         elif name.startswith("-") and not mark:
             removed.append(name[1:])
         else:
-            raise UsageError(f"attributes {text}: +name=value to set one, -name to remove one, are expected")
+            raise UsageError(f"attributes {text}: write +name=value to set an attribute, -name to remove one")
     return set_to, removed
