@@ -541,7 +541,7 @@ def test_write_permission_is_wiped_and_added(printed: Printed, rows: Rows) -> No
         (("brokerStatus", "-b", "broker-a"), 2, "-b broker-a: the address of a broker is expected, host:port"),
         (("updateTopic", "-t", "x", "-c", "Nowhere"), 1, "known clusters: DefaultCluster"),
         (("brokerStatus", "-b", "127.0.0.1:1"), 69, "127.0.0.1:1"),
-        (("updateTopic", "-t", "x", "-c", "DefaultCluster", "-a", "x=1"), 2, "+name=value to set one, -name to"),
+        (("updateTopic", "-t", "x", "-c", "DefaultCluster", "-a", "x=1"), 2, "+name=value to set an attribute"),
         (("updateTopic", "-t", "x", "-c", "DefaultCluster", "-a", "+x=1"), 1, "topic x: attribute x is unknown"),
         (("updateSubGroup", "-g", "g", "-c", "DefaultCluster", "--attributes", "+k=v"), 1, "attribute k is unknown"),
         (("updateSubGroup", "-b", "127.0.0.1:1", "-g", "g", "-p", "{"), 2, "JSON is expected"),
