@@ -253,8 +253,16 @@ class Channel(asyncio.Protocol):
         command = request(code, header, body=body, opaque=self._pending.next_opaque(), one_way=True)
         if self.credentials is not None:
             sign(command, self.credentials)
-        if not self._owner.limits_requests or self.has_room_for(len(body)):
-            self.send(command)
+        self._notify(_parts_of(command), len(body))
+
+    def notify_prepared(self, prepared: PreparedFrame, values: tuple[bytes, ...], body: bytes) -> None:
+        """Send a prepared request, which is not signed, as `notify` does."""
+        self._notify((prepared.frame(self._pending.next_opaque(), values, body),), len(body))
+
+    def _notify(self, frame: tuple[bytes | memoryview, ...], body_size: int) -> None:
+        if not self._owner.limits_requests or self.has_room_for(body_size):
+            for part in frame:
+                self.send_frame(part)
 
     def look(self) -> None:
         """Take note of a peer that reads, however slowly: it is not silent."""

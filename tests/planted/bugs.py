@@ -1335,7 +1335,7 @@ BUGS: Final = (
     Bug(
         "notices-without-a-limit",
         "notices to a client that does not read are kept without a limit",
-        [Change("if not self._owner.limits_requests or self.has_room_for(len(body)):", "if True:")],
+        [Change("if not self._owner.limits_requests or self.has_room_for(body_size):", "if True:")],
         [f"{SILENT}::test_requests_to_a_client_that_does_not_read_are_refused_and_notices_dropped"],
     ),
     Bug(

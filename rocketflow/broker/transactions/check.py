@@ -14,17 +14,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketflow.aio.server import RefusedError
 from rocketflow.broker.transactions.half_queue import MARKS_AT_ONCE, SPAN, Acted, HalfQueue, Scan
-from rocketflow.broker.transactions.messages import (
-    EXPIRED_TOPIC,
-    OP_TOPIC,
-    SYSTEM_GROUP,
-)
+from rocketflow.broker.transactions.messages import EXPIRED_TOPIC, OP_TOPIC, SYSTEM_GROUP, asked_record
 from rocketflow.broker.transactions.op_marks import OpMarks
 from rocketflow.broker.transactions.walk import Rules, Walk, due_ms
 from rocketflow.remoting.codes import RequestCode
-from rocketflow.remoting.headers.transaction import CheckTransactionStateRequestHeader
+from rocketflow.remoting.command import ONE_WAY_FLAG
+from rocketflow.remoting.prepared_frame import PreparedFrame, number_value, text_value
 from rocketflow_store import StoreError
-from rocketflow_store.spi.broker import StoredMessage, encode_stored
 from rocketflow_store.spi.names import HALF_TOPIC
 
 if TYPE_CHECKING:
@@ -46,11 +42,15 @@ CONGESTED_SECONDS: Final = 5.0
 _CONGESTED_LOOK_SECONDS: Final = 0.05
 
 
+_CHANGING: Final = ("tranStateTableOffset", "commitLogOffset", "msgId", "transactionId", "offsetMsgId")
+"""The fields of a question, in the order of `Question.values`; `CheckTransactionStateRequestHeader` has all."""
+
+
 class Question(NamedTuple):
-    """Request 39 for a producer of a group."""
+    """Request 39 for a producer of a group: the values of its changing fields, and the copy of the half message."""
 
     group: str
-    header: CheckTransactionStateRequestHeader
+    values: tuple[bytes, ...]
     body: bytes
 
 
@@ -90,6 +90,8 @@ class TransactionChecks:
         self._walk = Walk(stored_offset(offsets, HALF_TOPIC, queue.half_bounds()))
         self._uncounted = range(self._walk.next_offset, queue.half_bounds()[1] if broker.counts.are_exported else 0)
         self._congested_until = 0.0
+        fixed = {"topic": HALF_TOPIC, "bname": broker.name}
+        self._question = PreparedFrame(RequestCode.CHECK_TRANSACTION_STATE, fixed, _CHANGING, flag=ONE_WAY_FLAG)
         self.asked = 0
         """Questions to producers since the start."""
 
@@ -198,21 +200,13 @@ class TransactionChecks:
 
     def _questions(self, asked: Sequence[tuple[Acted, PutMessageResult]]) -> list[Question]:
         """Return the requests about copies of half messages."""
-        broker = self._broker
+        host = self._broker.host
         found = []
         for (half, message, _), result in asked:
-            real = message._replace(topic=half.real_topic, queue_id=half.real_queue_id)
-            copy = StoredMessage(real, result.queue_offset, result.physical_offset, result.store_timestamp, broker.host)
-            header = CheckTransactionStateRequestHeader(
-                topic=HALF_TOPIC,
-                tran_state_table_offset=result.queue_offset,
-                commit_log_offset=result.physical_offset,
-                msg_id=half.uniq_key,
-                transaction_id=half.uniq_key,
-                offset_msg_id=result.msg_id,
-                bname=broker.name,
-            )
-            found.append(Question(half.group, header, encode_stored(copy)))
+            key = text_value(half.uniq_key)
+            places = (number_value(result.queue_offset), number_value(result.physical_offset))
+            values = (*places, key, key, text_value(result.msg_id))
+            found.append(Question(half.group, values, asked_record(half, message, result, host)))
         return found
 
     async def _ask(self, question: Question) -> None:
@@ -225,7 +219,7 @@ class TransactionChecks:
             await asyncio.sleep(_CONGESTED_LOOK_SECONDS)
         if not channel.is_congested:
             self.asked += 1
-            channel.notify(RequestCode.CHECK_TRANSACTION_STATE, question.header, body=question.body)
+            channel.notify_prepared(self._question, question.values, question.body)
 
     def _commit_offsets(self) -> None:
         first = self._walk.first_undecided

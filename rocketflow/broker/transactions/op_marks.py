@@ -49,7 +49,9 @@ class OpMarks:
         self.next_offset = next_offset
 
     def __contains__(self, half_offset: int) -> bool:
-        return half_offset in self._noted or any(half_offset in found for _, found in self._read)
+        if half_offset in self._noted:
+            return True
+        return bool(self._read) and any(half_offset in found for _, found in self._read)
 
     def forget(self, next_half: int) -> None:
         """Drop marks that no half message from `next_half` on can need."""

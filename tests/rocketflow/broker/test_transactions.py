@@ -41,6 +41,7 @@ from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command, decode_command, encode_command, request
 from rocketflow.remoting.frame import FrameReceiver
 from rocketflow.remoting.headers.transaction import CheckTransactionStateRequestHeader
+from rocketflow.remoting.prepared_frame import PreparedFrame
 from rocketflow_store import PutMessageResult, PutMessageStatus, StoreClosedError, StoreConfig
 from rocketflow_store.model.status import GetMessageStatus
 from rocketflow_store.spi.broker import (
@@ -146,10 +147,15 @@ class Peer:
         (found,) = FrameReceiver().feed(encode_command(command))
         self.answers.append(decode_command(found))
 
-    def notify(self, code: int, header: CheckTransactionStateRequestHeader, *, body: bytes) -> None:
-        assert code == RequestCode.CHECK_TRANSACTION_STATE
+    def notify_prepared(self, prepared: PreparedFrame, values: tuple[bytes, ...], body: bytes) -> None:
+        (found,) = FrameReceiver().feed(prepared.frame(7, values, body))
+        command = decode_command(found)
+        assert (command.code, command.is_one_way) == (RequestCode.CHECK_TRANSACTION_STATE, True)
+        header = command.header(CheckTransactionStateRequestHeader)
+        assert (header.topic, header.bname) == (HALF_TOPIC, "b")
+        assert header.msg_id == header.transaction_id
         place = HalfPlace(header.tran_state_table_offset, header.commit_log_offset)
-        self.questions.append((place, decode_stored(body)))
+        self.questions.append((place, decode_stored(command.body)))
 
 
 class AnyTopics:
