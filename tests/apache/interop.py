@@ -22,9 +22,12 @@ TESTS: Final = (
     "tests/apache/test_go_client.py",
     "tests/apache/test_mixed_clusters.py",
     "tests/apache/test_mqadmin.py",
+    "tests/apache/test_name_server.py",
     "tests/apache/test_python_client.py",
+    "tests/apache/test_signed_clients.py",
     "tests/apache/test_tls_clients.py",
     "tests/apache/test_transactions.py",
+    "tests/apache/test_transcripts.py",
 )
 TABLE: Final = ROOT / "tests/apache/COMPATIBILITY.md"
 MQADMIN: Final = ROOT / "tests/apache/MQADMIN.md"
