@@ -14,12 +14,12 @@ from tests.support.trials import LEVEL
 pytestmark = [pytest.mark.apache, pytest.mark.slow, pytest.mark.timeout(1_800)]
 
 SAMPLE: Final = ["sync", "async", "oneway", "batch", "selector", "delay", "push", "tags", "orderly", "commit"]
-FAMILIES: Final = [*SAMPLE, "broadcasting", "sql", "retry", "dlq", "request", "check"]
+FAMILIES: Final = [*SAMPLE, "broadcasting", "sql", "retry", "dlq", "request", "check", "timer", "lite", "trace"]
 
 
 def test_every_family_of_the_go_client_works(tmp_path: Path) -> None:
     families = SAMPLE if LEVEL == "sample" else FAMILIES
-    with cluster(tmp_path, *QUICK_CHECKS) as (names, broker):
+    with cluster(tmp_path, "traceTopicEnable=true", *QUICK_CHECKS) as (names, broker):
         found = go_families(names.address, families)
         assert found == all_ok(families), broker.log.read_text()[-3000:]
         assert broker.stop() == 0

@@ -32,6 +32,7 @@ var families = map[string]family{
 	"batch":        batch,
 	"selector":     selector,
 	"delay":        delay,
+	"timer":        timer,
 	"push":         func(topic string) error { return push(topic, consumer.Clustering, everything(), 20) },
 	"tags":         func(topic string) error { return push(topic, consumer.Clustering, tagged("TagA || TagC"), 10) },
 	"broadcasting": func(topic string) error { return push(topic, consumer.BroadCasting, everything(), 20) },
@@ -40,6 +41,8 @@ var families = map[string]family{
 	"retry":        retry,
 	"dlq":          deadLetters,
 	"request":      requestReply,
+	"lite":         lite,
+	"trace":        trace,
 	"commit":       commitOrRollBack,
 	"check":        checked,
 }
@@ -286,19 +289,28 @@ func selector(topic string) error {
 }
 
 func delay(topic string) error {
+	return later(topic, message(topic, 0).WithDelayTimeLevel(1), time.Second)
+}
+
+func timer(topic string) error {
+	return later(topic, message(topic, 0).WithDelayTimestamp(time.Now().Add(3*time.Second)), 2*time.Second)
+}
+
+// later sends one message, which is to arrive after least.
+func later(topic string, one *primitive.Message, least time.Duration) error {
 	made, err := newProducer(topic)
 	if err != nil {
 		return err
 	}
 	defer made.Shutdown()
 	begin := time.Now()
-	if _, err = made.SendSync(context.Background(), message(topic, 0).WithDelayTimeLevel(1)); err != nil {
+	if _, err = made.SendSync(context.Background(), one); err != nil {
 		return err
 	}
 	if err = read(topic, 1); err != nil {
 		return err
 	}
-	if time.Since(begin) < time.Second {
+	if time.Since(begin) < least {
 		return fmt.Errorf("it arrived after %v", time.Since(begin))
 	}
 	return nil
@@ -558,6 +570,127 @@ func requestReply(topic string) error {
 	}
 	if string(answer.Body) != "reply to question" {
 		return fmt.Errorf("%q", answer.Body)
+	}
+	return nil
+}
+
+// lite assigns all queues to a pull consumer, seeks to the second message of each, and reads from there.
+func lite(topic string) error {
+	if err := send(topic, 0, 20); err != nil {
+		return err
+	}
+	reader, err := rocketmq.NewPullConsumer(
+		consumer.WithNsResolver(primitive.NewPassthroughResolver([]string{nameServer})),
+		consumer.WithGroupName("group_"+topic),
+		consumer.WithInstance("group_"+topic),
+	)
+	if err != nil {
+		return err
+	}
+	if err = reader.Assign(topic, nil); err != nil { // it cannot start without
+		return err
+	}
+	if err = reader.Start(); err != nil {
+		return err
+	}
+	defer reader.Shutdown()
+	queues, err := reader.GetTopicRouteInfo(topic)
+	if err != nil {
+		return err
+	}
+	for _, queue := range queues {
+		first, err := reader.OffsetForTimestamp(queue, 0)
+		if err != nil {
+			return err
+		}
+		reader.SeekOffset(queue, first+1)
+	}
+	if err = reader.Assign(topic, queues); err != nil {
+		return err
+	}
+	wanted := 20 - len(queues)
+	var bodies found
+	for end := time.Now().Add(patience); bodies.count() < wanted; {
+		request, err := reader.Poll(context.Background(), time.Second)
+		if consumer.IsNoNewMsgError(err) && time.Now().Before(end) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%d of %d arrived: %w", bodies.count(), wanted, err)
+		}
+		for _, one := range request.GetMsgList() {
+			if one.QueueOffset == 0 {
+				return fmt.Errorf("%s is before the offset", one.Body)
+			}
+			bodies.add(string(one.Body))
+		}
+		reader.ACK(context.Background(), request, consumer.ConsumeSuccess)
+	}
+	return nil
+}
+
+// trace sends and consumes with traces, and reads those of both sides.
+func trace(topic string) error {
+	tracing := &primitive.TraceConfig{
+		Access:   primitive.Local,
+		Resolver: primitive.NewPassthroughResolver([]string{nameServer}),
+	}
+	made, err := newProducer(topic, producer.WithTrace(tracing))
+	if err != nil {
+		return err
+	}
+	defer made.Shutdown()
+	sent, err := made.SendSync(context.Background(), message(topic, 0))
+	if err != nil {
+		return err
+	}
+	reader, err := newConsumer("group_"+topic, consumer.WithTrace(tracing))
+	if err != nil {
+		return err
+	}
+	var bodies found
+	err = reader.Subscribe(topic, everything(),
+		func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+			for _, one := range messages {
+				bodies.add(string(one.Body))
+			}
+			return consumer.ConsumeSuccess, nil
+		})
+	if err != nil {
+		return err
+	}
+	if err = reader.Start(); err != nil {
+		return err
+	}
+	defer reader.Shutdown()
+	if err = bodies.await(1); err != nil {
+		return err
+	}
+	traces, err := newConsumer("traces_of_" + topic)
+	if err != nil {
+		return err
+	}
+	var kinds found
+	err = traces.Subscribe("RMQ_SYS_TRACE_TOPIC", everything(),
+		func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+			for _, one := range messages {
+				for _, row := range strings.Split(string(one.Body), "\x02") {
+					if strings.Contains(row, sent.MsgID) {
+						kinds.add(strings.SplitN(row, "\x01", 2)[0])
+					}
+				}
+			}
+			return consumer.ConsumeSuccess, nil
+		})
+	if err != nil {
+		return err
+	}
+	if err = traces.Start(); err != nil {
+		return err
+	}
+	defer traces.Shutdown()
+	if err = kinds.await(3); err != nil { // Pub, SubBefore, SubAfter
+		return fmt.Errorf("kinds of traces %v: %w", kinds.texts, err)
 	}
 	return nil
 }
