@@ -9,7 +9,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -50,7 +50,8 @@ class Recorder:
         if upstream not in self._ports:
 
             async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                await self._connected(upstream, reader, writer)
+                with suppress(asyncio.CancelledError):  # asyncio reports a connection's task that was cancelled
+                    await self._connected(upstream, reader, writer)
 
             server = await asyncio.start_server(serve, "127.0.0.1", 0)
             self._servers.append(server)

@@ -11,6 +11,10 @@ _RACE: Final = "Depends on which of two requests of the client comes first."
 _EMPTY: Final = (
     "Apache's broker makes the files of a queue when it is first read, RocketFlow's when it is first written."
 )
+_END: Final = "Depends on what is still asked or answered when the program ends, which waits for nothing."
+_OFFSET: Final = (
+    "RocketFlow refuses a negative offset of a group; Apache's broker stores it, and clients read it as none."
+)
 _REMARK: Final = (
     "Apache's broker leaves its initial remark in the answer to a rollback, which Go's client does not read, and to a "
     "recall. Clients read the remark of a failure alone."
@@ -25,7 +29,7 @@ _COPY: Final = (
 OF_APACHE: Final = {
     "34 -> 0 field IS_SU*": "Heartbeats without subscriptions are not offered: clients send them with every heartbeat.",
     "11 -> 19 remark NO_MESSAGE_IN_QUEUE": _EMPTY,
-    "11 -> 2[45]*": _RACE,
+    "11 -> 2[457]*": _RACE,
     "38 -> 1*": _RACE,
     "37 -> 0 remark not set any response code": _REMARK,
     "370 -> 0 remark not set any response code": _REMARK,
@@ -36,9 +40,10 @@ OF_APACHE: Final = {
 OF_ROCKETFLOW: Final = {
     "* record of * has __CRC32#": "A record has a CRC; with Apache's broker only if appendPropCRC is set.",
     "11 -> 19 remark NO_MATCHED_LOGIC_QUEUE": _EMPTY,
-    "11 -> 2[45]*": _RACE,
+    "11 -> 2[457]*": _RACE,
     "38 -> 1*": _RACE,
     "11 record of a retry topic has DLQ_ORIGIN_*": _ORIGIN,
+    "15 -> 29*": _OFFSET,
     "370 -> 0 remark none": _REMARK,
 }
 """What RocketFlow's broker or NameServer alone says."""
@@ -61,3 +66,12 @@ SINCE_5: Final = {
     "broker 39 asks with *": _ADDED,
 }
 """What RocketFlow's broker or NameServer says as RocketMQ 5 does, and RocketMQ 4 does not."""
+
+BY_CHANCE_OF_GO: Final = {
+    "11 -> 19*": _END,
+    "15 -> 0*": _END,
+    "105 -> 17 remark * %DLQ%*": "Depends on whether the topic is known when it is first looked for.",
+    "324 -> *": _END,
+    "broker 326 -> 0*": _END,
+}
+"""What Go's program may hear from one side alone: it ends while pulls are held, and while offsets are stored."""
