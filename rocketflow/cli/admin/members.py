@@ -121,7 +121,7 @@ async def consumer_status(
     group: Annotated[str, typer.Option("-g", "--consumerGroup", metavar="GROUP", help="The consumer group.")],
     client_id: Annotated[str | None, typer.Option("-i", "--clientId", metavar="ID", help="One client.")] = None,
     stacks: Annotated[
-        bool, typer.Option("-s", "--jstack", help="With -i: print the stacks of its threads too.")
+        bool, typer.Option("-s", "--jstack", help="Print the stacks of the clients' threads too.")
     ] = False,
 ) -> None:
     """Print the clients of a group and whether they subscribe alike, or what one client reports of itself.
@@ -138,19 +138,23 @@ async def consumer_status(
     rows = []
     for number, one in enumerate((await admin.consumer_connection(group)).connection_set, 1):
         try:
-            info = await admin.running_info(group, one.client_id)
+            info = await admin.running_info(group, one.client_id, stacks=stacks)
         except ClientError as error:
             print(f"error: {one.client_id} does not report: {error}", file=sys.stderr)
             reports.append(None)
             continue
         reports.append([(sub["topic"], sub["subString"]) for sub in _subscriptions(info)])
-        rows.append({"index": number, **_client(one)})
+        found = info.get("jstack") if stacks else None
+        rows.append({"index": number, **_client(one), **({} if found is None else {"jstack": found})})
     is_same = subscribe_alike(reports)
     if output.as_json:
         output.pretty({"group": group, "connections": rows, "sameSubscription": is_same})
         return
     output.table({"#Index": "index", "#ClientId": "clientId", "#Version": "version"}, rows)
     print(f"\n{_VERDICTS[is_same]}")
+    for one in rows:
+        if "jstack" in one:
+            print(f"\n\n#Consumer jstack# {one['clientId']}\n{one['jstack']}")
 
 
 def _print_client(output: Output, client_id: str, info: dict[str, Any]) -> None:

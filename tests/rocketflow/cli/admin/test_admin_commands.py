@@ -371,7 +371,7 @@ def test_clients_report_what_they_read(cluster: Cluster, printed: Printed, rows:
         found["status"] = rows("consumerStatus", "-g", group)
         found["client"] = rows("consumerStatus", *one)
         found["stacks"] = rows("consumerStatus", *one, "-s")
-        found["texts"] = [printed("consumerStatus", "-g", group), printed("consumerStatus", *one, "-s")]
+        found["texts"] = [printed("consumerStatus", "-g", group, "-s"), printed("consumerStatus", *one, "-s")]
         found["progress"] = rows("consumerProgress", "-g", group, "-t", TOPIC, "-s", "true")
         found["table"] = printed("consumerProgress", "-g", group, "-t", TOPIC, "-s", "true")
         found["producers"] = rows("producer", "-b", cluster.broker_address)
@@ -397,6 +397,8 @@ def test_clients_report_what_they_read(cluster: Cluster, printed: Printed, rows:
     ]
     assert "\n001 Topic: " in found["texts"][1]
     assert "jstack" not in client
+    assert "jstack" not in status["connections"][0]
+    assert f"#Consumer jstack# {found['id']}\n" in found["texts"][0]
     assert "running_info.py" in found["stacks"][0]["jstack"]
     host = found["id"].partition("@")[0]
     (progress,) = found["progress"]
