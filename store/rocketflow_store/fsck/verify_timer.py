@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 KIND: Final = "timer"
 _NAME_DIGITS: Final = 20
-_SMALLEST_LOG_FILE: Final = 4096
+_MISSING: Final = "records that timercheck counts on are not there"
 
 
 def check_timer(paths: StorePaths, queue_end: int, log_end: int, found: Findings) -> None:
@@ -101,12 +101,15 @@ def _check_log(directory: Path, check: TimerCheckpoint | None, log_end: int, fou
     size = named[0].stat().st_size
     begin = int(named[0].name)
     for number, one in enumerate(named):
-        if one.stat().st_size != size or size < _SMALLEST_LOG_FILE or int(one.name) != begin + number * size:
+        if one.stat().st_size != size or units_in_file(size) == 0 or int(one.name) != begin + number * size:
             found.add(KIND, one, 0, one.stat().st_size, "does not fit the other files of the timer log")
             return
     flushed = check.last_timer_log_flush_pos if check is not None else 0
     for one in named:
         _check_log_file(one, int(one.name), min(flushed - int(one.name), size), log_end, found)
+    missing = flushed - (begin + len(named) * size)
+    if missing > 0:
+        found.add(KIND, named[-1], size, missing, _MISSING)
 
 
 def _check_log_file(path: Path, base: int, flushed: int, log_end: int, found: Findings) -> None:
@@ -122,7 +125,7 @@ def _check_log_file(path: Path, base: int, flushed: int, log_end: int, found: Fi
         return
     written = len(units) * TIMER_UNIT_SIZE
     if len(units) < units_in_file(mapped.file_size) and written < flushed:
-        found.add(KIND, path, written, flushed - written, "records that timercheck counts on are not there")
+        found.add(KIND, path, written, flushed - written, _MISSING)
     beyond = np.flatnonzero(units["phy_offset"].astype(np.int64) >= log_end)
     if len(beyond):
         at = int(beyond[0]) * TIMER_UNIT_SIZE

@@ -114,6 +114,28 @@ def test_timer_log_that_ends_before_timercheck_is_found(world: World) -> None:
     world.check()
 
 
+@pytest.mark.parametrize("lost", [0, 3])
+def test_only_log_file_that_is_cut_is_found_if_it_lost_records(tmp_path: Path, lost: int) -> None:
+    world = World(tmp_path / "s")
+    with world.open() as store:
+        for number in range(30):
+            world.send(store, (number + 1) * SECOND)
+    world.now = START + 10 * SECOND
+    world.run()
+    (path,) = (world.path / "timerlog").iterdir()
+    end = read_timer_checkpoint(world.path / "config/timercheck").last_timer_log_flush_pos
+    assert lost * TIMER_UNIT_SIZE < end < path.stat().st_size
+    with path.open("r+b") as file:
+        file.truncate(end - lost * TIMER_UNIT_SIZE + 16)
+    found = [one.detail for one in verify_store(world.path).findings]
+    assert found == (["records that timercheck counts on are not there"] if lost else [])
+    assert repair_store(world.path, world.config()).left.findings == []
+    world.now = START + HOUR
+    world.run()
+    world.check()
+    assert verify_store(world.path).findings == []
+
+
 def test_positions_after_the_ends_are_found(world: World) -> None:
     path = world.path / "config/timercheck"
     check = read_timer_checkpoint(path)
