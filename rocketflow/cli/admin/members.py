@@ -152,9 +152,9 @@ async def consumer_status(
         return
     output.table({"#Index": "index", "#ClientId": "clientId", "#Version": "version"}, rows)
     print(f"\n{_VERDICTS[is_same]}")
-    for one in rows:
-        if "jstack" in one:
-            print(f"\n\n#Consumer jstack# {one['clientId']}\n{one['jstack']}")
+    for row in rows:
+        if "jstack" in row:
+            print(f"\n\n#Consumer jstack# {row['clientId']}\n{row['jstack']}")
 
 
 def _print_client(output: Output, client_id: str, info: dict[str, Any]) -> None:
