@@ -105,9 +105,10 @@ def _fresh_home(home: Path) -> Path:
         if home.is_dir() and not mark.exists() and any(home.iterdir()):
             raise UsageError(f"{home}: holds files that are not a demo's; give --dir an empty or a new directory")
         home.mkdir(parents=True, exist_ok=True)
-        for entry in home.iterdir():
+        removed = home / ".removed"  # a stop in the middle of the deletion leaves no store without its files
+        for entry in sorted(home.iterdir()):
             if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry)
+                shutil.rmtree(entry.rename(removed))
             elif entry != mark:  # logs of servers
                 entry.unlink()
         mark.touch()
