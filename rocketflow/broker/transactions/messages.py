@@ -148,35 +148,12 @@ def copied_message(half: Half, checks: int) -> RawMessage:
     if not properties.endswith(b"\x02"):
         properties += b"\x02"
     properties += b"TRANSACTION_CHECK_TIMES\x01%d\x02" % checks
-    return RawMessage(
-        topic=HALF_TOPIC,
-        queue_id=0,
-        body=message.body,
-        properties=properties,
-        flag=message.flag,
-        sys_flag=message.sys_flag,
-        born_ms=message.born_ms,
-        born_host=message.born_host,
-        reconsume_times=message.reconsume_times,
-        prepared_offset=message.prepared_offset,
-        is_internal=True,
-    )
+    return message._replace(topic=HALF_TOPIC, queue_id=0, properties=properties, is_internal=True)
 
 
 def asked_record(half: Half, copy: RawMessage, placed: PutMessageResult, host: bytes) -> bytes:
     """Return the record with which a producer is asked: the copy, with the topic and queue of its transaction."""
-    message = RawMessage(
-        topic=half.real_topic,
-        queue_id=half.real_queue_id,
-        body=copy.body,
-        properties=copy.properties,
-        flag=copy.flag,
-        sys_flag=copy.sys_flag,
-        born_ms=copy.born_ms,
-        born_host=copy.born_host,
-        reconsume_times=copy.reconsume_times,
-        prepared_offset=copy.prepared_offset,
-    )
+    message = copy._replace(topic=half.real_topic, queue_id=half.real_queue_id)
     stored = StoredMessage(message, placed.queue_offset, placed.physical_offset, placed.store_timestamp, host)
     return encode_stored(stored)
 
