@@ -161,8 +161,8 @@ func read(topic string, count int) error {
 }
 
 // readInto adds the bodies of a topic until there are count of them, and of those that come within settle after that.
-func readInto(bodies *found, topic string, count int, settle time.Duration) error {
-	reader, err := newConsumer("group_" + topic)
+func readInto(bodies *found, topic string, count int, settle time.Duration, options ...consumer.Option) error {
+	reader, err := newConsumer("group_"+topic, options...)
 	if err != nil {
 		return err
 	}
@@ -644,26 +644,8 @@ func trace(topic string) error {
 	if err != nil {
 		return err
 	}
-	reader, err := newConsumer("group_"+topic, consumer.WithTrace(tracing))
-	if err != nil {
-		return err
-	}
 	var bodies found
-	err = reader.Subscribe(topic, everything(),
-		func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
-			for _, one := range messages {
-				bodies.add(string(one.Body))
-			}
-			return consumer.ConsumeSuccess, nil
-		})
-	if err != nil {
-		return err
-	}
-	if err = reader.Start(); err != nil {
-		return err
-	}
-	defer reader.Shutdown()
-	if err = bodies.await(1); err != nil {
+	if err = readInto(&bodies, topic, 1, 0, consumer.WithTrace(tracing)); err != nil {
 		return err
 	}
 	traces, err := newConsumer("traces_of_" + topic)
