@@ -1817,6 +1817,32 @@ BUGS: Final = (
         [f"{PUSH}/test_push_consumer.py::test_orderly_queue_that_moves_is_consumed_by_one_client_at_a_time"],
     ),
     Bug(
+        "lock-is-not-looked-at-again",
+        "an orderly queue is consumed although its lock has expired while it waited for its turn",
+        [Change(" or not self._may_consume(held):  # it may", ":  # it may")],
+        [f"{PUSH}/test_queue_locks.py"],
+    ),
+    Bug(
+        "lock-lasts-from-the-answer",
+        "a client that reads an old answer late trusts a lock that its broker has freed",
+        [
+            Change(
+                "\n                locked[MessageQueue(one.topic, one.broker_name, one.queue_id)] = asked_at",
+                "\n                locked[MessageQueue(one.topic, one.broker_name, one.queue_id)] = loop.time()",
+            )
+        ],
+        [f"{PUSH}/test_queue_locks.py"],
+    ),
+    Bug(
+        "offset-of-the-last-message-is-stored",
+        "a group's offset passes messages that are not consumed yet: those of a killed client are lost",
+        [Change("next(iter(self._messages), self.next_offset)", "self.next_offset")],
+        [
+            f"{PUSH}/test_process_queue.py",
+            f"{ROWS}/simulated/test_simulated_cluster.py::test_nothing_acknowledged_is_lost[concurrent]",
+        ],
+    ),
+    Bug(
         "retry-topic-stays-visible",
         "a retried message has the name of the retry topic instead of its own topic",
         [Change('message.topic = message.properties.get("RETRY_TOPIC", message.topic)\n\n', "pass\n\n")],

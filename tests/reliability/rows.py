@@ -69,6 +69,7 @@ ROWS: Final = {
     "N13": "broker killed and stopped under load",
     "N14": "frames cut anywhere, and many frames at once",
     "N15": "the event loop under load: its lag is measured",
+    "N16": "servers and clients in simulated time: cuts, silence, kills, suspended processes",
 }
 
 KILLS: Final = ("S01", "S02", "S03", "S21", "S23", "S26", "P01", "P02", "P03", "P04", "P15", "P16", "P18", "M08", "N13")

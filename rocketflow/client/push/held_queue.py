@@ -83,9 +83,9 @@ class HeldQueue:
         if self._reader is not None and self._reader is not asyncio.current_task():
             self._reader.cancel()
 
-    def set_locked(self, *, is_locked: bool) -> None:
-        """Take note whether the broker has just locked the queue for this client."""
-        self._locked_at = asyncio.get_running_loop().time() if is_locked else None
+    def set_locked(self, asked_at: float) -> None:
+        """Take note that the broker has locked the queue for this client, which asked for it at a time."""
+        self._locked_at = asked_at
 
     @property
     def is_locked(self) -> bool:

@@ -139,6 +139,7 @@ class Holdings:
 
     async def _take(self, queues: Collection[MessageQueue]) -> list[HeldQueue]:
         """Lock queues if need be, and find out where to start them; return those for which that succeeded."""
+        locked: dict[MessageQueue, float] = {}
         if self._locks is not None and queues:
             locked, _ = await self._locks.lock(queues)
             queues = [one for one in queues if one in locked]
@@ -153,7 +154,8 @@ class Holdings:
                 LOG.warning("group %s: %s cannot be read yet: %s", self._options.group, queue, error)
                 continue
             held = HeldQueue(queue, start, self._options.queue_limits)
-            held.set_locked(is_locked=self._locks is not None)
+            if queue in locked:
+                held.set_locked(locked[queue])
             taken.append(held)
         return taken
 
@@ -237,7 +239,7 @@ class Holdings:
         lost = [one for one in asked if one not in locked and one not in unknown]
         for queue, held in asked.items():
             if queue in locked and self._held.get(queue) is held:
-                held.set_locked(is_locked=True)
+                held.set_locked(locked[queue])
         for queue in lost:
             if self._held.get(queue) is asked[queue]:
                 LOG.warning("group %s: another client locks %s", self._options.group, queue)

@@ -80,16 +80,19 @@ class OrderlyCalls:
         while not held.is_dropped and not self._is_closing:
             if not len(held.messages):
                 await held.wait_for_messages()
-            elif not self._options.broadcasting and not held.is_locked:
+            elif not self._may_consume(held):
                 await asyncio.sleep(_UNLOCKED_S)  # the holder of the queue locks it again, or drops it
             else:
                 await asyncio.sleep(await self._consume(held))
+
+    def _may_consume(self, held: HeldQueue) -> bool:
+        return self._options.broadcasting or held.is_locked
 
     async def _consume(self, held: HeldQueue) -> float:
         """Call the listener once; return the seconds for which the queue is suspended."""
         loop = asyncio.get_running_loop()
         async with self._slots, held.consuming:
-            if held.is_dropped or self._is_closing:
+            if held.is_dropped or self._is_closing or not self._may_consume(held):  # it may have waited for a slot
                 return 0.0
             messages = list(held.messages.head(self._options.batch))
             context = ConsumeContext(held.queue)

@@ -5,6 +5,7 @@ RocketMQ's source: client/impl/consumer/RebalanceImpl.java (lock, lockAll, unloc
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Iterable
@@ -37,15 +38,18 @@ class QueueLocks:
         self._group = group
         self._asked: set[MessageQueue] = set()
 
-    async def lock(self, queues: Iterable[MessageQueue]) -> tuple[set[MessageQueue], set[MessageQueue]]:
+    async def lock(self, queues: Iterable[MessageQueue]) -> tuple[dict[MessageQueue, float], set[MessageQueue]]:
         """Lock queues, or renew their locks.
 
-        Return the queues that are locked now, and those whose broker did not answer: their locks are as before.
+        Return the queues that are locked, each with the loop's time at which the lock was asked for, and those whose
+        broker did not answer: their locks are as before. A process that was suspended reads an old answer late.
         """
-        locked: set[MessageQueue] = set()
+        locked: dict[MessageQueue, float] = {}
         unknown: set[MessageQueue] = set()
+        loop = asyncio.get_running_loop()
         for broker, wanted in _by_broker(queues).items():
             self._asked.update(wanted)
+            asked_at = loop.time()
             try:
                 address = self._cluster.broker_address(broker)
                 reply = await self._cluster.request(
@@ -56,7 +60,8 @@ class QueueLocks:
                 LOG.warning("group %s: %d queues of %s were not locked: %s", self._group, len(wanted), broker, error)
                 unknown.update(wanted)
                 continue
-            locked.update(MessageQueue(one.topic, one.broker_name, one.queue_id) for one in found)
+            for one in found:
+                locked[MessageQueue(one.topic, one.broker_name, one.queue_id)] = asked_at
         return locked, unknown
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:

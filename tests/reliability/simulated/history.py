@@ -1,0 +1,134 @@
+"""What the nodes of a simulated cluster did, in the order of time, and what must hold for it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+
+class Place(NamedTuple):
+    """A queue, and the offset of a message there."""
+
+    queue: str
+    offset: int
+
+
+@dataclass
+class Call:
+    """A call of a listener."""
+
+    consumer: str
+    body: str
+    place: Place
+    began: float
+    ended: float | None = None
+    succeeded: bool = False
+
+
+class History:
+    """Sends, their outcome, and calls of listeners."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._sent: set[str] = set()
+        self._places: dict[str, Place] = {}
+        self._committed: set[str] = set()
+        self._rolled_back: set[str] = set()
+        self.calls: list[Call] = []
+        self.events: list[str] = []
+        self.failures: Counter[str] = Counter()
+
+    def note(self, event: str) -> None:
+        """Note an event."""
+        self.events.append(f"{self._now():.6f} {event}")
+
+    def sends(self, body: str) -> None:
+        """Note that a message is sent."""
+        self._sent.add(body)
+
+    def stored(self, body: str, place: Place) -> None:
+        """Note that a broker has acknowledged a message."""
+        self._places[body] = place
+        self.note(f"stored {body} at {place}")
+
+    def decided(self, body: str, *, commits: bool) -> None:
+        """Note how a transaction ends whose half message a broker has acknowledged."""
+        (self._committed if commits else self._rolled_back).add(body)
+        self.note(f"half message {body} commits: {commits}")
+
+    def failed(self, body: str, error: Exception) -> None:
+        """Note that a send has failed: the message may be stored or not."""
+        self.failures[type(error).__name__] += 1
+        self.note(f"failed {body}: {error}")
+
+    def killed(self, name: str) -> None:
+        """Note a kill."""
+        self.note(f"killed {name}")
+
+    def begins(self, consumer: str, body: str, place: Place) -> Call:
+        """Note that a listener is called."""
+        call = Call(consumer, body, place, self._now())
+        self.calls.append(call)
+        self.note(f"{consumer} gets {body} of {place}")
+        return call
+
+    def ends(self, call: Call, *, succeeded: bool) -> None:
+        """Note the end of a call; a message that did not succeed has to come again."""
+        call.ended, call.succeeded = self._now(), succeeded
+
+    @property
+    def acknowledged(self) -> int:
+        """Return the number of messages that are stored for certain."""
+        return len(self._places)
+
+    def missing(self) -> set[str]:
+        """Return the acknowledged messages that no listener has consumed with success."""
+        return (self._places.keys() | self._committed) - {call.body for call in self.calls if call.succeeded}
+
+    def phantoms(self) -> set[str]:
+        """Return the consumed messages that were never sent, or were rolled back."""
+        return {call.body for call in self.calls} - self._sent | (self._rolled_back & {one.body for one in self.calls})
+
+    def repeated(self) -> int:
+        """Return how many calls had a message again, although no call for it was without success before."""
+        refused = sum(call.ended is not None and not call.succeeded for call in self.calls)
+        return len(self.calls) - len({call.body for call in self.calls}) - refused
+
+    def moved(self) -> list[str]:
+        """Return the messages that were consumed at another place than the one that was acknowledged."""
+        places: dict[str, set[Place]] = defaultdict(set)
+        for call in self.calls:
+            places[call.body].add(call.place)
+        return [body for body, place in self._places.items() if body in places and place not in places[body]]
+
+    def overlapping(self, lock_s: float) -> list[tuple[Call, Call]]:
+        """Return pairs of calls for one queue, of which the second began before the first had ended.
+
+        No lock protects a call that lasts longer than `lock_s`, as that of a suspended process does.
+        """
+        found = []
+        by_queue: dict[str, list[Call]] = defaultdict(list)
+        for call in self.calls:
+            by_queue[call.place.queue].append(call)
+        for calls in by_queue.values():
+            for one, other in pairwise(calls):
+                if one.ended is not None and other.began < min(one.ended, one.began + lock_s):
+                    found.append((one, other))
+        return found
+
+    def disordered(self) -> list[tuple[Call, Call]]:
+        """Return pairs of calls of which the second is the first one for a message that was stored before the first."""
+        found = []
+        last: dict[str, Call] = {}
+        seen: set[Place] = set()
+        for call in self.calls:
+            before = last.get(call.place.queue)
+            if before is None or call.place.offset > before.place.offset:
+                last[call.place.queue] = call
+            elif call.place not in seen:
+                found.append((before, call))
+            seen.add(call.place)
+        return found
