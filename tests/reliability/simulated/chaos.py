@@ -15,7 +15,7 @@ _HEALED_S: Final = 600.0
 Fault = Callable[[World], Awaitable[None]]
 
 CONSUMERS: Final = 3
-_LONG_S: Final = 135.0
+_LONG_S: Final = 150.0
 """Longer than the 120 s after which servers give up a peer that is silent."""
 
 
@@ -33,6 +33,17 @@ async def part(world: World) -> None:
     world.network.part(one, other)
     await asyncio.sleep(_span(world, 40.0))
     world.network.join(one, other)
+
+
+async def isolate(world: World) -> None:
+    """Let nothing pass between a consumer and all brokers for a while."""
+    if consumers := world.alive("consumer"):
+        consumer, brokers = world.random.choice(consumers), world.alive("broker")
+        for broker in brokers:
+            world.network.part(consumer, broker)
+        await asyncio.sleep(_span(world, 40.0))
+        for broker in brokers:
+            world.network.join(consumer, broker)
 
 
 async def suspend(world: World) -> None:
@@ -79,14 +90,16 @@ async def stop_consumer(world: World) -> None:
         world.start_consumer()
 
 
-FAULTS: Final[tuple[Fault, ...]] = (cut, cut, part, suspend, kill_broker, kill_names, kill_consumer, stop_consumer)
-KEEPING_LOCKS: Final[tuple[Fault, ...]] = (cut, cut, part, suspend, kill_names, kill_consumer, stop_consumer)
+FAULTS: Final[tuple[Fault, ...]] = (
+    *(cut, part, isolate, suspend, kill_broker, kill_names, kill_consumer, stop_consumer),
+)
+KEEPING_LOCKS: Final[tuple[Fault, ...]] = (cut, part, isolate, suspend, kill_names, kill_consumer, stop_consumer)
 """Faults after which the broker still knows who has locked a queue."""
 
 
 def _span(world: World, longest_s: float) -> float:
-    """Return how long a fault lasts; one in ten lasts until servers have given up."""
-    return _LONG_S if world.random.random() < 0.1 else world.random.uniform(0.1, longest_s)
+    """Return how long a fault lasts; one in five lasts until servers have given up."""
+    return _LONG_S if world.random.random() < 0.2 else world.random.uniform(0.1, longest_s)
 
 
 async def _run(fault: Fault, world: World) -> None:

@@ -40,6 +40,9 @@ _RETRIES: Final = 0.05
 _SLOW_CALLS: Final = 0.02
 """The longest pause of a producer, and shares of its messages and of calls of a listener."""
 
+_CALLS_S: Final = {False: (0.0, 0.001, 0.02), True: (0.0, 1.0, 3.0)}
+"""Times of the other calls, of concurrent and of orderly listeners: messages of orderly ones pile up."""
+
 SMALL: Final = {
     "mappedFileSizeCommitLog": "1048576",
     "mappedFileSizeConsumeQueue": "20000",
@@ -201,9 +204,8 @@ class World:
         async def listen(messages: list[ReceivedMessage], context: ConsumeContext) -> ConsumeStatus:
             (message,) = messages
             call = self.history.begins(name, message.body.decode(), place_of(context.queue, message.queue_offset))
-            await asyncio.sleep(
-                rng.uniform(1.0, 20.0) if rng.random() < _SLOW_CALLS else rng.choice((0.0, 0.001, 0.02))
-            )
+            is_slow = rng.random() < _SLOW_CALLS
+            await asyncio.sleep(rng.uniform(1.0, 20.0) if is_slow else rng.choice(_CALLS_S[self.orderly]))
             succeeded = self.orderly or rng.random() >= _RETRIES
             self.history.ends(call, succeeded=succeeded)
             return ConsumeStatus.SUCCESS if succeeded else ConsumeStatus.RECONSUME_LATER
