@@ -31,7 +31,7 @@ _Handle = Any
 
 
 class Stuck(AssertionError):
-    """Nothing is scheduled: what waits would wait for ever."""
+    """The loop has nothing to run any more: what waits would wait for ever."""
 
 
 class Node:

@@ -16,7 +16,7 @@ Fault = Callable[[World], Awaitable[None]]
 
 CONSUMERS: Final = 3
 _LONG_S: Final = 150.0
-"""Longer than the 120 s after which servers give up a peer that is silent."""
+"""Longer than the 120 s after which servers abandon a silent peer."""
 
 
 async def cut(world: World) -> None:
@@ -98,7 +98,7 @@ KEEPING_LOCKS: Final[tuple[Fault, ...]] = (cut, part, isolate, suspend, kill_nam
 
 
 def _span(world: World, longest_s: float) -> float:
-    """Return how long a fault lasts; one in five lasts until servers have given up."""
+    """Return how long a fault lasts; one in five lasts until servers have abandoned its peers."""
     return _LONG_S if world.random.random() < 0.2 else world.random.uniform(0.1, longest_s)
 
 

@@ -1,4 +1,4 @@
-"""What the nodes of a simulated cluster did, in the order of time, and what must hold for it."""
+"""Sends and calls of listeners in a simulated cluster, in the order of time, and what must hold for them."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class End(asyncio.Transport):
         self._soon(self._deliver)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set the sizes at which the protocol is told to pause and to go on."""
+        """Set the sizes at which the protocol pauses and goes on."""
         self._high = 64 * 1024 if high is None else high
         self._low = self._high // 4 if low is None else low
 
@@ -196,7 +196,7 @@ class End(asyncio.Transport):
             other.receive(part)
 
     def abort_writer(self, writer: End) -> None:
-        """Tell a writer that this end reads no more."""
+        """Report to a writer that this end reads no more."""
         self._network.after_delay(self, writer.reset)
 
     def end_of_file(self) -> None:
@@ -224,15 +224,15 @@ class End(asyncio.Transport):
             part = self._received.popleft()
             if self.other is not None:
                 other = self.other
-                self._network.after_delay(self, other.tell_read, len(part))
+                self._network.after_delay(self, other.note_read, len(part))
             if not self._is_closing:
                 self._protocol.data_received(part)
         if not self._received and self._ends_with and not self._is_closing:
             self._protocol.eof_received()
             self.close()
 
-    def tell_read(self, size: int) -> None:
-        """Pass on that the other end has read, in the context of this one."""
+    def note_read(self, size: int) -> None:
+        """Take note that the other end has read, in the context of this one."""
         self._soon(self.was_read, size)
 
     def _lose(self, error: Exception | None) -> None:

@@ -137,13 +137,13 @@ class World:
                 shutil.copytree(before, self._store_path(name))
 
     async def stop(self, name: str) -> None:
-        """Let a node end in order; no fault hits it by name meanwhile."""
+        """Let a node end in order; faults do not find it meanwhile."""
         del self._nodes[name]
         self._stops[name].set()
         await self._mains[name]
 
     def check(self) -> None:
-        """Raise what has ended a node that nobody stopped."""
+        """Raise what has ended a node that was not stopped."""
         for name in self._nodes:
             main = self._mains[name]
             if main.done():
