@@ -60,15 +60,21 @@ async def kill_broker(world: World) -> None:
     await _kill_and_start(world, "broker", world.start_broker)
 
 
+async def lose_power(world: World) -> None:
+    """Take the power away from a broker's machine at the moment of an acknowledgement, and start it again."""
+    place = await world.history.next_stored()
+    await _kill_and_start(world, place.queue.broker_name, world.start_broker, silent=1.0)
+
+
 async def kill_names(world: World) -> None:
     """Kill a NameServer, or take its machine's power away, and start it again."""
     await _kill_and_start(world, "names", world.start_name_server)
 
 
-async def _kill_and_start(world: World, kind: str, start: Callable[[str], None]) -> None:
+async def _kill_and_start(world: World, kind: str, start: Callable[[str], None], *, silent: float = _SILENT) -> None:
     if alive := world.alive(kind):
         name = world.random.choice(alive)
-        world.kill(name, silently=world.random.random() < _SILENT)
+        world.kill(name, silently=world.random.random() < silent)
         await asyncio.sleep(_span(world, 40.0))
         start(name)
 
@@ -93,6 +99,7 @@ async def stop_consumer(world: World) -> None:
 FAULTS: Final[tuple[Fault, ...]] = (
     *(cut, part, isolate, suspend, kill_broker, kill_names, kill_consumer, stop_consumer),
 )
+LOSING_POWER: Final[tuple[Fault, ...]] = (*FAULTS, lose_power, lose_power, lose_power)
 KEEPING_LOCKS: Final[tuple[Fault, ...]] = (cut, part, isolate, suspend, kill_names, kill_consumer, stop_consumer)
 """Faults after which the broker still knows who has locked a queue."""
 

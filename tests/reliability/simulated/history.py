@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
+
+from rocketflow.remoting.bodies import MessageQueue
 
 
 class Place(NamedTuple):
     """A queue, and the offset of a message there."""
 
-    queue: str
+    queue: MessageQueue
     offset: int
 
 
@@ -35,6 +38,7 @@ class History:
         self._now = now
         self._sent: set[str] = set()
         self._places: dict[str, Place] = {}
+        self._waiting: list[asyncio.Future[Place]] = []
         self._committed: set[str] = set()
         self._rolled_back: set[str] = set()
         self.calls: list[Call] = []
@@ -53,6 +57,14 @@ class History:
         """Note that a broker has acknowledged a message."""
         self._places[body] = place
         self.note(f"stored {body} at {place}")
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            one.set_result(place)
+
+    async def next_stored(self) -> Place:
+        """Wait for the next acknowledgement, and return the place of its message."""
+        self._waiting.append(asyncio.get_running_loop().create_future())
+        return await self._waiting[-1]
 
     def decided(self, body: str, *, commits: bool) -> None:
         """Note how a transaction ends whose half message a broker has acknowledged."""
@@ -88,21 +100,24 @@ class History:
         """Return the acknowledged messages that no listener has consumed with success."""
         return (self._places.keys() | self._committed) - {call.body for call in self.calls if call.succeeded}
 
-    def phantoms(self) -> set[str]:
-        """Return the consumed messages that were never sent, or were rolled back."""
-        return {call.body for call in self.calls} - self._sent | (self._rolled_back & {one.body for one in self.calls})
-
     def repeated(self) -> int:
         """Return how many calls had a message again, although no call for it was without success before."""
         refused = sum(call.ended is not None and not call.succeeded for call in self.calls)
         return len(self.calls) - len({call.body for call in self.calls}) - refused
 
-    def moved(self) -> list[str]:
-        """Return the messages that were consumed at another place than the one that was acknowledged."""
-        places: dict[str, set[Place]] = defaultdict(set)
-        for call in self.calls:
-            places[call.body].add(call.place)
-        return [body for body, place in self._places.items() if body in places and place not in places[body]]
+    def not_stored(self, messages: Mapping[Place, str]) -> set[str]:
+        """Return what was acknowledged and is not in the stores, whose messages are given, at its place."""
+        misplaced = {body for body, place in self._places.items() if messages.get(place) != body}
+        return misplaced | (self._committed - set(messages.values()))
+
+    def never_sent(self, messages: Mapping[Place, str]) -> set[str]:
+        """Return what is in the stores, or was consumed, and was never sent or was rolled back."""
+        found = set(messages.values()) | {call.body for call in self.calls}
+        return found - self._sent | (self._rolled_back & found)
+
+    def otherwise_consumed(self, messages: Mapping[Place, str]) -> list[Call]:
+        """Return the calls that got another message than the one at their place."""
+        return [call for call in self.calls if call.place in messages and messages[call.place] != call.body]
 
     def overlapping(self, lock_s: float) -> list[tuple[Call, Call]]:
         """Return pairs of calls for one queue, of which the second began before the first had ended.
@@ -110,7 +125,7 @@ class History:
         No lock protects a call that lasts longer than `lock_s`, as that of a suspended process does.
         """
         found = []
-        by_queue: dict[str, list[Call]] = defaultdict(list)
+        by_queue: dict[MessageQueue, list[Call]] = defaultdict(list)
         for call in self.calls:
             by_queue[call.place.queue].append(call)
         for calls in by_queue.values():
@@ -122,7 +137,7 @@ class History:
     def disordered(self) -> list[tuple[Call, Call]]:
         """Return pairs of calls of which the second is the first one for a message that was stored before the first."""
         found = []
-        last: dict[str, Call] = {}
+        last: dict[MessageQueue, Call] = {}
         seen: set[Place] = set()
         for call in self.calls:
             before = last.get(call.place.queue)

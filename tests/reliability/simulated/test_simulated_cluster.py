@@ -15,10 +15,10 @@ from rocketflow.client.push.held_queue import LOCK_LIVES_S
 from rocketflow_store.delivery.delay import service as delay_service
 from rocketflow_store.delivery.timer import timer_message_service
 from rocketflow_store.engine import clean_rounds, flush_services
-from tests.reliability.simulated.chaos import CONSUMERS, FAULTS, KEEPING_LOCKS, Fault, afflict
+from tests.reliability.simulated.chaos import CONSUMERS, FAULTS, KEEPING_LOCKS, LOSING_POWER, Fault, afflict
 from tests.reliability.simulated.history import History
 from tests.reliability.simulated.network import simulated_network
-from tests.reliability.simulated.world import BROKERS, NAME_SERVERS, World, make_topic
+from tests.reliability.simulated.world import BROKERS, NAME_SERVERS, TOPIC, Stores, World, make_topic
 from tests.support.results import Tally
 from tests.support.simulated_loop import SimulatedLoop, SimulatedServiceThread, simulated_time
 from tests.support.trials import LEVEL, seeds
@@ -41,18 +41,20 @@ def _service_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def world(seed: int, directory: Path, *, orderly: bool) -> Iterator[World]:
+def world(seed: int, directory: Path, *, orderly: bool, loses_power: bool) -> Iterator[World]:
     """Yield a cluster without nodes."""
     random.seed(seed)
     loop = SimulatedLoop(seed)
     directory.mkdir()
     try:
         with simulated_time(loop), simulated_network(loop, seed) as network:
-            made = World(loop, network, directory, seed, orderly)
+            stores = Stores(directory, seed, loses_power=loses_power)
+            made = World(loop, network, directory, stores, seed, orderly)
             try:
                 yield made
             finally:
                 loop.run_until_complete(made.abandon())
+                stores.close()
     finally:
         loop.close()
 
@@ -94,7 +96,13 @@ async def finish(cluster: World) -> None:
 
 
 def run(
-    seed: int, directory: Path, faults: tuple[Fault, ...], *, orderly: bool = False, seconds: float = BUSY_S
+    seed: int,
+    directory: Path,
+    faults: tuple[Fault, ...],
+    *,
+    orderly: bool = False,
+    loses_power: bool = False,
+    seconds: float = BUSY_S,
 ) -> tuple[History, int]:
     """Run a cluster under faults; return what its nodes did, and how many faults there were.
 
@@ -107,11 +115,13 @@ def run(
         await finish(cluster)
         return happened
 
-    with world(seed, directory, orderly=orderly) as cluster:
+    with world(seed, directory, orderly=orderly, loses_power=loses_power) as cluster:
         happened = cluster.loop.run_until_complete(main(cluster))
     history, where = cluster.history, f"seed {seed}"
-    assert not history.phantoms(), where
-    assert not history.moved(), where
+    stored = cluster.stores.messages(TOPIC)
+    assert not history.not_stored(stored), where
+    assert not history.never_sent(stored), where
+    assert not history.otherwise_consumed(stored), where
     assert not (orderly and history.disordered()), where
     return history, happened
 
@@ -129,6 +139,13 @@ def test_nothing_acknowledged_is_lost(orderly: bool, tmp_path: Path, tally: Call
     counts = tally("N16", _KINDS[orderly])
     for seed in seeds(6, 100):
         _, happened = run(seed, tmp_path / str(seed), FAULTS, orderly=orderly)
+        counts.trial(None, f"seed {seed}", hit=happened > 0)
+
+
+def test_nothing_acknowledged_is_lost_with_the_power(tmp_path: Path, tally: Callable[..., Tally]) -> None:
+    counts = tally("N16", "power")
+    for seed in seeds(6, 100):
+        _, happened = run(seed, tmp_path / str(seed), LOSING_POWER, loses_power=True)
         counts.trial(None, f"seed {seed}", hit=happened > 0)
 
 

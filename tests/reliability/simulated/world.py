@@ -6,6 +6,7 @@ import asyncio
 import random
 import shutil
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,8 +21,11 @@ from rocketflow.client.received import ReceivedMessage
 from rocketflow.namesrv.service import NameServer
 from rocketflow.namesrv.settings import load_namesrv_settings
 from rocketflow.remoting.bodies import MessageQueue, TopicConfig
+from rocketflow_store import StoreReader
 from tests.reliability.simulated.history import History, Place
 from tests.reliability.simulated.network import SimulatedNetwork
+from tests.support.checker import disorder, findings
+from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_loop import Node, SimulatedLoop
 
 TOPIC: Final = "simulated"
@@ -56,11 +60,76 @@ SMALL: Final = {
 }
 
 
+class Stores:
+    """The directories of the brokers' stores: one that is killed leaves another one for the next start.
+
+    With `loses_power`, messages are synced before they are acknowledged, and a broker that is killed silently leaves
+    what a power loss leaves of its files.
+    """
+
+    def __init__(self, directory: Path, seed: int, *, loses_power: bool) -> None:
+        self._directory = directory
+        self._loses_power = loses_power
+        self._random = random.Random(f"{seed} disks")
+        self._numbers: dict[str, int] = {}
+        self._disks: dict[str, SimulatedDisk] = {}
+        self._layers = ExitStack()
+
+    def settings(self, name: str) -> dict[str, str]:
+        """Return a broker's settings of its store."""
+        if name not in self._numbers:
+            self._numbers[name] = 0
+            if self._loses_power:
+                self._path(name).mkdir()
+                self._use(name, SimulatedDisk(self._path(name)))
+        flush = {"flushDiskType": "SYNC_FLUSH"} if self._loses_power else {}
+        return {"storePathRootDir": str(self._path(name)), **flush}
+
+    def killed(self, name: str, *, silently: bool) -> None:
+        """Make the directory that a killed broker leaves."""
+        before = self._path(name)
+        self._numbers[name] += 1
+        after = self._path(name)
+        if not self._loses_power:
+            shutil.copytree(before, after)
+            return
+        state = self._disks[name].freeze()
+        if silently:
+            state.crash(after, self._random.randrange(1 << 30), self._random.choice((0.1, 0.5, 0.9)))
+        self._use(name, SimulatedDisk(after) if silently else state.kill(after))
+
+    def close(self) -> None:
+        """Simulate no disk any more."""
+        self._layers.close()
+
+    def messages(self, topic: str) -> dict[Place, str]:
+        """Return the bodies of a topic's messages in all stores; assert that the stores have no findings."""
+        found: dict[Place, str] = {}
+        for name in self._numbers:
+            path = self._path(name)
+            assert findings(path) == []
+            assert disorder(path, topic) == []
+            with StoreReader(path) as reader:
+                for number in reader.queues(topic):
+                    queue = MessageQueue(topic, name, number)
+                    bounds = reader.bounds(topic, number)
+                    for batch in reader.read(topic, number, *bounds, columns=["queueOffset", "body"]):
+                        for row in batch.to_pylist():
+                            found[Place(queue, row["queueOffset"])] = row["body"].decode()
+        return found
+
+    def _use(self, name: str, disk: SimulatedDisk) -> None:
+        self._disks[name] = self._layers.enter_context(disk)
+
+    def _path(self, name: str) -> Path:
+        return self._directory / f"{name}-{self._numbers[name]}"
+
+
 class World:
     """The simulated cluster. Its nodes are known by name; one that is started again is another node."""
 
     def __init__(
-        self, loop: SimulatedLoop, network: SimulatedNetwork, directory: Path, seed: int, orderly: bool
+        self, loop: SimulatedLoop, network: SimulatedNetwork, directory: Path, stores: Stores, seed: int, orderly: bool
     ) -> None:
         self.loop, self.network = loop, network
         self.random = random.Random(f"{seed} faults")
@@ -71,7 +140,7 @@ class World:
         self._all_nodes: list[Node] = []
         self._stops: dict[str, asyncio.Event] = {}
         self._mains: dict[str, asyncio.Task[Any]] = {}
-        self._kills = dict.fromkeys(BROKERS, 0)
+        self.stores = stores
         self._starts = 0
         self._states: dict[str, TransactionState] = {}
         self.is_quiet = False
@@ -106,13 +175,10 @@ class World:
             "brokerName": name,
             "listenPort": str(BROKERS[name]),
             "namesrvAddr": NAMES,
-            "storePathRootDir": str(self._store_path(name)),
+            **self.stores.settings(name),
         }
         settings = load_broker_settings(None, given, {})
         self._start(name, lambda stop: _serve(Broker(*settings), stop))
-
-    def _store_path(self, name: str) -> Path:
-        return self._directory / f"{name}-{self._kills[name]}"
 
     def start_producer(self, name: str) -> None:
         """Start a producer that sends until it is stopped."""
@@ -131,10 +197,7 @@ class World:
         self.network.kill(node, silently=silently)
         self.history.killed(name)
         if name in BROKERS:
-            before = self._store_path(name)
-            self._kills[name] += 1
-            if before.exists():
-                shutil.copytree(before, self._store_path(name))
+            self.stores.killed(name, silently=silently)
 
     async def stop(self, name: str) -> None:
         """Let a node end in order; faults do not find it meanwhile."""
@@ -179,7 +242,7 @@ class World:
                         await producer.send_in_transaction(Message(TOPIC, body.encode()), self._execute(rng))
                     else:
                         sent = await producer.send(Message(TOPIC, body.encode()))
-                        self.history.stored(body, place_of(sent.queue, sent.queue_offset))
+                        self.history.stored(body, Place(sent.queue, sent.queue_offset))
                 except ClientError as error:
                     self.history.failed(body, error)
 
@@ -203,7 +266,7 @@ class World:
 
         async def listen(messages: list[ReceivedMessage], context: ConsumeContext) -> ConsumeStatus:
             (message,) = messages
-            call = self.history.begins(name, message.body.decode(), place_of(context.queue, message.queue_offset))
+            call = self.history.begins(name, message.body.decode(), Place(context.queue, message.queue_offset))
             is_slow = rng.random() < _SLOW_CALLS
             await asyncio.sleep(rng.uniform(1.0, 20.0) if is_slow else rng.choice(_CALLS_S[self.orderly]))
             succeeded = self.orderly or rng.random() >= _RETRIES
@@ -238,11 +301,6 @@ async def _serve(server: Broker | NameServer, stop: asyncio.Event) -> None:
         await stop.wait()
     finally:
         await server.stop()
-
-
-def place_of(queue: MessageQueue, offset: int) -> Place:
-    """Return where a message is."""
-    return Place(f"{queue.topic} {queue.broker_name} {queue.queue_id}", offset)
 
 
 async def make_topic(world: World) -> None:
