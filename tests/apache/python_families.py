@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
+import sys
 import time
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -11,6 +13,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import rocketflow.client.sync as plain
+from rocketflow.arrow import pull_arrow
 from rocketflow.client import (
     ClientOptions,
     ConsumeContext,
@@ -30,6 +34,7 @@ from rocketflow.client.admin.admin_client import AdminClient
 from rocketflow.client.produce import TransactionProducer, TransactionState, by_sharding_key, reply_to
 from rocketflow.client.produce.trace import TRACE_TOPIC
 from rocketflow.remoting.bodies import MessageQueue, TopicConfig
+from tests.support.trials import environment
 
 FAMILY_SECONDS: Final = 120.0
 _QUIET_SECONDS: Final = 0.5
@@ -502,6 +507,80 @@ async def transaction(servers: Servers) -> None:
         await collected.are(["commit", "commit-later"])
 
 
+async def synchronous(servers: Servers) -> None:
+    """Use the clients with plain methods: send, consume with a listener, poll with a pull consumer."""
+    topic = await servers.topic()
+    came: list[str] = []
+
+    def listen(received: list[ReceivedMessage], context: ConsumeContext) -> None:
+        came.extend(one.body.decode() for one in received)
+
+    def all_of_it() -> list[str]:
+        names, start = servers.names, ConsumeFrom.FIRST
+        with plain.Producer(ProducerOptions(name_servers=names, group="python-producers")) as producer:
+            for one in messages(topic, texts(8)):
+                producer.send(one)
+        consumer = plain.PushConsumer(
+            PushOptions(name_servers=names, group=f"{topic}-push", consume_from=start), listen
+        )
+        consumer.subscribe(topic)
+        with consumer:
+            while len(came) < 8:
+                time.sleep(0.05)
+        polled: list[str] = []
+        with plain.PullConsumer(PullOptions(name_servers=names, group=f"{topic}-pull", start=start)) as puller:
+            puller.subscribe(topic)
+            while len(polled) < 8:
+                polled += [one.body.decode() for one in puller.poll()]
+        return polled
+
+    assert sorted(await asyncio.to_thread(all_of_it)) == sorted(came) == texts(8)
+
+
+async def arrow(servers: Servers) -> None:
+    """Pull messages as Arrow columns, also compressed ones."""
+    topic = await servers.topic()
+    bodies = [*texts(20), "x" * 10_000]
+    async with servers.producer() as producer:
+        for one in messages(topic, bodies):
+            await producer.send(one)
+    found: list[bytes] = []
+    options = PullOptions(name_servers=servers.names, group=servers.new_name("group"), start=ConsumeFrom.FIRST)
+    async with PullConsumer(options) as consumer:
+        await consumer.subscribe(topic)
+        while len(found) < len(bodies):
+            for batch in await pull_arrow(consumer, ["body", "queueOffset"]):
+                found += batch.column("body").to_pylist()
+    assert sorted(found) == sorted(one.encode() for one in bodies)
+
+
+async def command_line(servers: Servers) -> None:
+    """Send lines, and print them once for a group, by `rocketflow send` and `rocketflow consume`."""
+    topic, group = await servers.topic(), servers.new_name("group")
+    at = ("-n", servers.names, "--topic", topic)
+    await _program("-m", "rocketflow", "send", *at, lines=texts(20))
+    for wanted in (texts(20), []):
+        printed = await _program("-m", "rocketflow", "consume", *at, "-g", group, "--json")
+        assert sorted(json.loads(line)["body"] for line in printed) == sorted(wanted)
+
+
+async def spark(servers: Servers) -> None:
+    """Write, copy and read a topic by Spark."""
+    source, target = await servers.topic(), await servers.topic()
+    await _program("-m", "tests.apache.spark_family", servers.names, source, target, str(servers.home / "checkpoint"))
+
+
+async def _program(*arguments: str, lines: Sequence[str] = ()) -> list[str]:
+    """Run a Python program with lines as its input; return the lines that it prints, AssertionError if it fails."""
+    pipe = asyncio.subprocess.PIPE
+    running = await asyncio.create_subprocess_exec(
+        sys.executable, *arguments, stdin=pipe, stdout=pipe, stderr=pipe, env=environment()
+    )
+    out, errors = await running.communicate("".join(f"{line}\n" for line in lines).encode())
+    assert running.returncode == 0, errors.decode()[-2000:]
+    return out.decode().splitlines()
+
+
 FAMILIES: Final[dict[str, Callable[[Servers], Awaitable[None]]]] = {
     "sync": sync,
     "async": asynchronous,
@@ -526,6 +605,10 @@ FAMILIES: Final[dict[str, Callable[[Servers], Awaitable[None]]]] = {
     "request": request,
     "trace": trace,
     "transaction": transaction,
+    "plain methods": synchronous,
+    "arrow": arrow,
+    "command line": command_line,
+    "spark": spark,
 }
 """The families by the names that the programs of the other clients have for them."""
 
