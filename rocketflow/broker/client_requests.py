@@ -103,16 +103,15 @@ class ClientRequests:
             if is_directory_name(producer.group_name):
                 self._producers.register(producer.group_name, client)
         for consumer in data.consumer_data_set:
-            config = self._groups.get(consumer.group_name)
-            if config is None:
+            if self._groups.get(consumer.group_name) is None:
                 continue
             changed = self._consumers.register(consumer, client, with_subscriptions=not data.without_sub)
             conflict = self._consumers.new_conflict(consumer.group_name, client.last_update_ms)
             if conflict:
                 place = f"group {consumer.group_name}"
                 events.report(events.SUBSCRIPTION_CONFLICT, Path(self._settings.store_path_root_dir), place, conflict)
-            if changed and config.notify_consumer_ids_changed_enable:
-                self._notify_soon(consumer.group_name)
+            if changed:
+                self._changed_by_request(consumer.group_name)
         request.reply()
 
     def unregister(self, request: Request) -> None:
@@ -121,7 +120,7 @@ class ClientRequests:
         if header.producer_group:
             self._producers.unregister(header.producer_group, request.channel)
         if header.consumer_group and self._consumers.unregister(header.consumer_group, request.channel) is not None:
-            self._notify_soon(header.consumer_group)
+            self._changed_by_request(header.consumer_group)
         request.reply()
 
     def channel_closed(self, channel: Channel) -> None:
@@ -177,8 +176,16 @@ class ClientRequests:
         self._locks.unlock(body.consumer_group, body.client_id, _queues(body.mq_set))
         request.reply()
 
+    def _changed_by_request(self, group: str) -> None:
+        """Notify the clients of a group that one has come or left, unless the settings of the group forbid it."""
+        config = self._groups.get(group)
+        if config is None or config.notify_consumer_ids_changed_enable:
+            self._notify_soon(group)
+
     def _notify_soon(self, group: str) -> None:
         """Notify the clients of a group that its members have changed, once per iteration of the loop."""
+        if not self._settings.notify_consumer_ids_changed_enable:
+            return
         if not self._changed:
             asyncio.get_running_loop().call_soon(self._notify)
         self._changed.add(group)

@@ -17,10 +17,10 @@ from rocketflow_store.delivery.timer import timer_message_service
 from rocketflow_store.engine import clean_rounds, flush_services
 from tests.reliability.simulated.chaos import CONSUMERS, FAULTS, KEEPING_LOCKS, LOSING_POWER, Fault, afflict
 from tests.reliability.simulated.history import History
-from tests.reliability.simulated.network import simulated_network
 from tests.reliability.simulated.world import BROKERS, NAME_SERVERS, TOPIC, Stores, World, make_topic
 from tests.support.results import Tally
 from tests.support.simulated_loop import SimulatedLoop, SimulatedServiceThread, simulated_time
+from tests.support.simulated_network import simulated_network
 from tests.support.trials import LEVEL, seeds
 
 _KINDS = {False: "concurrent", True: "orderly"}

@@ -23,10 +23,10 @@ from rocketflow.namesrv.settings import load_namesrv_settings
 from rocketflow.remoting.bodies import MessageQueue, TopicConfig
 from rocketflow_store import StoreReader
 from tests.reliability.simulated.history import History, Place
-from tests.reliability.simulated.network import SimulatedNetwork
 from tests.support.checker import disorder, findings
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_loop import Node, SimulatedLoop
+from tests.support.simulated_network import SimulatedNetwork
 
 TOPIC: Final = "simulated"
 GROUP: Final = "readers"
