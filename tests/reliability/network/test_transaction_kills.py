@@ -34,6 +34,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(7_200 if FULL else 900)]
 TRANSACTIONS = 24
 SYNCED = (*QUICK_CHECKS, "flushDiskType=SYNC_FLUSH", "flushConsumerOffsetInterval=200")
 KILL_POINTS = 200 if FULL else 20
+CHECKS_S = 300.0
+"""How long the broker may take to ask about all that producers of a hundred killed brokers have left open."""
+
 ATTEMPTS = 3
 """How many calls of a part of the run are tried: one of its last calls may not come a second time."""
 
@@ -58,7 +61,7 @@ def test_no_half_message_is_visible_and_no_answered_end_is_lost_when_the_broker_
             assert until(lambda: len(load.answered) > answered + 50)
             assert until(lambda: any(is_left_open(one) for one in seen(store)))
             last = load.begun
-            assert until(lambda: {one for one in load.committed() if one < last} <= seen(store).keys())
+            assert until(lambda: {one for one in load.committed() if one < last} <= seen(store).keys(), CHECKS_S)
             stop()
             broker.stop_in_order()
     verdict, doubles = judged(store, load, last)
