@@ -250,10 +250,10 @@ BUGS: Final = (
         "the mark of an unclean stop is removed before everything is durable",
         [
             Change(
-                "        self._flushing.flush_last()\n",
+                "        self._flushing.durability.flush_last()\n",
                 "        os_files.remove_file(parts.paths.abort)\n"
                 "        os_files.sync_directory(parts.paths.root)\n"
-                "        self._flushing.flush_last()\n",
+                "        self._flushing.durability.flush_last()\n",
             )
         ],
         [f"{POWER}[async]"],

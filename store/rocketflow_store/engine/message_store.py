@@ -2,7 +2,8 @@
 
 Threads: any number of callers; puts are serialised by the put lock (`put_path`), syncs are shared
 (`flush.GroupFlush`), dispatch follows the confirmed offset under the dispatch lock (`confirmed_dispatch`). Daemon
-threads flush (`flush_services`), preallocate files (`allocate_ahead`) and delete old ones (`clean_rounds`).
+threads flush (`flush_services`, by `durability`), preallocate files (`allocate_ahead`) and delete old ones
+(`clean_rounds`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from rocketflow_store.commits.remembered_commits import remember_commits
 from rocketflow_store.engine.clean_rounds import CleanRounds
 from rocketflow_store.engine.clean_service import CleanGuards, CleanResult, CleanService
+from rocketflow_store.engine.durability import Durability
 from rocketflow_store.engine.flush_services import FlushServices
 from rocketflow_store.engine.opening import open_parts
 from rocketflow_store.engine.runtime_figures import runtime_figures
@@ -104,10 +106,11 @@ class MessageStore(StoreReads):
         )
         clean = CleanService(parts.paths, parts.files, parts.views, parts.config, guards)
         failed = report_held(self.path, writer.fence, dispatch)
-        flushing = FlushServices(parts, dispatch, self._statistics, failed)
+        durability = Durability(parts, dispatch)
+        flushing = FlushServices(parts, dispatch, durability, self._statistics, failed)
         appended = flushing.appended if flushing.wakes else None
         self._writing = Writing.of(parts, dispatch, self._statistics, lambda: clean.disk_full, appended)
-        self._admin = TopicAdmin(parts, flushing, dispatch.lock)
+        self._admin = TopicAdmin(parts, durability, dispatch.lock)
         self._rounds = CleanRounds(clean, parts.config.clean_resource_interval / 1000, failed)
         self._life = StoreLife(lock, parts, dispatch, self._writing, flushing, self._rounds)
 

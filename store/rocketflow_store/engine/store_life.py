@@ -96,7 +96,7 @@ class StoreLife:
         """Make everything durable: log, queues, index, checkpoint, in this order."""
         with self._flush_lock:
             self.check_open()
-            self._flushing.flush()
+            self._flushing.durability.flush()
 
     def close(self) -> None:
         """Stop in order: sync log, queues, index, checkpoint; then, and only then, remove `abort`."""
@@ -133,7 +133,7 @@ class StoreLife:
                 parts.writer.commit_log.commit()
             return False
         self._rounds.service.remove_retired()
-        self._flushing.flush_last()
+        self._flushing.durability.flush_last()
         stopped = StoppedFiles(parts.files, views.queues, views.batch_queues, views.index)
         written = parts.recovery.truncated_to, self._dispatch.confirm_file.gives_record_crc
         end = parts.writer.commit_log.committed_offset

@@ -12,7 +12,7 @@ from rocketflow_store.recovery.topic_deletion import begin_deletion, finish_dele
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from rocketflow_store.engine.flush_services import FlushServices
+    from rocketflow_store.engine.durability import Durability
     from rocketflow_store.engine.opening import StoreParts
     from rocketflow_store.metadata.config_files import TopicConfig
 
@@ -21,10 +21,10 @@ class TopicAdmin:
     """Changes to the topics of one store."""
 
     def __init__(
-        self, parts: StoreParts, flushing: FlushServices, dispatch_lock: AbstractContextManager[object]
+        self, parts: StoreParts, durability: Durability, dispatch_lock: AbstractContextManager[object]
     ) -> None:
         self._parts, self._topics = parts, parts.topics
-        self._flushing, self._dispatch_lock = flushing, dispatch_lock
+        self._durability, self._dispatch_lock = durability, dispatch_lock
 
     def queue_count(self, topic: str) -> int:
         """Return the number of write queues of a topic; a new topic is created with the default number."""
@@ -75,7 +75,7 @@ class TopicAdmin:
         """
         parts = self._parts
         try:
-            with self._flushing.forgetting(topic):
+            with self._durability.forgetting(topic):
                 begin_deletion(parts.paths, topic, parts.writer.commit_log.wrote_offset)
                 self._forget(topic)
         except BaseException as error:
