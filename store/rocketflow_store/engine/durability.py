@@ -1,4 +1,4 @@
-"""What a writing store makes durable, in this order: the log, queues and index, and the checkpoint.
+"""Syncs of a writing store, in this order: the log, queues and index, the checkpoint.
 
 A recovery starts after what the checkpoint says.
 """
