@@ -35,6 +35,9 @@ MQADMIN: Final = ROOT / "tests/apache/MQADMIN.md"
 TOOLS: Final = "mqadmin "
 """What the names of mqadmin's versions begin with in the results."""
 
+RECORDED: Final = ", recorded"
+"""What the names end with under which transcripts record their programs."""
+
 _HEAD: Final = """# Clients that run unchanged
 
 `make test-interop` writes this page: it runs each client's program against RocketFlow's NameServer and broker. "ok":
@@ -67,7 +70,7 @@ def results(folder: Path) -> dict[str, dict[str, str]]:
 
 def table(found: Mapping[str, Mapping[str, str]]) -> str:
     """Return the page of the messaging clients: a table of families by client."""
-    clients = [name for name in found if not name.startswith(TOOLS)]
+    clients = [name for name in found if not name.startswith(TOOLS) and not name.endswith(RECORDED)]
     families = list(dict.fromkeys(family for name in clients for family in found[name]))
     rows = [["family", *clients], ["---"] * (1 + len(clients))]
     rows += [[one, *(_word(found[name].get(one)) for name in clients)] for one in families]

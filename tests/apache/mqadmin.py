@@ -46,8 +46,9 @@ _OF_A_RUN: Final = """
     dispatchBehindBytes earliestMessageTimeStamp enablePropertyFilter getFoundTps getMessageEntireTimeMax getMissTps
     getTotalTps getTransferedTps getTransferredTps haListenPort kvConfigPath listenPort mappedFileSizeCommitLog
     maxHashSlotNum maxIndexNum metricsPromExporterHost namesrvAddr pageCacheLockTimeMills putLatency99 putLatency999
-    putMessageAverageSize putMessageEntireTimeMax putMessageSizeTotal putTps registerBrokerTimeoutMills
-    remainHowManyDataToFlush rocketmqHome runtime storePathRootDir transactionCheckInterval waitTimeMillsInSendQueue
+    pullThreadPoolQueueHeadWaitTimeMills pullThreadPoolQueueSize putMessageAverageSize putMessageEntireTimeMax
+    putMessageSizeTotal putTps registerBrokerTimeoutMills remainHowManyDataToFlush rocketmqHome runtime
+    storePathRootDir transactionCheckInterval waitTimeMillsInSendQueue
 """
 """Settings and figures that both sides list, with values of their own."""
 
@@ -63,6 +64,7 @@ _CHANGING: Final = (
     (re.compile(r"\b1[5-9]\d{11}\b|\b20\d{15}\b"), "MS"),
     (re.compile(r"\b20\d{12}\b"), "TIME"),
     (re.compile(r"(?<![\w.])\d+\.\d+(?![\w.])"), "N.N"),
+    (re.compile(r"\b\d+-\d+\(\d+\.\d+w"), "N-N(N.Nw"),  # how far timers are behind at this moment
 )
 
 

@@ -67,6 +67,11 @@ SINCE_5: Final = {
 }
 """What RocketFlow's broker or NameServer says as RocketMQ 5 does, and RocketMQ 4 does not."""
 
+BY_CHANCE: Final = {
+    "11 -> 19": "Depends on whether a pull waits at the end of a queue for as long as the broker holds it.",
+}
+"""Answers that a run may have at one side alone; if both sides have one, its fields are compared."""
+
 BY_CHANCE_OF_GO: Final = {
     "11 -> 19*": _END,
     "15 -> 0*": _END,
