@@ -64,7 +64,7 @@ _CHANGING: Final = (
     (re.compile(r"\b1[5-9]\d{11}\b|\b20\d{15}\b"), "MS"),
     (re.compile(r"\b20\d{12}\b"), "TIME"),
     (re.compile(r"(?<![\w.])\d+\.\d+(?![\w.])"), "N.N"),
-    (re.compile(r"\b\d+-\d+\(\d+\.\d+w"), "N-N(N.Nw"),  # how far timers are behind at this moment
+    (re.compile(r"\b\d+-\d+\(\d+\.\d+w"), "N-N(N.Nw"),  # the progress of timers
 )
 
 
