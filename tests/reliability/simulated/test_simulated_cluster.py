@@ -129,7 +129,7 @@ def run(
 @pytest.mark.parametrize("orderly", [False, True], ids=lambda one: _KINDS[one])
 def test_each_message_is_consumed_once_without_faults(orderly: bool, tmp_path: Path) -> None:
     for seed in seeds(6, 50):
-        history, _ = run(seed, tmp_path / str(seed), (), orderly=orderly)
+        history, _ = run(seed, tmp_path / str(seed), (), orderly=orderly, seconds=30.0)
         assert not history.repeated(), f"seed {seed}"
         assert not history.failures, f"seed {seed}"
 
