@@ -129,6 +129,7 @@ public class AdminCommands {
             SendResult sent = producer.send(message, (all, one, id) -> queue(all, (Integer) id), queue);
             messageId = sent.getOffsetMsgId();
         }
+        producer.getDefaultMQProducerImpl().getMqClientFactory().sendHeartbeatToAllBrokerWithLock();  // the next is far away
     }
 
     private static void trace(String group, String topic, String traceTopic, int number) throws Exception {
