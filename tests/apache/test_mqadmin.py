@@ -11,6 +11,8 @@ from typing import Final
 
 import pytest
 
+from rocketflow.aio.loop import run
+from rocketflow.client.errors import ClientError
 from rocketflow.process.server_settings import ADMIN_KEYS
 from tests.apache.clients import cluster, record
 from tests.apache.mqadmin import (
@@ -27,7 +29,7 @@ from tests.apache.mqadmin import (
 from tests.apache.mqadmin_differences import differences
 from tests.apache.test_apache_opens_rocketflow_stores import SIZES
 from tests.support.real_broker import RealBroker
-from tests.support.servers import wait_for_a_broker
+from tests.support.servers import direct, until, wait_for_a_broker
 from tests.support.signed import ADMIN
 from tests.support.trials import LEVEL
 
@@ -64,6 +66,7 @@ def test_mqadmin_prints_at_both_brokers_the_same_or_what_is_explained(version: s
     with RealBroker(version, home / "store", SIZES, home / "work", CRC[version], last=True) as apache:
         of_apache = Place(f"127.0.0.1:{apache.names_port}", f"127.0.0.1:{apache.port}", home, version)
         wait_for_a_broker(of_apache.names)
+        assert until(lambda: _has_figures(of_apache))
         printed_by_apache = mqadmin(of_apache.names, home / "tools", scenario(of_apache), version)
     home = tmp_path / "own"
     with cluster(home, *OWN) as (names, broker):
@@ -88,6 +91,19 @@ def test_mqadmin_prints_the_same_about_users_and_policies(tmp_path: Path) -> Non
         printed = mqadmin(place.names, _with_account(home / "tools"), of_users(place), version)
         broker.stop_in_order()
     _compare(of_users(place), (place, printed), (of_apache, printed_by_apache), f"mqadmin {version}")
+
+
+def _has_figures(place: Place) -> bool:
+    """Return whether a broker answers its figures: Apache's fails at it until it has measured once."""
+
+    async def ask() -> bool:
+        async with direct() as client:
+            try:
+                return bool(await client.runtime_info(place.broker))
+            except ClientError:
+                return False
+
+    return run(ask())
 
 
 def _with_account(home: Path) -> Path:
