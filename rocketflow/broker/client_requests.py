@@ -111,7 +111,7 @@ class ClientRequests:
                 place = f"group {consumer.group_name}"
                 events.report(events.SUBSCRIPTION_CONFLICT, Path(self._settings.store_path_root_dir), place, conflict)
             if changed:
-                self._changed_by_request(consumer.group_name)
+                self._member_came_or_left(consumer.group_name)
         request.reply()
 
     def unregister(self, request: Request) -> None:
@@ -120,7 +120,7 @@ class ClientRequests:
         if header.producer_group:
             self._producers.unregister(header.producer_group, request.channel)
         if header.consumer_group and self._consumers.unregister(header.consumer_group, request.channel) is not None:
-            self._changed_by_request(header.consumer_group)
+            self._member_came_or_left(header.consumer_group)
         request.reply()
 
     def channel_closed(self, channel: Channel) -> None:
@@ -176,7 +176,7 @@ class ClientRequests:
         self._locks.unlock(body.consumer_group, body.client_id, _queues(body.mq_set))
         request.reply()
 
-    def _changed_by_request(self, group: str) -> None:
+    def _member_came_or_left(self, group: str) -> None:
         """Notify the clients of a group that one has come or left, unless the settings of the group forbid it."""
         config = self._groups.get(group)
         if config is None or config.notify_consumer_ids_changed_enable:

@@ -25,7 +25,8 @@ EPOCH_S: Final = 1_790_000_000.0
 _THREAD_S: Final = 0.002
 """The longest time that a function takes to begin in an executor's thread."""
 
-_TICK_S: Final = 1e-6
+TICK_S: Final = 1e-6
+"""Between two callbacks that have an order: the event loop may mix up what is due at the same time."""
 
 _Handle = Any
 
@@ -45,11 +46,6 @@ class Node:
         self._held: list[tuple[Callable[..., object], tuple[Any, ...], contextvars.Context]] = []
         self.context = contextvars.copy_context()
         self.context.run(_NODE.set, self)
-
-    @property
-    def is_dead(self) -> bool:
-        """Return whether the node was killed."""
-        return self._is_dead
 
     @property
     def is_suspended(self) -> bool:
@@ -167,7 +163,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         """Run a function a moment later; those of one executor one after the other."""
         begins = self._now + self._random.uniform(0, _THREAD_S)
         if executor is not None:
-            begins = self._free_at[executor] = max(begins, self._free_at.get(executor, 0.0) + _TICK_S)
+            begins = self._free_at[executor] = max(begins, self._free_at.get(executor, 0.0) + TICK_S)
         result: asyncio.Future[Any] = self.create_future()
         self.call_at(begins, _run, result, func, args)
         return result

@@ -18,15 +18,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from tests.support.simulated_loop import Node, SimulatedLoop, current_node
+from tests.support.simulated_loop import TICK_S, Node, SimulatedLoop, current_node
 
 WINDOW: Final = 128 * 1024
 """Bytes that the kernels of both ends hold; more of them wait in the writer."""
 
 _DELAY_S: Final = (0.000_05, 0.003)
-_TICK_S: Final = 1e-6
-"""Between two arrivals: the event loop may mix up what is due at the same time."""
-
 _SPLITS: Final = 0.1
 """The share of writes that arrive in parts."""
 
@@ -76,7 +73,7 @@ class End(asyncio.Transport):
         self._is_paused = False
         self._is_closing = False
         self._is_lost = False
-        self._ends_with: list[Exception | None] = []
+        self._has_ended = False
         self._under_way = 0
         self._last_arrival = 0.0
         self._high, self._low = 64 * 1024, 16 * 1024
@@ -181,7 +178,7 @@ class End(asyncio.Transport):
         self._is_lost = True
 
     def _send(self, part: bytes | None) -> None:
-        self._last_arrival = max(self._last_arrival + _TICK_S, self._loop.time() + self._network.delay())
+        self._last_arrival = max(self._last_arrival + TICK_S, self._loop.time() + self._network.delay())
         self._network.at(self._last_arrival, self, self._arrives, part)
 
     def _arrives(self, part: bytes | None) -> None:
@@ -201,7 +198,7 @@ class End(asyncio.Transport):
 
     def end_of_file(self) -> None:
         """Take note that the other end writes no more: protocols of this project end the connection then."""
-        self._ends_with.append(None)
+        self._has_ended = True
         self._soon(self._deliver)
 
     def receive(self, part: bytes) -> None:
@@ -227,7 +224,7 @@ class End(asyncio.Transport):
                 self._network.after_delay(self, other.note_read, len(part))
             if not self._is_closing:
                 self._protocol.data_received(part)
-        if not self._received and self._ends_with and not self._is_closing:
+        if not self._received and self._has_ended and not self._is_closing:
             self._protocol.eof_received()
             self.close()
 

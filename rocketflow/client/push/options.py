@@ -83,6 +83,11 @@ class PushOptions(ClientOptions):
         return self.limits._replace(span=None) if self.orderly else self.limits
 
     @property
+    def locks_queues(self) -> bool:
+        """Return whether a queue is read and consumed only while its broker locks it for this client."""
+        return self.orderly and not self.broadcasting
+
+    @property
     def trials(self) -> int:
         """Return the number of retries before a message becomes a dead letter."""
         if self.max_reconsume >= 0:

@@ -86,7 +86,7 @@ class OrderlyCalls:
                 await asyncio.sleep(await self._consume(held))
 
     def _may_consume(self, held: HeldQueue) -> bool:
-        return self._options.broadcasting or held.is_locked
+        return held.is_locked or not self._options.locks_queues
 
     async def _consume(self, held: HeldQueue) -> float:
         """Call the listener once; return the seconds for which the queue is suspended."""

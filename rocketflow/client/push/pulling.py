@@ -100,7 +100,7 @@ class Pulling:
         while not held.is_dropped:
             await self._may_pull.wait()
             await held.wait_for_room()
-            if self._options.orderly and not self._options.broadcasting and not held.is_locked:
+            if self._options.locks_queues and not held.is_locked:
                 await asyncio.sleep(_UNLOCKED_S)
                 continue
             try:

@@ -83,7 +83,7 @@ class PushConsumer:
         called = listener if self._trace is None else traced_listener(listener, self._trace, options.consume_timeout_s)
         self._calls: Calls = make(options, called, send_backs, self._figures)
         starts = StartPositions(self._cluster, options.consume_from, options.start_ms)
-        locks = QueueLocks(self._cluster, options.group) if options.orderly and not options.broadcasting else None
+        locks = QueueLocks(self._cluster, options.group) if options.locks_queues else None
         store = self._offset_store()
         self._holdings = Holdings(options, self._cluster, self._membership, store, starts, locks)
         puller = Puller(self._cluster, options.group)

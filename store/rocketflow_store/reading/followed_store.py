@@ -17,6 +17,7 @@ from rocketflow_store.reading.read_sources import ReadSources
 from rocketflow_store.settings.store_config import StoreConfig
 from rocketflow_store.views.index.index_service import IndexService
 from rocketflow_store.views.queues.batch_consume_queue import BatchQueueTable
+from rocketflow_store.views.queues.log_promises import LogPromises
 from rocketflow_store.views.queues.promised_queues import PromisedQueues
 from rocketflow_store.views.queues.queue_table import FileQueueTable
 
@@ -67,7 +68,9 @@ class FollowedStore:
         batch_size = config.mapper_file_size_batch_consume_queue
         batch_table = BatchQueueTable(paths.batch_consume_queue, batch_size, write=False)
         log = FollowedLog(paths, files, view, table, batch_table)
-        promises = PromisedQueues(paths, config, files, table, batch_table) if believes_promises else None
+        promises = None
+        if believes_promises:
+            promises = PromisedQueues(paths, table, LogPromises(paths, config, files, table, batch_table))
         queues = FollowedQueues(paths, log, table, batch_table, promises)
         table.refresh()
         reads = ReadSources.of(config, files, view, queues, index, log.end)

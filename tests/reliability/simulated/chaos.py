@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from tests.reliability.simulated.world import World
 
@@ -12,7 +12,7 @@ _SILENT: Final = 0.3
 """The share of kills of which the network says nothing."""
 
 _HEALED_S: Final = 600.0
-Fault = Callable[[World], Awaitable[None]]
+Fault = Callable[[World], Coroutine[Any, Any, None]]
 
 CONSUMERS: Final = 3
 _LONG_S: Final = 150.0
@@ -109,10 +109,6 @@ def _span(world: World, longest_s: float) -> float:
     return _LONG_S if world.random.random() < 0.2 else world.random.uniform(0.1, longest_s)
 
 
-async def _run(fault: Fault, world: World) -> None:
-    await fault(world)
-
-
 async def afflict(world: World, faults: tuple[Fault, ...], seconds: float) -> int:
     """Let faults happen every few seconds, several at once too, for a time; return their number.
 
@@ -125,7 +121,7 @@ async def afflict(world: World, faults: tuple[Fault, ...], seconds: float) -> in
         if faults:
             fault = world.random.choice(faults)
             world.history.note(f"fault {fault.__name__}")
-            running.append(asyncio.create_task(_run(fault, world)))
+            running.append(asyncio.create_task(fault(world)))
     async with asyncio.timeout(_HEALED_S):
         await asyncio.gather(*running)
     return len(running)

@@ -21,20 +21,14 @@ from rocketflow_store.metadata.native.deleted_topics import DeletedTopics, delet
 from rocketflow_store.metadata.native.durable_ends import DurableEnds
 from rocketflow_store.metadata.native.stop_record import believed_record, checkpoint_crc
 from rocketflow_store.model.topic_names import LMQ_PREFIX
-from rocketflow_store.views.queues.log_promises import LogPromises
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
     from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.metadata.native.stop_record import QueueState, StopRecord
-    from rocketflow_store.settings.store_config import StoreConfig
-    from rocketflow_store.views.queues.batch_consume_queue import BatchQueueTable
-    from rocketflow_store.views.queues.log_promises import LogQueues
+    from rocketflow_store.views.queues.log_promises import LogPromises, LogQueues, Queue
     from rocketflow_store.views.queues.queue_table import FileQueueTable
-
-Queue = tuple[str, int]
 
 _ABORT: Final = 2
 _DELETED: Final = 4
@@ -44,16 +38,8 @@ _DELETED: Final = 4
 class PromisedQueues:
     """The queues that a store should have, for a reader that follows its writer."""
 
-    def __init__(
-        self,
-        paths: StorePaths,
-        config: StoreConfig,
-        files: MappedFileQueue,
-        queues: FileQueueTable,
-        batch_queues: BatchQueueTable,
-    ) -> None:
-        self._paths, self._queues = paths, queues
-        self._log = LogPromises(paths, config, files, queues, batch_queues)
+    def __init__(self, paths: StorePaths, queues: FileQueueTable, log: LogPromises) -> None:
+        self._paths, self._queues, self._log = paths, queues, log
         self._watched = (
             *(paths.stop_record, paths.durable_ends, paths.abort, paths.checkpoint),
             *(deleted_topics_path(paths), ConfigFiles(paths.config).topics.path),
