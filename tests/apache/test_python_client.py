@@ -60,15 +60,18 @@ def test_every_family_works_at_apache_broker(version: str, tmp_path: Path) -> No
     with RealBroker(version, tmp_path / "store", sizes, tmp_path / "work", conf, last=True) as apache:
         names, broker = f"127.0.0.1:{apache.names_port}", f"127.0.0.1:{apache.port}"
         wait_for_a_broker(names)
-        assert run(families, names, broker, tmp_path, f"Python, at Apache's {version}") == all_ok(families)
+        place = f"Python, at Apache's {version}"
+        assert run(families, names, broker, tmp_path, place, commits_once=False) == all_ok(families)
         assert asyncio.run(replied(Servers(names, broker, tmp_path / "replies"), "5.5.0")) == REPLIES
 
 
-def run(families: Sequence[str], names: str, broker: str, home: Path, place: str) -> dict[str, str]:
+def run(
+    families: Sequence[str], names: str, broker: str, home: Path, place: str, *, commits_once: bool = True
+) -> dict[str, str]:
     """Run families one after the other; return and record the line of each."""
 
     async def all_lines() -> dict[str, str]:
-        servers = Servers(names, broker, home)
+        servers = Servers(names, broker, home, commits_once=commits_once)
         return {one: await run_family(one, servers) for one in families}
 
     found = asyncio.run(all_lines())
