@@ -1,7 +1,7 @@
 """Make a release in `dist`: `python -m tests.project.release [DIRECTORY]`.
 
 Source archive and wheel are built from the last commit and are the same bytes on each machine. `SHA256SUMS` lists them.
-`sbom.json` (CycloneDX) lists what `pip install` of the wheel brings, with the versions of `requirements.lock`.
+`sbom.json` (CycloneDX) lists what the wheel's extra `spark` brings, with the versions of `requirements.lock`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def build(commit: str, target: Path) -> list[Path]:
     return sorted(target.glob("rocketflow-*"))
 
 
-def install(wheel: Path, environment: Path, *options: str) -> Path:
-    """Make a virtual environment with nothing but `wheel` and what it needs; return its Python."""
+def install(wheel: Path, environment: Path, *options: str, extra: str = "") -> Path:
+    """Make a virtual environment with nothing but `wheel`, with an extra, and what it needs; return its Python."""
     venv.create(environment)
     python = environment / "bin" / "python"
     command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", str(python)]
-    subprocess.run([*command, "install", *options, str(wheel)], check=True)
+    subprocess.run([*command, "install", *options, f"{wheel}{extra}"], check=True)
     return python
 
 
@@ -66,7 +66,7 @@ def main() -> None:
         pins = Path(temporary) / "pins.txt"
         lock = (ROOT / "requirements.lock").read_text("utf-8")
         pins.write_text("\n".join(re.findall(r"^[\w.-]+==[^\\\n]+", lock, re.M)), "utf-8")
-        python = install(packages[0], Path(temporary) / "environment", "--constraint", str(pins))
+        python = install(packages[0], Path(temporary) / "environment", "--constraint", str(pins), extra="[spark]")
         write_sbom(python, target / "sbom.json")
     files = [*packages, target / "sbom.json"]
     write_sums(files, target / "SHA256SUMS")

@@ -50,10 +50,6 @@ NOT_RUN: Final = {
     ("airflow_dags/README.md", "python"): "needs Airflow; tests/rocketflow/airflow/dags uses the same operators",
     ("tests/apache/README.md", "sh"): "twenty minutes of tests",
     ("rocketflow/cli/reference/commands.md", "sh"): "one example a command, on stores that do not exist",
-    (
-        "rocketflow/client/README.md",
-        "sh",
-    ): "installs packages; tests/rocketflow/client/test_slim_install.py blocks all others",
     ("rocketflow/kafka/README.md", "sh"): "needs a Kafka broker; tests/rocketflow/kafka runs the bridge both ways",
     (
         "rocketflow/testing/README.md",

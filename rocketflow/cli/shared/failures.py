@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -15,13 +15,22 @@ from rocketflow.process.stop_signals import StoppedError
 from rocketflow_store import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 EXIT_FINDINGS = 1
+EXIT_MISSING_PACKAGE = 2
 EXIT_LOST = 3
 EXIT_INTERRUPTED = 130
 EXIT_STOPPED = 128
 """Base of the exit code of a command that a signal stopped: 128 plus its number, as in a shell."""
+
+EXTRAS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("numpy", "pyarrow", "isal", "lz4", "zstandard"), "store"),
+    **dict.fromkeys(("pyspark", "pandas"), "spark"),
+    **dict.fromkeys(("msgspec", "aiohttp", "prometheus_client", "yaml"), "broker"),
+    "great_expectations": "quality",
+}
+"""The extra that installs an imported package."""
 
 
 def report(error: BaseException) -> int:
@@ -29,6 +38,14 @@ def report(error: BaseException) -> int:
     if isinstance(error, (StoreError, RocketFlowError)):
         print(f"error: {printable(str(error))}", file=sys.stderr)
         return error.exit_code
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRAS:
+        name = str(error.name).partition(".")[0]
+        print(
+            f"error: this command needs the package {name}: pip install 'rocketflow[{EXTRAS[name]}]' "
+            f"(in a checkout: '.[{EXTRAS[name]}]')",
+            file=sys.stderr,
+        )
+        return EXIT_MISSING_PACKAGE
     if isinstance(error, StoppedError):
         print(f"error: {error}; nothing was left half done", file=sys.stderr)
         return EXIT_STOPPED + error.number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import re
@@ -12,10 +13,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.utils import canonicalize_name
 
 import rocketflow
 import rocketflow_store
 from rocketflow.cli.app import run
+from rocketflow.cli.shared import failures
 
 ROOT = Path(__file__).parents[3]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -48,7 +51,8 @@ def test_both_packages_and_the_changelog_have_one_version() -> None:
 def test_version_lists_every_package_that_users_install(capsys: pytest.CaptureFixture[str]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *(one for name in ("java", "demo", "kafka", "quality") for one in extras[name])]
+    names = ("store", "spark", "java", "demo", "kafka", "quality")
+    wanted = [*project["dependencies"], *(one for name in names for one in extras[name] if "rocketflow" not in one)]
     assert run(["version", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     listed = {**found, **found["packages"]}
@@ -57,6 +61,44 @@ def test_version_lists_every_package_that_users_install(capsys: pytest.CaptureFi
     assert found["packages"]["apache-airflow"] is None
     assert run(["version"]) == 0
     assert re.search(r"^apache-airflow +not installed$", capsys.readouterr().out, re.M)
+
+
+@pytest.mark.parametrize(
+    ("package", "command"),
+    [
+        ("numpy", ["store", "info", "x"]),
+        ("pyspark", ["submit", "stream"]),
+        ("aiohttp", ["broker", "--set", "metricsExporterType=PROM"]),
+    ],
+)
+def test_missing_package_is_named_with_the_extra_that_installs_it(package: str, command: list[str]) -> None:
+    program = f"import sys; sys.modules[{package!r}] = None; from rocketflow.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *command], env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    extra = failures.EXTRAS[package]
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"error: this command needs the package {package}: pip install 'rocketflow[{extra}]' "
+        f"(in a checkout: '.[{extra}]')\n"
+    )
+
+
+def test_extras_install_what_the_messages_say() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+
+    def installed(extra: str) -> set[str]:
+        found = set()
+        for one in extras[extra]:
+            more = re.fullmatch(r"rocketflow\[([\w,]+)\]", one)
+            found |= set().union(*map(installed, more[1].split(","))) if more else {re.split(r"[=<>]", one)[0]}
+        return found
+
+    distributions = importlib.metadata.packages_distributions()
+    for package, extra in failures.EXTRAS.items():
+        found = {canonicalize_name(name) for name in distributions[package]}
+        assert found & {canonicalize_name(name) for name in installed(extra)}, package
+    assert not {"pyspark", "pyarrow", "numpy"} & installed("client")
 
 
 @pytest.mark.parametrize("command", [[], ["store"], ["store", "cat"], ["quality"], ["bridge"], ["doctor"]])

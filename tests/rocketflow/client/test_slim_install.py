@@ -47,7 +47,7 @@ assert not {"pyspark", "pyarrow", "numpy", "rocketflow_store"} & sys.modules.key
 
 def test_clients_work_without_spark_and_store(cluster: ClientCluster) -> None:
     allowed = [one.partition(">")[0] for one in _EXTRAS["client"]]
-    assert set(allowed) <= {one.partition(">")[0] for one in _EXTRAS["broker"]}
+    assert "rocketflow[store,client]" in _EXTRAS["broker"]
     given = (",".join(allowed), cluster.names.address, run(cluster.new_topic()))
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, *given], env=environment(), capture_output=True, text=True, check=False
