@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from tests.support.maven import compile_java, fetch_jars
+from tests.support.maven import SHORT_RUN, compile_java, fetch_jars
 
 SOURCES: Final = Path(__file__).parents[1] / "apache" / "java"
 FLAGS: Final = (
-    *("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"),
+    *("-Xms64m", "-Xmx512m", *SHORT_RUN, "-XX:-UsePerfData"),
     *("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"),  # of published jars
     *("--add-exports=java.base/sun.nio.ch=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"),
     *("--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED"),

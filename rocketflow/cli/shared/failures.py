@@ -27,7 +27,8 @@ EXIT_STOPPED = 128
 EXTRAS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("numpy", "pyarrow", "isal", "lz4", "zstandard"), "store"),
     **dict.fromkeys(("pyspark", "pandas"), "spark"),
-    **dict.fromkeys(("msgspec", "aiohttp", "prometheus_client", "yaml"), "broker"),
+    "msgspec": "client",
+    **dict.fromkeys(("aiohttp", "prometheus_client", "yaml"), "broker"),
     "great_expectations": "quality",
 }
 """The extra that installs an imported package."""
@@ -38,11 +39,12 @@ def report(error: BaseException) -> int:
     if isinstance(error, (StoreError, RocketFlowError)):
         print(f"error: {printable(str(error))}", file=sys.stderr)
         return error.exit_code
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRAS:
-        name = str(error.name).partition(".")[0]
+    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if package in EXTRAS:
+        extra = EXTRAS[package]
         print(
-            f"error: this command needs the package {name}: pip install 'rocketflow[{EXTRAS[name]}]' "
-            f"(in a checkout: '.[{EXTRAS[name]}]')",
+            f"error: this command needs the package {package}: pip install 'rocketflow[{extra}]' "
+            f"(in a checkout: '.[{extra}]')",
             file=sys.stderr,
         )
         return EXIT_MISSING_PACKAGE

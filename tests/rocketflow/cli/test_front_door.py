@@ -68,6 +68,7 @@ def test_version_lists_every_package_that_users_install(capsys: pytest.CaptureFi
     [
         ("numpy", ["store", "info", "x"]),
         ("pyspark", ["submit", "stream"]),
+        ("msgspec", ["send", "-n", "127.0.0.1:1", "--topic", "t", "body"]),
         ("aiohttp", ["broker", "--set", "metricsExporterType=PROM"]),
     ],
 )
