@@ -22,8 +22,9 @@ from tests.support.mutated_frames import BODIES, HEADERS, STORE_BODIES, decoded,
 from tests.support.signed import PLAIN_RULES
 
 for header in HEADERS:  # decoders are made when they are first used
+    wrong = {field.encode_name: "x" for field in msgspec.structs.fields(header)}
     for body in BODIES:
-        for fields in (msgspec.Raw(b'{"a":"1"}'), {"a": "1"}):
+        for fields in (msgspec.Raw(b'{"a":"1"}'), {"a": "1"}, wrong):
             with suppress(RemotingError):
                 Command(0, fields).header(header)
             with suppress(RemotingError):

@@ -83,7 +83,7 @@ class Load:
                 return
             if answer.code == ResponseCode.SUCCESS:
                 self.acked[number] = int(answer.fields["queueId"]), int(answer.fields["queueOffset"])
-            else:
+            elif answer.code != ResponseCode.FLUSH_DISK_TIMEOUT:  # such a message is in the log, on the disk or not
                 self.refused.add(number)
                 if answer.code == ResponseCode.SERVICE_NOT_AVAILABLE:
                     return
