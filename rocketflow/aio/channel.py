@@ -14,14 +14,13 @@ from rocketflow.remoting.command import RESPONSE_FLAG, Command, decode_command, 
 from rocketflow.remoting.errors import RemotingError
 from rocketflow.remoting.frame import MAX_FRAME_SIZE, Frame, FrameReceiver
 from rocketflow.remoting.pending import PendingRequests
-from rocketflow.remoting.signature import sign
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator
+    from collections.abc import Awaitable, Iterator, Sequence
 
     from rocketflow.remoting.headers.header import Header
     from rocketflow.remoting.prepared_frame import PreparedFrame
-    from rocketflow.remoting.signature import Credentials
+    from rocketflow.remoting.rpc_hook import RpcHook
 
 LOG: Final = logging.getLogger("rocketflow.aio")
 
@@ -81,10 +80,16 @@ class Channel(asyncio.Protocol):
 
     What is sent within one iteration of the loop goes out in one write. While more than `unsent_limit` bytes wait for
     the peer, or RUNNING_LIMIT of its requests run, nothing is read from it and the frames that have arrived wait.
+    `hooks` run, in their order, before the requests of `ask`, `request` and `notify` and after their answers.
     """
 
     def __init__(
-        self, owner: ChannelOwner, *, max_frame_size: int = MAX_FRAME_SIZE, unsent_limit: int = UNSENT_LIMIT
+        self,
+        owner: ChannelOwner,
+        *,
+        hooks: Sequence[RpcHook] = (),
+        max_frame_size: int = MAX_FRAME_SIZE,
+        unsent_limit: int = UNSENT_LIMIT,
     ) -> None:
         self._owner = owner
         self._receiver = FrameReceiver(max_frame_size)
@@ -102,9 +107,7 @@ class Channel(asyncio.Protocol):
         self._out: list[bytes | memoryview] = []
         self._out_size = 0
         self.address = ""
-        self.credentials: Credentials | None = None
-        """Who signs the requests of `ask`, `request` and `notify`; none are signed without."""
-
+        self._hooks = tuple(hooks)
         self.last_heard = self._loop.time()
         self._frame_begun: float | None = None
         self._reported = 0
@@ -215,14 +218,16 @@ class Channel(asyncio.Protocol):
     async def ask(self, command: Command, *, timeout_s: float) -> Command:
         """Send a request under an `opaque` of this connection and return the answer; raises as `request` does."""
         command.opaque = self._pending.next_opaque()
-        if self.credentials is not None:
-            sign(command, self.credentials)
-        return await self._answer_to(command.opaque, _parts_of(command), command.code, timeout_s)
+        self._run_hooks(command)
+        response = await self._answer_to(command.opaque, _parts_of(command), command.code, timeout_s)
+        for hook in self._hooks:
+            hook.after_response(self.address, command, response)
+        return response
 
     def ask_prepared(
         self, prepared: PreparedFrame, values: tuple[bytes, ...], body: bytes, *, timeout_s: float
     ) -> Awaitable[Command]:
-        """Send a prepared request, which is not signed, and return the answer; raises as `request` does."""
+        """Send a prepared request, which no hook sees, and return the answer; raises as `request` does."""
         opaque = self._pending.next_opaque()
         return self._answer_to(opaque, (prepared.frame(opaque, values, body),), prepared.code, timeout_s)
 
@@ -251,13 +256,16 @@ class Channel(asyncio.Protocol):
     def notify(self, code: int, header: Header | None = None, *, body: bytes = b"") -> None:
         """Send a request that wants no answer; a server's to a client that does not read is dropped."""
         command = request(code, header, body=body, opaque=self._pending.next_opaque(), one_way=True)
-        if self.credentials is not None:
-            sign(command, self.credentials)
+        self._run_hooks(command)
         self._notify(_parts_of(command), len(body))
 
     def notify_prepared(self, prepared: PreparedFrame, values: tuple[bytes, ...], body: bytes) -> None:
-        """Send a prepared request, which is not signed, as `notify` does."""
+        """Send a prepared request, which no hook sees, as `notify` does."""
         self._notify((prepared.frame(self._pending.next_opaque(), values, body),), len(body))
+
+    def _run_hooks(self, command: Command) -> None:
+        for hook in self._hooks:
+            hook.before_request(self.address, command)
 
     def _notify(self, frame: tuple[bytes | memoryview, ...], body_size: int) -> None:
         if not self._owner.limits_requests or self.has_room_for(body_size):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.aio.channel import UNSENT_LIMIT, Channel, ChannelClosedError
@@ -18,7 +18,7 @@ from rocketflow.remoting.command import Command, answer
 if TYPE_CHECKING:
     from rocketflow.aio.tls import Tls
     from rocketflow.remoting.headers.header import Header
-    from rocketflow.remoting.signature import Credentials
+    from rocketflow.remoting.rpc_hook import RpcHook
 
 CONNECT_SECONDS: Final = 3.0
 CLOSE_SECONDS: Final = 0.5
@@ -29,7 +29,7 @@ class Peers:
     """Holds one connection to each address that requests were sent to.
 
     `processors` handle the requests that a server sends on such a connection, by code. With `tls`, connections begin
-    with a handshake; with `credentials`, requests are signed. While more than `unsent_limit` bytes wait for a server,
+    with a handshake; `hooks` run with every request. While more than `unsent_limit` bytes wait for a server,
     `Channel.wait_for_peer` waits.
     """
 
@@ -38,10 +38,10 @@ class Peers:
         processors: Mapping[int, Callable[[Channel, Command], None]] | None = None,
         *,
         tls: Tls | None = None,
-        credentials: Credentials | None = None,
+        hooks: Sequence[RpcHook] = (),
         unsent_limit: int = UNSENT_LIMIT,
     ) -> None:
-        self._credentials = credentials
+        self._hooks = tuple(hooks)
         self._unsent_limit = unsent_limit
         self._processors = dict(processors or {})
         self._tls = tls
@@ -85,7 +85,10 @@ class Peers:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 _, channel = await loop.create_connection(
-                    lambda: Channel(self, unsent_limit=self._unsent_limit), host.strip("[]"), int(port), ssl=context
+                    lambda: Channel(self, hooks=self._hooks, unsent_limit=self._unsent_limit),
+                    host.strip("[]"),
+                    int(port),
+                    ssl=context,
                 )
         except TimeoutError:
             raise OSError(f"{address}: no connection within {CONNECT_SECONDS:g} s") from None
@@ -93,7 +96,6 @@ class Peers:
             raise OSError(f"{address}: the TLS handshake failed: {error}") from None
         except (ValueError, OverflowError) as error:  # a host that cannot be encoded, a port above 65535
             raise OSError(f"{address!r} is no address: {error}") from None
-        channel.credentials = self._credentials
         return channel
 
     async def close(self) -> None:

@@ -20,6 +20,7 @@ from rocketflow.remoting.bodies import KVTable, RegisterBrokerBody, decode_body,
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.errors import BodyError
 from rocketflow.remoting.headers.route import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
+from rocketflow.remoting.rpc_hook import signing_hooks
 
 if TYPE_CHECKING:
     from rocketflow.aio.tls import Tls
@@ -44,7 +45,7 @@ class Registration:
     def __init__(self, settings: BrokerSettings, topics: Topics, tls: Tls | None) -> None:
         self._settings = settings
         self._topics = topics
-        self._peers = Peers(tls=tls, credentials=settings.credentials)
+        self._peers = Peers(tls=tls, hooks=signing_hooks(settings.credentials))
         self._soon = asyncio.Event()
         self._taken = 0
         self._progress = asyncio.Condition()

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from rocketflow.client.pull.options import OffsetCorrection, PullListener, PullOptions
     from rocketflow.client.push import ConsumeContext, ConsumeStatus, PushConsumer, PushOptions
     from rocketflow.client.received import ReceivedMessage
+    from rocketflow.remoting.rpc_hook import RpcHook
 
 __all__ = [
     "ClientOptions",
@@ -59,6 +60,7 @@ __all__ = [
     "PushConsumer",
     "PushOptions",
     "ReceivedMessage",
+    "RpcHook",
     "SendResult",
     "SendStatus",
     "SqliteKeys",
@@ -85,6 +87,7 @@ _MODULES: Final = {
     "PushConsumer": "rocketflow.client.push",
     "PushOptions": "rocketflow.client.push",
     "ReceivedMessage": "rocketflow.client.received",
+    "RpcHook": "rocketflow.remoting.rpc_hook",
     "SendResult": "rocketflow.client.produce",
     "SendStatus": "rocketflow.client.produce",
     "SqliteKeys": "rocketflow.client.consume.idempotent",

@@ -105,7 +105,7 @@ class Cluster:
         self.client_id = make_client_id(options.instance_name, options.unit_name)
         self._membership = membership or NoGroups()
         processors = {code: self._processor(one) for code, one in (handlers or {}).items()}
-        self._peers = Peers(processors, tls=options.tls, credentials=options.credentials, unsent_limit=unsent_limit)
+        self._peers = Peers(processors, tls=options.tls, hooks=options.all_hooks(), unsent_limit=unsent_limit)
         self._name_servers = options.addresses()
         self._name_server = random.randrange(len(self._name_servers))
         self._routes: dict[str, TopicRouteData] = {}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow.client.errors import NameServerOptionError
 from rocketflow.remoting.addresses import is_address
+from rocketflow.remoting.rpc_hook import RpcHook, signing_hooks
 
 if TYPE_CHECKING:
     from rocketflow.aio.tls import Tls
@@ -23,8 +24,9 @@ NAME_SERVER_VARIABLE: Final = "NAMESRV_ADDR"
 class ClientOptions:
     """Options of a client. Times are seconds.
 
-    `name_servers` is `host:port;host:port`; NAMESRV_ADDR is used where it is empty. `credentials` sign every request;
-    `tls` is that of all connections. `instance_name` and `unit_name` become part of the client's id, which is unique
+    `name_servers` is `host:port;host:port`; NAMESRV_ADDR is used where it is empty. `hooks` run before every request,
+    in their order, and after every answer; `credentials` sign every request after them. `tls` is that of all
+    connections. `instance_name` and `unit_name` become part of the client's id, which is unique
     without them.
     """
 
@@ -34,8 +36,13 @@ class ClientOptions:
     timeout_s: float = 3.0
     tls: Tls | None = None
     credentials: Credentials | None = None
+    hooks: tuple[RpcHook, ...] = ()
     route_refresh_s: float = 30.0
     heartbeat_s: float = 30.0
+
+    def all_hooks(self) -> tuple[RpcHook, ...]:
+        """Return the hooks in the order in which they run: the one that signs is the last."""
+        return (*self.hooks, *signing_hooks(self.credentials))
 
     def addresses(self) -> list[str]:
         """Return the addresses of the NameServers. Raises NameServerOptionError for none, and for other texts."""

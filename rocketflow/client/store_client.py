@@ -23,6 +23,7 @@ from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.errors import RemotingError
 from rocketflow.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rocketflow.remoting.headers.rocketflow import StagePartRequestHeader, StagePartResponseHeader
+from rocketflow.remoting.rpc_hook import signing_hooks
 from rocketflow.remoting.signature import JOB_ACCESS_KEY, Credentials
 from rocketflow.remoting.store_bodies import StoreBody, StoreInfoBody, decode_store_body
 
@@ -192,7 +193,7 @@ class StoreClient:
             await peers.close()
 
     def _peers(self) -> Peers:
-        return Peers(tls=self._tls, credentials=self._credentials)
+        return Peers(tls=self._tls, hooks=signing_hooks(self._credentials))
 
     async def _checked_channel(self, peers: Peers) -> Channel:
         try:

@@ -1772,11 +1772,17 @@ BUGS: Final = (
         "requests that want no answer are not signed: brokers with accounts drop them",
         [
             Change(
-                "one_way=True)\n        if self.credentials is not None:\n",
-                "one_way=True)\n        if self.credentials is self:\n",
+                "one_way=True)\n        self._run_hooks(command)\n",
+                "one_way=True)\n",
             )
         ],
         [f"{PRODUCE}/test_accounts.py"],
+    ),
+    Bug(
+        "signature-before-hooks",
+        "a request is signed before hooks add fields to it: brokers refuse the signature",
+        [Change("(*self.hooks, *signing_hooks(self.credentials))", "(*signing_hooks(self.credentials), *self.hooks)")],
+        ["tests/rocketflow/client/test_hooks.py"],
     ),
     Bug(
         "pauses-end-early",

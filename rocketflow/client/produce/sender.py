@@ -49,6 +49,7 @@ class Sender:
     def __init__(self, cluster: Cluster, options: ProducerOptions) -> None:
         self._cluster = cluster
         self._options = options
+        self._has_hooks = bool(options.all_hooks())
         self._faults = BrokerFaults() if options.latency_faults else None
         self._topics: dict[str, TopicQueues] = {}
         self._asking: dict[str, asyncio.Task[TopicQueues]] = {}
@@ -132,7 +133,7 @@ class Sender:
     async def _ask(self, out: Outgoing, queue: MessageQueue, timeout_s: float) -> Command:
         address = self.address_of(queue)
         group, queues = self._options.group, self._options.queues_of_new_topics
-        if self._options.credentials is not None or out.topic.startswith("%"):
+        if self._has_hooks or out.topic.startswith("%"):
             header = out.header(group, queues, queue, _now_ms())
             return await self._cluster.ask(address, out.code, header, body=out.body, timeout_s=timeout_s)
         prepared = self._prepared.get((out.code, out.topic))
