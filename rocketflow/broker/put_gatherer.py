@@ -106,8 +106,8 @@ class PutGatherer:
         """Add a message; either `answer` or `refuse` is called, perhaps at once.
 
         A message is refused with 2 if too many wait for the store, it has waited too long, or an append is stuck, with
-        14 if the broker stops or the store fails. One that is in the log when its sync fails or is late is answered
-        with FLUSH_DISK_TIMEOUT: it may be there after a restart.
+        14 if the broker stops or the store fails. One that is in the log when its sync fails or is late, or readers
+        cannot see it yet, is answered with FLUSH_DISK_TIMEOUT: it may be there after a restart.
         """
         if self._stopped or self._stuck or self._open >= MAX_OPEN or self._open_bytes >= MAX_OPEN_BYTES:
             refuse(self._refusal())
@@ -268,13 +268,13 @@ class PutGatherer:
             self._unsynced.append((run, appended))
             self._sync()
             return
+        why: StoreError | None = None
         try:
             self._store.publish(appended.end)
         except StoreError as error:
             LOG.warning("messages are stored and not visible yet: %s", error)
-        self._close(run)
-        for one, result in zip(run, appended.results):
-            one.answer(result)
+            why = error
+        self._answer([(run, appended)], why, is_late=why is not None)
 
     def _sync(self) -> None:
         if self._syncing or not self._unsynced or self._sync_timeout_s is None:
@@ -291,11 +291,14 @@ class PutGatherer:
         is_late = error is not None or not done.result()
         if error is not None:
             LOG.error("messages of %d runs may not be on the disk: %s", len(runs), error)
+        self._answer(runs, error, is_late=is_late)
+        self._sync()
+
+    def _answer(self, runs: list[tuple[list[Put], AppendedRun]], error: BaseException | None, *, is_late: bool) -> None:
         for run, appended in runs:
             self._close(run)
             for one, result in zip(run, appended.results):
                 one.answer(_late(result, error) if is_late and result.stored else result)
-        self._sync()
 
     def _fail(self, run: list[Put], error: BaseException) -> None:
         LOG.error("%d messages were not stored: %s", len(run), error)
@@ -310,5 +313,5 @@ class PutGatherer:
 
 
 def _late(result: PutMessageResult, error: BaseException | None) -> PutMessageResult:
-    """Return the result of a message that is in the log, and of which no sync in time has said that it stays there."""
+    """Return the result of a message in the log that may not stay there, or that readers do not see."""
     return result._replace(status=PutMessageStatus.FLUSH_DISK_TIMEOUT, why="" if error is None else str(error))

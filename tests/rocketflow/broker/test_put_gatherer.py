@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 class Store:
     """Counts offsets; `busy` makes the put lock look taken, and `wait` waits for it.
 
-    `failure` is raised by each append, `sync_failure` by each sync; without `is_synced` a sync is late.
+    `failure` is raised by each append, `sync_failure` by each sync, `publish_failure` by each `publish`;
+    without `is_synced` a sync is late.
     `state` is how long the put that is being appended has held the lock (ms), and whether that is too long.
     """
 
@@ -40,6 +41,7 @@ class Store:
         self.busy = False
         self.failure: Exception | None = None
         self.sync_failure: Exception | None = None
+        self.publish_failure: Exception | None = None
         self.is_synced = True
         self.runs: list[int] = []
         self.end = 0
@@ -67,6 +69,8 @@ class Store:
         return AppendedRun(results, self.end)
 
     def publish(self, end: int) -> None:
+        if self.publish_failure is not None:
+            raise self.publish_failure
         self.published = end
 
     def flush_to(self, end: int, timeout_s: float) -> bool:
@@ -157,6 +161,19 @@ def test_messages_in_the_log_whose_sync_fails_or_is_late_are_not_refused(failure
         await gatherer.finish(1)
 
     asyncio.run(trial())
+
+
+def test_messages_in_the_log_that_readers_do_not_see_are_neither_acknowledged_nor_refused() -> None:
+    async def main() -> None:
+        store, outcomes = Store(), Outcomes()
+        store.publish_failure = StoreFencedError("store", "a sync failed")
+        gatherer = gatherer_of(store)
+        outcomes.put(gatherer)
+        await settled(gatherer)
+        assert outcomes.statuses == [PutMessageStatus.FLUSH_DISK_TIMEOUT]
+        assert not outcomes.refused
+
+    asyncio.run(main())
 
 
 def test_messages_above_the_limit_are_refused_with_2() -> None:
