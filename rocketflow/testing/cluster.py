@@ -67,8 +67,10 @@ class Cluster:
     def start(self) -> None:
         """Start both servers and wait until the broker has registered. Raises ServerStartError."""
         try:
-            self._names.start()
             self._broker.start()
+            self._names.start()
+            from rocketflow.client.sync import bridge  # noqa: F401 - loads the client while the servers start
+
             self._names.wait_until_ready()
             self._wait_for_broker()
         except BaseException:

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from rocketflow.testing.errors import ServerStartError
 
@@ -20,7 +20,7 @@ import sys
 sys.path[:] = {path!r}
 from rocketflow.process.parent_pipe import stop_with_parent
 stop_with_parent()
-from rocketflow.cli import main
+from {entry} import main
 main()
 """
 
@@ -31,7 +31,10 @@ def set_options(settings: Iterable[str]) -> list[str]:
 
 
 class ServerProcess:
-    """`rocketflow COMMAND` at a port of 127.0.0.1. `log` has what it prints, of all starts."""
+    """A server of `rocketflow COMMAND` at a port of 127.0.0.1. `log` has what it prints, of all starts."""
+
+    entry: ClassVar[str] = "rocketflow.testing.server_main"
+    """The module whose `main` runs the command line."""
 
     def __init__(
         self, command: str, log: Path, port: int, arguments: Sequence[str] = (), *, prefix: Sequence[str] = ()
@@ -40,7 +43,7 @@ class ServerProcess:
         self.command = command
         self.log = log
         self.port = port
-        python = (sys.executable, "-c", _PROGRAM.format(path=sys.path))
+        python = (sys.executable, "-c", _PROGRAM.format(path=sys.path, entry=self.entry))
         self._words = [*prefix, *python, command, *set_options([f"listenPort={port}"]), *arguments]
         self._process: subprocess.Popen[bytes] | None = None
         self._begin = 0

@@ -24,7 +24,9 @@ REGISTERED_SECONDS = 500.0
 
 
 class RunningServer(ServerProcess):
-    """A server process; `port` is the one it listens at, `log` what it printed."""
+    """A process of the command `rocketflow`; `port` is the one it listens at, `log` what it printed."""
+
+    entry = "rocketflow.cli"
 
     def stop_in_order(self) -> None:
         """Stop it by SIGTERM; AssertionError if its exit code is not 0 or its log has a traceback."""
