@@ -106,8 +106,14 @@ class Request(msgspec.Struct, frozen=True, eq=False):
         self._count(response.code)
         self.channel.send(response, data)
 
-    def send_frame(self, code: int, frame: bytes) -> None:
-        """Send the frame of an answer with this code."""
+    def send_frame(self, code: int, frame: bytes, *, body_size: int = 0) -> None:
+        """Send the frame of an answer with this code, and with a body of some size.
+
+        A client that does not read gets code 2 instead of a body.
+        """
+        if body_size and not self.channel.has_room_for(body_size):
+            self.reply(ResponseCode.SYSTEM_BUSY, remark=OVERLOAD)
+            return
         self._count(code)
         self.channel.send_frame(frame)
 

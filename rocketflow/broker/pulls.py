@@ -13,13 +13,16 @@ from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from rocketflow.aio.channel import LARGE
 from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import OVERLOAD, RefusedError, Request
 from rocketflow.broker.filters import Filter, is_tags, parse_filter
 from rocketflow.broker.held_pulls import HeldPull, HeldPulls
 from rocketflow.broker.topics import PERM_READ
 from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.command import RESPONSE_FLAG
 from rocketflow.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from rocketflow.remoting.prepared_frame import PreparedFrame, number_value
 from rocketflow_store import GetMessageStatus, StoreError, WouldBlockError
 
 if TYPE_CHECKING:
@@ -61,6 +64,15 @@ _CODES: Final = {
     GetMessageStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
     GetMessageStatus.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
 }
+
+
+_FOUND: Final = PreparedFrame(
+    ResponseCode.SUCCESS,
+    {"suggestWhichBrokerId": "0"},
+    ("nextBeginOffset", "minOffset", "maxOffset", "topicSysFlag", "groupSysFlag"),
+    flag=RESPONSE_FLAG,
+    remark=GetMessageStatus.FOUND.name,
+)
 
 
 class Pull(NamedTuple):
@@ -321,19 +333,26 @@ class Pulls:
             return
         topic = self._topics.get(header.topic)
         group = self._groups.get(header.consumer_group)
+        topic_flag = 0 if topic is None else topic.topic_sys_flag
+        group_flag = 0 if group is None else group.group_sys_flag
+        request, size = pull.request, len(found.data)
+        if code == ResponseCode.SUCCESS:
+            self._counts.pulled(header.topic, header.consumer_group, found.count, size)
+            if not request.command.header_type and not request.command.is_one_way and size < LARGE:
+                numbers = found.next_offset, found.min_offset, found.max_offset, topic_flag, group_flag
+                frame = _FOUND.frame(request.command.opaque, tuple(map(number_value, numbers)), found.data)
+                request.send_frame(code, frame, body_size=size)
+                return
         answer = PullMessageResponseHeader(
             suggest_which_broker_id=0,
             next_begin_offset=found.next_offset,
             min_offset=found.min_offset,
             max_offset=found.max_offset,
-            topic_sys_flag=0 if topic is None else topic.topic_sys_flag,
-            group_sys_flag=0 if group is None else group.group_sys_flag,
+            topic_sys_flag=topic_flag,
+            group_sys_flag=group_flag,
         )
-        body = b""
-        if code == ResponseCode.SUCCESS:
-            body = bytes(found.data)
-            self._counts.pulled(header.topic, header.consumer_group, found.count, len(body))
-        pull.request.reply(code, answer, body=body, remark=found.status.name)
+        body = bytes(found.data) if code == ResponseCode.SUCCESS else b""
+        request.reply(code, answer, body=body, remark=found.status.name)
 
     def _answer_reset(self, pull: Pull, offset: int) -> None:
         """Send the client to an offset that an operator has set."""

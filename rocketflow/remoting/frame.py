@@ -136,7 +136,7 @@ def _header_size(size: int, kind: int) -> int:
 _HEADER_TYPES: Final = (HeaderType.JSON, HeaderType.ROCKETMQ)
 
 
-def frame_bytes(header_type: HeaderType, header: bytes, body: bytes = b"") -> bytes:
+def frame_bytes(header_type: HeaderType, header: bytes, body: bytes | bytearray = b"") -> bytes:
     """Return the bytes of a frame."""
     return b"".join((_prefix(header_type, header, body), header, body))
 
@@ -146,5 +146,5 @@ def frame_parts(header_type: HeaderType, header: bytes, body: bytes | memoryview
     return _prefix(header_type, header, body) + header, body
 
 
-def _prefix(header_type: HeaderType, header: bytes, body: bytes | memoryview) -> bytes:
+def _prefix(header_type: HeaderType, header: bytes, body: bytes | bytearray | memoryview) -> bytes:
     return _PREFIX.pack(4 + len(header) + len(body), header_type << 24 | len(header))

@@ -19,7 +19,9 @@ _ENCODER: Final = msgspec.json.Encoder()
 class PreparedFrame:
     """A request or answer (`flag`) with a JSON header whose `changing` fields get their values for each frame."""
 
-    def __init__(self, code: int, fields: Mapping[str, str], changing: Sequence[str], *, flag: int = 0) -> None:
+    def __init__(
+        self, code: int, fields: Mapping[str, str], changing: Sequence[str], *, flag: int = 0, remark: str | None = None
+    ) -> None:
         self.code = code
         fixed = _ENCODER.encode(fields)[:-1].replace(b"%", b"%%") + (b"," if fields else b"")
         self._format = (
@@ -27,10 +29,11 @@ class PreparedFrame:
             + fixed
             + b",".join(b'"%b":%%b' % name.encode() for name in changing)
             + b'},"flag":%d,"language":"PYTHON","opaque":%%d' % flag
+            + (b"" if remark is None else b',"remark":' + _ENCODER.encode(remark).replace(b"%", b"%%"))
             + b',"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
         )
 
-    def frame(self, opaque: int, values: tuple[bytes, ...], body: bytes = b"") -> bytes:
+    def frame(self, opaque: int, values: tuple[bytes, ...], body: bytes | bytearray = b"") -> bytes:
         """Return the frame of one request or answer; `values` are those of the changing fields, in their order."""
         return frame_bytes(HeaderType.JSON, self._format % (*values, opaque), body)
 

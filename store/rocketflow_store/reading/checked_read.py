@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import struct
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import numpy as np
@@ -21,7 +22,6 @@ from rocketflow_store.format.record import (
     MAGIC_V1,
     MAX_V1_TOPIC_SIZE,
     MIN_RECORD_SIZE,
-    PROPERTY_CRC_ALIKE,
     PROPERTY_CRC_NAME,
     PROPERTY_CRC_SIZE,
 )
@@ -33,6 +33,7 @@ from rocketflow_store.model.system_flags import BORN_HOST_V6_FLAG
 from rocketflow_store.reading.get_message import refusal
 from rocketflow_store.reading.queue_identity import queue_identity
 from rocketflow_store.reading.skipped import NO_LOG_FILE, NO_UNIT, SkippedMessages
+from rocketflow_store.reading.sound_records import MAX_GAP, MAX_SPAN, UnitColumns, are_sound, is_like_crc
 from rocketflow_store.reading.tag_codes import low_half
 from rocketflow_store.telemetry import events
 
@@ -60,9 +61,9 @@ _SYS_FLAG_AT: Final = 39
 _STORE_TIME_AT: Final = 56
 _MORE_FOR_V6: Final = (0, 12, 12, 24)
 """Bytes that IPv6 hosts take in addition, by the two flags of sysFlag."""
-_MAX_GAP: Final = 16 << 10
-"""Records this close to each other are read with one call."""
-_MAX_SPAN: Final = 1 << 20
+_NOTHING: Final = memoryview(b"")
+_TOGETHER: Final = 16
+"""So many records and more are checked together."""
 _LARGE: Final = 4 << 20
 """From this size on a record's own size is compared before room for it is made: a damaged unit says anything."""
 _FILTERED_AT_ONCE: Final = 32
@@ -123,6 +124,8 @@ class _Reading:
     """The status if no message is found."""
     count: int = 0
     total: int = 0
+    newest: memoryview = _NOTHING
+    """The last record."""
     newest_store_ms: int = -1
     is_cold: bool = False
     pieces: list[memoryview] = field(default_factory=list)
@@ -135,19 +138,29 @@ class _Reading:
         self.status = GetMessageStatus.MESSAGE_WAS_REMOVING
 
     def accept(self, view: memoryview, start: int, at: int, size: int, messages: int) -> None:
-        self.pieces.append(view[start : start + size])
+        self.newest = piece = view[start : start + size]
+        self.pieces.append(piece)
         self.offsets.append(at)
         self.positions.append(self.total)
         self.total += size
         self.count += messages
 
+    def accept_all(self, raw: bytearray, starts: list[int], units: UnitColumns) -> None:
+        """Accept the records at `starts`, which are the first messages of a result."""
+        view, sizes = memoryview(raw), units.sizes
+        self.pieces = [view[start : start + size] for start, size in zip(starts, sizes)]
+        self.newest = self.pieces[-1]
+        *self.positions, self.total = accumulate(sizes, initial=0)
+        self.offsets = units.offsets
+        self.count = len(sizes)
+        self.following, self.last = self.offsets[-1] + 1, units.phy_offsets[-1]
+
     def data(self) -> bytes | bytearray:
         if not self.pieces:
             return b""
-        last = self.pieces[-1]
-        more = 12 if last[_SYS_FLAG_AT] & BORN_HOST_V6_FLAG else 0
-        (self.newest_store_ms,) = _INT64.unpack_from(last, _STORE_TIME_AT + more)
-        whole = last.obj
+        more = 12 if self.newest[_SYS_FLAG_AT] & BORN_HOST_V6_FLAG else 0
+        (self.newest_store_ms,) = _INT64.unpack_from(self.newest, _STORE_TIME_AT + more)
+        whole = self.newest.obj
         if isinstance(whole, bytearray) and len(whole) == self.total:
             return whole  # all records are in one copy, without gaps
         return b"".join(self.pieces)
@@ -219,7 +232,7 @@ class CheckedReader:
         offset: int,
         high: int,
         max_count: int,
-    ) -> tuple[list[Unit], int]:
+    ) -> tuple[list[Unit] | UnitColumns, int]:
         """Return the units whose records may match, and the queue offset before which all others do not."""
         codes = reading.match.tags_codes
         if plain is None:
@@ -229,11 +242,11 @@ class CheckedReader:
         if codes is None and reading.match.properties is None:
             end = min(high, plain.next_file(offset), offset + max(max_count, 1))
             found = plain.units(offset, end, nowait=reading.nowait)
-            return [(at, *unit, 1, True) for at, unit in enumerate(found.tolist(), offset)], offset + len(found)
+            return UnitColumns.of(found, list(range(offset, offset + len(found)))), offset + len(found)
         end = plain.steps_end(offset, high, max_count)
         found = plain.units(offset, end, nowait=reading.nowait)
         if codes is None:
-            return [(at, *unit, 1, True) for at, unit in enumerate(found.tolist(), offset)], offset + len(found)
+            return UnitColumns.of(found, list(range(offset, offset + len(found)))), offset + len(found)
         low = found["tags_code"].astype(np.int64).astype(np.int32)
         sure = np.isin(low, np.array(sorted(codes), np.int32))
         sizes = found["msg_size"]
@@ -241,11 +254,13 @@ class CheckedReader:
         doubted |= (found["tags_code"] != low) | (sizes <= 0) | (sizes == PRE_BLANK_SIZE)
         doubted |= plain.misplaced(offset, offset + len(found))
         rows = np.flatnonzero(sure | doubted)
-        taken = zip(rows.tolist(), found[rows].tolist(), sure[rows].tolist(), strict=True)
-        return [(offset + row, *unit, 1, is_sure) for row, unit, is_sure in taken], offset + len(found)
+        columns = UnitColumns.of(found[rows], (offset + rows).tolist(), sure[rows].tolist())
+        return columns, offset + len(found)
 
-    def _read_all(self, reading: _Reading, units: list[Unit], max_count: int, max_bytes: int) -> bool:
+    def _read_all(self, reading: _Reading, units: list[Unit] | UnitColumns, max_count: int, max_bytes: int) -> bool:
         """Read units until the result is full; return True if it is, or if the rest is not in memory."""
+        if isinstance(units, UnitColumns):
+            units = units.rows(self._read_together(reading, units, max_count, max_bytes))
         at, min_phy_offset, removed_until = 0, self._log.min_phy_offset, -1
         while at < len(units):
             span, stop = self._next_span(reading, units, at, max_count, max_bytes)
@@ -263,6 +278,34 @@ class CheckedReader:
                 return True
             at = stop
         return False
+
+    def _read_together(self, reading: _Reading, units: UnitColumns, max_count: int, max_bytes: int) -> int:
+        """Read the first units by one call, and check their records together; return how many of them were taken.
+
+        If anything is unusual it is none: then they are read one by one.
+        """
+        if len(units.offsets) < _TOGETHER or not reading.topic_part or reading.match.properties is not None:
+            return 0
+        begin = units.phy_offsets[0]
+        mapped = self._log.file_at(begin)
+        if mapped is None:
+            return 0
+        count, size = self._limits(reading.log_end - begin)
+        file_end = mapped.file_from_offset + mapped.file_size
+        first = units.first_span(min(count, max_count), min(size, max_bytes), file_end)
+        if len(first.offsets) < _TOGETHER or self._limits(reading.log_end - first.phy_offsets[-1]) != (count, size):
+            return 0
+        starts = [one - begin for one in first.phy_offsets]
+        raw = bytearray(starts[-1] + first.sizes[-1])
+        try:
+            got = mapped.read_into(begin - mapped.file_from_offset, raw, nowait=reading.nowait)
+        except StoreError:
+            return 0
+        queue_id, part = reading.identity.queue_id, reading.topic_part
+        if got < len(raw) or not are_sound(raw, starts, first, queue_id, part, self._log.requires_record_crc):
+            return 0
+        reading.accept_all(raw, starts, first)
+        return len(starts)
 
     def _next_span(
         self, reading: _Reading, units: list[Unit], at: int, max_count: int, max_bytes: int
@@ -283,8 +326,8 @@ class CheckedReader:
                 return span, number
             if span and not (
                 min(size, span[-1][2]) >= MIN_RECORD_SIZE
-                and end <= phy_offset <= end + _MAX_GAP
-                and phy_offset + size - span[0][1] <= _MAX_SPAN
+                and end <= phy_offset <= end + MAX_GAP
+                and phy_offset + size - span[0][1] <= MAX_SPAN
                 and phy_offset // file_size == span[0][1] // file_size
             ):
                 return span, number
@@ -295,15 +338,15 @@ class CheckedReader:
 
     def _is_past_transfer_limits(self, count: int, total: int, away: int) -> bool:
         """Return True if RocketMQ's limits forbid a result of `total` bytes with a record `away` from the log's end."""
+        most, most_bytes = self._limits(away)
+        return total > most_bytes or count > most
+
+    def _limits(self, away: int) -> tuple[int, int]:
+        """Return RocketMQ's limits of messages and bytes of a result with a record `away` from the log's end."""
         config = self._config
         if away <= self._in_memory_bytes:
-            return (
-                total > config.max_transfer_bytes_on_message_in_memory
-                or count > config.max_transfer_count_on_message_in_memory
-            )
-        return (
-            total > config.max_transfer_bytes_on_message_in_disk or count > config.max_transfer_count_on_message_in_disk
-        )
+            return config.max_transfer_count_on_message_in_memory, config.max_transfer_bytes_on_message_in_memory
+        return config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk
 
     @staticmethod
     def _examined(reading: _Reading, unit: Unit) -> None:
@@ -410,7 +453,7 @@ class CheckedReader:
                     elif (
                         end > found
                         and raw[end - 1]
-                        and (crc_at < found or not _is_like_crc(raw[crc_at:end]))
+                        and (crc_at < found or not is_like_crc(raw[crc_at:end]))
                         and crc32(view[body_at:topic_at]) & 0x7FFFFFFF == body_crc
                         and not self._log.requires_record_crc(phy_offset)
                     ):
@@ -444,9 +487,3 @@ class CheckedReader:
             place = f"{identity.topic}-{identity.queue_id}"
             events.report(events.SKIPPED, paths.root, place, kept[0].why, offset=kept[0].queue_offset, count=count)
         return kept
-
-
-def _is_like_crc(tail: bytearray) -> bool:
-    """Return True if the last bytes of a record are those of a record CRC, or what damage left of one."""
-    alike = sum(map(int.__eq__, tail, PROPERTY_CRC_NAME)) + (tail[-1] == 2)
-    return alike >= PROPERTY_CRC_ALIKE

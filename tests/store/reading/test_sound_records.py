@@ -1,0 +1,104 @@
+"""The check of many records at once: sound records pass together, and no damaged byte does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rocketflow_store.format.record import MIN_RECORD_SIZE, RecordFields, encode_record
+from rocketflow_store.reading.sound_records import MAX_GAP, MAX_SPAN, UnitColumns, are_sound
+
+TOPIC: Final = b"orders"
+PART: Final = bytes([len(TOPIC)]) + TOPIC
+QUEUE: Final = 3
+FIRST: Final = 70_000
+PLAIN: Final = RecordFields(TOPIC, QUEUE, b"", b"KEYS\x01k\x02", 0, 0, 1, bytes(8), bytes(8))
+UNCHECKED: Final = {*range(16, 20), *range(36, 84)}
+"""Bytes that a body CRC does not cover: flag, sysFlag, times, hosts, counts."""
+
+
+class Copy:
+    """Records with other bytes between them, as one call reads them."""
+
+    def __init__(self, fields: list[RecordFields], gap: int, crcs: list[bool]) -> None:
+        self.raw = bytearray()
+        self.starts: list[int] = []
+        sizes = []
+        for number, (one, crc) in enumerate(zip(fields, crcs, strict=True)):
+            self.raw += bytes(gap if number else 0)
+            record = encode_record(one, FIRST + len(self.raw), number, 5, crc)
+            self.starts.append(len(self.raw))
+            sizes.append(len(record))
+            self.raw += record
+        places = [FIRST + start for start in self.starts]
+        self.units = UnitColumns(list(range(len(fields))), places, sizes, [0] * len(fields), [])
+
+    def is_sound(self, *, units: UnitColumns | None = None, queue_id: int = QUEUE, part: bytes = PART) -> bool:
+        return are_sound(self.raw, self.starts, units or self.units, queue_id, part, lambda place: place < FIRST)
+
+
+BODIES: Final = st.lists(st.binary(max_size=40), min_size=1, max_size=8)
+
+
+@given(BODIES, st.integers(0, 20), st.booleans())
+@settings(deadline=None, database=None)
+def test_whole_records_are_sound(bodies: list[bytes], gap: int, crc: bool) -> None:
+    copy = Copy([replace(PLAIN, body=one) for one in bodies], gap, [crc] * len(bodies))
+    assert copy.is_sound()
+    assert not copy.is_sound(queue_id=QUEUE + 1)
+    assert not copy.is_sound(part=PART[:-1] + b"x")
+    assert not copy.is_sound(units=copy.units._replace(offsets=[one + 1 for one in copy.units.offsets]))
+    assert not copy.is_sound(units=copy.units._replace(phy_offsets=[one + 1 for one in copy.units.phy_offsets]))
+    assert not copy.is_sound(units=copy.units._replace(sizes=[one + 1 for one in copy.units.sizes]))
+
+
+@given(BODIES, st.integers(0, 20), st.booleans(), st.data())
+@settings(deadline=None, database=None, max_examples=300)
+def test_one_damaged_byte_makes_none_of_them_sound(
+    bodies: list[bytes], gap: int, crc: bool, data: st.DataObject
+) -> None:
+    copy = Copy([replace(PLAIN, body=one) for one in bodies], gap, [crc] * len(bodies))
+    number = data.draw(st.integers(0, len(bodies) - 1))
+    size = copy.units.sizes[number]
+    covered = range(size) if crc else [at for at in range(size - len(PLAIN.properties)) if at not in UNCHECKED]
+    at = copy.starts[number] + data.draw(st.sampled_from(covered))
+    copy.raw[at] ^= data.draw(st.integers(1, 255))
+    assert not copy.is_sound()
+
+
+def test_records_that_need_another_look_are_not_sound() -> None:
+    plain = replace(PLAIN, body=b"body")
+    v6 = replace(plain, born_host=bytes(20))
+    assert not Copy([plain, v6], 0, [True, True]).is_sound()
+    assert not Copy([plain, replace(plain, properties=b"")], 0, [False, False]).is_sound()
+    assert not Copy([plain, plain], 0, [True, False]).is_sound()
+    copy = Copy([plain, plain], 0, [False, False])
+    assert not are_sound(copy.raw, copy.starts, copy.units, QUEUE, PART, lambda place: place > FIRST)
+
+
+def test_a_span_ends_where_the_limits_the_match_or_the_file_say() -> None:
+    sizes = [MIN_RECORD_SIZE] * 6
+    places = [FIRST + 100 * number for number in range(6)]
+    units = UnitColumns(list(range(6)), places, sizes, [0] * 6, [])
+    end = places[-1] + sizes[-1]
+    assert units.first_span(32, 10_000, end) == units
+    assert units.first_span(4, 10_000, end).offsets == [0, 1, 2, 3]
+    assert units.first_span(32, 3 * MIN_RECORD_SIZE, end).offsets == [0, 1, 2]
+    assert units.first_span(32, MIN_RECORD_SIZE - 1, end).offsets == []
+    doubtful = units._replace(are_sure=[True, True, False, True, True, True])
+    assert doubtful.first_span(32, 10_000, end).offsets == [0, 1]
+    assert doubtful.rows(4) == [(4, places[4], sizes[4], 0, 1, True), (5, places[5], sizes[5], 0, 1, True)]
+    for odd in (
+        units.first_span(32, 10_000, end - 1),
+        units._replace(sizes=[*sizes[:5], MIN_RECORD_SIZE - 1]).first_span(32, 10_000, end),
+        units._replace(sizes=[*sizes[:5], -MIN_RECORD_SIZE]).first_span(32, 10_000, end),
+        units._replace(phy_offsets=[*places[:5], places[4]]).first_span(32, 10_000, end),
+        units._replace(phy_offsets=[*places[:5], places[5] + MAX_GAP]).first_span(32, 10_000, 1 << 40),
+    ):
+        assert odd.offsets == []
+    many = 1 + MAX_SPAN // MAX_GAP
+    far = UnitColumns(list(range(many)), [FIRST + MAX_GAP * one for one in range(many)], [100] * many, [0] * many, [])
+    assert far.first_span(many, MAX_SPAN, 1 << 40).offsets == []
