@@ -60,7 +60,8 @@ _HALF: Final = b"TRAN_MSG\x01"
 """Part of the properties of all half messages."""
 
 _UNIQ_KEY: Final = re.compile(b"(?:^|\x02)UNIQ_KEY\x01([^\x02]*)")
-_DROPPED: Final = re.compile("(?:^|(?<=\x02))(?:POP_CK|MSG_REGION|TRACE_ON|CLUSTER)\x01[^\x02]*(?:\x02|$)")
+_DROPPED: Final = re.compile("\x02(?:POP_CK|MSG_REGION|TRACE_ON|CLUSTER)\x01[^\x02]*")
+"""Properties that the broker sets, in a text with a separator before it."""
 _DELAY: Final = re.compile(b"(?:^|(?<=\x02))DELAY\x01[^\x02]*(?:\x02|$)")
 
 
@@ -174,7 +175,7 @@ class Sends:
         properties = header.properties or ""
         if properties and not properties.endswith("\x02"):
             properties += "\x02"
-        properties = _DROPPED.sub("", properties) + self._added
+        properties = _DROPPED.sub("", "\x02" + properties)[1:] + self._added
         return RawMessage(
             header.topic,
             queue_id,

@@ -47,7 +47,7 @@ _BROKERS_PARTS: Final = (b"REAL_", b"__transactionId__", b"TRANSACTION_", b"TRAN
 """Parts of their names: a text without them has none, and is searched in a tenth of the time."""
 _REAL_TOPIC: Final = re.compile(b"(?:^|\x02)REAL_TOPIC\x01([^\x02]+)")
 _READ: Final = re.compile(
-    b"(?:^|\x02)(REAL_TOPIC|REAL_QID|PGROUP|UNIQ_KEY|TRANSACTION_CHECK_TIMES|CHECK_IMMUNITY_TIME_IN_SECONDS"
+    b"\x02(REAL_TOPIC|REAL_QID|PGROUP|UNIQ_KEY|TRANSACTION_CHECK_TIMES|CHECK_IMMUNITY_TIME_IN_SECONDS"
     b"|TRAN_PREPARED_QUEUE_OFFSET)\x01([^\x02]+)"
 )
 _CHECKS: Final = re.compile(b"(?:^|(?<=\x02))TRANSACTION_CHECK_TIMES\x01[^\x02]*(?:\x02|$)")
@@ -109,7 +109,7 @@ def real_topic(message: RawMessage) -> str:
 
 def read_half(stored: StoredMessage) -> Half | None:
     """Return what a record of the half queue says, None if it names no real topic and queue."""
-    properties: dict[bytes, bytes] = dict(_READ.findall(stored.message.properties))
+    properties: dict[bytes, bytes] = dict(_READ.findall(b"\x02" + stored.message.properties))
     topic, queue_id = properties.get(b"REAL_TOPIC"), _number(properties.get(b"REAL_QID"))
     if topic is None or queue_id is None:
         return None

@@ -76,6 +76,7 @@ assert _HEAD.size == HEAD_SIZE
 PROPERTY_CRC_SIZE: Final = 20
 """`__CRC32#` 0x01 ten digits 0x02, the last bytes of a record whose writer appends a property CRC."""
 PROPERTY_CRC_NAME: Final = b"__CRC32#\x01"
+_CRC_TAIL: Final = PROPERTY_CRC_NAME + b"%b\x02"
 PROPERTY_CRC_ALIKE: Final = 6
 """So many matching bytes of the ten around the digits mean a CRC, even if the others are damaged."""
 ZEROS_OF_LMQ: Final = 20
@@ -206,7 +207,7 @@ def encode_record(
 
 def property_crc_tail(record_without_tail: Bytes) -> bytes:
     """Return the 20 bytes that protect a whole record: the CRC's decimal digits, least significant first."""
-    return b"%b%b\x02" % (PROPERTY_CRC_NAME, (b"%010d" % (_crc32(record_without_tail) & 0x7FFFFFFF))[::-1])
+    return _CRC_TAIL % (b"%010d" % (_crc32(record_without_tail) & 0x7FFFFFFF))[::-1]
 
 
 def encode_blank(remaining: int) -> bytes:

@@ -6,7 +6,6 @@ level, a delivery time) carries REAL_TOPIC and REAL_QID, as stored by a broker.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.format.batch_body import FIXED_SIZE, batch_entries
@@ -81,7 +80,7 @@ _ASSIGNED: Final = frozenset({PROPERTY_CRC32, PROPERTY_INNER_BASE, PROPERTY_INNE
 """Properties that only the store writes; a sender's are dropped."""
 _EACH_ITS_OWN: Final = frozenset({PROPERTY_UNIQ_KEY, PROPERTY_WAIT})
 """Properties of a batch that are not added to its messages: they have their own, and a second one would win."""
-_HAS_UNIQ_KEY: Final = re.compile(b"(?:^|\x02)UNIQ_KEY\x01")
+_UNIQ_KEY: Final = b"\x02UNIQ_KEY\x01"
 _LMQS: Final = f"{PROPERTY_INNER_MULTI_DISPATCH}\x01".encode()
 """In the property string of a message that names LMQs."""
 _MAX_INNER_NUM: Final = (1 << 15) - 1
@@ -223,7 +222,7 @@ class MessageEncoder:
         created = BatchRecords(topic, batch.queue_id, magic, after, topic_part, [], [], [], [])
         _, _, _, _, _, messages, sizes, tags_codes, all_keys = created
         for flag, body, raw in batch.entries:
-            if b"UNIQ_KEY\x01" not in raw or not _HAS_UNIQ_KEY.search(raw):
+            if _UNIQ_KEY not in b"\x02" + raw:
                 raw = (raw if not raw or raw[-1] == 2 else raw + b"\x02") + self._uniq_property()
             elif complete and raw[-1] != 2:  # writers before 5.2 omit the last separator
                 raw += b"\x02"

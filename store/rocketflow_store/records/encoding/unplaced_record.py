@@ -5,8 +5,7 @@ The write path fills in the place (`format.record.place_record`); the properties
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rocketflow_store.format.record import RecordFields, encode_unplaced
 from rocketflow_store.model.java_compat import TAG_KEY_PREFIX, string_hash
@@ -77,7 +76,7 @@ def unplaced_record(
     return UnplacedRecord(*record, topic, queue_id, tags_code, keys, batch_num, lmq)
 
 
-_FACTS: Final = re.compile(f"(?:^|\x02)({PROPERTY_UNIQ_KEY}|{PROPERTY_KEYS}|{PROPERTY_TAGS})\x01([^\x02]+)".encode())
+_UNIQ_KEY, _TAGS, _KEYS = (f"\x02{name}\x01".encode() for name in (PROPERTY_UNIQ_KEY, PROPERTY_TAGS, PROPERTY_KEYS))
 
 
 def dispatch_keys(raw: bytes, topic: str, tag_entries: bool) -> tuple[str, list[str]]:
@@ -85,12 +84,26 @@ def dispatch_keys(raw: bytes, topic: str, tag_entries: bool) -> tuple[str, list[
 
     Of duplicate properties the last one counts: see `format.properties.decode_properties`.
     """
-    facts = dict(_FACTS.findall(raw))
-    uniq_key = facts.get(b"UNIQ_KEY", b"").decode("utf-8", "replace")
-    if len(facts) == 1 and uniq_key:
+    text = b"\x02" + raw
+    uniq_key = _last_value(text, _UNIQ_KEY)
+    tags = _last_value(text, _TAGS) if _TAGS in text else ""
+    keys = _last_value(text, _KEYS) if _KEYS in text else ""
+    if uniq_key and not tags and not keys:
         return "", [f"{topic}#{uniq_key}"]
-    tags, keys = (facts.get(name, b"").decode("utf-8", "replace") for name in (b"TAGS", b"KEYS"))
     return tags, index_keys(topic, uniq_key, keys, tags if tag_entries else None)
+
+
+def _last_value(text: bytes, mark: bytes) -> str:
+    """Return the last value that is not empty of a property; `mark` is its name between two separators."""
+    at = text.rfind(mark)
+    while at >= 0:
+        begin = at + len(mark)
+        end = text.find(b"\x02", begin)
+        value = text[begin:end] if end >= 0 else text[begin:]
+        if value:
+            return value.decode("utf-8", "replace")
+        at = text.rfind(mark, 0, begin - 1)
+    return ""
 
 
 def index_keys(topic: str, uniq_key: str | None, keys: str | None, tags: str | None) -> list[str]:
