@@ -19,7 +19,5 @@ def test_keys_are_those_of_the_decoded_properties(segments: list[str], ends: boo
     raw = ("\x02".join(segments) + "\x02" * ends).encode()
     properties = decode_properties(raw)
     tags = properties.get("TAGS", "")
-    wanted = index_keys(
-        "t", properties.get("UNIQ_KEY"), properties.get("KEYS"), tags if tag_entries and tags else None
-    )
+    wanted = index_keys("t", properties.get("UNIQ_KEY"), properties.get("KEYS"), tags if tag_entries and tags else None)
     assert dispatch_keys(raw, "t", tag_entries) == (tags, wanted)
