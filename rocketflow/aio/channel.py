@@ -33,7 +33,8 @@ RUNNING_LIMIT: Final = 256
 LARGE: Final = 64 * 1024
 """This many unsent bytes, or bytes of an incomplete frame, are reported to the owner, which adds up those of all."""
 
-_FLUSH_AT: Final = 1024 * 1024
+_FLUSH_AT: Final = 16 * 1024
+"""So many bytes go out at once: the peer works on them while more are made."""
 
 
 class ChannelError(Exception):
@@ -78,9 +79,10 @@ class ChannelOwner(Protocol):
 class Channel(asyncio.Protocol):
     """One connection.
 
-    What is sent within one iteration of the loop goes out in one write. While more than `unsent_limit` bytes wait for
-    the peer, or RUNNING_LIMIT of its requests run, nothing is read from it and the frames that have arrived wait.
-    `hooks` run, in their order, before the requests of `ask`, `request` and `notify` and after their answers.
+    What is sent within one iteration of the loop goes out in one write, in several where it is much. While more than
+    `unsent_limit` bytes wait for the peer, or RUNNING_LIMIT of its requests run, nothing is read from it and the frames
+    that have arrived wait. `hooks` run, in their order, before the requests of `ask`, `request` and `notify` and after
+    their answers.
     """
 
     def __init__(
