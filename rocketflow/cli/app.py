@@ -225,7 +225,7 @@ def run(arguments: list[str]) -> int:
             return code
         if debug:
             raise
-        return failures.report(error)
+        return failures.report(error, arguments[0] if arguments else "")
 
 
 def _without_debug(arguments: list[str]) -> list[str]:

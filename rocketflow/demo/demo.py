@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
+from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -82,6 +83,8 @@ def run_demo(
     """Run the demo, with `stream` for its jobs; return 0 if every check passes."""
     if store and network:
         raise UsageError("--store and --network exclude each other")
+    if stream is submit_stream and util.find_spec("pyspark") is None:  # it would be missed after the first step
+        raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
     began = time.monotonic()
     home = _fresh_home(Path(directory) if directory else Path(tempfile.gettempdir()) / f"rocketflow-demo-{os.getuid()}")
     if network:

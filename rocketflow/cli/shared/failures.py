@@ -33,15 +33,29 @@ EXTRAS: Final[Mapping[str, str]] = {
 }
 """The extra that installs an imported package."""
 
+COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("namesrv", "broker"), ("broker", "store", "client")),
+    "demo": ("demo", "store", "spark"),
+    "bridge": ("kafka", "store", "spark"),
+    "quality": ("quality", "store", "spark"),
+}
+"""The extra with all packages of a command, and the extras that it brings."""
 
-def report(error: BaseException) -> int:
-    """Print the error's line; return its exit code."""
+
+def extra_of(package: str, command: str) -> str:
+    """Return the extra to install for an imported package: that with all packages of the command if it has this one."""
+    wider = COMMANDS.get(command, ())
+    return wider[0] if EXTRAS[package] in wider else EXTRAS[package]
+
+
+def report(error: BaseException, command: str = "") -> int:
+    """Print the line of an error that ended a command; return its exit code."""
     if isinstance(error, (StoreError, RocketFlowError)):
         print(f"error: {printable(str(error))}", file=sys.stderr)
         return error.exit_code
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if package in EXTRAS:
-        extra = EXTRAS[package]
+        extra = extra_of(package, command)
         print(
             f"error: this command needs the package {package}: pip install 'rocketflow[{extra}]' "
             f"(in a checkout: '.[{extra}]')",

@@ -64,20 +64,21 @@ def test_version_lists_every_package_that_users_install(capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(
-    ("package", "command"),
+    ("package", "extra", "command"),
     [
-        ("numpy", ["store", "info", "x"]),
-        ("pyspark", ["submit", "stream"]),
-        ("msgspec", ["send", "-n", "127.0.0.1:1", "--topic", "t", "body"]),
-        ("aiohttp", ["broker", "--set", "metricsExporterType=PROM"]),
+        ("numpy", "store", ["store", "info", "x"]),
+        ("pyspark", "spark", ["submit", "stream"]),
+        ("msgspec", "client", ["send", "-n", "127.0.0.1:1", "--topic", "t", "body"]),
+        ("aiohttp", "broker", ["broker", "--set", "metricsExporterType=PROM"]),
+        ("numpy", "broker", ["broker", "--set", "storePathRootDir=x"]),
+        ("pyspark", "demo", ["demo", "--dir", "/dev/null/x"]),
     ],
 )
-def test_missing_package_is_named_with_the_extra_that_installs_it(package: str, command: list[str]) -> None:
+def test_missing_package_is_named_with_the_extra_that_installs_it(package: str, extra: str, command: list[str]) -> None:
     program = f"import sys; sys.modules[{package!r}] = None; from rocketflow.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", program, *command], env=ENVIRONMENT, capture_output=True, text=True, check=False
     )
-    extra = failures.EXTRAS[package]
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         f"error: this command needs the package {package}: pip install 'rocketflow[{extra}]' "
@@ -100,6 +101,8 @@ def test_extras_install_what_the_messages_say() -> None:
         found = {canonicalize_name(name) for name in distributions[package]}
         assert found & {canonicalize_name(name) for name in installed(extra)}, package
     assert not {"pyspark", "pyarrow", "numpy"} & installed("client")
+    for wider, *others in failures.COMMANDS.values():
+        assert all(installed(other) <= installed(wider) for other in others), wider
 
 
 @pytest.mark.parametrize("command", [[], ["store"], ["store", "cat"], ["quality"], ["bridge"], ["doctor"]])
