@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -93,14 +94,19 @@ def go_families(names: str, families: Sequence[str], place: str = "Go") -> dict[
         program = built(GO_SOURCE)
     except GoNotAvailableError as error:
         pytest.skip(str(error))
-    found = run_families([str(program), names, *families], families)
+    with tempfile.TemporaryDirectory(prefix="rocketflow-go-") as home:  # offsets of broadcasting consumers lie there
+        found = run_families([str(program), names, *families], families, HOME=home)
     record(place, found)
     return found
 
 
-def run_families(command: Sequence[str], families: Sequence[str]) -> dict[str, str]:
-    """Run a client program that prints `ok NAME` or `not ok NAME why` for each family; return the line of each."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=CLIENT_SECONDS, check=False)
+def run_families(command: Sequence[str], families: Sequence[str], **variables: str) -> dict[str, str]:
+    """Run a client program that prints `ok NAME` or `not ok NAME why` for each family; return the line of each.
+
+    `variables` are added to its environment.
+    """
+    env = {**os.environ, **variables}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=CLIENT_SECONDS, check=False, env=env)
     lines = [one for one in done.stdout.splitlines() if one.startswith(("ok ", "not ok "))]
     found = {one.removeprefix("not ").split(" ")[1]: one for one in lines}
     assert found.keys() == set(families), (done.stdout[-2000:], done.stderr[-3000:])
