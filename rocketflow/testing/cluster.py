@@ -69,7 +69,7 @@ class Cluster:
         try:
             self._broker.start()
             self._names.start()
-            from rocketflow.client.sync import bridge  # noqa: F401 - loads the client while the servers start
+            from rocketflow.client.admin import admin_client  # noqa: F401 - is loaded while the servers start
 
             self._names.wait_until_ready()
             self._wait_for_broker()
