@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rocketflow.client import ClientOptions
+from rocketflow.client.admin.admin_client import AdminClient
+from rocketflow.remoting.bodies import TopicConfig
 from rocketflow.remoting.command import VERSION, Command, request
 from rocketflow.remoting.signature import Credentials, sign
+from tests.support.scripted_broker import ScriptedBroker, scripted
 from tests.support.servers import RunningServer, running_broker
 
 if TYPE_CHECKING:
@@ -62,6 +66,16 @@ def plain_broker(home: Path, *settings: str, rules: str = PLAIN_RULES) -> Iterat
     (home / "conf" / "plain_acl.yml").write_text(rules)
     with running_broker(home, "aclEnable=true", f"rocketmqHome={home}", *settings) as broker:
         yield broker
+
+
+@asynccontextmanager
+async def orders_at(broker: str) -> AsyncIterator[tuple[str, AdminClient]]:
+    """Create the topic orders with two queues at a broker; yield a NameServer that knows it, and ADMIN's client."""
+    async with scripted(ScriptedBroker()) as names:
+        names.routes = {"broker-a": broker}
+        async with AdminClient(ClientOptions(name_servers=names.address, credentials=ADMIN)) as admin:
+            await admin.create_topic(broker, TopicConfig(topic_name="orders", write_queue_nums=2, read_queue_nums=2))
+            yield names.address, admin
 
 
 @contextmanager

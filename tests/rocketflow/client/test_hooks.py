@@ -5,13 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from rocketflow.aio.loop import run
-from rocketflow.client import ClientOptions, Message, Producer, ProducerOptions, RpcHook
-from rocketflow.client.admin.admin_client import AdminClient
-from rocketflow.remoting.bodies import TopicConfig
+from rocketflow.client import Message, Producer, ProducerOptions, RpcHook
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.command import Command
-from tests.support.scripted_broker import ScriptedBroker, scripted
-from tests.support.signed import ADMIN, WRITER, plain_broker
+from tests.support.signed import WRITER, orders_at, plain_broker
 
 
 class NotingHook(RpcHook):
@@ -35,13 +32,8 @@ def test_hooks_see_requests_and_answers_and_the_signature_covers_their_fields(tm
     hook = NotingHook()
 
     async def main(address: str) -> None:
-        async with scripted(ScriptedBroker()) as names:
-            names.routes = {"broker-a": address}
-            async with AdminClient(ClientOptions(name_servers=names.address, credentials=ADMIN)) as admin:
-                await admin.create_topic(
-                    address, TopicConfig(topic_name="orders", write_queue_nums=2, read_queue_nums=2)
-                )
-            options = ProducerOptions(group="g", name_servers=names.address, credentials=WRITER, hooks=(hook,))
+        async with orders_at(address) as (names, _):
+            options = ProducerOptions(group="g", name_servers=names, credentials=WRITER, hooks=(hook,))
             async with Producer(options) as producer:
                 await producer.send(Message("orders", b"one"))
                 await producer.send_one_way(Message("orders", b"two"))
@@ -49,7 +41,7 @@ def test_hooks_see_requests_and_answers_and_the_signature_covers_their_fields(tm
         sends = [code for at, code in hook.requests if at == address and code == RequestCode.SEND_MESSAGE_V2]
         assert len(sends) == 2
         assert (address, RequestCode.SEND_MESSAGE_V2, 0) in hook.answers
-        assert (names.address, RequestCode.GET_ROUTEINFO_BY_TOPIC, 0) in hook.answers
+        assert (names, RequestCode.GET_ROUTEINFO_BY_TOPIC, 0) in hook.answers
         assert len([code for _, code, _ in hook.answers if code == RequestCode.SEND_MESSAGE_V2]) == 1  # not of one-way
 
     with plain_broker(tmp_path) as broker:
