@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.access.addresses import AddressPattern, Host, parse_addresses
-from rocketflow.access.permissions import Action, Audience, Kind, Need, Row
+from rocketflow.access.permissions import READS, Action, Audience, Kind, Need, Row
 from rocketflow.remoting.signature import ACCESS_KEY, is_signed
 
 if TYPE_CHECKING:
@@ -55,8 +55,13 @@ class Account:
     perms: Mapping[tuple[Kind, str], Permissions]
 
     def allows(self, need: Need) -> bool:
-        """Return whether the account has one of the permissions that a need names; others are not checked."""
+        """Return whether the account has one of the permissions that a need names; others are not checked.
+
+        RocketMQ 4 has no permission to get: SUB is needed to read.
+        """
         wanted = need.actions & {Action.PUB, Action.SUB}
+        if need.actions <= READS:
+            wanted = frozenset({Action.SUB})
         return not wanted or bool(wanted & self.perms.get((need.kind, need.name), self.defaults[need.kind]))
 
 

@@ -94,7 +94,12 @@ def parse_resource(text: str | None) -> Resource:
     kind, sign, name = (text or "").partition(":")
     if kind.lower() not in _KINDS or not sign or not name:
         raise PolicyError(f"The resource {(text or '')[:100]!r} is not Topic:name, Group:name, Cluster:name or *.")
-    return Resource(_KINDS[kind.lower()], name.partition("*")[0], is_prefix=name.endswith("*"))
+    name, is_prefix = name.removesuffix("*"), name.endswith("*")
+    if "*" in name:
+        raise PolicyError(
+            f"The resource {(text or '')[:100]!r} has a * before its end: only a name that ends with * is a pattern."
+        )
+    return Resource(_KINDS[kind.lower()], name, is_prefix)
 
 
 def parse_policy_type(text: str | None) -> str:

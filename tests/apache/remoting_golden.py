@@ -14,6 +14,7 @@ from tests.support.java_programs import FLAGS
 from tests.support.maven import compile_java, fetch_jars, java_and_javac
 
 PROGRAMS: Final = ("RemotingHeaders", "RemotingBodies")
+PROGRAMS_OF_5: Final = (*PROGRAMS, "RequestPermissions")
 PACKAGES_OF_4: Final = (
     (r"remoting\.protocol\.(body|heartbeat|route)\.", r"common.protocol.\1."),
     (r"remoting\.protocol\.filter\.", "common.filter."),
@@ -33,7 +34,7 @@ def generated(version: str) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as work:
         target = Path(work, "golden")
         target.mkdir()
-        for program in PROGRAMS:
+        for program in PROGRAMS if version.startswith("4.") else PROGRAMS_OF_5:
             source = HERE / "java" / f"{program}.java"
             classes = compile_java(source, _text_for(version, source.read_text("utf-8")), lib)
             command = [

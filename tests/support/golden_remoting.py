@@ -71,6 +71,19 @@ class HeaderSample:
 
 
 @dataclass(frozen=True)
+class PermissionSample:
+    """A request, and what an account needs for it; 5.x only."""
+
+    code: int
+    filled: str
+    """`all` (every field has a value), `required` (those) or `retry` (all, and each topic is a retry topic)."""
+    values: dict[str, str]
+    body: bytes
+    needs: frozenset[tuple[str, frozenset[str]]]
+    """Resources, such as `Topic:name`, and the actions of which one is needed."""
+
+
+@dataclass(frozen=True)
 class FrameReading:
     """Bytes after the length word, and what RocketMQ reads there; `read` is None if it throws `refused`."""
 
@@ -193,6 +206,21 @@ def body_readings(version: str) -> list[BodyReading]:
     return [
         BodyReading(one["class"], one["text"], one.get("read"), one.get("refused"))
         for one in _lines(version, "body_readings")
+    ]
+
+
+@cache
+def permission_samples(version: str) -> list[PermissionSample]:
+    """Return what the accounts of RocketMQ 5 need for each request code, with three sets of fields."""
+    return [
+        PermissionSample(
+            code=one["code"],
+            filled=one["filled"],
+            values=one["values"],
+            body=one["body"].encode(),
+            needs=frozenset((resource, frozenset(actions)) for resource, actions in one["needs"]),
+        )
+        for one in _lines(version, "permissions")
     ]
 
 

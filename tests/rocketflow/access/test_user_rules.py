@@ -90,7 +90,22 @@ def test_prefixes_decide_by_their_length(given_entries: list[tuple[str, bool, bo
     assert is_allowed(policies, name, Action.PUB) is (all(exact) if exact else decision)
 
 
-@pytest.mark.parametrize("text", ["", "t", "Topic", "Topic:", "Topics:t", ":t", "**"])
+UNUSABLE = (
+    "",
+    "t",
+    "Topic",
+    "Topic:",
+    "Topics:t",
+    ":t",
+    "**",
+    "Topic:salary*test",
+    "Group:a*b*",
+    "Topic:**",
+    "Topic:*a",
+)
+
+
+@pytest.mark.parametrize("text", UNUSABLE)
 def test_texts_that_name_no_resource_are_refused(text: str) -> None:
     with pytest.raises(PolicyError):
         parse_resource(text)
