@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from rocketflow.access.addresses import Host, host_of
 from rocketflow.access.permissions import ROWS, Action, Audience, Row, topic_need
+from rocketflow.access.signatures import SeenRequests, SignatureCheck, check_signature
 from rocketflow.aio.server import Processor, RefusedError, Request
 from rocketflow.remoting.codes import RequestCode, ResponseCode
-from rocketflow.remoting.signature import ACCESS_KEY, JOB_ACCESS_KEY, is_signed
+from rocketflow.remoting.signature import ACCESS_KEY, JOB_ACCESS_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -37,11 +38,23 @@ _MOST_COUNTED: Final = 1_000
 class Rules(Protocol):
     """Accounts or users, and what they allow."""
 
-    def refusal(self, row: Row, command: Command, host: Host | None) -> str | None:
-        """Return why a request is refused, None if it is allowed. Raises HeaderError and BodyError."""
+    def refusal(
+        self, row: Row, command: Command, host: Host | None, check: SignatureCheck = check_signature
+    ) -> str | None:
+        """Return why a request is refused, None if it is allowed; `check` is called at most once.
+
+        Raises HeaderError and BodyError.
+        """
 
 
-def refusal(row: Row, command: Command, host: Host | None, rules: Rules | None, job_secret: str) -> str | None:
+def refusal(
+    row: Row,
+    command: Command,
+    host: Host | None,
+    rules: Rules | None,
+    job_secret: str,
+    check: SignatureCheck = check_signature,
+) -> str | None:
     """Return why a request is refused, None if it is allowed. Raises HeaderError and BodyError.
 
     A job's signature counts for the requests of jobs only. Without `rules`, clients and brokers are not checked, and
@@ -49,9 +62,9 @@ def refusal(row: Row, command: Command, host: Host | None, rules: Rules | None, 
     """
     is_of_job = row.audience is Audience.JOB or command.code in _JOB_CLIENT_CODES
     if is_of_job and job_secret and command.fields.get(ACCESS_KEY) == JOB_ACCESS_KEY:
-        return None if is_signed(command, job_secret) else "the store has another secret: run the job again"
+        return check(command, job_secret, "the store has another secret: run the job again")
     if rules is not None:
-        return rules.refusal(row, command, host)
+        return rules.refusal(row, command, host, check)
     if row.audience in (Audience.CLIENT, Audience.BROKER) or (host is not None and host.is_loopback):
         return None
     return (
@@ -66,6 +79,7 @@ class Guard:
     def __init__(self, rules: Rules | None = None, job_secret: str = "") -> None:
         self._rules = rules
         self._job_secret = job_secret
+        self._seen = SeenRequests()
         self._refused: Counter[str] = Counter()
         self._logged = 0.0
 
@@ -87,7 +101,7 @@ class Guard:
 
     def _checked(self, row: Row, processor: Processor) -> Processor:
         def process(request: Request) -> Coroutine[Any, Any, None] | None:
-            self._check(row, request)
+            self._check(row, request, self._seen.check)
             return processor(request)
 
         return process
@@ -96,11 +110,11 @@ class Guard:
         """Check one of the actions on a topic that a request does not name itself. Raises RefusedError."""
         need = topic_need(topic, actions)
         if self._rules is not None and need is not None:
-            self._check(Row(Audience.CLIENT, (lambda command: (need,),)), request)
+            self._check(Row(Audience.CLIENT, (lambda command: (need,),)), request, check_signature)
 
-    def _check(self, row: Row, request: Request) -> None:
+    def _check(self, row: Row, request: Request, check: SignatureCheck) -> None:
         address = request.channel.address
-        why = refusal(row, request.command, host_of(address), self._rules, self._job_secret)
+        why = refusal(row, request.command, host_of(address), self._rules, self._job_secret, check)
         if why is not None:
             self._count(address.rpartition(":")[0], request.command.code, why)
             raise RefusedError(ResponseCode.NO_PERMISSION, why)

@@ -15,6 +15,7 @@ import yaml
 from rocketflow.access.addresses import Host
 from rocketflow.access.permissions import Row
 from rocketflow.access.plain_rules import PlainRules, PlainRulesError, merged_rules, parse_rules
+from rocketflow.access.signatures import SignatureCheck, check_signature
 from rocketflow.aio.watched_files import WatchedFiles, call_often
 from rocketflow.errors import UsageError
 from rocketflow.remoting.command import Command
@@ -45,9 +46,11 @@ class PlainFiles:
             )
         self._rules = _load(self._files.existing)
 
-    def refusal(self, row: Row, command: Command, host: Host | None) -> str | None:
+    def refusal(
+        self, row: Row, command: Command, host: Host | None, check: SignatureCheck = check_signature
+    ) -> str | None:
         """Return why a request is refused, None if it is allowed. Raises HeaderError and BodyError."""
-        return self._rules.refusal(row, command, host)
+        return self._rules.refusal(row, command, host, check)
 
     async def watch(self) -> None:
         """Look at the files until cancelled."""

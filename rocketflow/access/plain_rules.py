@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.access.addresses import AddressPattern, Host, parse_addresses
 from rocketflow.access.permissions import READS, Action, Audience, Kind, Need, Row
-from rocketflow.remoting.signature import ACCESS_KEY, is_signed
+from rocketflow.access.signatures import SignatureCheck, check_signature
+from rocketflow.remoting.signature import ACCESS_KEY
 
 if TYPE_CHECKING:
     from rocketflow.remoting.command import Command
@@ -72,7 +73,9 @@ class PlainRules:
     addresses: tuple[AddressPattern, ...] = ()
     accounts: Mapping[str, Account] = field(default_factory=dict)
 
-    def refusal(self, row: Row, command: Command, host: Host | None) -> str | None:
+    def refusal(
+        self, row: Row, command: Command, host: Host | None, check: SignatureCheck = check_signature
+    ) -> str | None:
         """Return why a request is refused, None if it is allowed. Raises HeaderError and BodyError."""
         if any(one.matches(host) for one in self.addresses):
             return None
@@ -84,8 +87,9 @@ class PlainRules:
             return f"No acl config for {access_key}"
         if any(one.matches(host) for one in account.addresses):
             return None
-        if not is_signed(command, account.secret_key):
-            return f"Check signature failed for accessKey={access_key}"
+        why = check(command, account.secret_key, f"Check signature failed for accessKey={access_key}")
+        if why is not None:
+            return why
         if row.audience is not Audience.CLIENT:
             if account.is_admin or (row.audience is Audience.ADMIN and row.is_read):
                 return None

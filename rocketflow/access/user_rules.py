@@ -23,8 +23,9 @@ from rocketflow.access.policies import (
     parse_policy_type,
     parse_resource,
 )
+from rocketflow.access.signatures import SignatureCheck, check_signature
 from rocketflow.remoting.bodies import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
-from rocketflow.remoting.signature import ACCESS_KEY, JOB_ACCESS_KEY, is_signed
+from rocketflow.remoting.signature import ACCESS_KEY, JOB_ACCESS_KEY
 
 if TYPE_CHECKING:
     from rocketflow.access.addresses import Host
@@ -157,9 +158,11 @@ class UserRules:
         self._policies = {name: _policies(acl) for name, acl in tables.acls.items()}
         self._tables = tables
 
-    def refusal(self, row: Row, command: Command, host: Host | None) -> str | None:
+    def refusal(
+        self, row: Row, command: Command, host: Host | None, check: SignatureCheck = check_signature
+    ) -> str | None:
         """Return why a request is refused, None if it is allowed. Raises HeaderError and BodyError."""
-        unknown = self._unauthenticated(command)
+        unknown = self._unauthenticated(command, check)
         if unknown is not None and command.code not in self.unauthenticated:
             return unknown
         name = "" if unknown is not None else command.fields[ACCESS_KEY]
@@ -180,9 +183,9 @@ class UserRules:
     def is_super(self, command: Command) -> bool:
         """Return whether a super user has signed a request. Raises HeaderError."""
         user = self._tables.users.get(command.fields.get(ACCESS_KEY, ""))
-        return user is not None and user.user_type == SUPER and self._unauthenticated(command) is None
+        return user is not None and user.user_type == SUPER and self._unauthenticated(command, check_signature) is None
 
-    def _unauthenticated(self, command: Command) -> str | None:
+    def _unauthenticated(self, command: Command, check: SignatureCheck) -> str | None:
         """Return why the sender of a request is not known, None if it is."""
         name = command.fields.get(ACCESS_KEY)
         if not name:
@@ -192,7 +195,7 @@ class UserRules:
             return f"{SUBJECT}{name} is not found."
         if user.user_status == DISABLED:
             return f"{SUBJECT}{name} is disabled."
-        return None if is_signed(command, user.password or "") else "check signature failed."
+        return check(command, user.password or "", "check signature failed.")
 
 
 def _policies(acl: AclInfo) -> Policies:

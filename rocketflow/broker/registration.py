@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final
 from rocketflow.aio.channel import ChannelClosedError
 from rocketflow.aio.peers import Peers
 from rocketflow.aio.server import RefusedError
+from rocketflow.aio.signing_hook import signing_hooks
 from rocketflow.remoting.bodies import KVTable, RegisterBrokerBody, decode_body, encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.errors import BodyError
 from rocketflow.remoting.headers.route import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
-from rocketflow.remoting.rpc_hook import signing_hooks
 
 if TYPE_CHECKING:
     from rocketflow.aio.tls import Tls

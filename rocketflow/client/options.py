@@ -9,9 +9,10 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from rocketflow.aio.signing_hook import signing_hooks
 from rocketflow.client.errors import NameServerOptionError
 from rocketflow.remoting.addresses import is_address
-from rocketflow.remoting.rpc_hook import RpcHook, signing_hooks
+from rocketflow.remoting.rpc_hook import RpcHook
 
 if TYPE_CHECKING:
     from rocketflow.aio.tls import Tls

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from rocketflow.aio.channel import Channel, ChannelClosedError
 from rocketflow.aio.loop import new_loop, run
 from rocketflow.aio.peers import Peers
+from rocketflow.aio.signing_hook import signing_hooks
 from rocketflow.aio.tls import Tls, TlsFiles, client_context
 from rocketflow.client.errors import RequestRefusedError
 from rocketflow.remoting.bodies import encode_body
@@ -23,7 +24,6 @@ from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.errors import RemotingError
 from rocketflow.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rocketflow.remoting.headers.rocketflow import StagePartRequestHeader, StagePartResponseHeader
-from rocketflow.remoting.rpc_hook import signing_hooks
 from rocketflow.remoting.signature import JOB_ACCESS_KEY, Credentials
 from rocketflow.remoting.store_bodies import StoreBody, StoreInfoBody, decode_store_body
 

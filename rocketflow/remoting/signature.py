@@ -1,7 +1,9 @@
 """Signatures of requests: an HMAC-SHA1 over the values of their fields, in the order of the names, and their body.
 
-A signature says who sent which fields and body; it holds no time and no number, so a program that reads a request on
-the wire can send the same request again. TLS prevents that.
+RocketMQ's signature covers no code, no names of fields, not where a value ends, no time and no number: a program that
+reads a request on the wire can send it again, or send another one with the same values. RocketFlow's clients therefore
+add a field with a mark (`RequestMark`), which is signed with the others; RocketMQ's servers ignore it. The values of
+marked requests begin with the account and the mark, so that a server recognises one whose mark was moved elsewhere.
 
 RocketMQ's source: acl/common/AclUtils.java, AclSigner.java, AclClientRPCHook.java,
 auth/authentication/builder/DefaultAuthenticationContextBuilder.java.
@@ -10,10 +12,12 @@ auth/authentication/builder/DefaultAuthenticationContextBuilder.java.
 from __future__ import annotations
 
 import base64
+import hashlib
 import hmac
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from rocketflow.remoting.command import Command
@@ -27,6 +31,15 @@ JOB_ACCESS_KEY: Final = "rocketflow.job"
 UNIQUE_KEY_SIGNED_SINCE: Final = 400
 """Version ordinals from here on sign `_UNIQUE_KEY_QUERY`; older clients add it after they have signed."""
 
+MARK: Final = "AccessKeyMark"
+"""The field of the mark; no field of RocketMQ has a name between this one and that of the account."""
+
+_MARK: Final = "~rocketflow1~"
+_MARK_VALUE: Final = re.compile(
+    f"{_MARK}(?P<time>[0-9]{{1,15}})[.](?P<number>[0-9]{{1,15}})[.](?P<client>[A-Za-z0-9_-]{{22}})"
+    "[.](?P<digest>[A-Za-z0-9_-]{20})~",
+    re.ASCII,
+)
 _UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
 _UNSIGNED: Final = frozenset({SIGNATURE, "__ZONE_NAME", "__ZONE_MODE"})
 """Fields that clients add after they have signed."""
@@ -40,13 +53,42 @@ class Credentials:
     secret_key: str = field(repr=False)
 
 
+class RequestMark(NamedTuple):
+    """What makes a request unique: its time, its client (random letters, digits, - and _) and its number there.
+
+    `digest` covers the code, the names of the fields, and the lengths of their values and of the body.
+    """
+
+    time_ms: int
+    client: str
+    number: int
+    digest: str
+
+    def __str__(self) -> str:
+        """Return the value of the field."""
+        return f"{_MARK}{self.time_ms}.{self.number}.{self.client}.{self.digest}~"
+
+
 def signed_content(fields: Mapping[str, str], body: bytes, version: int) -> bytes:
     """Return what a client of a version signs: the values without separators, then the body."""
+    return "".join([fields[one] for one in _signed_names(fields, version)]).encode(errors="replace") + body
+
+
+def _signed_names(fields: Mapping[str, str], version: int) -> list[str]:
     names = [one for one in fields if one not in _UNSIGNED]
     if version < UNIQUE_KEY_SIGNED_SINCE and _UNIQUE_KEY_QUERY in fields:
         names.remove(_UNIQUE_KEY_QUERY)
     names.sort(key=_utf16)
-    return "".join([fields[one] for one in names]).encode(errors="replace") + body
+    return names
+
+
+def digest_of(command: Command) -> str:
+    """Return the digest of a request for its mark. Raises HeaderError."""
+    fields = command.fields
+    names = [one for one in _signed_names(fields, command.version) if one != MARK]
+    text = "".join([f"{len(one)} {one} {len(fields[one])} " for one in names])
+    found = hashlib.sha256(f"{command.code} {len(command.body)} {text}".encode(errors="replace")).digest()
+    return base64.urlsafe_b64encode(found[:15]).decode()
 
 
 def signature(content: bytes, secret_key: str) -> str:
@@ -54,10 +96,13 @@ def signature(content: bytes, secret_key: str) -> str:
     return base64.b64encode(hmac.digest(secret_key.encode(errors="replace"), content, "sha1")).decode()
 
 
-def sign(command: Command, credentials: Credentials) -> None:
-    """Add account and signature to the fields of a request that is complete."""
+def sign(command: Command, credentials: Credentials, mark: RequestMark | None = None) -> None:
+    """Add account, mark (its digest is computed here) and signature to the fields of a request that is complete."""
     fields = command.fields
     fields[ACCESS_KEY] = credentials.access_key
+    fields.pop(MARK, None)
+    if mark is not None:
+        fields[MARK] = str(mark._replace(digest=digest_of(command)))
     fields.pop(SIGNATURE, None)
     fields[SIGNATURE] = signature(signed_content(fields, command.body, command.version), credentials.secret_key)
 
@@ -70,6 +115,22 @@ def is_signed(command: Command, secret_key: str) -> bool:
     fields = command.fields
     expected = signature(signed_content(fields, command.body, command.version), secret_key)
     return hmac.compare_digest(expected.encode(), fields.get(SIGNATURE, "").encode(errors="replace"))
+
+
+def mark_of(command: Command) -> RequestMark | None:
+    """Return the mark of a signed request, None if its client adds none.
+
+    Raises ValueError if a client added one and it is not in its field, or is that of another request, and HeaderError.
+    """
+    fields = command.fields
+    given = fields.get(MARK, "")
+    begin = f"{fields.get(ACCESS_KEY, '')}{_MARK}".encode(errors="replace")
+    if not given and not signed_content(fields, command.body[: len(begin)], command.version).startswith(begin):
+        return None
+    found = _MARK_VALUE.fullmatch(given)
+    if found is None or found["digest"] != digest_of(command):
+        raise ValueError("its fields are not those that its client signed")
+    return RequestMark(int(found["time"]), found["client"], int(found["number"]), found["digest"])
 
 
 def _utf16(name: str) -> bytes:

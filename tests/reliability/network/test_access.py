@@ -14,6 +14,7 @@ from rocketflow.access.permissions import ROWS, USER_CODES, Audience
 from rocketflow.aio.channel import Channel
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
+from rocketflow.aio.signing_hook import signing_hooks
 from rocketflow.broker.member_calls import offset_of_message_id
 from rocketflow.client.store_client import NotAllowedError, RequestRefusedError, StoreClient
 from rocketflow.process.server_settings import ADMIN_KEYS
@@ -36,7 +37,7 @@ from rocketflow.remoting.headers.offset import GetMaxOffsetRequestHeader
 from rocketflow.remoting.headers.pull import ViewMessageRequestHeader
 from rocketflow.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 from rocketflow.remoting.headers.transaction import EndTransactionRequestHeader
-from rocketflow.remoting.signature import JOB_ACCESS_KEY, SIGNATURE, Credentials, sign
+from rocketflow.remoting.signature import JOB_ACCESS_KEY, MARK, SIGNATURE, Credentials, sign
 from rocketflow.remoting.store_bodies import EnvelopeBody, LastCommitBody
 from rocketflow_store.fsck.dump_file import dump_file
 from rocketflow_store.spi.places import serving_broker
@@ -310,6 +311,35 @@ def test_a_request_whose_signature_is_not_its_own_is_refused(
             counts.trial(None, f"{tamper.__name__} {version}")
         good = await answer(channel, CODE.SEND_MESSAGE, send_header("orders"), b"third", WRITER)
         assert int(good.fields["queueOffset"]) == before + 1
+
+    with_channel(plain.address, check)
+
+
+def test_a_captured_request_of_rocketflows_clients_counts_once(
+    plain: RunningServer, tally: Callable[..., Tally]
+) -> None:
+    counts = tally("N12", "captured")
+
+    async def check(channel: Channel) -> None:
+        peers = Peers(hooks=signing_hooks(WRITER))
+        client = await peers.channel(plain.address)
+        sent = signed(CODE.SEND_MESSAGE, send_header("orders"), b"first")
+        good = await client.ask(sent, timeout_s=ANSWER_SECONDS)
+        assert good.code == ResponseCode.SUCCESS, good.remark
+        before = int(good.fields["queueOffset"])
+        moved = {**sent.fields, "B": sent.fields[MARK]}
+        del moved[MARK]
+        for name, code, fields in (
+            ("again", CODE.SEND_MESSAGE, sent.fields),
+            ("with another code", CODE.SEND_REPLY_MESSAGE, sent.fields),
+            ("without its mark", CODE.SEND_MESSAGE, moved),
+        ):
+            found = await channel.ask(Command(code, dict(fields), body=b"first"), timeout_s=ANSWER_SECONDS)
+            assert found.code == REFUSED, (name, found.code, found.remark)
+            counts.trial(None, name)
+        good = await client.ask(signed(CODE.SEND_MESSAGE, send_header("orders"), b"next"), timeout_s=ANSWER_SECONDS)
+        assert int(good.fields["queueOffset"]) == before + 1
+        await peers.close()
 
     with_channel(plain.address, check)
 

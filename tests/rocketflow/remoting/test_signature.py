@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketflow.remoting.command import Command
-from rocketflow.remoting.signature import SIGNATURE, Credentials, is_signed, sign, signature, signed_content
+from rocketflow.remoting.signature import (
+    MARK,
+    SIGNATURE,
+    Credentials,
+    RequestMark,
+    is_signed,
+    mark_of,
+    sign,
+    signature,
+    signed_content,
+)
 from tests.support.golden_remoting import VERSIONS, text_samples
 
 ACCOUNT = Credentials("rocketmq2", "12345678")
@@ -65,3 +75,58 @@ def test_names_are_sorted_by_utf_16_units() -> None:
 
 def test_a_secret_is_not_shown() -> None:
     assert ACCOUNT.secret_key not in repr(ACCOUNT)
+
+
+# --- marks
+
+MARKED = RequestMark(1_700_000_000_000, "c" * 22, 7, "")
+
+
+def marked(code: int, fields: dict[str, str], body: bytes = b"") -> Command:
+    """Return a request that RocketFlow's client signed."""
+    command = Command(code, dict(fields), body=body, version=VERSION)
+    sign(command, ACCOUNT, MARKED)
+    return command
+
+
+@given(FIELDS, st.binary(max_size=50), st.integers(0, 400))
+def test_a_mark_is_read_from_its_request(fields: dict[str, str], body: bytes, code: int) -> None:
+    command = marked(code, fields, body)
+    assert is_signed(command, ACCOUNT.secret_key)
+    found = mark_of(command)
+    assert found is not None
+    assert found._replace(digest="") == MARKED
+    sign(command, ACCOUNT, MARKED)
+    assert is_signed(command, ACCOUNT.secret_key), "a request that is sent again is signed anew"
+    sign(command, ACCOUNT)
+    assert mark_of(command) is None, "RocketMQ's clients add no mark"
+
+
+VALUES = {"topic": "orders", "group": "readers", "b": "rocketmq2", "Zone": ""}
+
+
+@pytest.mark.parametrize(
+    ("code", "changed", "body"),
+    [
+        (11, {}, b"body"),
+        (10, {"topic": "ordersreaders", "group": ""}, b"body"),
+        (10, {"topic": "", "group": "", "b": "", "z": "rocketmq2readersorders"}, b"body"),
+        (10, {"topic": "order"}, b"sbody"),
+        (10, {"topic": "ordersbody"}, b""),
+        (10, {MARK: ""}, b"body"),
+        (10, {MARK: "", "B": "{mark}"}, b"body"),
+        (10, {MARK: "", "A": "rocketmq2{mark}", "b": ""}, b"body"),
+        (10, {MARK: "{begin}", "AccessKeyN": "{end}"}, b"body"),
+    ],
+)
+def test_values_that_are_moved_to_other_fields_are_noticed(code: int, changed: dict[str, str], body: bytes) -> None:
+    command = marked(10, VALUES, b"body")
+    mark = command.fields[MARK]
+    texts = {"mark": mark, "begin": mark[:20], "end": mark[20:]}
+    fields = {**command.fields, **{name: value.format(**texts) for name, value in changed.items()}}
+    other = Command(code, {name: value for name, value in fields.items() if value}, body=body, version=VERSION)
+    if is_signed(other, ACCOUNT.secret_key):
+        with pytest.raises(ValueError, match="fields are not those"):
+            mark_of(other)
+    else:
+        assert changed
