@@ -9,7 +9,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakSet
 
 from rocketflow.aio.channel import UNSENT_LIMIT, ChannelClosedError
@@ -53,13 +53,6 @@ LOG: Final = logging.getLogger("rocketflow.client")
 
 Handler = Callable[["Command", str], Awaitable["Command | None"]]
 """Handles a request of the broker at an address; returns its answer, or None for a request that wants none."""
-
-
-class Answered(NamedTuple):
-    """An answer, and the address of the server that gave it."""
-
-    address: str
-    command: Command
 
 
 class Membership(Protocol):
@@ -154,14 +147,16 @@ class Cluster:
     async def ask_route(self, topic: str) -> TopicRouteData:
         """Ask a NameServer for the route of a topic and keep it. Raises as `route` does."""
         header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
-        address, reply = await self.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
-        if reply.code == ResponseCode.TOPIC_NOT_EXIST:
-            raise NoRouteError(f"topic {topic!r} has no route: {reply.remark or 'no broker has registered it'}")
-        if reply.code != ResponseCode.SUCCESS:
-            raise RequestRefusedError(address, RequestCode.GET_ROUTEINFO_BY_TOPIC, reply.code, reply.remark)
         try:
+            reply = await self.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
             route = decode_body(reply.body, TopicRouteData)
+        except RequestRefusedError as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+            why = error.remark or "no broker has registered it"
+            raise NoRouteError(f"topic {topic!r} has no route: {why}") from None
         except RemotingError as error:
+            address = self._name_servers[self._name_server]
             raise NoRouteError(f"{address}: the route of topic {topic!r} cannot be read: {error}") from None
         self._keep(topic, route)
         return route
@@ -201,10 +196,7 @@ class Cluster:
         self, address: str, code: int, header: Header | None = None, *, body: bytes = b"", timeout_s: float = 0.0
     ) -> Command:
         """Send a request and return its answer, whose code is 0. Raises RequestRefusedError, and as `ask` does."""
-        reply = await self.ask(address, code, header, body=body, timeout_s=timeout_s)
-        if reply.code != ResponseCode.SUCCESS:
-            raise RequestRefusedError(address, code, reply.code, reply.remark)
-        return reply
+        return _accepted(address, code, await self.ask(address, code, header, body=body, timeout_s=timeout_s))
 
     async def ask(
         self, address: str, code: int, header: Header | None = None, *, body: bytes = b"", timeout_s: float = 0.0
@@ -246,17 +238,17 @@ class Cluster:
             raise UnreachableError(address, "the connection has ended", sent=False)
         channel.notify(code, header, body=body)
 
-    async def ask_name_server(self, code: int, header: Header | None = None, *, body: bytes = b"") -> Answered:
+    async def ask_name_server(self, code: int, header: Header | None = None, *, body: bytes = b"") -> Command:
         """Send a request to the NameServer that answered last, then to each other one.
 
-        Raises NoNameServerError.
+        Return its answer, whose code is 0. Raises NoNameServerError, and RequestRefusedError.
         """
         failures = []
         for _ in self._name_servers:
             address = self._name_servers[self._name_server]
             try:
                 channel = await self._channel(address)
-                return Answered(address, await self._answer_of(channel, address, code, header, body=body))
+                return _accepted(address, code, await self._answer_of(channel, address, code, header, body=body))
             except UnreachableError as error:
                 failures.append(str(error))
                 self._name_server = (self._name_server + 1) % len(self._name_servers)
@@ -374,3 +366,10 @@ class Cluster:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             LOG.error("a task of the client %s failed", self.client_id, exc_info=task.exception())
+
+
+def _accepted(address: str, code: int, reply: Command) -> Command:
+    """Return an answer whose code is 0. Raises RequestRefusedError."""
+    if reply.code != ResponseCode.SUCCESS:
+        raise RequestRefusedError(address, code, reply.code, reply.remark)
+    return reply

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET, UnsetType
 
-from rocketflow.client.errors import ClientError, RequestRefusedError
+from rocketflow.client.errors import ClientError
 from rocketflow.client.routes import MASTER_ID
 from rocketflow.remoting.bodies import ClusterInfo, KVTable, decode_body
-from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
     from rocketflow.client.cluster import Cluster
-    from rocketflow.remoting.command import Command
-    from rocketflow.remoting.headers.header import Header
 
 
 class UnknownClusterError(ClientError):
@@ -33,7 +31,7 @@ class BrokerRequests:
 
     async def cluster_info(self) -> ClusterInfo:
         """Return all brokers by name, and their names by cluster."""
-        return decode_body((await self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)).body, ClusterInfo)
+        return decode_body((await self.cluster.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)).body, ClusterInfo)
 
     async def brokers_of(self, cluster_name: str) -> list[str]:
         """Return the addresses of the masters of a cluster, by broker name. Raises UnknownClusterError."""
@@ -61,13 +59,6 @@ class BrokerRequests:
         """Change settings of a broker; RocketFlow's broker refuses that."""
         body = "".join(f"{key}={value}\n" for key, value in values.items()).encode()
         await self.cluster.request(broker_address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
-
-    async def ask_name_server(self, code: RequestCode, header: Header | None = None) -> Command:
-        """Send a request to a NameServer and return its answer, whose code is 0."""
-        address, reply = await self.cluster.ask_name_server(code, header)
-        if reply.code != ResponseCode.SUCCESS:
-            raise RequestRefusedError(address, code, reply.code, reply.remark)
-        return reply
 
 
 def attribute_changes(set_to: Mapping[str, str] | UnsetType, removed: Iterable[str]) -> dict[str, str]:

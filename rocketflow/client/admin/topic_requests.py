@@ -73,12 +73,12 @@ class TopicRequests(BrokerRequests):
 
     async def topics(self) -> list[str]:
         """Return the names of all topics."""
-        return _names(await self.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER))
+        return _names(await self.cluster.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER))
 
     async def topics_of_cluster(self, cluster_name: str) -> list[str]:
         """Return the names of a cluster's topics."""
         header = GetTopicsByClusterRequestHeader(cluster=cluster_name)
-        return _names(await self.ask_name_server(RequestCode.GET_TOPICS_BY_CLUSTER, header))
+        return _names(await self.cluster.ask_name_server(RequestCode.GET_TOPICS_BY_CLUSTER, header))
 
     async def topic_clusters(self, topic: str) -> list[str]:
         """Return the clusters whose brokers have a topic."""

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.client.cluster import Cluster
-from rocketflow.client.errors import ClientError
+from rocketflow.client.errors import ClientError, RequestRefusedError
 from rocketflow.client.options import ClientOptions
 from rocketflow.client.routes import MASTER_ID
 from rocketflow.client.store_client import NoBrokerError, NotAllowedError, NotRocketFlowError
@@ -36,6 +36,8 @@ def find_target(network: Network, broker_name: str | None) -> str | None:
             if broker_name is not None:
                 masters = {name: address for name, address in masters.items() if name == broker_name}
             kinds = {address: _is_rocketflow(network, address) for address in masters.values()}
+        except RequestRefusedError as error:
+            raise BrokerError(str(error)) from None
         except (ClientError, NoBrokerError) as error:
             if time.monotonic() >= deadline:
                 raise BrokerError(f"no broker answers: {error}") from None
@@ -66,7 +68,7 @@ def _chosen(masters: dict[str, str], kinds: dict[str, bool]) -> str | None:
 async def _masters(network: Network) -> dict[str, str]:
     cluster = Cluster(ClientOptions(**network.client_options()))
     try:
-        _, reply = await cluster.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
+        reply = await cluster.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
     finally:
         with suppress(Exception):
             await cluster.close()

@@ -124,17 +124,14 @@ class BrokerReads:
 
     async def brokers(self) -> list[str]:
         """Return the names of the registered brokers, and take their addresses. Raises NoNameServerError."""
-        _, reply = await self._cluster.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
+        reply = await self._cluster.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
         found = decode_body(reply.body, ClusterInfo).broker_addr_table
         self.table.take_brokers(found.values())
         return sorted(found)
 
     async def topics(self) -> list[str]:
         """Return the names of all topics that NameServers know."""
-        address, reply = await self._cluster.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        if reply.code != ResponseCode.SUCCESS:
-            code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
-            raise RequestRefusedError(address, code, reply.code, reply.remark)
+        reply = await self._cluster.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return sorted(decode_body(reply.body, TopicList).topic_list)
 
     async def queues(self, topics: Iterable[str]) -> list[QueueKey]:

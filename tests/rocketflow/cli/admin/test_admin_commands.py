@@ -127,7 +127,7 @@ def test_ordered_topic_has_a_text_at_the_name_server(cluster: Cluster, printed: 
 
         async with AdminClient(ClientOptions(name_servers=cluster.name_server_address)) as admin:
             header = GetKVConfigRequestHeader(namespace="ORDER_TOPIC_CONFIG", key="in-order")
-            reply = await admin.ask_name_server(RequestCode.GET_KV_CONFIG, header)
+            reply = await admin.cluster.ask_name_server(RequestCode.GET_KV_CONFIG, header)
             return str(reply.header(GetKVConfigResponseHeader).value)
 
     assert run_loop(order()) == "broker-a:3"

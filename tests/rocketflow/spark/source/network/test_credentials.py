@@ -117,6 +117,21 @@ def test_accounts_without_permission_are_refused_by_name(spark: SparkSession, pl
         write.options(**place.options, topic="orders", **keys).save()
 
 
+def test_a_wrong_secret_is_named_by_source_and_sink_at_a_name_server_with_accounts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "plain_acl.yml").write_text(PLAIN_RULES)
+    with running("namesrv", tmp_path, *("--set", "aclEnable=true", "--set", f"rocketmqHome={tmp_path}")) as names:
+        keys = {"namesrvAddr": names.address, "accessKey": READER.access_key, "secretKey": "another-secret"}
+        why = f"Check signature failed for accessKey={READER.access_key}"
+        with pytest.raises(Exception, match=why):
+            spark.read.format("rocketflow").options(**keys, subscribe="orders").load().count()
+        write = spark.range(3).selectExpr("CAST(id AS STRING) body").write.format("rocketflow").mode("append")
+        with pytest.raises(Exception, match=why):
+            write.options(**keys, topic="orders").save()
+
+
 def test_a_query_needs_the_certificates_that_the_broker_demands(spark: SparkSession, place: Place) -> None:
     keys = {"accessKey": READER.access_key, "secretKey": READER.secret_key}
     waits = {"namesrvAddr": place.names, "subscribe": "orders", "networkTimeout": "100ms", **keys}
