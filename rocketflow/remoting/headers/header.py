@@ -61,6 +61,8 @@ def with_short_names(header: type[H], names: Mapping[str, str]) -> type[H]:
 
 def decode_json_fields(header: type[H], data: bytes | msgspec.Raw) -> H:
     """Decode `extFields` as JSON into a header. Raises HeaderError where a field is missing or has the wrong type."""
+    if _UNUSUAL_IN_JSON.search(data):
+        return decode_fields(header, text_fields(data))
     try:
         decoded: H = _json_decoder(header).decode(data)
         return decoded
@@ -71,14 +73,15 @@ def decode_json_fields(header: type[H], data: bytes | msgspec.Raw) -> H:
 def decode_fields(header: type[H], fields: Mapping[str, str]) -> H:
     """Convert `extFields` to a header. Raises HeaderError where a field is missing or has the wrong type.
 
-    Numbers and booleans are read in every spelling that Java reads. Four that Java reads otherwise are taken as well,
-    since looking for them would double the time of each header: `5.0` and `1e3` are integers, `1` is true, and `null`
-    is no value. No client writes them.
+    Numbers and booleans are read as Java reads them, but for digits that are not ASCII's, which Java takes. Two
+    spellings that Java reads otherwise are taken as well, since looking for them would double the time of each header:
+    `1` is true, and `null` is no value. No client writes them.
     """
-    try:
-        return msgspec.convert(dict(fields), header, strict=False)
-    except msgspec.ValidationError:
-        pass  # missing, wrong, or in one of Java's other spellings: the second try finds out
+    if not _FRACTION.search(":".join(("", *fields.values()))):  # msgspec takes 5.0 and 1e3 for integers
+        try:
+            return msgspec.convert(dict(fields), header, strict=False)
+        except msgspec.ValidationError:
+            pass  # missing, wrong, or in one of Java's other spellings: the second try finds out
     try:
         return msgspec.convert(_as_java_reads(header, fields), header)
     except msgspec.ValidationError as error:
@@ -129,8 +132,14 @@ def _java_value(kind: type | None, text: str) -> object:
     return int(text) if kind is int and _INTEGER.fullmatch(text) else text
 
 
-_INTEGER = re.compile(r"[+-]?\d{1,40}")
-"""What Java's parsers of integers take: a sign, then digits of any script."""
+_INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
+"""What Java's parsers of integers take of ASCII: a sign, then digits."""
+
+_FRACTION = re.compile(r":[+-]?[0-9]+[.eE]")
+"""A value that may be a number with a fraction or an exponent, with a colon before each value."""
+
+_UNUSUAL_IN_JSON = re.compile(rb'":(?:[^"]|"[+-]?[0-9]+[.eE])')
+"""The same in JSON, or a value that is no text, or after a space: clients write texts alone, without spaces."""
 
 
 def _text(value: object) -> str:
