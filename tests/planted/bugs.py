@@ -1571,6 +1571,46 @@ BUGS: Final = (
         ["tests/rocketflow/access/test_user_rules.py"],
     ),
     Bug(
+        "policy-for-the-name-before-a-star",
+        "a policy on salary*test is kept as one on salary",
+        [Change('    if "*" in name:\n', '    name = name.partition("*")[0]\n    if "*" in name:\n')],
+        ["tests/rocketflow/access/test_user_rules.py"],
+    ),
+    Bug(
+        "subscription-reads-bounds",
+        "an account that may only subscribe gets the bounds of queues",
+        [
+            Change(
+                '_CODE.GET_MIN_OFFSET: _client(_topic("topic", _GET))',
+                '_CODE.GET_MIN_OFFSET: _client(_topic("topic", _SUB, _GET))',
+            )
+        ],
+        ["tests/rocketflow/access/test_permissions.py"],
+    ),
+    Bug(
+        "captured-request-counts-again",
+        "the number in the mark of a signed request is not compared with those before",
+        [Change("        if -ahead >= NUMBERS or self._bits & bit:\n", "        if -ahead >= NUMBERS:\n")],
+        ["tests/rocketflow/access/test_signatures.py"],
+    ),
+    Bug(
+        "mark-moved-to-another-field",
+        "a request whose mark was moved to another field counts as one of RocketMQ's clients",
+        [
+            Change(
+                "if not given and not signed_content(fields, command.body[: len(begin)], command.version).startswith(begin):",
+                "if not given:",
+            )
+        ],
+        ["tests/rocketflow/access/test_signatures.py"],
+    ),
+    Bug(
+        "exponent-is-an-integer",
+        "the header of a request takes 1e5 for an integer",
+        [Change("    if _UNUSUAL_IN_JSON.search(data):\n", "    if False:\n")],
+        ["tests/rocketflow/remoting/test_readings.py"],
+    ),
+    Bug(
         "unchecked-name-is-a-super-user",
         "a request that needs no authentication gets the rights of the user that it names",
         [
