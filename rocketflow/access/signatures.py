@@ -43,6 +43,10 @@ class SeenRequests:
         self._forgotten_ms = 0
         """Requests of unknown clients up to this time count as seen."""
 
+    def __len__(self) -> int:
+        """Return the number of clients that are remembered."""
+        return len(self._clients)
+
     def check(self, command: Command, secret_key: str, otherwise: str) -> str | None:
         """Check signature and mark, once for each request: it is seen then."""
         if not is_signed(command, secret_key):

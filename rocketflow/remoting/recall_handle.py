@@ -33,8 +33,8 @@ def decode_recall_handle(text: str) -> RecallHandle:
     """Return the handle that a text encodes. Raises HeaderError if it encodes none."""
     try:
         parts = base64.b64decode(text, altchars=b"-_", validate=True).decode().split(" ")
-        is_whole = len(parts) == _PARTS and parts[0] == _VERSION and all(one.isprintable() for one in parts)
-        if is_whole and parts[3].isascii() and parts[3].isdigit():
+        is_complete = len(parts) == _PARTS and parts[0] == _VERSION and all(one.isprintable() for one in parts)
+        if is_complete and parts[3].isascii() and parts[3].isdigit():
             return RecallHandle(parts[1], parts[2], int(parts[3]), parts[4])
     except (binascii.Error, ValueError):
         pass

@@ -61,10 +61,10 @@ def test_resources_are_those_of_rocketmq_or_are_refused() -> None:
     )
     answers = [one.removeprefix("= ") for one in done.stdout.splitlines() if one.startswith("= ")]
     assert len(answers) == len(pairs), done.stderr[-2000:]
-    for (resource, topic), theirs in zip(pairs, answers):
-        ours = meaning(resource, topic)
-        assert ours in (theirs, "refused"), (SEED, resource, topic, theirs)
+    for (resource, topic), expected in zip(pairs, answers):
+        found = meaning(resource, topic)
+        assert found in (expected, "refused"), (SEED, resource, topic, expected)
         kind, sign, name = resource.partition(":")
         usable = resource == "*" or (sign and name and kind.lower() in ("topic", "group", "cluster"))
-        if ours == "refused" and usable:
-            assert "*" in name.removesuffix("*"), (SEED, resource, theirs)
+        if found == "refused" and usable:
+            assert "*" in name.removesuffix("*"), (SEED, resource, expected)

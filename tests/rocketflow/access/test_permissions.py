@@ -141,11 +141,11 @@ def test_requests_need_what_they_need_of_rocketmqs_accounts() -> None:
     assert len(samples) > 240
     for sample in samples:
         body = sample.body or b'{"groupName": "the-group"}'
-        ours = {
+        found = {
             (str(Resource(one.kind, one.name, False)), one.actions) for one in needs(sample.code, sample.values, body)
         }
-        theirs = {("Cluster:" if one.startswith("Cluster:") else one, of) for one, of in sample.needs}
-        if ours != theirs:
+        expected = {("Cluster:" if one.startswith("Cluster:") else one, of) for one, of in sample.needs}
+        if found != expected:
             different[sample.filled == "retry"].add(sample.code)
     assert different[False] == DIFFERENT.keys()
     assert different[True] - different[False] == DIFFERENT_FOR_RETRY_TOPICS.keys()

@@ -95,14 +95,14 @@ def test_clients_are_forgotten_when_their_marks_are_too_old_to_count() -> None:
     clock.now += VALID_SECONDS + 1
     assert taken(seen, 1, client=MOST_CLIENTS, at=clock.now) is None
     assert "behind" in (taken(seen, 1, client=3) or "")
-    assert len(seen._clients) == 1
+    assert len(seen) == 1
 
 
 def test_requests_of_forgotten_clients_do_not_count_again() -> None:
     seen = SeenRequests(Clock())
     for client in range(MOST_CLIENTS + 1):
         assert taken(seen, 1, client=client, at=NOW + client / 1000) is None
-    assert len(seen._clients) <= MOST_CLIENTS
+    assert len(seen) <= MOST_CLIENTS
     forgotten = taken(seen, 1, client=0, at=NOW)
     assert "older than those" in (forgotten or "")
     assert "older than those" in (taken(seen, 1, client=MOST_CLIENTS + 5, at=NOW) or "")
