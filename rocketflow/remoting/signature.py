@@ -54,7 +54,7 @@ class Credentials:
 
 
 class RequestMark(NamedTuple):
-    """The parts that make a request unique: its time, its client (random letters, digits, - and _) and its number there.
+    """The parts that make a request unique: time, client (random letters, digits, - and _) and its number there.
 
     `digest` covers the code, the names of the fields, and the lengths of their values and of the body.
     """
