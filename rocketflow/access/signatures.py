@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.remoting.signature import ACCESS_KEY, is_signed, mark_of
+from rocketflow.remoting.signature import ACCESS_KEY, is_signed, mark_of, verified_content
 
 if TYPE_CHECKING:
     from rocketflow.remoting.command import Command
@@ -49,10 +49,11 @@ class SeenRequests:
 
     def check(self, command: Command, secret_key: str, otherwise: str) -> str | None:
         """Check signature and mark, once for each request: it is seen then."""
-        if not is_signed(command, secret_key):
+        content = verified_content(command, secret_key)
+        if content is None:
             return otherwise
         try:
-            mark = mark_of(command)
+            mark = mark_of(command, content)
         except ValueError as error:
             return f"the signature belongs to another request: {error}"
         return None if mark is None else self._take(command.fields[ACCESS_KEY], mark)

@@ -78,7 +78,7 @@ def _signed_names(fields: Mapping[str, str], version: int) -> list[str]:
     names = [one for one in fields if one not in _UNSIGNED]
     if version < UNIQUE_KEY_SIGNED_SINCE and _UNIQUE_KEY_QUERY in fields:
         names.remove(_UNIQUE_KEY_QUERY)
-    names.sort(key=_utf16)
+    names.sort(key=None if "".join(names).isascii() else _utf16)
     return names
 
 
@@ -86,8 +86,9 @@ def digest_of(command: Command) -> str:
     """Return the digest of a request for its mark. Raises HeaderError."""
     fields = command.fields
     names = [one for one in _signed_names(fields, command.version) if one != MARK]
-    text = "".join([f"{len(one)} {one} {len(fields[one])} " for one in names])
-    found = hashlib.sha256(f"{command.code} {len(command.body)} {text}".encode(errors="replace")).digest()
+    sizes = " ".join([str(len(fields[one])) for one in names])
+    text = "\n".join((str(command.code), *names, f"{len(command.body)} {sizes}"))
+    found = hashlib.sha256(text.encode(errors="replace")).digest()
     return base64.urlsafe_b64encode(found[:15]).decode()
 
 
@@ -108,24 +109,30 @@ def sign(command: Command, credentials: Credentials, mark: RequestMark | None = 
 
 
 def is_signed(command: Command, secret_key: str) -> bool:
-    """Return whether a request has the signature of a secret; the comparison takes the same time for all signatures.
+    """Return whether a request has the signature of a secret. Raises HeaderError."""
+    return verified_content(command, secret_key) is not None
 
-    Raises HeaderError if the fields of the request cannot be decoded.
+
+def verified_content(command: Command, secret_key: str) -> bytes | None:
+    """Return what the client of a request has signed, None if the signature is not one of the secret.
+
+    The comparison takes the same time for all signatures. Raises HeaderError if the fields cannot be decoded.
     """
     fields = command.fields
-    expected = signature(signed_content(fields, command.body, command.version), secret_key)
-    return hmac.compare_digest(expected.encode(), fields.get(SIGNATURE, "").encode(errors="replace"))
+    content = signed_content(fields, command.body, command.version)
+    expected = signature(content, secret_key)
+    given = fields.get(SIGNATURE, "").encode(errors="replace")
+    return content if hmac.compare_digest(expected.encode(), given) else None
 
 
-def mark_of(command: Command) -> RequestMark | None:
-    """Return the mark of a signed request, None if its client adds none.
+def mark_of(command: Command, content: bytes) -> RequestMark | None:
+    """Return the mark of a request whose verified content is known, None if its client adds none.
 
     Raises ValueError if a client added one and it is not in its field, or is that of another request, and HeaderError.
     """
     fields = command.fields
     given = fields.get(MARK, "")
-    begin = f"{fields.get(ACCESS_KEY, '')}{_MARK}".encode(errors="replace")
-    if not given and not signed_content(fields, command.body[: len(begin)], command.version).startswith(begin):
+    if not given and not content.startswith(f"{fields.get(ACCESS_KEY, '')}{_MARK}".encode(errors="replace")):
         return None
     found = _MARK_VALUE.fullmatch(given)
     if found is None or found["digest"] != digest_of(command):

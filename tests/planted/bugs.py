@@ -1598,7 +1598,7 @@ BUGS: Final = (
         "a request whose mark was moved to another field counts as one of RocketMQ's clients",
         [
             Change(
-                "if not given and not signed_content(fields, command.body[: len(begin)], command.version).startswith(",
+                "if not given and not content.startswith(",
                 "if not given and not b'?'.startswith(",
             )
         ],
