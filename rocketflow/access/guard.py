@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from rocketflow.access.addresses import Host, host_of
-from rocketflow.access.permissions import ROWS, Action, Audience, Row, topic_need
+from rocketflow.access.permissions import ROWS, Audience, Need, Row
 from rocketflow.aio.server import Processor, RefusedError, Request
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.signature import ACCESS_KEY, JOB_ACCESS_KEY, is_signed
@@ -39,6 +39,23 @@ class Rules(Protocol):
 
     def refusal(self, row: Row, command: Command, host: Host | None) -> str | None:
         """Return why a request is refused, None if it is allowed. Raises HeaderError and BodyError."""
+
+    def signer(self, command: Command) -> str:
+        """Return the account whose secret a request is signed with, "" if there is none. Raises HeaderError."""
+
+    def lacked(self, name: str, needs: Iterable[Need], host: Host | None) -> str | None:
+        """Return why an account may not do at once what `needs` say, None if it may."""
+
+
+class Sender(NamedTuple):
+    """The account that signed a request, "" for none, and the host that sent it."""
+
+    name: str
+    host: Host | None
+
+
+NOBODY: Final = Sender("", None)
+"""The sender of every request to a server without accounts."""
 
 
 def refusal(row: Row, command: Command, host: Host | None, rules: Rules | None, job_secret: str) -> str | None:
@@ -92,11 +109,30 @@ class Guard:
 
         return process
 
-    def check_topic(self, request: Request, topic: str, actions: frozenset[Action]) -> None:
-        """Check one of the actions on a topic that a request does not name itself. Raises RefusedError."""
-        need = topic_need(topic, actions)
-        if self._rules is not None and need is not None:
-            self._check(Row(Audience.CLIENT, (lambda command: (need,),)), request)
+    @property
+    def has_rules(self) -> bool:
+        """Return whether there are accounts."""
+        return self._rules is not None
+
+    def sender(self, request: Request) -> Sender:
+        """Return who sent a request, NOBODY without rules. Raises HeaderError."""
+        if self._rules is None:
+            return NOBODY
+        return Sender(self._rules.signer(request.command), host_of(request.channel.address))
+
+    def allows(self, sender: Sender, needs: Iterable[Need]) -> bool:
+        """Return whether a sender of an earlier request may do at once what `needs` say."""
+        return self._rules is None or self._rules.lacked(sender.name, needs, sender.host) is None
+
+    def check_again(self, request: Request) -> None:
+        """Check a request that has waited: the rules may have changed meanwhile. Raises RefusedError."""
+        if self._rules is not None:
+            self._check(ROWS[request.command.code], request)
+
+    def check_needs(self, request: Request, needs: Iterable[Need]) -> None:
+        """Check needs that a request does not name itself. Raises RefusedError."""
+        if self._rules is not None:
+            self._check(Row(Audience.CLIENT, (lambda command: needs,)), request)
 
     def _check(self, row: Row, request: Request) -> None:
         address = request.channel.address

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from rocketflow.access.addresses import Host
-from rocketflow.access.permissions import Row
+from rocketflow.access.permissions import Need, Row
 from rocketflow.access.plain_rules import PlainRules, PlainRulesError, merged_rules, parse_rules
 from rocketflow.aio.watched_files import WatchedFiles, call_often
 from rocketflow.errors import UsageError
@@ -48,6 +49,14 @@ class PlainFiles:
     def refusal(self, row: Row, command: Command, host: Host | None) -> str | None:
         """Return why a request is refused, None if it is allowed. Raises HeaderError and BodyError."""
         return self._rules.refusal(row, command, host)
+
+    def signer(self, command: Command) -> str:
+        """Return the access key whose secret a request is signed with, "" if there is none."""
+        return self._rules.signer(command)
+
+    def lacked(self, name: str, needs: Iterable[Need], host: Host | None) -> str | None:
+        """Return why an account may not do at once what `needs` say, None if it may."""
+        return self._rules.lacked(name, needs, host)
 
     async def watch(self) -> None:
         """Look at the files until cancelled."""

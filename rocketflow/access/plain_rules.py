@@ -5,7 +5,7 @@ RocketMQ's source: acl/plain/PlainPermissionManager.java, PlainAccessValidator.j
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -55,7 +55,12 @@ class Account:
     perms: Mapping[tuple[Kind, str], Permissions]
 
     def allows(self, need: Need) -> bool:
-        """Return whether the account has one of the permissions that a need names; others are not checked."""
+        """Return whether the account has one of the permissions that a need names; others are not checked.
+
+        A need of the cluster is that of an administrator.
+        """
+        if need.kind is Kind.CLUSTER:
+            return self.is_admin
         wanted = need.actions & {Action.PUB, Action.SUB}
         return not wanted or bool(wanted & self.perms.get((need.kind, need.name), self.defaults[need.kind]))
 
@@ -85,12 +90,30 @@ class PlainRules:
             if account.is_admin or (row.audience is Audience.ADMIN and row.is_read):
                 return None
             return f"Need admin permission for request code={command.code}, but accessKey={access_key} is not"
-        if account.is_admin and not account.perms:
+        return _lacked(account, row.needs_of(command))
+
+    def signer(self, command: Command) -> str:
+        """Return the access key whose secret a request is signed with, "" if there is none."""
+        account = self.accounts.get(command.fields.get(ACCESS_KEY, ""))
+        return account.access_key if account is not None and is_signed(command, account.secret_key) else ""
+
+    def lacked(self, name: str, needs: Iterable[Need], host: Host | None) -> str | None:
+        """Return why an account may not do at once what `needs` say, None if it may."""
+        if any(one.matches(host) for one in self.addresses):
             return None
-        for need in row.needs_of(command):
-            if not account.allows(need):
-                return f"No default permission for {need.kind} {need.name}"
+        account = self.accounts.get(name)
+        if account is None:
+            return f"No acl config for {name}"
+        return None if any(one.matches(host) for one in account.addresses) else _lacked(account, needs)
+
+
+def _lacked(account: Account, needs: Iterable[Need]) -> str | None:
+    if account.is_admin and not account.perms:
         return None
+    for need in needs:
+        if not account.allows(need):
+            return f"No default permission for {need.kind} {need.name}".rstrip()
+    return None
 
 
 def parse_rules(document: object) -> PlainRules:

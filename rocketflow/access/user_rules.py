@@ -7,13 +7,13 @@ auth/authorization/chain/**.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from rocketflow.access.permissions import USER_CODES, Action, Audience, Kind, Row
+from rocketflow.access.permissions import USER_CODES, Action, Audience, Kind, Need, Row
 from rocketflow.access.policies import (
     CUSTOM,
     DEFAULT,
@@ -170,8 +170,22 @@ class UserRules:
                 return "a super user is needed"
         elif not self.authorizes or command.code in self.unauthorized:
             return None
+        return self._lacked(name, row.needs_of(command), host)
+
+    def signer(self, command: Command) -> str:
+        """Return the user whose password a request is signed with, "" if there is none."""
+        return command.fields[ACCESS_KEY] if self._unauthenticated(command) is None else ""
+
+    def lacked(self, name: str, needs: Iterable[Need], host: Host | None) -> str | None:
+        """Return why a user may not do at once what `needs` say, None if it may."""
+        user = self._tables.users.get(name)
+        if user is None or user.user_status == DISABLED:
+            return f"{SUBJECT}{name} is not found or disabled."
+        return None if user.user_type == SUPER or not self.authorizes else self._lacked(name, needs, host)
+
+    def _lacked(self, name: str, needs: Iterable[Need], host: Host | None) -> str | None:
         policies = self._policies.get(name, Policies())
-        for need in row.needs_of(command):
+        for need in needs:
             wanted = need._replace(name=self.cluster) if need.kind is Kind.CLUSTER else need
             if (why := policies.refusal(wanted, host)) is not None:
                 return f"{SUBJECT}{name} has no permission to access {wanted.kind}:{wanted.name} from {host}, {why}"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
-
 import msgspec
 import pytest
 
@@ -22,6 +19,7 @@ from rocketflow.remoting.command import Command
 from rocketflow.remoting.errors import RemotingError
 from rocketflow.remoting.unsupported import UNSUPPORTED
 from tests.support.golden_remoting import codes, header_samples
+from tests.support.processed_codes import processed
 
 CODE = RequestCode
 KINDS = {"TOPIC": Kind.TOPIC, "GROUP": Kind.GROUP, "CLUSTER": Kind.CLUSTER}
@@ -30,17 +28,6 @@ KINDS = {"TOPIC": Kind.TOPIC, "GROUP": Kind.GROUP, "CLUSTER": Kind.CLUSTER}
 def needs(code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> list[Need]:
     """Return the needs of a request."""
     return list(ROWS[code].needs_of(Command(code, fields or {}, body=body)))
-
-
-def processed(package: str) -> set[int]:
-    """Return the request codes that tables of processors in a package have as keys."""
-    found = set()
-    for path in Path("rocketflow", package).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            for key in node.keys if isinstance(node, ast.Dict) else ():
-                if isinstance(key, ast.Attribute) and key.attr in CODE.__members__:
-                    found.add(CODE[key.attr].value)
-    return found
 
 
 @pytest.mark.parametrize(("package", "least"), [("broker", 70), ("namesrv", 23)])
