@@ -1,7 +1,7 @@
 """Pulls of ranges (request 30009): records of many messages in one answer, for readers that check them in bulk.
 
-It is for the Spark source of RocketFlow, which knows the offsets it wants; the checks are those of request 11. Reads run
-in threads of their own, so that the event loop waits neither for the disk nor for the copy.
+It is for the Spark source of RocketFlow, which knows the offsets it wants; the checks are those of request 11. Reads
+run in threads of their own, so that the event loop waits neither for the disk nor for the copy.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ accounts:
   topicPerms: [secret=DENY]
   groupPerms: [owners=DENY]
 """
-"""`owner-1` and `helper-1` may send and read everything, `other-1` not the topic `secret` and not the group `owners`."""
+"""`owner-1` and `helper-1` may send and read all; `other-1` not the topic `secret`, nor by the group `owners`."""
 
 SETTINGS: Final = ("transactionTimeOut=1", "transactionCheckInterval=200", "transactionCheckMax=3")
 INTERNAL: Final = (
