@@ -52,6 +52,7 @@ CALLS: Final[list[tuple[Account, str, str, str, str]]] = [
     (WRITES, "PULL", "orders", "readers", REFUSED),
     (UNSIGNED, "PULL", "orders", "readers", REFUSED),
     (READS, "PUSH", "orders", "readers", "ok"),
+    (WRITES, "REQUEST", "orders", f"{READER.access_key}/{READER.secret_key}/readers", "ok"),
 ]
 """Calls of clients: who makes them, what they do, topic, group, and the result."""
 
