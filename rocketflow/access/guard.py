@@ -40,15 +40,15 @@ class Rules(Protocol):
     def refusal(self, row: Row, command: Command, host: Host | None) -> str | None:
         """Return why a request is refused, None if it is allowed. Raises HeaderError and BodyError."""
 
-    def signer(self, command: Command) -> str:
-        """Return the account whose secret a request is signed with, "" if there is none. Raises HeaderError."""
+    def account_of(self, command: Command, host: Host | None) -> str:
+        """Return the account that sent a request, "" if none is proven. Raises HeaderError."""
 
     def lacked(self, name: str, needs: Iterable[Need], host: Host | None) -> str | None:
         """Return why an account may not do at once what `needs` say, None if it may."""
 
 
 class Sender(NamedTuple):
-    """The account that signed a request, "" for none, and the host that sent it."""
+    """The account that sent a request, "" if none is proven, and its host."""
 
     name: str
     host: Host | None
@@ -118,7 +118,8 @@ class Guard:
         """Return who sent a request, NOBODY without rules. Raises HeaderError."""
         if self._rules is None:
             return NOBODY
-        return Sender(self._rules.signer(request.command), host_of(request.channel.address))
+        host = host_of(request.channel.address)
+        return Sender(self._rules.account_of(request.command, host), host)
 
     def allows(self, sender: Sender, needs: Iterable[Need]) -> bool:
         """Return whether a sender of an earlier request may do at once what `needs` say."""

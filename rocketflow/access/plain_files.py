@@ -50,9 +50,9 @@ class PlainFiles:
         """Return why a request is refused, None if it is allowed. Raises HeaderError and BodyError."""
         return self._rules.refusal(row, command, host)
 
-    def signer(self, command: Command) -> str:
-        """Return the access key whose secret a request is signed with, "" if there is none."""
-        return self._rules.signer(command)
+    def account_of(self, command: Command, host: Host | None) -> str:
+        """Return the access key of the account that sent a request, "" if none is proven."""
+        return self._rules.account_of(command, host)
 
     def lacked(self, name: str, needs: Iterable[Need], host: Host | None) -> str | None:
         """Return why an account may not do at once what `needs` say, None if it may."""

@@ -92,10 +92,13 @@ class PlainRules:
             return f"Need admin permission for request code={command.code}, but accessKey={access_key} is not"
         return _lacked(account, row.needs_of(command))
 
-    def signer(self, command: Command) -> str:
-        """Return the access key whose secret a request is signed with, "" if there is none."""
+    def account_of(self, command: Command, host: Host | None) -> str:
+        """Return the access key of the account that sent a request, "" if none is proven."""
         account = self.accounts.get(command.fields.get(ACCESS_KEY, ""))
-        return account.access_key if account is not None and is_signed(command, account.secret_key) else ""
+        if account is None:
+            return ""
+        is_known = any(one.matches(host) for one in account.addresses) or is_signed(command, account.secret_key)
+        return account.access_key if is_known else ""
 
     def lacked(self, name: str, needs: Iterable[Need], host: Host | None) -> str | None:
         """Return why an account may not do at once what `needs` say, None if it may."""

@@ -172,8 +172,8 @@ class UserRules:
             return None
         return self._lacked(name, row.needs_of(command), host)
 
-    def signer(self, command: Command) -> str:
-        """Return the user whose password a request is signed with, "" if there is none."""
+    def account_of(self, command: Command, host: Host | None) -> str:
+        """Return the user that signed a request, "" if none did; the host proves nothing."""
         return command.fields[ACCESS_KEY] if self._unauthenticated(command) is None else ""
 
     def lacked(self, name: str, needs: Iterable[Need], host: Host | None) -> str | None:

@@ -12,7 +12,7 @@
 | `queries` | messages by key and by place |
 | `recalls` | timer messages taken back before they are delivered |
 | `transactions` | half messages, their ends, and checks of undecided ones (table in its docstring) |
-| `replies`, `awaited_replies` | replies of request-reply, to the client that waits; who waits, at a broker with accounts |
+| `replies`, `awaited_replies` | replies of request-reply, to the client that waits; with accounts, who waits |
 | `send_back` | messages that a consumer could not handle |
 | `topics`, `groups` | settings of topics and groups, and those made on first use |
 | `admin`, `topic_admin`, `group_admin`, `upkeep` | requests of operators |

@@ -30,7 +30,7 @@ C = TypeVar("C", bound=Hashable)
 
 @dataclass
 class Client(Generic[C]):
-    """A client of a group, on one connection; `sender` signed its heartbeat."""
+    """A client of a group, on one connection; `sender` sent its heartbeat."""
 
     channel: C
     client_id: str
@@ -59,7 +59,7 @@ class ProducerTable(Generic[C]):
         self._channels: dict[C, dict[str, Client[C]]] = {}
         """The groups of each connection."""
         self._by_client_id: dict[str, dict[str, C]] = {}
-        """The connection that took a client id last, by the account that signed for it; the newest is the last."""
+        """The connection that took a client id last, by account; the newest is the last."""
         self._ids: Counter[tuple[C, str, str]] = Counter()
         """The number of groups that a connection is in under a client id of an account."""
         self._turn = 0

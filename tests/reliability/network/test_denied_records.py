@@ -71,7 +71,13 @@ accounts:
 """
 """`owner-1` and `helper-1` may send and read all; `other-1` not the topic `secret`, nor by the group `owners`."""
 
-SETTINGS: Final = ("transactionTimeOut=1", "transactionCheckInterval=200", "transactionCheckMax=3")
+SETTINGS: Final = (
+    *("transactionTimeOut=1", "transactionCheckInterval=200", "transactionCheckMax=3"),
+    *("enableLmq=true", "enableMultiDispatch=true"),
+)
+LMQ: Final = "%LMQ%light"
+"""A queue of messages that are stored under other topics."""
+
 INTERNAL: Final = (
     *("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"),
     *("DefaultCluster_REPLY_TOPIC", "RMQ_SYS_TRACE_TOPIC"),
@@ -174,7 +180,7 @@ async def places_in(by: Connection, topic: str, count: int = 1, queue_id: int = 
 
 async def stored(owner: Connection, admin: Connection) -> dict[str, int]:
     """Store a message of `secret` in every topic that can hold one; return their places in the log, by kind."""
-    for topic in ("secret", "other"):
+    for topic in ("secret", "other", LMQ):
         await admin.done(CODE.UPDATE_AND_CREATE_TOPIC, topic_header(topic, 1))
     for group in ("owners", "shared", "mine"):
         config = SubscriptionGroupConfig(group_name=group, retry_queue_nums=1, retry_max_times=16)
@@ -186,6 +192,7 @@ async def stored(owner: Connection, admin: Connection) -> dict[str, int]:
         "timer": await owner.send("secret", f"TIMER_DELIVER_MS\x01{later_ms}\x02"),
         "trace": await owner.send("RMQ_SYS_TRACE_TOPIC", "KEYS\x01k\x02"),
     }
+    await owner.send("secret", f"INNER_MULTI_DISPATCH\x01{LMQ}\x02")
     await owner.send("secret", "DELAY\x0118\x02KEYS\x01k\x02")
     for group in ("owners", "shared"):
         places[f"retry of {group}"] = await owner.send(f"%RETRY%{group}", "KEYS\x01k\x02RETRY_TOPIC\x01secret\x02")
@@ -252,6 +259,8 @@ def reads(places: dict[str, int]) -> Iterator[Attack]:
         for code in (CODE.PULL_MESSAGE, CODE.LITE_PULL_MESSAGE):
             yield code, pull_header(topic, queue_id, consumer_group="mine")
         yield CODE.ROCKETFLOW_PULL_RANGE, range_header(topic, queue_id)
+    for code in (CODE.PULL_MESSAGE, CODE.LITE_PULL_MESSAGE):  # ranges of an LMQ are always empty
+        yield code, pull_header(LMQ, consumer_group="mine")
     for topic in INDEXED:
         wanted = {"topic": topic, "key": "k", "max_num": 32, "begin_timestamp": 0, "end_timestamp": 1 << 60}
         yield CODE.QUERY_MESSAGE, QueryMessageRequestHeader(**wanted)  # type: ignore[arg-type]
