@@ -1289,7 +1289,7 @@ BUGS: Final = (
     Bug(
         "client-id-forgotten-with-one-group",
         "a client that leaves one of its producer groups gets no replies for the others",
-        [Change("        if not self._ids[use]:\n            del self._ids[use]\n", "        if True:\n")],
+        [Change("        if self._ids[use]:\n            return\n        del self._ids[use]\n", "")],
         [f"{TABLES}::TestProducers::runTest"],
     ),
     Bug(
