@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from rocketflow.access.addresses import Host, host_of
-from rocketflow.access.permissions import ROWS, Action, Audience, Row, topic_need
+from rocketflow.access.permissions import ROWS, Audience, Need, Row
 from rocketflow.access.signatures import SeenRequests, SignatureCheck, check_signature
 from rocketflow.aio.server import Processor, RefusedError, Request
 from rocketflow.remoting.codes import RequestCode, ResponseCode
@@ -45,6 +45,23 @@ class Rules(Protocol):
 
         Raises HeaderError and BodyError.
         """
+
+    def account_of(self, command: Command, host: Host | None) -> str:
+        """Return the account that sent a request, "" if none is proven. Raises HeaderError."""
+
+    def lacked(self, name: str, needs: Iterable[Need], host: Host | None) -> str | None:
+        """Return why an account may not do at once what `needs` say, None if it may."""
+
+
+class Sender(NamedTuple):
+    """The account that sent a request, "" if none is proven, and its host."""
+
+    name: str
+    host: Host | None
+
+
+NOBODY: Final = Sender("", None)
+"""The sender of every request to a server without accounts."""
 
 
 def refusal(
@@ -106,11 +123,31 @@ class Guard:
 
         return process
 
-    def check_topic(self, request: Request, topic: str, actions: frozenset[Action]) -> None:
-        """Check one of the actions on a topic that a request does not name itself. Raises RefusedError."""
-        need = topic_need(topic, actions)
-        if self._rules is not None and need is not None:
-            self._check(Row(Audience.CLIENT, (lambda command: (need,),)), request, check_signature)
+    @property
+    def has_rules(self) -> bool:
+        """Return whether there are accounts."""
+        return self._rules is not None
+
+    def sender(self, request: Request) -> Sender:
+        """Return who sent a request, NOBODY without rules. Raises HeaderError."""
+        if self._rules is None:
+            return NOBODY
+        host = host_of(request.channel.address)
+        return Sender(self._rules.account_of(request.command, host), host)
+
+    def allows(self, sender: Sender, needs: Iterable[Need]) -> bool:
+        """Return whether a sender of an earlier request may do at once what `needs` say."""
+        return self._rules is None or self._rules.lacked(sender.name, needs, sender.host) is None
+
+    def check_again(self, request: Request) -> None:
+        """Check a request that has waited: the rules may have changed meanwhile. Raises RefusedError."""
+        if self._rules is not None:
+            self._check(ROWS[request.command.code], request, check_signature)
+
+    def check_needs(self, request: Request, needs: Iterable[Need]) -> None:
+        """Check needs that a request does not name itself. Raises RefusedError."""
+        if self._rules is not None:
+            self._check(Row(Audience.CLIENT, (lambda command: needs,)), request, check_signature)
 
     def _check(self, row: Row, request: Request, check: SignatureCheck) -> None:
         address = request.channel.address

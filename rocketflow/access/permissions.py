@@ -18,8 +18,21 @@ if TYPE_CHECKING:
     from rocketflow.remoting.command import Command
 
 RETRY_PREFIX: Final = "%RETRY%"
+DLQ_PREFIX: Final = "%DLQ%"
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 REPLY_TOPIC_END: Final = "_REPLY_TOPIC"
+
+REAL_TOPIC: Final = "REAL_TOPIC"
+ORIGIN_TOPICS: Final = ("RETRY_TOPIC", "DLQ_ORIGIN_TOPIC")
+"""Properties of a retry or dead letter: the topic that its group could not consume it from."""
+
+_INTERNAL_PREFIX: Final = "rmq_sys_"
+_INTERNAL_TOPICS: Final = frozenset(
+    {
+        *("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"),
+        *("TRANS_CHECK_MAX_TIME_TOPIC", "OFFSET_MOVED_EVENT", "CHECKPOINT_TOPIC", TRACE_TOPIC),
+    }
+)
 
 
 class Audience(Enum):
@@ -63,6 +76,9 @@ class Need(NamedTuple):
     actions: frozenset[Action]
 
 
+ADMINISTRATOR: Final = Need(Kind.CLUSTER, "", frozenset({Action.UPDATE}))
+"""The need of a request that only an administrator may send."""
+
 Needs = Callable[["Command"], Iterable[Need]]
 """Return the needs of a request. Raises HeaderError and BodyError."""
 
@@ -81,14 +97,45 @@ class Row(NamedTuple):
             yield from one(command)
 
 
-def topic_need(name: str, actions: frozenset[Action]) -> Need | None:
-    """Return the need of a topic: that of the group for its retry topic; None if everybody may publish to it."""
+def is_internal_topic(name: str) -> bool:
+    """Return whether a topic holds messages of other topics, or reports about them, that the broker or clients store.
+
+    Those are delayed, timer, half and abandoned messages, replies, and traces.
+    """
+    return name in _INTERNAL_TOPICS or name.startswith(_INTERNAL_PREFIX) or name.endswith(REPLY_TOPIC_END)
+
+
+def topic_needs(name: str, actions: frozenset[Action]) -> tuple[Need, ...]:
+    """Return the needs of a topic, none if everybody may publish to it.
+
+    A retry topic needs its group, reading dead letters needs their group too, and reading an internal topic needs an
+    administrator.
+    """
     if name.startswith(RETRY_PREFIX):
         of_group = actions - {Action.PUB} | ({Action.SUB} if Action.PUB in actions else set())
-        return Need(Kind.GROUP, name.removeprefix(RETRY_PREFIX), frozenset(of_group))
+        return (Need(Kind.GROUP, name.removeprefix(RETRY_PREFIX), frozenset(of_group)),)
     if actions == {Action.PUB} and (name == TRACE_TOPIC or name.endswith(REPLY_TOPIC_END)):
-        return None
-    return Need(Kind.TOPIC, name, actions)
+        return ()
+    if Action.SUB in actions and is_internal_topic(name):
+        return (ADMINISTRATOR,)
+    if Action.SUB in actions and name.startswith(DLQ_PREFIX):
+        return (Need(Kind.TOPIC, name, actions), Need(Kind.GROUP, name.removeprefix(DLQ_PREFIX), actions))
+    return (Need(Kind.TOPIC, name, actions),)
+
+
+def record_needs(topic: str, properties: Mapping[str, str], actions: frozenset[Action]) -> tuple[Need, ...]:
+    """Return the needs of a stored message: those of the topic that it is for, whichever topic it is stored under.
+
+    A delayed, timer, half or abandoned message is for its REAL_TOPIC. A retry or dead letter also needs the topic that
+    its group could not consume it from, if it is read.
+    """
+    if is_internal_topic(topic):
+        topic = properties.get(REAL_TOPIC, topic)
+    needs = topic_needs(topic, actions)
+    if Action.SUB in actions and topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        origins = {properties[name] for name in ORIGIN_TOPICS if name in properties}
+        needs += tuple(need for one in sorted(origins - {topic}) for need in topic_needs(one, actions))
+    return needs
 
 
 def _topic(field: str, *actions: Action, optional: bool = False) -> Needs:
@@ -97,8 +144,8 @@ def _topic(field: str, *actions: Action, optional: bool = False) -> Needs:
 
     def needs(command: Command) -> Iterator[Need]:
         name = command.fields.get(field, "")
-        if (name or not optional) and (need := topic_need(name, wanted)) is not None:
-            yield need
+        if name or not optional:
+            yield from topic_needs(name, wanted)
 
     return needs
 
@@ -109,8 +156,7 @@ def _topics(field: str, separator: str, *actions: Action) -> Needs:
 
     def needs(command: Command) -> Iterator[Need]:
         for name in filter(None, command.fields.get(field, "").split(separator)):
-            if (need := topic_need(name, wanted)) is not None:
-                yield need
+            yield from topic_needs(name, wanted)
 
     return needs
 
@@ -138,16 +184,14 @@ def _heartbeat(command: Command) -> Iterator[Need]:
     for group in decode_body(command.body, HeartbeatData).consumer_data_set:
         yield Need(Kind.GROUP, group.group_name, _SUBSCRIBE)
         for one in group.subscription_data_set:
-            if (need := topic_need(one.topic, _SUBSCRIBE)) is not None:
-                yield need
+            yield from topic_needs(one.topic, _SUBSCRIBE)
 
 
 def _lock(command: Command) -> Iterator[Need]:
     body = decode_body(command.body, LockBatchRequestBody)
     yield Need(Kind.GROUP, body.consumer_group, _SUBSCRIBE)
     for topic in {one.topic for one in body.mq_set}:
-        if (need := topic_need(topic, _SUBSCRIBE)) is not None:
-            yield need
+        yield from topic_needs(topic, _SUBSCRIBE)
 
 
 def _group_of_body(command: Command) -> Iterator[Need]:

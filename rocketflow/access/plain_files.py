@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from rocketflow.access.addresses import Host
-from rocketflow.access.permissions import Row
+from rocketflow.access.permissions import Need, Row
 from rocketflow.access.plain_rules import PlainRules, PlainRulesError, merged_rules, parse_rules
 from rocketflow.access.signatures import SignatureCheck, check_signature
 from rocketflow.aio.watched_files import WatchedFiles, call_often
@@ -51,6 +52,14 @@ class PlainFiles:
     ) -> str | None:
         """Return why a request is refused, None if it is allowed. Raises HeaderError and BodyError."""
         return self._rules.refusal(row, command, host, check)
+
+    def account_of(self, command: Command, host: Host | None) -> str:
+        """Return the access key of the account that sent a request, "" if none is proven."""
+        return self._rules.account_of(command, host)
+
+    def lacked(self, name: str, needs: Iterable[Need], host: Host | None) -> str | None:
+        """Return why an account may not do at once what `needs` say, None if it may."""
+        return self._rules.lacked(name, needs, host)
 
     async def watch(self) -> None:
         """Look at the files until cancelled."""

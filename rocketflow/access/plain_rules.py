@@ -5,14 +5,14 @@ RocketMQ's source: acl/plain/PlainPermissionManager.java, PlainAccessValidator.j
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.access.addresses import AddressPattern, Host, parse_addresses
 from rocketflow.access.permissions import READS, Action, Audience, Kind, Need, Row
 from rocketflow.access.signatures import SignatureCheck, check_signature
-from rocketflow.remoting.signature import ACCESS_KEY
+from rocketflow.remoting.signature import ACCESS_KEY, is_signed
 
 if TYPE_CHECKING:
     from rocketflow.remoting.command import Command
@@ -58,8 +58,10 @@ class Account:
     def allows(self, need: Need) -> bool:
         """Return whether the account has one of the permissions that a need names; others are not checked.
 
-        RocketMQ 4 has no permission to get: SUB is needed to read.
+        RocketMQ 4 has no permission to get: SUB is needed to read. A need of the cluster is that of an administrator.
         """
+        if need.kind is Kind.CLUSTER:
+            return self.is_admin
         wanted = need.actions & {Action.PUB, Action.SUB}
         if need.actions <= READS:
             wanted = frozenset({Action.SUB})
@@ -94,12 +96,33 @@ class PlainRules:
             if account.is_admin or (row.audience is Audience.ADMIN and row.is_read):
                 return None
             return f"Need admin permission for request code={command.code}, but accessKey={access_key} is not"
-        if account.is_admin and not account.perms:
+        return _lacked(account, row.needs_of(command))
+
+    def account_of(self, command: Command, host: Host | None) -> str:
+        """Return the access key of the account that sent a request, "" if none is proven."""
+        account = self.accounts.get(command.fields.get(ACCESS_KEY, ""))
+        if account is None:
+            return ""
+        is_known = any(one.matches(host) for one in account.addresses) or is_signed(command, account.secret_key)
+        return account.access_key if is_known else ""
+
+    def lacked(self, name: str, needs: Iterable[Need], host: Host | None) -> str | None:
+        """Return why an account may not do at once what `needs` say, None if it may."""
+        if any(one.matches(host) for one in self.addresses):
             return None
-        for need in row.needs_of(command):
-            if not account.allows(need):
-                return f"No default permission for {need.kind} {need.name}"
+        account = self.accounts.get(name)
+        if account is None:
+            return f"No acl config for {name}"
+        return None if any(one.matches(host) for one in account.addresses) else _lacked(account, needs)
+
+
+def _lacked(account: Account, needs: Iterable[Need]) -> str | None:
+    if account.is_admin and not account.perms:
         return None
+    for need in needs:
+        if not account.allows(need):
+            return f"No default permission for {need.kind} {need.name}".rstrip()
+    return None
 
 
 def parse_rules(document: object) -> PlainRules:

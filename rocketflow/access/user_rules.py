@@ -7,13 +7,13 @@ auth/authorization/chain/**.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from rocketflow.access.permissions import USER_CODES, Action, Audience, Kind, Row
+from rocketflow.access.permissions import USER_CODES, Action, Audience, Kind, Need, Row
 from rocketflow.access.policies import (
     CUSTOM,
     DEFAULT,
@@ -173,8 +173,22 @@ class UserRules:
                 return "a super user is needed"
         elif not self.authorizes or command.code in self.unauthorized:
             return None
+        return self._lacked(name, row.needs_of(command), host)
+
+    def account_of(self, command: Command, host: Host | None) -> str:
+        """Return the user that signed a request, "" if none did; the host proves nothing."""
+        return command.fields[ACCESS_KEY] if self._unauthenticated(command) is None else ""
+
+    def lacked(self, name: str, needs: Iterable[Need], host: Host | None) -> str | None:
+        """Return why a user may not do at once what `needs` say, None if it may."""
+        user = self._tables.users.get(name)
+        if user is None or user.user_status == DISABLED:
+            return f"{SUBJECT}{name} is not found or disabled."
+        return None if user.user_type == SUPER or not self.authorizes else self._lacked(name, needs, host)
+
+    def _lacked(self, name: str, needs: Iterable[Need], host: Host | None) -> str | None:
         policies = self._policies.get(name, Policies())
-        for need in row.needs_of(command):
+        for need in needs:
             wanted = need._replace(name=self.cluster) if need.kind is Kind.CLUSTER else need
             if (why := policies.refusal(wanted, host)) is not None:
                 return f"{SUBJECT}{name} has no permission to access {wanted.kind}:{wanted.name} from {host}, {why}"
@@ -183,9 +197,9 @@ class UserRules:
     def is_super(self, command: Command) -> bool:
         """Return whether a super user has signed a request. Raises HeaderError."""
         user = self._tables.users.get(command.fields.get(ACCESS_KEY, ""))
-        return user is not None and user.user_type == SUPER and self._unauthenticated(command, check_signature) is None
+        return user is not None and user.user_type == SUPER and self._unauthenticated(command) is None
 
-    def _unauthenticated(self, command: Command, check: SignatureCheck) -> str | None:
+    def _unauthenticated(self, command: Command, check: SignatureCheck = check_signature) -> str | None:
         """Return why the sender of a request is not known, None if it is."""
         name = command.fields.get(ACCESS_KEY)
         if not name:

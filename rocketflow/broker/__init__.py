@@ -12,7 +12,7 @@
 | `queries` | messages by key and by place |
 | `recalls` | timer messages taken back before they are delivered |
 | `transactions` | half messages, their ends, and checks of undecided ones (table in its docstring) |
-| `replies` | replies of request-reply, to the client that waits |
+| `replies`, `awaited_replies` | replies of request-reply, to the client that waits; with accounts, who waits |
 | `send_back` | messages that a consumer could not handle |
 | `topics`, `groups` | settings of topics and groups, and those made on first use |
 | `admin`, `topic_admin`, `group_admin`, `upkeep` | requests of operators |
@@ -21,7 +21,7 @@
 | `runtime_figures`, `timer_figures` | figures for mqadmin's `brokerStatus` and `clusterList`, those of timer messages |
 | `counts`, `lags`, `metrics` | counts of messages, lags of groups, and all figures for Prometheus |
 | `stats` | counts by topic and group over the last minute, hour and day, for mqadmin's `statsAll` |
-| `access`, `user_requests`, `user_settings` | who may send which request; users and policies |
+| `access`, `user_requests`, `user_settings` | who may send which request and read which record; users and policies |
 | `store_requests` | commits and deliveries of jobs that see the store's directory; the flush that begins a backup |
 | `registration` | calls to NameServers |
 

@@ -1,55 +1,48 @@
-"""The access control of a broker: its rules, the secret of jobs, and the requests about users.
+"""The access control of a broker: its rules, the secret of jobs, and whose a record is that leaves or is copied.
 
-Requests that name a message by its place in the log are also checked by the topic that this message has: RocketMQ's
-brokers check the topic that the request says, or none.
+Where a request names a topic, its row of `access.permissions` decides. Where bytes of a stored message leave or are
+copied, this message decides as well, whatever the request says: RocketMQ's brokers check what the request says, or
+nothing.
 """
 
 from __future__ import annotations
 
-import asyncio
+import re
 import secrets
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.access.guard import Guard
-from rocketflow.access.permissions import USER_CODES, Action
+from rocketflow.access.guard import Guard, Sender
+from rocketflow.access.permissions import (
+    DLQ_PREFIX,
+    ORIGIN_TOPICS,
+    RETRY_PREFIX,
+    USER_CODES,
+    Action,
+    Need,
+    record_needs,
+    topic_needs,
+)
 from rocketflow.aio.server import Processor, RefusedError, Request
-from rocketflow.broker.member_calls import offset_of_message_id
-from rocketflow.broker.transactions.messages import read_half
-from rocketflow.remoting.codes import RequestCode, ResponseCode
-from rocketflow.remoting.headers.client import ConsumeMessageDirectlyResultRequestHeader
-from rocketflow.remoting.headers.pull import ViewMessageRequestHeader
-from rocketflow.remoting.headers.send import ConsumerSendMsgBackRequestHeader
-from rocketflow.remoting.headers.transaction import EndTransactionRequestHeader
-from rocketflow_store import StoreError
-from rocketflow_store.spi.broker import decode_stored
-from rocketflow_store.spi.names import HALF_TOPIC
+from rocketflow.remoting.codes import ResponseCode
+from rocketflow_store.spi.broker import decode_properties, decode_stored
 
 if TYPE_CHECKING:
+    from rocketflow.access.guard import Rules
     from rocketflow.access.plain_files import PlainFiles
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow.broker.user_requests import UserRequests
-    from rocketflow.remoting.command import Command
-    from rocketflow_store.spi.broker import WritingStore
+    from rocketflow_store.spi.broker import StoredMessage, WritingStore
 
-_READ: Final = frozenset({Action.SUB, Action.GET})
+PUBLISH: Final = frozenset({Action.PUB})
+SUBSCRIBE: Final = frozenset({Action.SUB})
+READ: Final = frozenset({Action.SUB, Action.GET})
 
-_PLACES: Final[Mapping[int, tuple[Callable[[Command], int], frozenset[Action]]]] = {
-    RequestCode.VIEW_MESSAGE_BY_ID: (lambda command: command.header(ViewMessageRequestHeader).offset, _READ),
-    RequestCode.CONSUMER_SEND_MSG_BACK: (
-        lambda command: command.header(ConsumerSendMsgBackRequestHeader).offset,
-        frozenset({Action.SUB}),
-    ),
-    RequestCode.CONSUME_MESSAGE_DIRECTLY: (
-        lambda command: offset_of_message_id(command.header(ConsumeMessageDirectlyResultRequestHeader).msg_id),
-        _READ,
-    ),
-    RequestCode.END_TRANSACTION: (
-        lambda command: command.header(EndTransactionRequestHeader).commit_log_offset,
-        frozenset({Action.PUB}),
-    ),
-}
-"""By code, the place in the log that a request names, and the actions of which its sender needs one."""
+_ORIGINS: Final = re.compile(rb"(?:%b)\x01([^\x00-\x1f]*)" % "|".join(ORIGIN_TOPICS).encode())
+"""A property that names where a retry or dead letter comes from; bodies may have the same bytes."""
+
+_RETURNED: Final = (RETRY_PREFIX, DLQ_PREFIX)
+_LMQ_PREFIX: Final = "%LMQ%"
 
 
 class Access:
@@ -59,54 +52,80 @@ class Access:
         """Load accounts or users. Blocks. Raises UsageError and StoreError."""
         self.job_secret = secrets.token_hex(32)
         self._plain: PlainFiles | None = settings.plain_files()
-        self._store = store
         self._users: UserRequests | None = None
         users = settings.users
         if users is not None:
             from rocketflow.broker.user_requests import UserRequests
 
             self._users = UserRequests(store, settings.broker_cluster_name, users)
+        rules: Rules | None = self._plain if self._users is None else self._users.rules
+        self.guard = Guard(rules, self.job_secret)
+
+    @property
+    def has_rules(self) -> bool:
+        """Return whether there are accounts."""
+        return self.guard.has_rules
 
     def guarded(self, processors: Mapping[int, Processor]) -> dict[int, Processor]:
         """Return the processors, and those of users, called only for requests that are allowed."""
-        rules = self._plain if self._users is None else self._users.rules
         of_users = dict.fromkeys(USER_CODES, _refuse) if self._users is None else self._users.by_code()
-        guard = Guard(rules, self.job_secret)
-        of_places = {} if rules is None else {code: self._by_place(guard, processors[code]) for code in _PLACES}
-        return guard.guarded({**processors, **of_users, **of_places})
+        return self.guard.guarded({**processors, **of_users})
 
-    def _by_place(self, guard: Guard, processor: Processor) -> Processor:
-        """Return a processor that is called only if the sender may use the topic of the message that it names."""
+    def may_publish(self, sender: Sender, topic: str) -> bool:
+        """Return whether the sender of an earlier request may publish to a topic now."""
+        return self.guard.allows(sender, topic_needs(topic, PUBLISH))
 
-        async def process(request: Request) -> None:
-            place, actions = _PLACES[request.command.code]
-            topic = await asyncio.to_thread(self._topic_at, place(request.command))
-            if topic is not None:
-                guard.check_topic(request, topic, actions)
-            rest = processor(request)
-            if rest is not None:
-                await rest
+    def may_read(self, sender: Sender, record: bytes) -> bool:
+        """Return whether the sender of an earlier request may read a record now."""
+        return not self.has_rules or self.guard.allows(sender, _needs(decode_stored(record), READ))
 
-        return process
+    def check_record(self, request: Request, record: bytes, actions: frozenset[Action]) -> None:
+        """Check one of the actions on a record that leaves or is copied. Raises RefusedError."""
+        if self.has_rules:
+            self.check_stored(request, decode_stored(record), actions)
 
-    def _topic_at(self, phy_offset: int) -> str | None:
-        """Return the topic of the message at an offset of the log, the real one of a half message. Blocks.
+    def check_stored(self, request: Request, stored: StoredMessage, actions: frozenset[Action]) -> None:
+        """Check one of the actions on a stored message as `check_record` does."""
+        if self.has_rules:
+            self.guard.check_needs(request, _needs(stored, actions))
 
-        None if there is no message: the processor refuses the request itself.
+    def check_pulled(self, request: Request, topic: str, data: bytes | bytearray | memoryview) -> None:
+        """Check the records that a pull of a topic has found. Raises RefusedError.
+
+        Those of an ordinary topic are as free as the topic, which was checked before. Retries and dead letters need
+        the topics that they come from, and the queue of an LMQ has messages of other topics.
         """
-        try:
-            record = self._store.read_record(phy_offset)
-            stored = None if record is None else decode_stored(record)
-        except StoreError:
-            return None
-        if stored is None:
-            return None
-        half = read_half(stored) if stored.message.topic == HALF_TOPIC else None
-        return stored.message.topic if half is None else half.real_topic
+        if not self.has_rules or not topic.startswith((*_RETURNED, _LMQ_PREFIX)):
+            return
+        if topic.startswith(_RETURNED):
+            named = {one.decode("utf-8", "replace") for one in _ORIGINS.findall(data)}
+            possible = [need for one in sorted(named) for need in topic_needs(one, SUBSCRIBE)]
+            try:
+                self.guard.check_needs(request, possible)
+            except RefusedError:  # a body can name any topic: the properties decide
+                pass
+            else:
+                return
+        needs = {need for stored in _records(data) for need in _needs(stored, SUBSCRIBE)}
+        self.guard.check_needs(request, sorted(needs, key=lambda one: one[:2]))
 
     def services(self) -> list[Coroutine[Any, Any, None]]:
         """Return what runs beside the requests: the watch on the files of accounts."""
         return [] if self._plain is None else [self._plain.watch()]
+
+
+def _needs(stored: StoredMessage, actions: frozenset[Action]) -> tuple[Need, ...]:
+    return record_needs(stored.message.topic, decode_properties(stored.message.properties), actions)
+
+
+def _records(data: bytes | bytearray | memoryview) -> Iterator[StoredMessage]:
+    """Yield the messages of records that lie one after the other."""
+    view = memoryview(data)
+    begin = 0
+    while begin < len(view):
+        end = begin + int.from_bytes(view[begin : begin + 4], "big")
+        yield decode_stored(view[begin:end])
+        begin = end
 
 
 def _refuse(request: Request) -> None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rocketflow.aio.channel import Channel
+    from rocketflow.broker.access import Access
     from rocketflow.broker.groups import Groups
     from rocketflow.broker.queue_locks import QueueLocks
     from rocketflow.broker.settings import BrokerSettings
@@ -59,7 +60,9 @@ class ClientRequests:
         topics: Topics,
         groups: Groups,
         settings: BrokerSettings,
+        access: Access,
     ) -> None:
+        self._access = access
         self._producers = producers
         self._consumers = consumers
         self._locks = locks
@@ -98,7 +101,8 @@ class ClientRequests:
 
     def _register(self, request: Request, data: HeartbeatData) -> None:
         command = request.command
-        client = Client(request.channel, data.client_id, command.language or "OTHER", command.version, monotonic_ms())
+        language, sender = command.language or "OTHER", self._access.guard.sender(request)
+        client = Client(request.channel, data.client_id, language, command.version, monotonic_ms(), sender)
         for producer in data.producer_data_set:
             if is_directory_name(producer.group_name):
                 self._producers.register(producer.group_name, client)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from rocketflow.access.guard import NOBODY, Sender
 from rocketflow.broker.filters import is_condition, is_tags
 from rocketflow.remoting.bodies import ConsumerData, SubscriptionData
 
@@ -29,13 +30,14 @@ C = TypeVar("C", bound=Hashable)
 
 @dataclass
 class Client(Generic[C]):
-    """A client of a group, on one connection."""
+    """A client of a group, on one connection; `sender` sent its heartbeat."""
 
     channel: C
     client_id: str
     language: str
     version: int
     last_update_ms: int
+    sender: Sender = NOBODY
 
 
 Reads = frozenset[tuple[str, str, str]]
@@ -56,9 +58,10 @@ class ProducerTable(Generic[C]):
         self._groups: dict[str, dict[C, Client[C]]] = {}
         self._channels: dict[C, dict[str, Client[C]]] = {}
         """The groups of each connection."""
-        self._by_client_id: dict[str, C] = {}
-        self._ids: Counter[tuple[C, str]] = Counter()
-        """The number of groups that a connection is in under a client id."""
+        self._by_client_id: dict[str, dict[str, C]] = {}
+        """The connection that took a client id last, by account; the newest is the last."""
+        self._ids: Counter[tuple[C, str, str]] = Counter()
+        """The number of groups that a connection is in under a client id of an account."""
         self._turn = 0
 
     def register(self, group: str, client: Client[C]) -> None:
@@ -68,9 +71,11 @@ class ProducerTable(Generic[C]):
         groups = self._channels.setdefault(channel, {})
         known = groups.get(group)
         groups[group] = client
-        self._by_client_id[client.client_id] = channel
-        if known is None or known.client_id != client.client_id:
-            self._ids[channel, client.client_id] += 1
+        by_account = self._by_client_id.setdefault(client.client_id, {})
+        by_account.pop(client.sender.name, None)
+        by_account[client.sender.name] = channel
+        if known is None or _id_of(known) != _id_of(client):
+            self._ids[_id_of(client)] += 1
             if known is not None:
                 self._release_id(known)
 
@@ -105,17 +110,22 @@ class ProducerTable(Generic[C]):
             self.unregister(group, channel)
         return list(dict.fromkeys(channel for _, channel in late))
 
-    def channel_of(self, client_id: str) -> C | None:
-        """Return the connection of a client id."""
-        return self._by_client_id.get(client_id)
+    def channel_of(self, client_id: str, account: str | None = None) -> C | None:
+        """Return the connection of a client id: the newest of an account, or of all if there is none."""
+        by_account = self._by_client_id.get(client_id, {})
+        if account is not None:
+            return by_account.get(account)
+        return next(reversed(by_account.values()), None)
 
-    def next_channel(self, group: str, is_usable: Callable[[C], bool]) -> C | None:
-        """Return a usable connection of a group, a different one each time, or None."""
-        channels = [one for one in self._groups.get(group, {}) if is_usable(one)]
-        if not channels:
-            return None
+    def next_channel(
+        self, group: str, is_usable: Callable[[C], bool], is_allowed: Callable[[Client[C]], bool] = lambda _: True
+    ) -> C | None:
+        """Return a usable connection of a group whose client is allowed, a different one each time, or None."""
+        clients = [one for channel, one in self._groups.get(group, {}).items() if is_usable(channel)]
         self._turn += 1
-        return channels[self._turn % len(channels)]
+        first = self._turn % len(clients) if clients else 0
+        found = next((one for one in (*clients[first:], *clients[:first]) if is_allowed(one)), None)
+        return None if found is None else found.channel
 
     def members(self, group: str) -> list[Client[C]]:
         """Return the clients of a group."""
@@ -127,12 +137,20 @@ class ProducerTable(Generic[C]):
 
     def _release_id(self, client: Client[C]) -> None:
         """Forget a client id once its connection has it in no group."""
-        use = (client.channel, client.client_id)
+        use = _id_of(client)
         self._ids[use] -= 1
-        if not self._ids[use]:
-            del self._ids[use]
-            if self._by_client_id.get(client.client_id) == client.channel:
+        if self._ids[use]:
+            return
+        del self._ids[use]
+        by_account = self._by_client_id.get(client.client_id, {})
+        if by_account.get(client.sender.name) == client.channel:
+            del by_account[client.sender.name]
+            if not by_account:
                 del self._by_client_id[client.client_id]
+
+
+def _id_of(client: Client[C]) -> tuple[C, str, str]:
+    return client.channel, client.client_id, client.sender.name
 
 
 @dataclass

@@ -15,6 +15,7 @@ import msgspec
 
 from rocketflow.aio.channel import ChannelError
 from rocketflow.aio.server import Processor, RefusedError, Request
+from rocketflow.broker.access import READ
 from rocketflow.remoting.bodies import MessageQueue, encode_body, queue_map
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.errors import BodyError
@@ -27,6 +28,7 @@ from rocketflow.remoting.headers.client import (
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
+    from rocketflow.broker.access import Access
     from rocketflow.broker.clients import Client, ConsumerTable
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow.remoting.command import Command
@@ -48,7 +50,10 @@ MESSAGE_ID_OFFSET_DIGITS: Final = 16
 class MemberCalls:
     """Requests 223, 307 and 309."""
 
-    def __init__(self, store: WritingStore, consumers: ConsumerTable[Channel], settings: BrokerSettings) -> None:
+    def __init__(
+        self, store: WritingStore, consumers: ConsumerTable[Channel], settings: BrokerSettings, access: Access
+    ) -> None:
+        self._access = access
         self._store = store
         self._consumers = consumers
         self._settings = settings
@@ -101,16 +106,21 @@ class MemberCalls:
         record = await asyncio.to_thread(self._store.read_record, offset)
         if record is None:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
+        self._access.check_record(request, record, READ)
         header.broker_name = self._settings.broker_name
         await self._call_member(request, header.consumer_group, header.client_id, header, record)
 
     async def _call_member(
         self, request: Request, group_name: str, client_id: str | None, header: Header, body: bytes
     ) -> None:
-        """Pass a request on to a member of a group, and its answer back."""
+        """Pass a request, with a record as its body or none, on to a member of a group, and its answer back."""
         members = [one for one in self._members(group_name) if one.client_id == client_id]
         if not members:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group_name}> <{client_id}> not online")
+        if body and not self._access.may_read(members[0].sender, body):
+            raise RefusedError(
+                ResponseCode.NO_PERMISSION, f"The Consumer <{group_name}> <{client_id}> may not read the message"
+            )
         try:
             answer = await members[0].channel.request(request.command.code, header, body=body, timeout_s=CALL_SECONDS)
         except TimeoutError as error:

@@ -27,6 +27,7 @@ from rocketflow_store import GetMessageStatus, StoreError, WouldBlockError
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
+    from rocketflow.broker.access import Access
     from rocketflow.broker.clients import ConsumerTable
     from rocketflow.broker.counts import MessageCounts
     from rocketflow.broker.groups import Groups
@@ -83,6 +84,44 @@ class Pull(NamedTuple):
     filter: Filter
 
 
+class PullChecks:
+    """The checks of every request that reads messages for a group: of broker, group, topic and queue."""
+
+    def __init__(self, topics: Topics, groups: Groups, settings: BrokerSettings) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._settings = settings
+
+    def check(self, group_name: str, topic_name: str, queue_id: int, address: str) -> None:
+        """Raise RefusedError if a group may not read a queue; `address` is the client's. In RocketMQ's order."""
+        if not self._settings.broker_permission & PERM_READ:
+            raise _refused(
+                ResponseCode.NO_PERMISSION, f"the broker[{self._settings.broker_ip1}] pulling message is forbidden"
+            )
+        group = self._groups.get(group_name)
+        if group is None:
+            raise _refused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{group_name}] does not exist"
+            )
+        if not group.consume_enable:
+            raise _refused(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group_name}")
+        topic = self._topics.get(topic_name)
+        if topic is None:
+            raise _refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic_name}] not exist, apply first please!")
+        if self._groups.is_forbidden(group_name, topic_name):
+            raise _refused(
+                ResponseCode.NO_PERMISSION, f"the consumer group[{group_name}] is forbidden for topic[{topic_name}]"
+            )
+        if not topic.perm & PERM_READ:
+            raise _refused(ResponseCode.NO_PERMISSION, f"the topic[{topic_name}] pulling message is forbidden")
+        if not 0 <= queue_id < topic.read_queue_nums:
+            raise _refused(
+                ResponseCode.INVALID_PARAMETER,
+                f"queueId[{queue_id}] is illegal, topic:[{topic_name}] topicConfig.readQueueNums:"
+                f"[{topic.read_queue_nums}] consumer:[{address}]",
+            )
+
+
 class Pulls:
     """Requests 11 and 361."""
 
@@ -95,7 +134,10 @@ class Pulls:
         offsets: GroupOffsets,
         settings: BrokerSettings,
         counts: MessageCounts,
+        access: Access,
     ) -> None:
+        self.checks = PullChecks(topics, groups, settings)
+        self._access = access
         self._counts = counts
         self._store = store
         self._topics = topics
@@ -144,8 +186,9 @@ class Pulls:
                 self._loop.call_soon(self._answer_ready)
 
     def _answer_now(self, pull: Pull) -> None:
-        """Answer a pull that has waited by the subscription that the group has now: it may have changed meanwhile."""
+        """Answer a pull that has waited by the rights and the subscription of now: they may have changed meanwhile."""
         try:
+            self._access.guard.check_again(pull.request)
             if not pull.header.sys_flag & SUBSCRIPTION_FLAG:
                 pull = pull._replace(filter=self._subscribed(pull.header))
         except RefusedError as error:
@@ -182,36 +225,9 @@ class Pulls:
     # --- checks, in RocketMQ's order
 
     def _checked(self, request: Request, header: PullMessageRequestHeader) -> Filter:
-        if not self._settings.broker_permission & PERM_READ:
-            raise _refused(
-                ResponseCode.NO_PERMISSION, f"the broker[{self._settings.broker_ip1}] pulling message is forbidden"
-            )
         if request.command.code == RequestCode.LITE_PULL_MESSAGE and not self._settings.lite_pull_message_enable:
             raise _refused(ResponseCode.NO_PERMISSION, "lite pulls are disabled (litePullMessageEnable)")
-        group = self._groups.get(header.consumer_group)
-        if group is None:
-            raise _refused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{header.consumer_group}] does not exist",
-            )
-        if not group.consume_enable:
-            raise _refused(ResponseCode.NO_PERMISSION, f"subscription group no permission, {header.consumer_group}")
-        topic = self._topics.get(header.topic)
-        if topic is None:
-            raise _refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!")
-        if self._groups.is_forbidden(header.consumer_group, header.topic):
-            raise _refused(
-                ResponseCode.NO_PERMISSION,
-                f"the consumer group[{header.consumer_group}] is forbidden for topic[{header.topic}]",
-            )
-        if not topic.perm & PERM_READ:
-            raise _refused(ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden")
-        if not 0 <= header.queue_id < topic.read_queue_nums:
-            raise _refused(
-                ResponseCode.INVALID_PARAMETER,
-                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] topicConfig.readQueueNums:"
-                f"[{topic.read_queue_nums}] consumer:[{request.channel.address}]",
-            )
+        self.checks.check(header.consumer_group, header.topic, header.queue_id, request.channel.address)
         if header.sys_flag & SUBSCRIPTION_FLAG:
             wanted = self._filter(header.expression_type, header.subscription)
             self._consumers.pulled(header.consumer_group, header.topic, monotonic_ms())
@@ -327,6 +343,11 @@ class Pulls:
 
     def _send(self, pull: Pull, found: ReadResult, *, may_wait: bool) -> None:
         header = pull.header
+        try:
+            self._access.check_pulled(pull.request, header.topic, found.data)
+        except RefusedError as error:
+            pull.request.refuse(error)
+            return
         self._offsets.pulled(header.consumer_group, header.topic, header.queue_id, found.next_offset)
         code = _code_of(found.status, header.queue_offset)
         if code == ResponseCode.PULL_NOT_FOUND and may_wait and self._hold(pull):

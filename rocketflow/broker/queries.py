@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.aio.server import RefusedError, Request
+from rocketflow.broker.access import READ
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.headers.pull import (
     QueryMessageRequestHeader,
@@ -18,6 +19,7 @@ from rocketflow.remoting.headers.pull import (
 from rocketflow_store.spi.names import PROPERTY_UNIQ_KEY
 
 if TYPE_CHECKING:
+    from rocketflow.broker.access import Access
     from rocketflow_store.spi.broker import QueryResult, WritingStore
 
 MAX_COUNT: Final = 64
@@ -29,8 +31,9 @@ UNIQ_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
 class Queries:
     """Requests 12 and 33."""
 
-    def __init__(self, store: WritingStore) -> None:
+    def __init__(self, store: WritingStore, access: Access) -> None:
         self._store = store
+        self._access = access
 
     async def by_key(self, request: Request) -> None:
         """Answer the messages of a topic with a key (request 12)."""
@@ -44,6 +47,7 @@ class Queries:
         body = _with_uniq_key(found, header.key) if by_uniq_key else found.data
         if not body:
             raise RefusedError(ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct")
+        self._access.check_pulled(request, header.topic, body)
         answer = QueryMessageResponseHeader(
             index_last_update_timestamp=found.index_end_ms, index_last_update_phyoffset=found.index_end_phy_offset
         )
@@ -55,6 +59,7 @@ class Queries:
         record = await asyncio.to_thread(self._store.read_record, header.offset)
         if record is None:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}")
+        self._access.check_record(request, record, READ)
         request.reply(body=record)
 
 

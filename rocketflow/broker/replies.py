@@ -5,46 +5,60 @@ RocketMQ's source: broker/processor/ReplyMessageProcessor.java.
 
 from __future__ import annotations
 
-import re
 import time
 from typing import TYPE_CHECKING, Final
 
+from rocketflow.access.permissions import ADMINISTRATOR, topic_needs
 from rocketflow.aio.channel import ChannelError
 from rocketflow.aio.server import RefusedError, Request
+from rocketflow.broker.access import SUBSCRIBE
+from rocketflow.broker.awaited_replies import reply_key
+from rocketflow.broker.sends import send_header
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.send import (
     ReplyMessageRequestHeader,
     SendMessageRequestHeader,
     SendMessageResponseHeader,
 )
+from rocketflow_store.spi.broker import decode_properties
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
+    from rocketflow.broker.access import Access
+    from rocketflow.broker.awaited_replies import AwaitedReplies
     from rocketflow.broker.clients import ProducerTable
     from rocketflow.broker.sends import Sends
     from rocketflow.broker.settings import BrokerSettings
+    from rocketflow_store.spi.broker import RawMessage
 
 PUSH_SECONDS: Final = 10.0
-
-_REPLY_TO_CLIENT: Final = re.compile("(?:^|\x02)REPLY_TO_CLIENT\x01([^\x02]*)")
 
 
 class Replies:
     """Requests 324 and 325, and request 326 to a client."""
 
-    def __init__(self, sends: Sends, producers: ProducerTable[Channel], settings: BrokerSettings) -> None:
+    def __init__(
+        self,
+        sends: Sends,
+        producers: ProducerTable[Channel],
+        settings: BrokerSettings,
+        awaited: AwaitedReplies | None,
+        access: Access,
+    ) -> None:
+        self._awaited = awaited
+        self._access = access
         self._sends = sends
         self._producers = producers
         self._settings = settings
 
     async def reply(self, request: Request) -> None:
         """Pass a reply on to the client that waits for it, store it, and answer."""
-        header, message = await self._sends.checked(request)
-        properties = message.properties.decode()
-        found = _REPLY_TO_CLIENT.search(properties)
-        if found is None:
+        key = reply_key(decode_properties((send_header(request).properties or "").encode()))
+        if key is None:
             raise _refused("reply message properties[REPLY_TO_CLIENT] is null")
-        failure = await self._push(request, header, message.queue_id, found[1], properties)
+        account = self._account_of(request, key)
+        header, message = await self._sends.checked(request)
+        failure = await self._push(request, header, message, key[0], self._producers.channel_of(key[0], account))
         if failure:
             raise _refused(failure)
         if self._settings.store_reply_message_enable:
@@ -52,11 +66,39 @@ class Replies:
             return
         request.reply(header=SendMessageResponseHeader(msg_id="0", queue_id=message.queue_id, queue_offset=0))
 
+    def _account_of(self, request: Request, key: tuple[str, str]) -> str | None:
+        """Return the account of the client that a reply is for, None for any.
+
+        With accounts that is the client that sent the request, if it is known here and the sender of the reply may read
+        its topic; else a client of the sender's own account. An administrator replies to all clients. Raises
+        RefusedError if there is no such client.
+        """
+        access = self._access
+        if self._awaited is None:
+            return None
+        sender = access.guard.sender(request)
+        if access.guard.allows(sender, (ADMINISTRATOR,)):
+            return None
+        known = self._awaited.find(key)
+        if known is not None and access.guard.allows(sender, topic_needs(known.topic, SUBSCRIBE)):
+            return known.sender.name
+        if self._producers.channel_of(key[0], sender.name) is None:
+            raise RefusedError(
+                ResponseCode.NO_PERMISSION,
+                f"no request of client <{key[0]}> that the sender of the reply may read waits for it at this broker",
+            )
+        return sender.name
+
     async def _push(
-        self, request: Request, header: SendMessageRequestHeader, queue_id: int, client_id: str, properties: str
+        self,
+        request: Request,
+        header: SendMessageRequestHeader,
+        message: RawMessage,
+        client_id: str,
+        channel: Channel | None,
     ) -> str:
         """Send the reply to the client; return why that failed, or ""."""
-        channel = self._producers.channel_of(client_id)
+        properties = message.properties.decode()
         if channel is None:
             return f"push reply message fail, channel of <{client_id}> not found."
         now_ms = int(time.time() * 1000)
@@ -65,7 +107,7 @@ class Replies:
             topic=header.topic,
             default_topic=header.default_topic,
             default_topic_queue_nums=header.default_topic_queue_nums,
-            queue_id=queue_id,
+            queue_id=message.queue_id,
             sys_flag=header.sys_flag,
             born_timestamp=header.born_timestamp,
             flag=header.flag,

@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from rocketflow.aio.server import RefusedError, Request
+from rocketflow.broker.access import SUBSCRIBE
 from rocketflow.broker.sends import MAX_RECONSUME_SINCE
 from rocketflow.broker.topics import DLQ_PREFIX, DLQ_QUEUES, PERM_WRITE, RETRY_PREFIX
 from rocketflow.remoting.codes import ResponseCode
@@ -17,6 +18,7 @@ from rocketflow_store import PutMessageStatus, StoreError
 from rocketflow_store.spi.broker import SendBack, send_back
 
 if TYPE_CHECKING:
+    from rocketflow.broker.access import Access
     from rocketflow.broker.counts import MessageCounts
     from rocketflow.broker.groups import Groups
     from rocketflow.broker.put_gatherer import PutGatherer
@@ -38,7 +40,9 @@ class SendBacks:
         groups: Groups,
         settings: BrokerSettings,
         counts: MessageCounts,
+        access: Access,
     ) -> None:
+        self._access = access
         self._counts = counts
         self._store = store
         self._gatherer = gatherer
@@ -49,6 +53,9 @@ class SendBacks:
     async def send_back(self, request: Request) -> None:
         """Put a copy of the message into the retry or dead-letter topic of the group."""
         header = request.command.header(ConsumerSendMsgBackRequestHeader)
+        record = await asyncio.to_thread(self._record, header.offset)
+        if record is not None:
+            self._access.check_record(request, record, SUBSCRIBE)
         group = await self._groups.for_use(header.group)
         if group is None:
             raise RefusedError(
@@ -70,7 +77,7 @@ class SendBacks:
             )
         most = header.max_reconsume_times if request.command.version >= MAX_RECONSUME_SINCE else None
         wanted = SendBack(header.group, header.delay_level, most)
-        message = await asyncio.to_thread(self._copy, header.offset, wanted, group)
+        message = self._copy(header.offset, record, wanted, group)
         if message is None:
             request.reply()
             return
@@ -87,12 +94,20 @@ class SendBacks:
 
         self._gatherer.add(message, stored, request.refuse)
 
-    def _copy(self, phy_offset: int, wanted: SendBack, group: SubscriptionGroupConfig) -> RawMessage | None:
-        """Return the message to store for the one at an offset of the log. Blocks. Raises RefusedError."""
+    def _record(self, phy_offset: int) -> bytes | None:
+        """Return the record at an offset of the log, None if there is none. Blocks. Raises RefusedError."""
         try:
-            record = self._store.read_record(phy_offset)
-            if record is not None:
-                return send_back(record, wanted, group, len(self._store.config.delay_levels_ms))
+            return self._store.read_record(phy_offset)
         except StoreError as error:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
-        raise RefusedError(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {phy_offset}")
+
+    def _copy(
+        self, phy_offset: int, record: bytes | None, wanted: SendBack, group: SubscriptionGroupConfig
+    ) -> RawMessage | None:
+        """Return the message to store for a record. Raises RefusedError."""
+        if record is None:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {phy_offset}")
+        try:
+            return send_back(record, wanted, group, len(self._store.config.delay_levels_ms))
+        except StoreError as error:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None

@@ -29,6 +29,7 @@ from rocketflow_store.spi.broker import RawMessage, encode_properties
 from rocketflow_store.spi.names import is_send_refused
 
 if TYPE_CHECKING:
+    from rocketflow.broker.awaited_replies import AwaitedReplies
     from rocketflow.broker.counts import MessageCounts
     from rocketflow.broker.groups import Groups
     from rocketflow.broker.put_gatherer import PutGatherer
@@ -59,6 +60,9 @@ _CODES: Final = {
 _HALF: Final = b"TRAN_MSG\x01"
 """Part of the properties of all half messages."""
 
+_REPLY_TO_CLIENT: Final = b"REPLY_TO_CLIENT\x01"
+"""Part of the properties of all messages that want a reply."""
+
 _UNIQ_KEY: Final = re.compile(b"(?:^|\x02)UNIQ_KEY\x01([^\x02]*)")
 _DROPPED: Final = re.compile("\x02(?:POP_CK|MSG_REGION|TRACE_ON|CLUSTER)\x01[^\x02]*")
 """Properties that the broker sets, in a text with a separator before it."""
@@ -77,7 +81,9 @@ class Sends:
         settings: BrokerSettings,
         counts: MessageCounts,
         halves: RecentHalves,
+        awaited: AwaitedReplies | None,
     ) -> None:
+        self._awaited = awaited
         self._halves = halves
         self._gatherer = gatherer
         self._topics = topics
@@ -97,7 +103,7 @@ class Sends:
 
         The answer to the first message of a topic also waits until the NameServers know the topic.
         """
-        header = _header(request)
+        header = send_header(request)
         config = self._topics.get(header.topic)
         if config is None or header.topic.startswith(RETRY_PREFIX):
             return self._send_after_creation(request, header, is_first=config is None)
@@ -111,7 +117,7 @@ class Sends:
 
     async def checked(self, request: Request) -> tuple[SendMessageRequestHeader, RawMessage]:
         """Return a send's header and its message for the store. Raises RefusedError if it is not allowed."""
-        header = _header(request)
+        header = send_header(request)
         return header, await self._message(request, header)
 
     async def _message(self, request: Request, header: SendMessageRequestHeader) -> RawMessage:
@@ -127,6 +133,8 @@ class Sends:
 
     def _put_sent(self, request: Request, message: RawMessage, first: asyncio.Future[None] | None = None) -> None:
         """Put a message, or the half message in its place: the answer has the half message's offset."""
+        if self._awaited is not None and _REPLY_TO_CLIENT in message.properties:
+            self._awaited.note(message, request)
         if _HALF in message.properties and is_half(message):
             self.put(request, self._half(message), first, queue_id=message.queue_id)
         else:
@@ -162,12 +170,7 @@ class Sends:
         self._gatherer.add(message, stored, request.refuse)
 
     def _check_state(self, topic: str) -> None:
-        if not self._settings.broker_permission & PERM_WRITE:
-            raise RefusedError(
-                ResponseCode.NO_PERMISSION, f"the broker[{self._settings.broker_ip1}] sending is forbidden"
-            )
-        if time.time() * 1000 < self._settings.start_accept_send_request_time_stamp:
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, "the broker accepts no messages yet")
+        check_writable(self._settings)
         if is_send_refused(topic):
             raise RefusedError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
 
@@ -254,7 +257,16 @@ class Sends:
         request.send(Command(code, fields, flag=RESPONSE_FLAG, opaque=command.opaque, header_type=command.header_type))
 
 
-def _header(request: Request) -> SendMessageRequestHeader:
+def check_writable(settings: BrokerSettings) -> None:
+    """Raise RefusedError if the settings allow no messages to be sent or committed now."""
+    if not settings.broker_permission & PERM_WRITE:
+        raise RefusedError(ResponseCode.NO_PERMISSION, f"the broker[{settings.broker_ip1}] sending is forbidden")
+    if time.time() * 1000 < settings.start_accept_send_request_time_stamp:
+        raise RefusedError(ResponseCode.SYSTEM_ERROR, "the broker accepts no messages yet")
+
+
+def send_header(request: Request) -> SendMessageRequestHeader:
+    """Return the header of a send or a reply. Raises HeaderError."""
     command = request.command
     return command.header(SendMessageRequestHeader if command.code in _LONG_NAMES else SendMessageRequestHeaderV2)
 

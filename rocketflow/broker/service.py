@@ -17,6 +17,7 @@ from rocketflow.aio.server import Limits, Processor, Server
 from rocketflow.aio.steps import STEPS_SECONDS, Step, Steps
 from rocketflow.broker.access import Access
 from rocketflow.broker.admin import Admin
+from rocketflow.broker.awaited_replies import AwaitedReplies
 from rocketflow.broker.client_requests import ClientRequests
 from rocketflow.broker.clients import ConsumerTable, ProducerTable
 from rocketflow.broker.config_requests import ConfigRequests
@@ -191,16 +192,17 @@ class _Parts:
             wait_limit_s=lambda: settings.send_wait_limit_s,
         )
         self._transactions = Transactions(
-            *(store, self._gatherer, self._offsets, producers, self._topics, settings, self._counts),
+            *(store, self._gatherer, self._offsets, producers, self._topics, settings, self._counts, access),
         )
+        awaited = AwaitedReplies(access.guard.sender) if access.has_rules else None
         self._sends = Sends(
             *(self._gatherer, self._topics, self._groups, self._locks, settings, self._counts),
-            self._transactions.recent,
+            *(self._transactions.recent, awaited),
         )
-        self._replies = Replies(self._sends, producers, settings)
-        self._pulls = Pulls(store, self._topics, self._groups, consumers, self._offsets, settings, self._counts)
-        self._clients = ClientRequests(producers, consumers, self._locks, self._topics, self._groups, settings)
-        self._range_pulls = RangePulls(store, self._topics, settings, self._counts)
+        self._replies = Replies(self._sends, producers, settings, awaited, access)
+        self._pulls = Pulls(store, self._topics, self._groups, consumers, self._offsets, settings, self._counts, access)
+        self._clients = ClientRequests(producers, consumers, self._locks, self._topics, self._groups, settings, access)
+        self._range_pulls = RangePulls(store, self._groups, self._pulls.checks, self._counts, access)
         self._deliveries: dict[str, ScheduleMessageService | TimerMessageService] = {}
         self._timers = TimerFigures(store, self._deliveries)
         self._figures = RuntimeFigures(store, self._gatherer, self._pulls, self._timers)
@@ -214,9 +216,9 @@ class _Parts:
         self._group_admin = GroupAdmin(
             store, self._topics, self._groups, self._offsets, consumers, settings, self._stats
         )
-        self._member_calls = MemberCalls(store, consumers, settings)
+        self._member_calls = MemberCalls(store, consumers, settings, access)
         self._upkeep = Upkeep(store, self._topics, self._groups)
-        self._store_requests = StoreRequests(store, self._topics)
+        self._store_requests = StoreRequests(store, self._topics, settings)
         processors = access.guarded(self._processors())
         pulls = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
         limits = Limits(connections=settings.max_connections, idle_s=settings.server_channel_max_idle_time_seconds)
@@ -251,11 +253,11 @@ class _Parts:
     def _processors(self) -> dict[int, Processor]:
         code = RequestCode
         offsets = OffsetRequests(self._store, self._offsets, self._topics, self._groups)
-        queries = Queries(self._store)
+        queries = Queries(self._store, self._access)
         max_delay_ms = self._store.config.timer_max_delay_sec * 1000
         recalls = Recalls(self._gatherer, self._topics, self._settings, max_delay_ms)
         send_backs = SendBacks(
-            *(self._store, self._gatherer, self._topics, self._groups, self._settings, self._counts),
+            *(self._store, self._gatherer, self._topics, self._groups, self._settings, self._counts, self._access),
         )
         return {
             **self._admin.by_code(),

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rocketflow.aio.server import OVERLOAD, Processor, RefusedError, Request
+from rocketflow.broker.sends import check_writable
 from rocketflow.remoting import store_bodies as bodies
 from rocketflow.remoting.bodies import encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
@@ -42,6 +43,7 @@ from rocketflow_store.spi.names import CHECK_RESULTS_TOPIC, check_send_topic
 from rocketflow_store.spi.staging import StagedPart, StagingArea
 
 if TYPE_CHECKING:
+    from rocketflow.broker.settings import BrokerSettings
     from rocketflow.broker.topics import Topics
     from rocketflow_store.spi.broker import WritingStore
 
@@ -79,8 +81,9 @@ class JobTotals:
 class StoreRequests:
     """Requests 30001 to 30006 and 30008."""
 
-    def __init__(self, store: WritingStore, topics: Topics) -> None:
+    def __init__(self, store: WritingStore, topics: Topics, settings: BrokerSettings) -> None:
         self._store = store
+        self._settings = settings
         self._topics = topics
         self._commits = _OneAtATime("commits")
         self._deliveries = _OneAtATime("requeue")
@@ -109,6 +112,7 @@ class StoreRequests:
         self._snapshots.stop()
 
     async def _commit_batch(self, request: Request) -> None:
+        check_writable(self._settings)
         body = _decoded(request, bodies.CommitBatchBody)
 
         def commit() -> CommitResult:
@@ -154,6 +158,7 @@ class StoreRequests:
         request.reply(header=StagePartResponseHeader(run_seq=run_seq))
 
     async def _commit_progress(self, request: Request) -> None:
+        check_writable(self._settings)
         body = _decoded(request, bodies.CommitProgressBody)
 
         def commit() -> CommitEnvelope:

@@ -24,6 +24,10 @@ PUTS: Final = "tests/rocketflow/broker/test_put_gatherer.py"
 WAITING: Final = "tests/rocketflow/broker/test_waiting_puts.py"
 SILENT: Final = "tests/rocketflow/aio/test_silent_clients.py"
 TABLES: Final = "tests/rocketflow/broker/test_tables.py"
+LEAVES: Final = "test_no_byte_of_a_message_leaves_for_an_account_that_may_not_read_its_topic"
+DENIED: Final = f"{ROWS}/network/test_denied_records.py::{LEAVES}"
+ASKED: Final = "test_producers_are_asked_about_half_messages_of_topics_that_they_may_publish_to"
+REPLIES: Final = "test_a_reply_reaches_the_client_whose_request_its_sender_may_read"
 TRANSACTIONS: Final = "tests/rocketflow/broker/test_transactions.py"
 
 BUGS: Final = (
@@ -1285,7 +1289,7 @@ BUGS: Final = (
     Bug(
         "client-id-forgotten-with-one-group",
         "a client that leaves one of its producer groups gets no replies for the others",
-        [Change("        if not self._ids[use]:\n            del self._ids[use]\n", "        if True:\n")],
+        [Change("        if self._ids[use]:\n            return\n        del self._ids[use]\n", "")],
         [f"{TABLES}::TestProducers::runTest"],
     ),
     Bug(
@@ -1665,8 +1669,96 @@ BUGS: Final = (
     Bug(
         "place-with-the-right-of-another-topic",
         "a message of any topic is read, sent back or committed with the right of the topic that the request says",
-        [Change("            if topic is not None:\n                guard.check_topic(request, topic, actions)\n", "")],
+        [Change("            self.guard.check_needs(request, _needs(stored, actions))\n", "            pass\n")],
         [f"{ROWS}/network/test_access.py::test_a_message_that_a_request_names_by_its_place_counts_by_its_own_topic"],
+    ),
+    Bug(
+        "internal-topics-for-everybody",
+        "an account reads messages of a topic that is denied to it in the topics that the broker keeps them in",
+        [Change("    if Action.SUB in actions and is_internal_topic(name):\n", "    if not name:\n")],
+        ["tests/rocketflow/access/test_permissions.py", DENIED],
+    ),
+    Bug(
+        "dead-letters-without-their-group",
+        "an account reads the dead letters of a group that is denied to it",
+        [Change("    if Action.SUB in actions and name.startswith(DLQ_PREFIX):\n", "    if not name:\n")],
+        ["tests/rocketflow/access/test_permissions.py", DENIED],
+    ),
+    Bug(
+        "retries-of-a-denied-topic",
+        "an account reads messages of a topic that is denied to it as the retries of a group that it shares",
+        [Change("if not self.has_rules or not topic.startswith((*_RETURNED, _LMQ_PREFIX)):", "if topic:")],
+        [DENIED],
+    ),
+    Bug(
+        "any-member-consumes-directly",
+        "an operator's request 309 shows a message to a client that may not read it",
+        [Change("        if body and not self._access.may_read(members[0].sender, body):\n", "        if False:\n")],
+        [DENIED],
+    ),
+    Bug(
+        "code-that-nobody-decided",
+        "a request code is processed of which nobody has decided whether it returns records",
+        [
+            Change(
+                "            code.VIEW_MESSAGE_BY_ID: queries.by_place,\n",
+                "            code.VIEW_MESSAGE_BY_ID: queries.by_place,\n"
+                "            code.GET_TIMER_METRICS: queries.by_place,\n",
+            )
+        ],
+        [f"{ROWS}/network/test_denied_records.py::test_every_request_code_returns_records_or_does_not"],
+    ),
+    Bug(
+        "questions-for-any-producer",
+        "a client gets half messages of any topic if it names the group of their producers",
+        [
+            Change(
+                "            lambda client: self._broker.access.may_publish(client.sender, question.topic),\n",
+                "            lambda client: True,\n",
+            )
+        ],
+        [f"{ROWS}/network/test_denied_records.py::{ASKED}"],
+    ),
+    Bug(
+        "replies-to-any-client",
+        "an account sends replies to clients of others that have asked nothing that it may read",
+        [Change("        account = self._account_of(request, key)\n", "        account = None\n")],
+        [f"{ROWS}/network/test_denied_records.py::{REPLIES}"],
+    ),
+    Bug(
+        "client-id-of-another-account",
+        "a client gets the replies to another account's client if it says that it has the same id",
+        [Change("            return by_account.get(account)\n", "            pass\n")],
+        ["tests/rocketflow/broker/test_tables.py", f"{ROWS}/network/test_denied_records.py::{REPLIES}"],
+    ),
+    Bug(
+        "waiting-pull-keeps-its-right",
+        "a pull that waits is answered after its right was taken away",
+        [Change("            self._access.guard.check_again(pull.request)\n", "")],
+        [f"{ROWS}/network/test_denied_records.py::test_a_pull_that_waits_is_answered_by_the_rights_of_its_end"],
+    ),
+    Bug(
+        "ranges-of-a-disabled-group",
+        "ranges are read by a group that may not consume, and of topics that are forbidden to it",
+        [
+            Change(
+                "        self._checks.check(header.consumer_group, header.topic, header.queue_id, "
+                "request.channel.address)\n        if request",
+                "        if request",
+            )
+        ],
+        ["tests/rocketflow/broker/test_range_pulls.py"],
+    ),
+    Bug(
+        "commits-at-a-broker-that-takes-no-messages",
+        "jobs commit messages to a broker whose permission allows no sends",
+        [
+            Change(
+                "        check_writable(self._settings)\n        body = _decoded(request, bodies.CommitProgressBody)\n",
+                "        body = _decoded(request, bodies.CommitProgressBody)\n",
+            )
+        ],
+        ["tests/rocketflow/broker/test_range_pulls.py"],
     ),
     Bug(
         "forbidden-topic-is-read",

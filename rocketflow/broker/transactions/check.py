@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rocketflow.aio.channel import Channel
+    from rocketflow.broker.access import Access
     from rocketflow.broker.clients import ProducerTable
     from rocketflow.broker.counts import MessageCounts
     from rocketflow.broker.offsets import GroupOffsets
@@ -47,9 +48,13 @@ _CHANGING: Final = ("tranStateTableOffset", "commitLogOffset", "msgId", "transac
 
 
 class Question(NamedTuple):
-    """Request 39 for a producer of a group: the values of its changing fields, and the copy of the half message."""
+    """Request 39 for a producer of a group: the values of its changing fields, and the copy of the half message.
+
+    `topic` is that of the transaction.
+    """
 
     group: str
+    topic: str
     values: tuple[bytes, ...]
     body: bytes
 
@@ -62,6 +67,7 @@ class Broker(NamedTuple):
     name: str
     host: bytes
     counts: MessageCounts
+    access: Access
 
 
 class Unread(NamedTuple):
@@ -206,14 +212,21 @@ class TransactionChecks:
             key = text_value(half.uniq_key)
             places = (number_value(result.queue_offset), number_value(result.physical_offset))
             values = (*places, key, key, text_value(result.msg_id))
-            found.append(Question(half.group, values, asked_record(half, message, result, host)))
+            found.append(Question(half.group, half.real_topic, values, asked_record(half, message, result, host)))
         return found
 
     async def _ask(self, question: Question) -> None:
-        """Send a request to the next producer of its group, if one is connected."""
-        channel = self._broker.producers.next_channel(question.group, lambda one: one.is_open)
+        """Send a request to the next producer of its group that may publish to its topic, if one is connected.
+
+        Any client may say that it is a producer of a group.
+        """
+        channel = self._broker.producers.next_channel(
+            question.group,
+            lambda one: one.is_open,
+            lambda client: self._broker.access.may_publish(client.sender, question.topic),
+        )
         if channel is None:
-            LOG.info("no producer of group %s can be asked about its half messages", question.group)
+            LOG.info("no producer of group %s can be asked about half messages of %s", question.group, question.topic)
             return
         while channel.is_congested and channel.is_open and time.monotonic() < self._congested_until:
             await asyncio.sleep(_CONGESTED_LOOK_SECONDS)

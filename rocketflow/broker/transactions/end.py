@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketflow.aio.server import RefusedError, Request
+from rocketflow.broker.access import PUBLISH
 from rocketflow.broker.transactions.messages import COMMIT, ROLLBACK, Half, committed_message, read_half
 from rocketflow.broker.transactions.walk import Rules, ends_too_late
 from rocketflow.remoting.codes import ResponseCode
@@ -20,6 +21,7 @@ from rocketflow_store.spi.broker import RawMessage, decode_stored
 from rocketflow_store.spi.names import HALF_TOPIC
 
 if TYPE_CHECKING:
+    from rocketflow.broker.access import Access
     from rocketflow.broker.counts import MessageCounts
     from rocketflow.broker.transactions.marked_puts import MarkedPuts
     from rocketflow.broker.transactions.recent_halves import RecentHalves
@@ -65,7 +67,9 @@ class TransactionEnds:
         rules: Rules,
         counts: MessageCounts,
         is_open: Callable[[int], bool],
+        access: Access,
     ) -> None:
+        self._access = access
         self._recent = recent
         self._counts = counts
         self._store = store
@@ -99,6 +103,7 @@ class TransactionEnds:
     def _end(self, request: Request, header: EndTransactionRequestHeader, half: Half | None) -> None:
         if half is None:
             raise _refused("Find prepared transaction message failed")
+        self._access.check_stored(request, half.stored, PUBLISH)
         if not header.from_transaction_check and ends_too_late(half, self._rules, int(time.time() * 1000)):
             raise RefusedError(ResponseCode.ILLEGAL_OPERATION, "the check immunity time has passed: wait for the check")
         if half.group != header.producer_group:

@@ -19,6 +19,7 @@ from rocketflow.remoting.codes import RequestCode
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
     from rocketflow.aio.server import Processor
+    from rocketflow.broker.access import Access
     from rocketflow.broker.clients import ProducerTable
     from rocketflow.broker.counts import MessageCounts
     from rocketflow.broker.offsets import GroupOffsets
@@ -42,6 +43,7 @@ class Transactions:
         topics: Topics,
         settings: BrokerSettings,
         counts: MessageCounts,
+        access: Access,
     ) -> None:
         host, queue = born_host(settings.broker_address), HalfQueue(store)
         reserved_ms = store.config.file_reserved_time * _HOUR_MS
@@ -53,12 +55,12 @@ class Transactions:
         )
         marks = OpMarks(stored_offset(offsets, OP_TOPIC, queue.op_bounds()))
         puts = MarkedPuts(gatherer, marks, host)
-        broker = Broker(producers, topics, settings.broker_name, host, counts)
+        broker = Broker(producers, topics, settings.broker_name, host, counts, access)
         self._interval_s = settings.transaction_check_interval / 1000
         self.recent = RecentHalves(host)
         """The half messages that were stored last: a send notes its own there."""
         self._checks = TransactionChecks(queue, offsets, puts, marks, broker, rules)
-        self._ends = TransactionEnds(store, puts, self.recent, rules, counts, self._checks.is_open)
+        self._ends = TransactionEnds(store, puts, self.recent, rules, counts, self._checks.is_open, access)
         self._resumes = TransactionResumes(store, gatherer, counts)
 
     def by_code(self) -> dict[int, Processor]:

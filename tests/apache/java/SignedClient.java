@@ -14,15 +14,18 @@ import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.remoting.RPCHook;
 
 /**
  * Clients that sign their requests, at the name server args[0] and its broker args[1]. Lines on stdin, separated by tabs:
- * access key, secret key ("" for both: no signatures), SEND, BATCH, PULL, PUSH or VIEW, topic, group. A line of output for
- * each: `ok`, `refused CODE`, or `failed TEXT`.
+ * access key, secret key ("" for both: no signatures), SEND, BATCH, PULL, PUSH, VIEW or REQUEST, topic, group. The group of a
+ * REQUEST is that of the consumer that replies, after its own access key and secret key: KEY/SECRET/GROUP. A line of output
+ * for each: `ok`, `refused CODE`, or `failed TEXT`.
  */
 public class SignedClient {
     private static final long WAIT_SECONDS = 60;
@@ -71,6 +74,7 @@ public class SignedClient {
             case "VIEW": send(hook, topic, false, true); break;
             case "PULL": pull(hook, topic, group); break;
             case "PUSH": push(hook, topic, group); break;
+            case "REQUEST": request(hook, topic, group); break;
             default: throw new IllegalArgumentException(action);
         }
     }
@@ -122,6 +126,51 @@ public class SignedClient {
             }
         } finally {
             consumer.shutdown();
+        }
+    }
+
+    /** Asks three times; a consumer and a producer of another account reply. */
+    private static void request(RPCHook hook, String topic, String replier) throws Exception {
+        String[] words = replier.split("/");
+        RPCHook other = new AclClientRPCHook(new SessionCredentials(words[0], words[1]));
+        DefaultMQProducer replying = new DefaultMQProducer("signed-replies", other);
+        replying.setNamesrvAddr(names);
+        replying.setInstanceName("r" + number++);
+        replying.start();
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(words[2], other, new AllocateMessageQueueAveragely());
+        consumer.setNamesrvAddr(names);
+        consumer.setInstanceName("c" + number++);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(topic, "*");
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            for (MessageExt one : messages) {
+                if (one.getProperty("CORRELATION_ID") != null) {
+                    try {
+                        replying.send(MessageUtil.createReplyMessage(one, one.getBody()));
+                    } catch (Exception error) {
+                        error.printStackTrace();
+                    }
+                }
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+        DefaultMQProducer asking = new DefaultMQProducer("signed-requests", hook);
+        asking.setNamesrvAddr(names);
+        asking.setInstanceName("p" + number++);
+        asking.start();
+        try {
+            for (int i = 0; i < 3; i++) {
+                byte[] body = ("question " + i).getBytes(StandardCharsets.UTF_8);
+                Message reply = asking.request(new Message(topic, body), WAIT_SECONDS * 1000);
+                if (!java.util.Arrays.equals(reply.getBody(), body)) {
+                    throw new IllegalStateException("another reply");
+                }
+            }
+        } finally {
+            asking.shutdown();
+            consumer.shutdown();
+            replying.shutdown();
         }
     }
 }

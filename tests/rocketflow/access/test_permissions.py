@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
-
 import msgspec
 import pytest
 
-from rocketflow.access.permissions import ROWS, USER_CODES, Action, Audience, Kind, Need
+from rocketflow.access.permissions import (
+    ADMINISTRATOR,
+    ROWS,
+    USER_CODES,
+    Action,
+    Audience,
+    Kind,
+    Need,
+    is_internal_topic,
+    record_needs,
+    topic_needs,
+)
+from rocketflow.access.plain_rules import parse_rules
 from rocketflow.access.policies import Resource
 from rocketflow.remoting.bodies import (
     ConsumerData,
@@ -22,7 +31,9 @@ from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.command import Command
 from rocketflow.remoting.errors import RemotingError
 from rocketflow.remoting.unsupported import UNSUPPORTED
+from rocketflow_store.model.topic_names import SYSTEM_TOPICS
 from tests.support.golden_remoting import codes, permission_samples
+from tests.support.processed_codes import processed
 
 CODE = RequestCode
 
@@ -30,17 +41,6 @@ CODE = RequestCode
 def needs(code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> list[Need]:
     """Return the needs of a request."""
     return list(ROWS[code].needs_of(Command(code, fields or {}, body=body)))
-
-
-def processed(package: str) -> set[int]:
-    """Return the request codes that tables of processors in a package have as keys."""
-    found = set()
-    for path in Path("rocketflow", package).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            for key in node.keys if isinstance(node, ast.Dict) else ():
-                if isinstance(key, ast.Attribute) and key.attr in CODE.__members__:
-                    found.add(CODE[key.attr].value)
-    return found
 
 
 @pytest.mark.parametrize(("package", "least"), [("broker", 70), ("namesrv", 23)])
@@ -168,6 +168,68 @@ def test_pulls_need_topic_and_group_also_that_of_a_retry_topic(code: CODE) -> No
     other = needs(code, {"topic": "%RETRY%other", "consumerGroup": "mine"})
     assert other == [Need(Kind.GROUP, "other", subscribe), mine]
     assert needs(code) == [Need(Kind.TOPIC, "", subscribe), Need(Kind.GROUP, "", subscribe)]
+
+
+SUBSCRIBE = frozenset({Action.SUB})
+READ = frozenset({Action.SUB, Action.GET})
+PUBLISH = frozenset({Action.PUB})
+
+FOR_EVERYBODY = {"TBW102", "BenchmarkTest", "SELF_TEST_TOPIC"}
+"""Topics of every broker that hold no messages of others."""
+
+
+def test_reading_an_internal_topic_needs_an_administrator() -> None:
+    internal = {*SYSTEM_TOPICS, "rmq_sys_wheel_timer", "rmq_sys_REVIVE_LOG_c", "c_REPLY_TOPIC"} - FOR_EVERYBODY
+    for name in internal:
+        assert is_internal_topic(name), name
+        assert topic_needs(name, SUBSCRIBE) == topic_needs(name, READ) == (ADMINISTRATOR,)
+    for name in (*FOR_EVERYBODY, "orders", "%RETRY%g", "%DLQ%g", "XSCHEDULE_TOPIC_XXXX"):
+        assert not is_internal_topic(name), name
+    account = parse_rules({"accounts": [{"accessKey": "account-1", "secretKey": "secret-1", **ANYTHING}]}).accounts
+    admin = parse_rules({"accounts": [{"accessKey": "account-1", "secretKey": "secret-1", "admin": "true"}]}).accounts
+    assert [one["account-1"].allows(ADMINISTRATOR) for one in (account, admin)] == [False, True]
+
+
+ANYTHING = {"defaultTopicPerm": "PUB|SUB", "defaultGroupPerm": "PUB|SUB"}
+
+
+def test_reading_dead_letters_needs_their_topic_and_their_group() -> None:
+    both = (Need(Kind.TOPIC, "%DLQ%g", SUBSCRIBE), Need(Kind.GROUP, "g", SUBSCRIBE))
+    assert topic_needs("%DLQ%g", SUBSCRIBE) == both
+    assert topic_needs("%DLQ%g", PUBLISH) == (Need(Kind.TOPIC, "%DLQ%g", PUBLISH),)
+
+
+@pytest.mark.parametrize(
+    ("topic", "properties", "expected"),
+    [
+        ("t", {"REAL_TOPIC": "u", "RETRY_TOPIC": "u"}, [("Topic", "t")]),
+        ("SCHEDULE_TOPIC_XXXX", {"REAL_TOPIC": "t"}, [("Topic", "t")]),
+        ("rmq_sys_wheel_timer", {"REAL_TOPIC": "t"}, [("Topic", "t")]),
+        ("RMQ_SYS_TRANS_HALF_TOPIC", {"REAL_TOPIC": "t"}, [("Topic", "t")]),
+        ("TRANS_CHECK_MAX_TIME_TOPIC", {"REAL_TOPIC": "t"}, [("Topic", "t")]),
+        ("SCHEDULE_TOPIC_XXXX", {}, [("Cluster", "")]),
+        ("SCHEDULE_TOPIC_XXXX", {"REAL_TOPIC": "RMQ_SYS_TRANS_HALF_TOPIC"}, [("Cluster", "")]),
+        ("RMQ_SYS_TRACE_TOPIC", {}, [("Cluster", "")]),
+        ("%RETRY%g", {}, [("Group", "g")]),
+        ("%RETRY%g", {"RETRY_TOPIC": "t"}, [("Group", "g"), ("Topic", "t")]),
+        ("%RETRY%g", {"RETRY_TOPIC": "SCHEDULE_TOPIC_XXXX"}, [("Group", "g"), ("Cluster", "")]),
+        ("%RETRY%g", {"RETRY_TOPIC": "%RETRY%h"}, [("Group", "g"), ("Group", "h")]),
+        ("SCHEDULE_TOPIC_XXXX", {"REAL_TOPIC": "%RETRY%g", "RETRY_TOPIC": "t"}, [("Group", "g"), ("Topic", "t")]),
+        ("%DLQ%g", {"RETRY_TOPIC": "t"}, [("Topic", "%DLQ%g"), ("Group", "g"), ("Topic", "t")]),
+        ("%DLQ%g", {"DLQ_ORIGIN_TOPIC": "t"}, [("Topic", "%DLQ%g"), ("Group", "g"), ("Topic", "t")]),
+    ],
+)
+def test_a_record_needs_the_topic_that_it_is_for(
+    topic: str, properties: dict[str, str], expected: list[tuple[str, str]]
+) -> None:
+    assert [(one.kind, one.name) for one in record_needs(topic, properties, SUBSCRIBE)] == expected
+
+
+def test_an_end_of_a_transaction_needs_the_right_to_publish_to_its_topic() -> None:
+    real = {"REAL_TOPIC": "t", "RETRY_TOPIC": "u"}
+    assert record_needs("RMQ_SYS_TRANS_HALF_TOPIC", real, PUBLISH) == (Need(Kind.TOPIC, "t", PUBLISH),)
+    to_retry = record_needs("RMQ_SYS_TRANS_HALF_TOPIC", {"REAL_TOPIC": "%RETRY%g", "RETRY_TOPIC": "u"}, PUBLISH)
+    assert to_retry == (Need(Kind.GROUP, "g", SUBSCRIBE),)
 
 
 def test_progress_of_a_group_needs_every_topic_that_is_named_or_listed() -> None:

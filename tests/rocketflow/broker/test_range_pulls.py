@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 from rocketflow.aio.loop import run
 from rocketflow.client.received import decode_records
+from rocketflow.process.server_settings import ADMIN_KEYS
+from rocketflow.remoting.bodies import SubscriptionGroupConfig, encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command, decode_command, encode_command, request
 from rocketflow.remoting.frame import FrameReceiver
+from rocketflow.remoting.headers.admin import UpdateGroupForbiddenRequestHeader
+from rocketflow.remoting.headers.header import Header
 from rocketflow.remoting.headers.rocketflow import PullRangeRequestHeader, PullRangeResponseHeader
+from tests.rocketflow.broker.test_operator_requests import Ask, with_broker
 from tests.support.client_cluster import BROKER, ClientCluster
+from tests.support.request_headers import GROUP, pull_header, send_header, topic_header
 
 CODE = RequestCode.ROCKETFLOW_PULL_RANGE
 
@@ -77,4 +84,60 @@ def test_unknown_topics_and_queues_are_refused(cluster: ClientCluster) -> None:
         2: ResponseCode.INVALID_PARAMETER,
         3: ResponseCode.TOPIC_NOT_EXIST,
     }
-    assert found[1].remark == f"topic {topic} has no queue 1"
+    assert (found[1].remark or "").startswith(f"queueId[1] is illegal, topic:[{topic}] topicConfig.readQueueNums:[1]")
+
+
+def test_a_range_is_refused_as_a_pull_is(tmp_path: Path) -> None:
+    """Broker, group, topic and queue are checked by the same rules, and so are commits as sends."""
+
+    async def check(ask: Ask) -> None:
+        async def refusal(topic: str = "t", queue_id: int = 0, group: str = GROUP) -> tuple[int, str | None]:
+            header = PullRangeRequestHeader(
+                consumer_group=group, topic=topic, queue_id=queue_id, start=0, end=10, max_bytes=1 << 20
+            )
+            ranged = await ask(CODE, header)
+            pulled = await ask(RequestCode.PULL_MESSAGE, pull_header(topic, queue_id, consumer_group=group))
+            assert (ranged.code, ranged.body) == (pulled.code, pulled.body)
+            if ranged.code:
+                assert ranged.remark == pulled.remark
+            return ranged.code, ranged.remark
+
+        async def done(code: int, header: Header | None = None, body: bytes = b"") -> None:
+            found = await ask(code, header, body)
+            assert found.code == ResponseCode.SUCCESS, (code, found.remark)
+
+        async def commit() -> Command:
+            return await ask(RequestCode.ROCKETFLOW_COMMIT_PROGRESS, None, b"{}")
+
+        config = SubscriptionGroupConfig(group_name=GROUP)
+        await done(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, encode_body(config))
+        assert await refusal() == (ResponseCode.SUCCESS, None)
+        assert (await refusal("no-such-topic"))[0] == ResponseCode.TOPIC_NOT_EXIST
+        assert (await refusal(queue_id=4))[0] == ResponseCode.INVALID_PARAMETER
+        assert (await refusal(group="no-such-group"))[0] == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+        for enabled in (False, True):
+            config = SubscriptionGroupConfig(group_name=GROUP, consume_enable=enabled)
+            await done(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, encode_body(config))
+            assert await refusal() == (
+                (ResponseCode.SUCCESS, None)
+                if enabled
+                else (ResponseCode.NO_PERMISSION, f"subscription group no permission, {GROUP}")
+            )
+        for readable in (False, True):
+            header = UpdateGroupForbiddenRequestHeader(group=GROUP, topic="t", readable=readable)
+            await done(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, header)
+            assert (await refusal())[0] == (ResponseCode.SUCCESS if readable else ResponseCode.NO_PERMISSION)
+        for perm in (2, 6):
+            await done(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_header("t", perm=perm))
+            assert (await refusal())[0] == (ResponseCode.SUCCESS if perm & 4 else ResponseCode.NO_PERMISSION)
+        for perm in (2, 4):
+            await done(RequestCode.UPDATE_BROKER_CONFIG, None, b"brokerPermission=%d" % perm)
+            assert (await refusal())[0] == (ResponseCode.SUCCESS if perm & 4 else ResponseCode.NO_PERMISSION)
+        sent, committed = await ask(RequestCode.SEND_MESSAGE, send_header("t"), b"x"), await commit()
+        assert (committed.code, committed.remark) == (sent.code, sent.remark)
+        assert committed.code == ResponseCode.NO_PERMISSION
+        await done(RequestCode.UPDATE_BROKER_CONFIG, None, b"brokerPermission=6")
+        assert (await commit()).code != ResponseCode.NO_PERMISSION
+
+    settings = {"autoCreateSubscriptionGroup": "false", ADMIN_KEYS: "brokerPermission"}
+    with_broker(tmp_path, check, **settings)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from rocketflow.access.guard import Sender
 from rocketflow.broker.clients import (
     CHANNEL_EXPIRY_MS,
     CONFLICT_AGAIN_MS,
@@ -107,6 +109,30 @@ def test_a_client_that_leaves_one_producer_group_is_still_found_for_the_other() 
     assert table.channel_of("id") == "x"
     table.register("q", client("x", "new"))
     assert table.channel_of("id") is None
+
+
+def test_a_client_id_is_found_by_the_account_that_took_it() -> None:
+    table: ProducerTable[str] = ProducerTable()
+    accounts = {one: Sender(one, None) for one in "abc"}
+    table.register("p", replace(client("x", "id"), sender=accounts["a"]))
+    table.register("p", replace(client("y", "id"), sender=accounts["b"]))
+    found = {name: table.channel_of("id", name) for name in accounts}
+    assert (found, table.channel_of("id")) == ({"a": "x", "b": "y", "c": None}, "y")
+    table.register("p", replace(client("x", "id"), sender=accounts["c"]))
+    found = {name: table.channel_of("id", name) for name in accounts}
+    assert (found, table.channel_of("id")) == ({"a": None, "b": "y", "c": "x"}, "x")
+    table.channel_closed("x")
+    table.channel_closed("y")
+    assert table.channel_of("id") is None
+
+
+def test_clients_that_are_not_allowed_are_passed_over() -> None:
+    table: ProducerTable[str] = ProducerTable()
+    for channel in "xyz":
+        table.register("p", client(channel))
+    found = [table.next_channel("p", lambda one: one != "y", lambda one: one.channel != "x") for _ in range(3)]
+    assert found == ["z", "z", "z"]
+    assert table.next_channel("p", lambda _: True, lambda _: False) is None
 
 
 CHANNELS = st.sampled_from("xyz")

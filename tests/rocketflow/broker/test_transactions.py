@@ -14,7 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from rocketflow.access.guard import NOBODY, Sender
+from rocketflow.access.permissions import Action
 from rocketflow.aio.server import Request
+from rocketflow.broker.access import PUBLISH
 from rocketflow.broker.clients import Client, ProducerTable
 from rocketflow.broker.counts import Counts, MessageCounts
 from rocketflow.broker.put_gatherer import PutGatherer
@@ -59,6 +62,7 @@ from tests.support.transactions import COMMIT, ROLLBACK, HalfPlace, end_header
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
+    from rocketflow.broker.access import Access
     from rocketflow.broker.offsets import GroupOffsets
     from rocketflow.broker.topics import Topics
     from rocketflow_store.spi.broker import WritingStore
@@ -163,6 +167,16 @@ class AnyTopics:
         assert (topic, queues) == (EXPIRED_TOPIC, 1)
 
 
+class OpenAccess:
+    """The access control of a broker without accounts."""
+
+    def may_publish(self, sender: Sender, topic: str) -> bool:
+        return (sender, topic) == (NOBODY, "t")
+
+    def check_stored(self, request: Request, stored: StoredMessage, actions: frozenset[Action]) -> None:
+        assert (stored.message.topic, actions) == (HALF_TOPIC, PUBLISH)
+
+
 class World:
     """The parts of a broker that transactions need, over a store that survives its crash."""
 
@@ -177,10 +191,11 @@ class World:
         producers.register(GROUP, Client(peer, "c", "JAVA", 479, 0))
         self.counts = Counts()
         counts = MessageCounts(BrokerStats("c"), self.counts)
-        broker = Broker(producers, cast("Topics", AnyTopics()), "b", HOST, counts)
+        access = cast("Access", OpenAccess())
+        broker = Broker(producers, cast("Topics", AnyTopics()), "b", HOST, counts, access)
         self.recent = RecentHalves(HOST, max_bytes=4_000)  # keeps some three; the others are in the log
         self.checks = TransactionChecks(queue, table, puts, marks, broker, RULES)
-        self.ends = TransactionEnds(opened, puts, self.recent, RULES, counts, self.checks.is_open)
+        self.ends = TransactionEnds(opened, puts, self.recent, RULES, counts, self.checks.is_open, access)
 
     async def put(self, message: RawMessage) -> PutMessageResult:
         future: asyncio.Future[PutMessageResult] = asyncio.get_running_loop().create_future()
