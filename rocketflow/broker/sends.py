@@ -18,7 +18,7 @@ from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import RefusedError, Request
 from rocketflow.broker.put_gatherer import PC_SYNCHRONIZED
 from rocketflow.broker.topics import DLQ_PREFIX, DLQ_QUEUES, PERM_WRITE, RETRY_PREFIX
-from rocketflow.broker.transactions.messages import half_message, is_delayed, is_half
+from rocketflow.broker.transactions.messages import half_message, is_delayed, is_half, whole_message
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import RESPONSE_FLAG, Command
 from rocketflow.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
@@ -127,10 +127,12 @@ class Sends:
 
     def _put_sent(self, request: Request, message: RawMessage, first: asyncio.Future[None] | None = None) -> None:
         """Put a message, or the half message in its place: the answer has the half message's offset."""
-        if _HALF in message.properties and is_half(message):
+        if _HALF not in message.properties:
+            self.put(request, message, first)
+        elif is_half(message):
             self.put(request, self._half(message), first, queue_id=message.queue_id)
         else:
-            self.put(request, message, first)
+            self.put(request, whole_message(message), first)
 
     def put(
         self,

@@ -77,6 +77,16 @@ def is_half(message: RawMessage) -> bool:
     return not (message.reconsume_times > 0 and is_delayed(message))
 
 
+def whole_message(message: RawMessage) -> RawMessage:
+    """Return a message with TRAN_MSG that is not half of a transaction, as readers see it.
+
+    Clients before 4.6.1 send a delayed retry of a transaction's message with both: RocketMQ stores it where no reader
+    looks.
+    """
+    is_retry = message.reconsume_times > 0 and is_delayed(message)
+    return message._replace(sys_flag=message.sys_flag & ~ROLLBACK) if is_retry else message
+
+
 def is_delayed(message: RawMessage) -> bool:
     """Return whether a message asks to be delivered later."""
     properties = message.properties
