@@ -6,6 +6,7 @@
 | `marked_puts` | messages and the op mark that depends on them, as one run |
 | `recent_halves` | half messages that were stored last |
 | `end` | the end of a transaction (request 37) |
+| `decisions` | one decision about a half message and its copies |
 | `op_marks` | half messages that op marks name |
 | `walk` | decisions about half messages, and the progress through their queue |
 | `half_queue` | reads of the half queue and of the op queue |

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 RULES = Rules(timeout_ms=6_000, check_max=15, reserved_ms=3_600_000, max_mark_bytes=60)
 GROUP = "pg"
+STATES = st.sampled_from([COMMIT, ROLLBACK])
 
 
 class Store:
@@ -180,7 +181,7 @@ class World:
         broker = Broker(producers, cast("Topics", AnyTopics()), "b", HOST, counts)
         self.recent = RecentHalves(HOST, max_bytes=4_000)  # keeps some three; the others are in the log
         self.checks = TransactionChecks(queue, table, puts, marks, broker, RULES)
-        self.ends = TransactionEnds(opened, puts, self.recent, RULES, counts, self.checks.is_open)
+        self.ends = TransactionEnds(opened, puts, self.recent, RULES, counts, self.checks)
 
     async def put(self, message: RawMessage) -> PutMessageResult:
         future: asyncio.Future[PutMessageResult] = asyncio.get_running_loop().create_future()
@@ -191,15 +192,18 @@ class World:
             self.counts.half("t", 1)
         return result
 
-    async def end(self, place: HalfPlace, state: int) -> Command:
-        known = len(self._peer.answers)
-        (frame,) = FrameReceiver().feed(encode_command(request(37, end_header(place, state, GROUP, is_checked=True))))
-        later = self.ends.end(Request(cast("Channel", self._peer), decode_command(frame)))
-        assert later is None
+    async def end(self, *ends: tuple[HalfPlace, int]) -> list[Command]:
+        """Return the answers to ends that arrive in one iteration of the loop, in their order."""
+        known, later = len(self._peer.answers), []
+        for opaque, (place, state) in enumerate(ends):
+            asked = request(37, end_header(place, state, GROUP, is_checked=True), opaque=opaque)
+            (frame,) = FrameReceiver().feed(encode_command(asked))
+            later.append(self.ends.end(Request(cast("Channel", self._peer), decode_command(frame))))
+        await asyncio.gather(*(one for one in later if one is not None))
         async with asyncio.timeout(60):
-            while len(self._peer.answers) == known:
+            while len(self._peer.answers) < known + len(ends):
                 await asyncio.sleep(0)
-        return self._peer.answers[-1]
+        return sorted(self._peer.answers[known:], key=lambda one: one.opaque)
 
 
 def raw(number: int, born_ms: int, **more: str) -> RawMessage:
@@ -209,20 +213,23 @@ def raw(number: int, born_ms: int, **more: str) -> RawMessage:
 
 @dataclass
 class Known:
-    """A message of the model: its newest half message, its commits, and how often its producer was asked."""
+    """A message of the model: the places of its copies, how it ended, and how often its producer was asked."""
 
-    place: HalfPlace
+    places: list[HalfPlace]
     born_ms: int
     immunity_ms: int | None
-    commits: int = 0
-    ended: bool = False
+    state: int | None = None
     checks: int = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.state is not None
 
 
 class TransactionMachine(RuleBasedStateMachine):
     """Ends, checks, refusals and crashes in any order.
 
-    Consumers see what was committed, as often; a producer is asked about each undecided message, and about no other.
+    Consumers see what was committed, once; a producer is asked about each undecided message, and about no other.
     """
 
     @initialize()
@@ -268,34 +275,70 @@ class TransactionMachine(RuleBasedStateMachine):
         result = self.run(self.world.put(half_message(message)))
         self.store.fails = fails
         place = HalfPlace(result.queue_offset, result.physical_offset)
-        self.known[number] = Known(place, self.now + skew, None if immunity_s is None else immunity_s * 1000)
+        self.known[number] = Known([place], self.now + skew, None if immunity_s is None else immunity_s * 1000)
 
-    @rule(which=st.integers(0, 30), state=st.sampled_from([COMMIT, ROLLBACK]))
-    def end(self, which: int, state: int) -> None:
-        open_ones = [number for number, one in self.known.items() if not one.ended and number not in self.expired]
-        if not open_ones:
+    @rule(which=st.integers(0, 30), ends=st.lists(st.tuples(st.integers(0, 9), STATES), min_size=1, max_size=3))
+    def end(self, which: int, ends: list[tuple[int, int]]) -> None:
+        """End a transaction by any of its copies, once or several times in one iteration of the loop."""
+        if not self.known:
             return
-        one = self.known[open_ones[which % len(open_ones)]]
+        number = which % len(self.known)
         self.store.now_ms = self.now
-        answer = self.run(self.world.end(one.place, state))
-        if self.store.fails:
-            assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
-        elif self.store.refuses == "t" and state == COMMIT:
-            assert answer.code == ResponseCode.MESSAGE_ILLEGAL
-        else:
-            assert answer.code == ResponseCode.SUCCESS, answer.remark
-            one.ended = True
-            one.commits += state == COMMIT
+        asked = self._asked(number, ends)
+        self._answered(number, asked, self.run(self.world.end(*asked)))
 
-    @rule(which=st.integers(0, 30), state=st.sampled_from([COMMIT, ROLLBACK]))
-    def end_again(self, which: int, state: int) -> None:
-        ended = [one for one in self.known.values() if one.ended]
-        if not ended or self.store.fails or self.store.refuses:
+    def _asked(self, number: int, ends: list[tuple[int, int]]) -> list[tuple[HalfPlace, int]]:
+        places = self.known[number].places
+        return [(places[place % len(places)], state) for place, state in ends]
+
+    def _answered(self, number: int, asked: list[tuple[HalfPlace, int]], answers: list[Command]) -> None:
+        one = self.known[number]
+        for (_, state), answer in zip(asked, answers, strict=True):
+            if one.state == state:
+                assert answer.code == ResponseCode.SUCCESS, answer.remark
+            elif one.state is not None or number in self.expired:
+                assert answer.code == ResponseCode.SYSTEM_ERROR
+            elif self.store.fails:
+                assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            elif self.store.refuses == "t" and state == COMMIT:
+                assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+            else:
+                assert answer.code == ResponseCode.SUCCESS, answer.remark
+                one.state = state
+
+    @rule(
+        which=st.integers(0, 30),
+        ends=st.lists(st.tuples(st.integers(0, 9), STATES), min_size=1, max_size=2),
+        turns=st.integers(0, 30),
+    )
+    def end_beside_a_check(self, which: int, ends: list[tuple[int, int]], turns: int) -> None:
+        """End a transaction while a round of checks runs: before its producer is asked again, meanwhile, or later."""
+        if not self.known or self.store.fails or self.store.refuses:
             return
-        one = ended[which % len(ended)]
+        number = which % len(self.known)
+        asked = self._asked(number, ends)
+
+        async def end_later() -> list[Command]:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            return await self.world.end(*asked)
+
+        async def both() -> list[Command]:
+            ending = asyncio.ensure_future(end_later())
+            await self.world.checks.check(self.now)
+            return await ending
+
         self.store.now_ms = self.now
-        assert self.run(self.world.end(one.place, state)).code == ResponseCode.SUCCESS
-        one.commits += state == COMMIT
+        before = len(self.peer.questions)
+        answers = self.run(both())
+        self._note_expired()
+        self._answered(number, asked, answers)
+        for place, stored in self.peer.questions[before:]:
+            one = self.known[int(stored.message.body)]
+            assert not one.ended or one is self.known[number]
+            one.places.append(place)
+            one.checks += 1
+        self.counts_all = True
 
     @rule(seconds=st.sampled_from([0.01, 3, 7, 30]))
     def pass_time(self, seconds: float) -> None:
@@ -319,9 +362,12 @@ class TransactionMachine(RuleBasedStateMachine):
                 assert age > one.immunity_ms
             else:
                 assert age < 0 or age > RULES.timeout_ms
-            one.place = place
+            one.places.append(place)
             one.checks += 1
             assert f"TRANSACTION_CHECK_TIMES\x01{one.checks}\x02".encode() in stored.message.properties
+        self._note_expired()
+
+    def _note_expired(self) -> None:
         expired = [int(one.message.body) for one in self.store.queues.get(EXPIRED_TOPIC, ())]
         assert len(expired) == len(set(expired))
         for number in set(expired) - self.expired:
@@ -360,7 +406,7 @@ class TransactionMachine(RuleBasedStateMachine):
         if not hasattr(self, "store"):
             return
         seen = [int(one.message.body) for one in self.store.queues.get("t", ())]
-        assert sorted(seen) == sorted(n for n, one in self.known.items() for _ in range(one.commits))
+        assert sorted(seen) == sorted(number for number, one in self.known.items() if one.state == COMMIT)
         for one in self.store.queues.get("t", ()):
             assert (one.message.queue_id, one.message.sys_flag, one.message.flag) == (1, COMMIT, 7)
             assert one.message.reconsume_times == 2
@@ -372,7 +418,7 @@ class TransactionMachine(RuleBasedStateMachine):
         first = self.offsets.now.get(HALF_TOPIC, 0)
         for number, one in self.known.items():
             if not one.ended and number not in self.expired:
-                assert one.place.half_offset >= first
+                assert one.places[-1].half_offset >= first
 
 
 TestTransactionMachine = TransactionMachine.TestCase
