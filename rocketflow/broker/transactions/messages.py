@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from rocketflow.broker.client_properties import OF_HALF
 from rocketflow_store.spi.broker import (
     RawMessage,
     StoredMessage,
@@ -38,10 +39,7 @@ MARK_TAG: Final = "d"
 _HALF: Final = re.compile(b"(?:^|\x02)TRAN_MSG\x01(?i:true)(?:\x02|$)")
 _DELAY: Final = re.compile(b"(?:^|\x02)(?:DELAY\x01(?!0?\x02)|TIMER_(?:DELIVER_MS|DELAY_SEC|DELAY_MS)\x01)")
 _UNIQ_KEY: Final = re.compile(b"(?:^|\x02)UNIQ_KEY\x01([^\x02]+)")
-_BROKERS: Final = re.compile(
-    b"(?:^|(?<=\x02))(?:REAL_TOPIC|REAL_QID|__transactionId__|TRANSACTION_CHECK_TIMES|TRAN_PREPARED_QUEUE_OFFSET"
-    b"|TRAN_FIRST_QUEUE_OFFSET)\x01[^\x02]*(?:\x02|$)"
-)
+_BROKERS: Final = re.compile(f"(?:^|(?<=\x02))(?:{'|'.join(OF_HALF)})\x01[^\x02]*(?:\x02|$)".encode())
 """Properties that the broker gives a half message: a client cannot."""
 _BROKERS_PARTS: Final = (b"REAL_", b"__transactionId__", b"TRANSACTION_", b"TRAN_PREP", b"TRAN_FIRST")
 """Parts of their names: a text without them has none, and is searched in a tenth of the time."""

@@ -1,0 +1,34 @@
+"""Messages with a property that is the broker's, as a client sends them to it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+KINDS: Final = ("usual", "timed", "half")
+_OF_KIND: Final = {
+    "usual": {},
+    "timed": {"TIMER_DELAY_SEC": "100"},
+    "half": {"TRAN_MSG": "true", "PGROUP": "p"},
+}
+_VALUES: Final = {
+    "DELAY": "1",
+    "TIMER_DELAY_SEC": "50",
+    "TIMER_DELAY_MS": "50000",
+    "TIMER_DELIVER_MS": "9999999999999",
+    "INNER_NUM": "2",
+    "TRAN_MSG": "true",
+}
+
+
+def sent_properties(kind: str, name: str) -> tuple[dict[str, str], str]:
+    """Return the properties of a message of a kind with one more property, and its value."""
+    value = _VALUES.get(name, "7")
+    if kind == "usual":  # a value with which it stays as usual
+        value = {"DELAY": "0", "TIMER_DELIVER_MS": "1", "TIMER_DELAY_SEC": "-1", "TIMER_DELAY_MS": "-1"}.get(
+            name, value
+        )
+        value = "false" if name == "TRAN_MSG" else value
+    elif kind == "timed":
+        value = "false" if name == "TRAN_MSG" else value
+        value = "1" if name == "TIMER_DELIVER_MS" else value
+    return {"UNIQ_KEY": "k", **_OF_KIND[kind], name: value}, value
