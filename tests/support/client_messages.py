@@ -5,6 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 KINDS: Final = ("usual", "timed", "half")
+_AS_USUAL: Final = {
+    "DELAY": "0",
+    "TIMER_DELIVER_MS": "1",
+    "TIMER_DELAY_SEC": "-1",
+    "TIMER_DELAY_MS": "-1",
+    "TRAN_MSG": "false",
+}
+"""Values with which a message stays as usual."""
 _OF_KIND: Final = {
     "usual": {},
     "timed": {"TIMER_DELAY_SEC": "100"},
@@ -23,12 +31,6 @@ _VALUES: Final = {
 def sent_properties(kind: str, name: str) -> tuple[dict[str, str], str]:
     """Return the properties of a message of a kind with one more property, and its value."""
     value = _VALUES.get(name, "7")
-    if kind == "usual":  # a value with which it stays as usual
-        value = {"DELAY": "0", "TIMER_DELIVER_MS": "1", "TIMER_DELAY_SEC": "-1", "TIMER_DELAY_MS": "-1"}.get(
-            name, value
-        )
-        value = "false" if name == "TRAN_MSG" else value
-    elif kind == "timed":
-        value = "false" if name == "TRAN_MSG" else value
-        value = "1" if name == "TIMER_DELIVER_MS" else value
+    if kind == "usual" or (kind == "timed" and name == "TRAN_MSG"):
+        value = _AS_USUAL.get(name, value)
     return {"UNIQ_KEY": "k", **_OF_KIND[kind], name: value}, value

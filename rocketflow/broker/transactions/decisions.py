@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Chain = int | str
 
 MAX_COPIES: Final = 500_000
-"""Undecided copies that are known. If there are more, only the newest copy of the oldest can be ended."""
+"""Undecided messages whose newest copy is known; of the oldest others only the newest copy can be ended."""
 MAX_ENDED: Final = 100_000
 """Ended chains whose end is remembered, so that it may be repeated."""
 

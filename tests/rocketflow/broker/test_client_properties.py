@@ -1,4 +1,4 @@
-"""Messages of clients with any property and any sysFlag: what is acknowledged is visible, what is stored is the table's."""
+"""Messages with any property and any sysFlag: what is acknowledged is visible, and stored as the table says."""
 
 from __future__ import annotations
 
@@ -12,23 +12,46 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rocketflow.aio.loop import run
+from rocketflow.aio.peers import Peers
 from rocketflow.broker.client_properties import BY_BROKER, OF_HALF, PROPERTIES, Fate
 from rocketflow.broker.sends import own_properties
 from rocketflow.broker.transactions.messages import half_message
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command
+from rocketflow.remoting.headers.header import Header
 from rocketflow_store import StoreReader
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.model.message_id import decode_offset_msg_id
 from rocketflow_store.spi.broker import RawMessage, encode_properties
-from tests.rocketflow.broker.test_operator_requests import Ask, with_broker
+from tests.rocketflow.broker.test_operator_requests import Ask, Check
 from tests.support.client_messages import KINDS, sent_properties
 from tests.support.request_headers import send_header
+from tests.support.servers import running_broker
 
 CODE: Final = RequestCode
 WAITING: Final = {"RMQ_SYS_TRANS_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"}
 SYS_FLAGS: Final = (*range(16), *(1 << bit for bit in range(4, 12)), 0x30, 0x300, 0x700, 0x14, 0x84, -1, -(2**31))
+
+
+def asked(home: Path, check: Check) -> None:
+    """Run a check with a broker process, which is killed: its timer files take longer than a short stop allows."""
+
+    async def main() -> None:
+        peers = Peers()
+
+        async def ask(code: int, header: Header | None = None, body: bytes = b"") -> Command:
+            return await peers.request(broker.address, code, header, body=body)
+
+        try:
+            await check(ask)
+        finally:
+            await peers.close()
+
+    with running_broker(home, "timerWheelEnable=true") as broker:
+        run(main())
+        broker.kill()
 
 
 def stored(home: Path, answer: Command) -> Any:
@@ -62,7 +85,7 @@ def test_each_property_has_the_fate_that_its_table_says(kind: str, tmp_path: Pat
                 assert message.properties["REAL_TOPIC"] == "t"
         assert found == expected
 
-    with_broker(tmp_path, check, timerWheelEnable="true")
+    asked(tmp_path, check)
 
 
 def test_acknowledged_message_is_visible_or_waits_whatever_its_flags_say(tmp_path: Path) -> None:
@@ -101,7 +124,7 @@ def test_acknowledged_message_is_visible_or_waits_whatever_its_flags_say(tmp_pat
             for more, times in (({"TRAN_MSG": "true"}, 0), ({"TRAN_MSG": "true"}, 1))
         }
 
-    with_broker(tmp_path, check, timerWheelEnable="true")
+    asked(tmp_path, check)
 
 
 def test_delayed_retry_of_a_transactions_message_is_delivered_though_it_has_the_flag_of_a_half(tmp_path: Path) -> None:
@@ -113,7 +136,7 @@ def test_delayed_retry_of_a_transactions_message_is_delivered_though_it_has_the_
         found = stored(tmp_path, answer)
         assert (found.topic, found.sys_flag, found.properties["REAL_TOPIC"]) == ("SCHEDULE_TOPIC_XXXX", 0, "t")
 
-    with_broker(tmp_path, check)
+    asked(tmp_path, check)
 
 
 NAMES: Final = st.sampled_from([*PROPERTIES, "colour", "CLUSTERS", "xPOP_CK"])
