@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 
 class Fate(Enum):
-    """What becomes of a property."""
+    """The outcome for a property."""
 
     KEPT = "kept"
     SET = "set"
@@ -53,8 +53,8 @@ PROPERTIES: Final[dict[str, Fates]] = {
     "__CRC32#": Fates(_SET, _SET, _SET, "the record's CRC", _ALL_KEPT),
     "INNER_NUM": Fates(_REFUSED, _REFUSED, _REFUSED, "the messages of an inner batch"),
     "INNER_BASE": Fates(_DROPPED, _DROPPED, _DROPPED, "the base offset of an inner batch", _ALL_KEPT),
-    "INNER_MULTI_DISPATCH": Fates(*_ALL_KEPT, "the light queues that get the message, with enableLmq"),
-    "INNER_MULTI_QUEUE_OFFSET": Fates(_DROPPED, _DROPPED, _DROPPED, "its offsets in light queues", _ALL_KEPT),
+    "INNER_MULTI_DISPATCH": Fates(*_ALL_KEPT, "the LMQs that get the message, with enableLmq"),
+    "INNER_MULTI_QUEUE_OFFSET": Fates(_DROPPED, _DROPPED, _DROPPED, "its offsets in LMQs", _ALL_KEPT),
     "__RMQ.TRANSIENT.any": Fates(_DROPPED, _DROPPED, _DROPPED, "a name that is never stored", _ALL_KEPT),
     # -- messages that wait
     "REAL_TOPIC": Fates(_KEPT, _SET, _SET, "the topic of a message that waits elsewhere"),

@@ -1,7 +1,9 @@
-"""What RocketMQ's broker stores of properties and flags that a client sends raw: the table's column about it."""
+"""Properties and flags that a client sends raw, as RocketMQ's broker stores them: the table's column about it."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from tests.rocketflow.broker.test_client_properties import fate_of
 from tests.support.client_messages import KINDS, sent_properties
 from tests.support.real_broker import RealBroker
 from tests.support.request_headers import send_header
-from tests.support.servers import wait_for_a_broker
+from tests.support.servers import until, wait_for_a_broker
 from tests.support.trials import LEVEL
 
 pytestmark = [
@@ -39,8 +41,8 @@ class Sender:
         self._address, self._store = address, store
         self._peers = Peers()
 
-    async def send(self, properties: dict[str, str], **fields: Any) -> Command:
-        header = send_header(properties=encode_properties(properties).decode(), **fields)
+    async def send(self, properties: dict[str, str], topic: str = "t", **fields: Any) -> Command:
+        header = send_header(topic, properties=encode_properties(properties).decode(), **fields)
         return await self._peers.request(self._address, RequestCode.SEND_MESSAGE, header, body=b"x", timeout_s=30)
 
     def stored(self, answer: Command) -> Any:
@@ -50,6 +52,13 @@ class Sender:
     def end_of_queue(self) -> int:
         with StoreReader(self._store) as reader:
             return reader.bounds("t", 0)[1]
+
+    def keys_of(self, topic: str) -> list[str]:
+        """Return the UNIQ_KEYs of the messages that are visible in queue 0 of a topic."""
+        with StoreReader(self._store) as reader:
+            if topic not in reader.topics():
+                return []
+            return [one.properties["UNIQ_KEY"] for one in reader.get_message(topic, 0, 0).messages]
 
     async def close(self) -> None:
         await self._peers.close()
@@ -67,7 +76,7 @@ async def fates(sender: Sender) -> dict[tuple[str, str], Fate]:
 
 
 async def halves_without_tran_msg(sender: Sender) -> None:
-    """RocketMQ acknowledges them with offset 0, and no queue gets them: RocketFlow refuses them."""
+    """Check that RocketMQ acknowledges them with offset 0, and no queue gets them: RocketFlow refuses them."""
     await sender.send({})
     for flag in (4, 12):
         for more in ({}, {"TRAN_MSG": "false"}, {"DELAY": "3"}):
@@ -79,11 +88,24 @@ async def halves_without_tran_msg(sender: Sender) -> None:
             assert sender.end_of_queue() == end
 
 
+async def recall_from_another_topic(sender: Sender) -> None:
+    """Check that RocketMQ drops a timer message that a message to another topic names: RocketFlow keeps it."""
+    due = str((int(time.time()) + 4) * 1000)
+    for key in ("recalled", "other"):
+        assert (await sender.send({"UNIQ_KEY": key, "TIMER_DELIVER_MS": due}, topic="victim")).code == 0
+    recall = {"UNIQ_KEY": "recalled", "TIMER_DELIVER_MS": due, "TIMER_DEL_UNIQKEY": "victim+recalled"}
+    assert (await sender.send(recall)).code == 0
+    assert await asyncio.to_thread(until, lambda: sender.keys_of("victim"), seconds=60)
+    await asyncio.to_thread(until, lambda: len(sender.keys_of("victim")) > 1, seconds=2)
+    assert sender.keys_of("victim") == ["other"]
+
+
 def test_fates_of_properties_and_halves_without_a_property_are_those_of_the_table(tmp_path: Path) -> None:
     async def trial() -> dict[tuple[str, str], Fate]:
         sender = Sender(f"127.0.0.1:{apache.port}", tmp_path / "store")
         try:
             await halves_without_tran_msg(sender)
+            await recall_from_another_topic(sender)
             return await fates(sender)
         finally:
             await sender.close()

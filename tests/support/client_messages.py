@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 KINDS: Final = ("usual", "timed", "half")
@@ -22,7 +23,7 @@ _VALUES: Final = {
     "DELAY": "1",
     "TIMER_DELAY_SEC": "50",
     "TIMER_DELAY_MS": "50000",
-    "TIMER_DELIVER_MS": "9999999999999",
+    "TIMER_DELIVER_MS": str(int(time.time() * 1000) + 50_000),
     "INNER_NUM": "2",
     "TRAN_MSG": "true",
 }

@@ -121,7 +121,7 @@ class TransactionEnds:
             if ended is is_commit:
                 request.reply()
             else:
-                how = {True: "committed", False: "rolled back", None: "decided, or given up"}[ended]
+                how = {True: "committed", False: "rolled back", None: "decided or abandoned"}[ended]
                 request.refuse(_refused(f"The transaction was {how} before"))
         elif self._decisions.is_held(newest):
             self._decisions.when_released(newest, lambda: self._decide(request, half, is_commit=is_commit))

@@ -89,7 +89,7 @@ def test_each_property_has_the_fate_that_its_table_says(kind: str, tmp_path: Pat
 
 
 def test_acknowledged_message_is_visible_or_waits_whatever_its_flags_say(tmp_path: Path) -> None:
-    """What RocketMQ acknowledges without a place in any queue is refused: halves without TRAN_MSG."""
+    """Halves without TRAN_MSG, which RocketMQ acknowledges without a place in any queue, are refused."""
     keys = count()
 
     async def check(ask: Ask) -> None:
