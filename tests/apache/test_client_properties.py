@@ -18,8 +18,7 @@ from rocketflow_store import StoreReader
 from rocketflow_store.model.message_id import decode_offset_msg_id
 from rocketflow_store.spi.broker import encode_properties
 from tests.apache.test_apache_opens_rocketflow_stores import SIZES
-from tests.rocketflow.broker.test_client_properties import fate_of
-from tests.support.client_messages import KINDS, sent_properties
+from tests.support.client_messages import KINDS, fate_of, sent_properties
 from tests.support.real_broker import RealBroker
 from tests.support.request_headers import send_header
 from tests.support.servers import until, wait_for_a_broker

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Final
+
+from rocketflow.broker.client_properties import Fate
 
 KINDS: Final = ("usual", "timed", "half")
 _AS_USUAL: Final = {
@@ -35,3 +38,12 @@ def sent_properties(kind: str, name: str) -> tuple[dict[str, str], str]:
     if kind == "usual" or (kind == "timed" and name == "TRAN_MSG"):
         value = _AS_USUAL.get(name, value)
     return {"UNIQ_KEY": "k", **_OF_KIND[kind], name: value}, value
+
+
+def fate_of(name: str, value: str, kept: Mapping[str, str] | None) -> Fate:
+    """Return what became of a property that was sent with a value; `kept` are those stored, None for a refusal."""
+    if kept is None:
+        return Fate.REFUSED
+    if name not in kept:
+        return Fate.DROPPED
+    return Fate.KEPT if kept[name] == value else Fate.SET

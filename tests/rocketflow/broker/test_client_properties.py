@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
-from rocketflow.broker.client_properties import BY_BROKER, OF_HALF, PROPERTIES, Fate
+from rocketflow.broker.client_properties import BY_BROKER, OF_HALF, PROPERTIES
 from rocketflow.broker.sends import own_properties
 from rocketflow.broker.transactions.messages import half_message
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command
 from rocketflow.remoting.headers.header import Header
+from rocketflow.remoting.headers.send import SendMessageRequestHeaderV2
 from rocketflow_store import StoreReader
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.model.message_id import decode_offset_msg_id
 from rocketflow_store.spi.broker import RawMessage, encode_properties
 from tests.rocketflow.broker.test_operator_requests import Ask, Check
-from tests.support.client_messages import KINDS, sent_properties
+from tests.support.client_messages import KINDS, fate_of, sent_properties
 from tests.support.request_headers import send_header
 from tests.support.servers import running_broker
 
@@ -63,14 +64,6 @@ def stored(home: Path, answer: Command) -> Any:
         return reader.look_message_by_offset(decode_offset_msg_id(answer.fields["msgId"].split(",")[0])[1])
 
 
-def fate_of(name: str, value: str, kept: Mapping[str, str] | None) -> Fate:
-    if kept is None:
-        return Fate.REFUSED
-    if name not in kept:
-        return Fate.DROPPED
-    return Fate.KEPT if kept[name] == value else Fate.SET
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_property_has_the_fate_that_its_table_says(kind: str, tmp_path: Path) -> None:
     async def check(ask: Ask) -> None:
@@ -103,8 +96,15 @@ def test_acknowledged_message_is_visible_or_waits_whatever_its_flags_say(tmp_pat
                     header = send_header(sys_flag=flag, properties=text, reconsume_times=times)
                     answers[f"{flag:#x} {more} {times}"] = await ask(CODE.SEND_MESSAGE, header, b"x"), key
             header = send_header(sys_flag=flag, batch=True)
-            answer = await ask(CODE.SEND_MESSAGE, header, encode_batch_body([entry, entry]))
-            assert answer.code == (ResponseCode.MESSAGE_ILLEGAL if flag & 0x8C else ResponseCode.SUCCESS), flag
+            body = encode_batch_body([entry, entry])
+            short = SendMessageRequestHeaderV2(**msgspec.structs.asdict(header))
+            for code, form in ((CODE.SEND_MESSAGE, header), (CODE.SEND_BATCH_MESSAGE, short)):
+                answer = await ask(code, form, body)
+                assert answer.code == (ResponseCode.MESSAGE_ILLEGAL if flag & 0x8C else ResponseCode.SUCCESS), flag
+            one = SendMessageRequestHeaderV2(**msgspec.structs.asdict(send_header(sys_flag=flag)))
+            refused = bool(flag & 0x84)
+            answer = await ask(CODE.SEND_MESSAGE_V2, one, b"x")
+            assert answer.code == (ResponseCode.MESSAGE_ILLEGAL if refused else ResponseCode.SUCCESS), flag
         (store,) = (one.parent for one in tmp_path.rglob("commitlog"))
         with StoreReader(store) as reader:
             for what, (answer, key) in answers.items():
