@@ -26,7 +26,7 @@ from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.model.message_id import decode_offset_msg_id
 from rocketflow_store.spi.broker import RawMessage, encode_properties
-from tests.rocketflow.broker.test_operator_requests import Ask, Check
+from tests.rocketflow.broker.test_operator_requests import ASK_SECONDS, Ask, Check
 from tests.support.client_messages import KINDS, fate_of, sent_properties
 from tests.support.request_headers import send_header
 from tests.support.servers import running_broker
@@ -43,7 +43,7 @@ def asked(home: Path, check: Check) -> None:
         peers = Peers()
 
         async def ask(code: int, header: Header | None = None, body: bytes = b"") -> Command:
-            return await peers.request(broker.address, code, header, body=body)
+            return await peers.request(broker.address, code, header, body=body, timeout_s=ASK_SECONDS)
 
         try:
             await check(ask)
