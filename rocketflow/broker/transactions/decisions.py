@@ -7,6 +7,7 @@ copy that RocketMQ made names none, and is known by its UNIQ_KEY.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ class Decisions:
     def __init__(self, max_copies: int = MAX_COPIES, max_ended: int = MAX_ENDED) -> None:
         self._max_copies = max_copies
         self._max_ended = max_ended
-        self._copies: dict[Chain, int] = {}
-        self._ended: dict[Chain, bool] = {}
+        self._copies: OrderedDict[Chain, int] = OrderedDict()
+        self._ended: OrderedDict[Chain, bool] = OrderedDict()
         self._held: dict[int, list[Callable[[], None]]] = {}
 
     def newest(self, half: Half, *, by_key: bool) -> int | None:
@@ -49,7 +50,7 @@ class Decisions:
         self._copies[chain] = half_offset
         self._ended.pop(chain, None)
         if len(self._copies) > self._max_copies:
-            del self._copies[next(iter(self._copies))]
+            self._copies.popitem(last=False)
 
     def closed(self, half: Half) -> None:
         """Forget the copy of a half message that is undecided no longer."""
@@ -60,7 +61,7 @@ class Decisions:
         """Take note how a chain ended."""
         self._ended[chain] = is_commit
         if len(self._ended) > self._max_ended:
-            del self._ended[next(iter(self._ended))]
+            self._ended.popitem(last=False)
 
     def ended(self, half: Half) -> bool | None:
         """Return how a half message ended, True for a commit; None if that is not known."""

@@ -20,6 +20,7 @@ from rocketflow.broker.counts import Counts, MessageCounts
 from rocketflow.broker.put_gatherer import PutGatherer
 from rocketflow.broker.stats import BrokerStats
 from rocketflow.broker.transactions.check import Broker, TransactionChecks, stored_offset
+from rocketflow.broker.transactions.decisions import Decisions
 from rocketflow.broker.transactions.end import TransactionEnds
 from rocketflow.broker.transactions.half_queue import HalfQueue
 from rocketflow.broker.transactions.marked_puts import MarkedPuts
@@ -574,3 +575,29 @@ def test_the_oldest_half_messages_are_not_kept() -> None:
     kept = [number for number in range(100) if recent.take(number) is not None]
     assert 5 <= len(kept) <= 10
     assert kept == list(range(kept[0], 100))
+
+
+def test_decisions_remember_the_newest_copies_and_the_last_ends() -> None:
+    decisions = Decisions(max_copies=2, max_ended=2)
+    one, other, apaches = half()._replace(chain=1), half()._replace(chain=2), half()._replace(chain="u0")
+    decisions.copied(1, 10)
+    decisions.copied("u0", 11)
+    decisions.copied(1, 12)
+    assert (decisions.newest(one, by_key=False), decisions.newest(apaches, by_key=False)) == (12, 11)
+    assert (decisions.newest(other, by_key=False), decisions.newest(other, by_key=True)) == (None, 11)
+    decisions.copied(2, 13)  # the oldest is forgotten
+    assert (decisions.newest(one, by_key=False), decisions.newest(apaches, by_key=False)) == (12, None)
+    for chain, is_commit in ((1, True), (2, False), (3, True)):
+        decisions.end(chain, is_commit=is_commit)
+    assert (decisions.ended(one), decisions.ended(other)) == (None, False)
+
+
+def test_requests_about_a_half_message_wait_until_it_is_released() -> None:
+    decisions, called = Decisions(), []
+    decisions.hold(1)
+    decisions.when_released(1, lambda: called.append(decisions.is_held(1)))
+    decisions.when_released(1, lambda: called.append("then"))
+    assert decisions.is_held(1)
+    assert not called
+    decisions.release(1)
+    assert called == [False, "then"]
