@@ -601,3 +601,55 @@ def test_requests_about_a_half_message_wait_until_it_is_released() -> None:
     assert not called
     decisions.release(1)
     assert called == [False, "then"]
+
+
+async def asked_half(store: Store, offsets: Offsets, peer: Peer) -> tuple[World, HalfPlace]:
+    """Return a world with a half message whose producer was asked about it once, and the place of its first copy."""
+    world = World(store, offsets, peer)
+    result = await world.put(half_message(raw(1, 0)))
+    await world.checks.check(7_000)
+    assert len(peer.questions) == 1
+    return world, HalfPlace(result.queue_offset, result.physical_offset)
+
+
+def test_end_that_names_an_older_copy_ends_the_newest_also_after_a_restart() -> None:
+    async def ended(*, restarts: bool) -> tuple[int, int, list[int]]:
+        store, offsets, peer = Store(), Offsets(), Peer()
+        world, first = await asked_half(store, offsets, peer)
+        if restarts:
+            offsets.now = dict(offsets.saved)
+            world = World(store, offsets, peer)
+        codes = [one.code for one in await world.end((first, COMMIT))]
+        if restarts:
+            world = World(store, offsets, peer)
+        newest = peer.questions[0][0]
+        codes += [one.code for one in await world.end((newest, COMMIT), (first, ROLLBACK))]
+        await world.checks.check(14_000)
+        return len(store.queues["t"]), len(peer.questions), codes
+
+    for restarts in (False, True):
+        found = asyncio.run(ended(restarts=restarts))
+        assert found == (1, 1, [ResponseCode.SUCCESS, ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR])
+
+
+def test_half_message_that_is_ended_beside_a_check_is_decided_once() -> None:
+    """At whichever moment of the round the end arrives: the producer is not asked again in the next one."""
+
+    async def ended(turns: int) -> tuple[int, int, int]:
+        store, offsets, peer = Store(), Offsets(), Peer()
+        world, first = await asked_half(store, offsets, peer)
+
+        async def end_later() -> Command:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            return (await world.end((first, COMMIT)))[0]
+
+        ending = asyncio.ensure_future(end_later())
+        await world.checks.check(14_000)
+        answer = await ending
+        asked = len(peer.questions)
+        await world.checks.check(21_000)
+        return answer.code, len(store.queues["t"]), len(peer.questions) - asked
+
+    for turns in range(200):
+        assert asyncio.run(ended(turns)) == (ResponseCode.SUCCESS, 1, 0), turns
