@@ -33,6 +33,8 @@ from tests.support.servers import running_broker
 
 CODE: Final = RequestCode
 WAITING: Final = {"RMQ_SYS_TRANS_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"}
+PATIENT: Final = ("waitTimeMillsInSendQueue=60000", "osPageCacheBusyTimeOutMills=60000")
+"""The machine is shared with other tests."""
 SYS_FLAGS: Final = (*range(16), *(1 << bit for bit in range(4, 12)), 0x30, 0x300, 0x700, 0x14, 0x84, -1, -(2**31))
 
 
@@ -50,7 +52,7 @@ def asked(home: Path, check: Check) -> None:
         finally:
             await peers.close()
 
-    with running_broker(home, "timerWheelEnable=true") as broker:
+    with running_broker(home, "timerWheelEnable=true", *PATIENT) as broker:
         run(main())
         broker.kill()
 
