@@ -107,7 +107,7 @@ def test_requests_that_arrive_together_share_writes(tmp_path: Path) -> None:
         assert {f"new-{number}" for number in range(300)} <= names_in(tmp_path, TOPICS, "topicConfigTable")
         assert {f"new-{number}" for number in range(300)} <= names_in(tmp_path, GROUPS, "subscriptionGroupTable")
 
-    with_broker(tmp_path, check)
+    with_broker(tmp_path, check, waitTimeMillsInSendQueue="60000", osPageCacheBusyTimeOutMills="60000")
 
 
 def test_lists_of_operators_are_one_write_each(tmp_path: Path) -> None:
