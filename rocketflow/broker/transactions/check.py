@@ -146,7 +146,7 @@ class TransactionChecks:
     async def _learn_copies(self) -> None:
         """Take note of the undecided copies that were stored before the start, and count undecided half messages."""
         start, end = self._walk.next_offset, self._end_at_start
-        known: set[int | str] = set()
+        topics: dict[int | str, str] = {}
         for begin in range(start, end, SPAN):
             for offset, first_offset, chain, topic in await asyncio.to_thread(
                 self._queue.places, range(begin, min(begin + SPAN, end))
@@ -155,9 +155,9 @@ class TransactionChecks:
                     continue
                 if chain != offset:
                     self.decisions.copied(chain, offset)
-                if chain not in known:  # a kill may leave a half message and its copy without the mark of the first
-                    self._broker.counts.half(topic, 1)
-                known.add(chain)
+                topics[chain] = topic  # a kill may leave a half message and its copy without the mark of the first
+        for topic in topics.values():
+            self._broker.counts.half(topic, 1)
 
     async def check_every(self, seconds: float) -> None:
         """Check until cancelled; a failure is logged and the round tried again."""
