@@ -4,6 +4,7 @@
 |---|---|
 | `service` | start and stop, and which processor handles which request |
 | `settings` | broker.conf |
+| `client_properties` | what becomes of properties that are the broker's when a client sends them |
 | `sends`, `put_gatherer`, `waiting_puts` | sends, and one append to the store for those that wait for it together |
 | `pulls`, `held_pulls` | pulls, and those that wait for messages |
 | `clients` | producers and consumers by heartbeat |
@@ -15,6 +16,7 @@
 | `replies`, `awaited_replies` | replies of request-reply, to the client that waits; with accounts, who waits |
 | `send_back` | messages that a consumer could not handle |
 | `topics`, `groups` | settings of topics and groups, and those made on first use |
+| `table_changes` | one write of a table for the changes that arrive together |
 | `admin`, `topic_admin`, `group_admin`, `upkeep` | requests of operators |
 | `member_calls` | requests of operators that members of a group answer |
 | `stored_times` | store times of messages, kept for the figures of groups |

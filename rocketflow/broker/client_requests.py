@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from rocketflow.broker.topics import Topics
 
 MAX_HEARTBEAT_BYTES: Final = 1024 * 1024
+MAX_NEW_GROUPS: Final = 5_000
+"""Groups, with their retry topics, that one heartbeat may make."""
 
 _LOOK_SECONDS: Final = 10.0
 
@@ -89,13 +91,20 @@ class ClientRequests:
         return config.retry_queue_nums <= 0 or self._topics.get(f"{RETRY_PREFIX}{data.group_name}") is not None
 
     async def _first_heartbeat(self, request: Request, data: HeartbeatData) -> None:
-        """Make the groups of a heartbeat and their retry topics."""
-        for one in data.consumer_data_set:
-            config = await self._groups.for_use(one.group_name)
-            if config is not None and config.retry_queue_nums > 0:
-                await self._topics.ensure(
-                    f"{RETRY_PREFIX}{one.group_name}", config.retry_queue_nums, is_unit=one.unit_mode
-                )
+        """Make the groups of a heartbeat and their retry topics, each table as one write."""
+        new = [one for one in data.consumer_data_set if not self._is_known(one)]
+        if len(new) > MAX_NEW_GROUPS:
+            raise RefusedError(
+                ResponseCode.INVALID_PARAMETER, f"a heartbeat makes at most {MAX_NEW_GROUPS:,} groups, not {len(new):,}"
+            )
+        await self._groups.make(one.group_name for one in new)
+        queues = {
+            one.group_name: (config.retry_queue_nums, one.unit_mode)
+            for one in new
+            if (config := self._groups.get(one.group_name)) is not None and config.retry_queue_nums > 0
+        }
+        if queues:
+            await self._topics.ensure_retry_topics(queues)
         if request.channel.is_open:  # the end of a connection removes its clients: it may have come already
             self._register(request, data)
 

@@ -5,8 +5,8 @@ RocketMQ's source: broker/subscription/SubscriptionGroupManager.java.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +14,7 @@ import msgspec
 
 from rocketflow.aio.server import RefusedError
 from rocketflow.broker import attributes
+from rocketflow.broker.table_changes import State, TableChanges
 from rocketflow.remoting import bodies
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import StoreError
@@ -45,15 +46,13 @@ class Groups:
 
     def __init__(self, store: WritingStore, settings: BrokerSettings) -> None:
         self._table = store.group_table
-        self._changing = asyncio.Lock()
+        self._writes = TableChanges(self._table, lambda: None)
         self._settings = settings
 
     def create_system_groups(self) -> None:
         """Create the groups that every broker has. Raises StoreError."""
         known = self._table.items()
-        for name in SYSTEM_GROUPS:
-            if name not in known:
-                self._table.put(SubscriptionGroupConfig(name))
+        self._table.put(*(SubscriptionGroupConfig(name) for name in SYSTEM_GROUPS if name not in known))
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
         """Return the settings of a group, None if there is none."""
@@ -62,18 +61,22 @@ class Groups:
     async def for_use(self, group: str) -> SubscriptionGroupConfig | None:
         """Return the settings of a group that reads, made if that is allowed; None if there is none."""
         found = self._table.get(group)
-        if found is not None or not self._settings.auto_create_subscription_group:
-            return found
-        try:
-            validate_group(group)
-            async with self._changing:
-                found = self._table.get(group)
-                if found is None and len(self._table.items()) < LIMIT:
-                    found = SubscriptionGroupConfig(group)
-                    await asyncio.to_thread(self._table.put, found)
-        except StoreError:
-            return None
-        return found
+        if found is None:
+            await self.make([group])
+        return found or self._table.get(group)
+
+    async def make(self, groups: Iterable[str]) -> None:
+        """Make groups that do not exist, as far as that is allowed, as one write."""
+        if not self._settings.auto_create_subscription_group:
+            return
+        named = [one for one in groups if _is_valid(one)]
+
+        def plan(state: State[SubscriptionGroupConfig]) -> dict[str, SubscriptionGroupConfig]:
+            missing = [one for one in dict.fromkeys(named) if state.get(one) is None]
+            return {one: SubscriptionGroupConfig(one) for one in missing[: max(LIMIT - state.count, 0)]}
+
+        with suppress(RefusedError):
+            await self._writes.apply(plan)
 
     def once_known(self, group: str, call: Callable[..., None], *arguments: object) -> Coroutine[Any, Any, None] | None:
         """Call a function now if the group exists; else return a coroutine that makes the group before, if it may."""
@@ -92,21 +95,12 @@ class Groups:
         Attributes that are wanted are changes, by signed names. Raises RefusedError if one is not allowed, or a group
         cannot be kept.
         """
-        async with self._changing:
-            changed = changed_groups(wanted, self._table.get)
-            try:
-                for one in changed:
-                    await asyncio.to_thread(self._table.put, one)
-            except StoreError as error:
-                raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        given = list(wanted)
+        await self._writes.apply(lambda state: {one.group_name: one for one in changed_groups(given, state.get)})
 
     async def delete(self, group: str) -> None:
         """Remove a group if there is one. Raises RefusedError if that cannot be kept."""
-        async with self._changing:
-            try:
-                await asyncio.to_thread(self._table.delete, group)
-            except StoreError as error:
-                raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        await self._writes.alone(self._table.delete, group)
 
     def is_forbidden(self, group: str, topic: str) -> bool:
         """Return whether a group must not read a topic."""
@@ -114,12 +108,12 @@ class Groups:
 
     async def forbid(self, group: str, topic: str, forbidden: bool) -> None:
         """Forbid a group to read a topic, or allow it. Raises RefusedError if that cannot be kept."""
-        async with self._changing:
+
+        def change() -> None:
             bits = self._table.forbidden(group, topic) & ~PERM_READ
-            try:
-                await asyncio.to_thread(self._table.forbid, group, topic, bits | (PERM_READ if forbidden else 0))
-            except StoreError as error:
-                raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+            self._table.forbid(group, topic, bits | (PERM_READ if forbidden else 0))
+
+        await self._writes.alone(change)
 
     def wrapper(self) -> dict[str, Any]:
         """Return all groups and what is forbidden to them, as request 201 answers."""
@@ -135,6 +129,14 @@ class Groups:
     def all(self) -> dict[str, SubscriptionGroupConfig]:
         """Return all groups."""
         return self._table.items()
+
+
+def _is_valid(group: str) -> bool:
+    try:
+        validate_group(group)
+    except StoreError:
+        return False
+    return True
 
 
 def changed_groups(

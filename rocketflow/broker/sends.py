@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import RefusedError, Request
+from rocketflow.broker.client_properties import BY_BROKER
 from rocketflow.broker.put_gatherer import PC_SYNCHRONIZED
 from rocketflow.broker.topics import DLQ_PREFIX, DLQ_QUEUES, PERM_WRITE, RETRY_PREFIX
-from rocketflow.broker.transactions.messages import half_message, is_delayed, is_half
+from rocketflow.broker.transactions.messages import half_message, is_delayed, is_half, whole_message
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import RESPONSE_FLAG, Command
 from rocketflow.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
@@ -64,7 +65,7 @@ _REPLY_TO_CLIENT: Final = b"REPLY_TO_CLIENT\x01"
 """Part of the properties of all messages that want a reply."""
 
 _UNIQ_KEY: Final = re.compile(b"(?:^|\x02)UNIQ_KEY\x01([^\x02]*)")
-_DROPPED: Final = re.compile("\x02(?:POP_CK|MSG_REGION|TRACE_ON|CLUSTER)\x01[^\x02]*")
+_DROPPED: Final = re.compile(f"\x02(?:{'|'.join(BY_BROKER)})\x01[^\x02]*")
 """Properties that the broker sets, in a text with a separator before it."""
 _DELAY: Final = re.compile(b"(?:^|(?<=\x02))DELAY\x01[^\x02]*(?:\x02|$)")
 
@@ -135,10 +136,12 @@ class Sends:
         """Put a message, or the half message in its place: the answer has the half message's offset."""
         if self._awaited is not None and _REPLY_TO_CLIENT in message.properties:
             self._awaited.note(message, request)
-        if _HALF in message.properties and is_half(message):
+        if _HALF not in message.properties:
+            self.put(request, message, first)
+        elif is_half(message):
             self.put(request, self._half(message), first, queue_id=message.queue_id)
         else:
-            self.put(request, message, first)
+            self.put(request, whole_message(message), first)
 
     def put(
         self,
@@ -175,10 +178,7 @@ class Sends:
             raise RefusedError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
 
     def _raw(self, request: Request, header: SendMessageRequestHeader, queue_id: int) -> RawMessage:
-        properties = header.properties or ""
-        if properties and not properties.endswith("\x02"):
-            properties += "\x02"
-        properties = _DROPPED.sub("", "\x02" + properties)[1:] + self._added
+        properties = own_properties(header.properties or "") + self._added
         return RawMessage(
             header.topic,
             queue_id,
@@ -255,6 +255,13 @@ class Sends:
                 ).encode()
         command = request.command
         request.send(Command(code, fields, flag=RESPONSE_FLAG, opaque=command.opaque, header_type=command.header_type))
+
+
+def own_properties(text: str) -> str:
+    """Return the property string of a client without the properties that the broker sets."""
+    if text and not text.endswith("\x02"):
+        text += "\x02"
+    return _DROPPED.sub("", "\x02" + text)[1:]
 
 
 def check_writable(settings: BrokerSettings) -> None:

@@ -5,15 +5,15 @@ RocketMQ's source: broker/topic/TopicConfigManager.java, common/topic/TopicValid
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from rocketflow.aio.server import RefusedError
 from rocketflow.broker import attributes
+from rocketflow.broker.table_changes import State, TableChanges
 from rocketflow.remoting import bodies
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import StoreError
@@ -37,8 +37,6 @@ PERM_READ: Final = 4
 PERM_READ_WRITE: Final = PERM_READ | PERM_WRITE
 UNIT_FLAG: Final = 1
 
-T = TypeVar("T")
-
 
 class Topics:
     """The topics of a broker; at most LIMIT are made on first use. Changes are written in a thread.
@@ -57,8 +55,8 @@ class Topics:
         self._settings = settings
         self._on_changed = on_changed
         self.registered = registered
-        self._changing = asyncio.Lock()
         self._reported = self.changes
+        self._writes = TableChanges(self._table, self.report_changes)
 
     def create_system_topics(self) -> None:
         """Create the topics that every broker has. Raises StoreError."""
@@ -79,9 +77,9 @@ class Topics:
         if settings.trace_topic_enable:
             wanted.append((settings.msg_trace_topic_name, 1, PERM_READ_WRITE))
         known = self._table.items()
-        for name, queues, perm in wanted:
-            if name not in known:
-                self._table.put(TopicConfig(name, queues, queues, perm))
+        self._table.put(
+            *(TopicConfig(name, queues, queues, perm) for name, queues, perm in wanted if name not in known)
+        )
 
     def is_system(self, topic: str) -> bool:
         """Return whether a topic is the store's or the broker's own: operators neither change nor delete it."""
@@ -143,8 +141,12 @@ class Topics:
         found = self._table.get(topic)
         if found is not None:
             return found
-        sys_flag = UNIT_FLAG if is_unit else 0
-        return await self._created(TopicConfig(topic, queues, queues, PERM_READ_WRITE, topic_sys_flag=sys_flag))
+        return await self._created(_internal(topic, queues, is_unit))
+
+    async def ensure_retry_topics(self, groups: Mapping[str, tuple[int, bool]]) -> None:
+        """Make the retry topics of groups with these numbers of queues and unit modes, if there are none."""
+        wanted = {f"{RETRY_PREFIX}{group}": one for group, one in groups.items()}
+        await self._make([_internal(topic, *one) for topic, one in wanted.items()])
 
     async def change(self, wanted: Iterable[bodies.TopicConfig]) -> bool:
         """Make or change topics; return False if they are so already. No topic changes if one of them is refused.
@@ -152,32 +154,29 @@ class Topics:
         Attributes that are wanted are changes, by signed names. Raises RefusedError if one is not allowed, or a topic
         cannot be kept.
         """
-        async with self._changing:
-            changed = changed_topics(wanted, self._table.get)
-            for one in changed:
-                await self._change(self._table.put, one)
-        return bool(changed)
+        given = list(wanted)
+        return bool(await self._writes.apply(lambda state: by_name(changed_topics(given, state.get))))
 
     async def order(self, topics: Iterable[str]) -> None:
         """Mark topics as ordered: a NameServer has them in its table. Raises RefusedError if that cannot be kept."""
-        for topic in topics:
-            async with self._changing:
-                found = self._table.get(topic)
-                if found is not None and not found.order:
-                    await self._change(self._table.put, replace(found, order=True))
+        named = list(topics)
+
+        def plan(state: State[TopicConfig]) -> dict[str, TopicConfig]:
+            found = [one for topic in named if (one := state.get(topic)) is not None and not one.order]
+            return by_name(replace(one, order=True) for one in found)
+
+        await self._writes.apply(plan)
 
     async def delete(self, topic: str) -> None:
         """Remove a topic and its queues. Raises RefusedError if the store fails."""
-        async with self._changing:
-            await self._change(self._table.delete, topic)
+        await self._writes.alone(self._table.delete, topic)
 
     async def settings_changed(self) -> None:
         """Make the topics that the settings now ask for, and give the table a new version.
 
         A NameServer takes other permissions under a new version only. Raises RefusedError if it cannot be kept.
         """
-        async with self._changing:
-            await self._change(lambda _: self._renew(), None)
+        await self._writes.alone(self._renew)
 
     def _renew(self) -> None:
         self.create_system_topics()
@@ -185,21 +184,19 @@ class Topics:
 
     async def _created(self, config: TopicConfig) -> TopicConfig:
         """Make a topic on its first use, unless another request has made it meanwhile."""
-        async with self._changing:
-            found = self._table.get(config.topic_name)
-            if found is not None:
-                return found
-            if len(self._table.items()) >= LIMIT:
-                raise RefusedError(ResponseCode.SYSTEM_ERROR, f"the broker has {LIMIT:,} topics: delete some")
-            await self._change(self._table.put, config)
-            return config
+        await self._make([config])
+        return self._table.get(config.topic_name) or config
 
-    async def _change(self, change: Callable[[T], None], argument: T) -> None:
-        try:
-            await asyncio.to_thread(change, argument)
-        except StoreError as error:
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
-        self.report_changes()
+    async def _make(self, configs: Sequence[TopicConfig]) -> None:
+        """Make topics, unless other requests have made them meanwhile."""
+
+        def plan(state: State[TopicConfig]) -> dict[str, TopicConfig]:
+            missing = by_name(one for one in configs if state.get(one.topic_name) is None)
+            if missing and state.count + len(missing) > LIMIT:
+                raise RefusedError(ResponseCode.SYSTEM_ERROR, f"the broker has {LIMIT:,} topics: delete some")
+            return missing
+
+        await self._writes.apply(plan)
 
     def report_changes(self) -> None:
         """Call `on_changed` if there are changes, also those by a commit or a delivery, that it was not called for."""
@@ -258,6 +255,16 @@ def changed_topics(
             attributes=merged,
         )
     return [one for name, one in planned.items() if known(name) != one]
+
+
+def by_name(configs: Iterable[TopicConfig]) -> dict[str, TopicConfig]:
+    """Return the settings of topics by their names."""
+    return {one.topic_name: one for one in configs}
+
+
+def _internal(topic: str, queues: int, is_unit: bool) -> TopicConfig:
+    """Return the settings of a new retry or dead-letter topic."""
+    return TopicConfig(topic, queues, queues, PERM_READ_WRITE, topic_sys_flag=UNIT_FLAG if is_unit else 0)
 
 
 def topic_body(config: TopicConfig) -> bodies.TopicConfig:

@@ -44,6 +44,7 @@ OF_ROCKETFLOW: Final = {
     "38 -> 1*": _RACE,
     "11 record of a retry topic has DLQ_ORIGIN_*": _ORIGIN,
     "15 -> 29*": _OFFSET,
+    "* record of * has TRAN_FIRST_QUEUE_OFFSET": "Copies of half messages name the first: all are decided together.",
     "370 -> 0 remark none": _REMARK,
 }
 """What RocketFlow's broker or NameServer alone says."""

@@ -6,6 +6,7 @@
 | `marked_puts` | messages and the op mark that depends on them, as one run |
 | `recent_halves` | half messages that were stored last |
 | `end` | the end of a transaction (request 37) |
+| `decisions` | one decision about a half message and its copies |
 | `op_marks` | half messages that op marks name |
 | `walk` | decisions about half messages, and the progress through their queue |
 | `half_queue` | reads of the half queue and of the op queue |
@@ -15,5 +16,14 @@
 
 A half message lies in RMQ_SYS_TRANS_HALF_TOPIC, where no consumer looks. Its end is a mark in
 RMQ_SYS_TRANS_OP_HALF_TOPIC; a commit also stores the message in its real topic, in the same write. The formats are
-RocketMQ's: a store moves either way with undecided messages. RocketMQ's source: broker/transaction/queue/.
+RocketMQ's: a store moves either way with undecided messages.
+
+A half message is decided once, whichever of its copies a producer names. Copies have the property
+TRAN_FIRST_QUEUE_OFFSET, the half offset of the first; marks of ends have TRAN_COMMITS, how many of their first offsets
+were committed. From both a restart learns which copy is the newest, and how the last half messages ended. Limits: the
+newest copies of 500,000 undecided messages are known, of others an end must name it; 100,000 ends are remembered (after
+a restart those of the last 5,000 op marks, and since the first undecided message), the same end again of another one is
+refused.
+
+RocketMQ's source: broker/transaction/queue/.
 """

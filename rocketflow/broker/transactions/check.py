@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketflow.aio.server import RefusedError
+from rocketflow.broker.transactions.decisions import Decisions
 from rocketflow.broker.transactions.half_queue import MARKS_AT_ONCE, SPAN, Acted, HalfQueue, Scan
 from rocketflow.broker.transactions.messages import EXPIRED_TOPIC, OP_TOPIC, SYSTEM_GROUP, asked_record
 from rocketflow.broker.transactions.op_marks import OpMarks
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from rocketflow.broker.offsets import GroupOffsets
     from rocketflow.broker.topics import Topics
     from rocketflow.broker.transactions.marked_puts import MarkedPuts
+    from rocketflow.broker.transactions.messages import Half
+    from rocketflow.broker.transactions.op_marks import OpMark
     from rocketflow_store import PutMessageResult
 
 LOG: Final = logging.getLogger("rocketflow.broker")
@@ -94,7 +97,10 @@ class TransactionChecks:
         self._broker = broker
         self._rules = rules
         self._walk = Walk(stored_offset(offsets, HALF_TOPIC, queue.half_bounds()))
-        self._uncounted = range(self._walk.next_offset, queue.half_bounds()[1] if broker.counts.are_exported else 0)
+        self._end_at_start = queue.half_bounds()[1]
+        self._is_known = False
+        self._learning = asyncio.Lock()
+        self.decisions = Decisions()
         self._congested_until = 0.0
         fixed = {"topic": HALF_TOPIC, "bname": broker.name}
         self._question = PreparedFrame(RequestCode.CHECK_TRANSACTION_STATE, fixed, _CHANGING, flag=ONE_WAY_FLAG)
@@ -107,10 +113,57 @@ class TransactionChecks:
         first, next_mark = self._walk.first_undecided, self._marks.next_offset
         return Unread(max(half_end - first, 0), max(op_end - next_mark, 0))
 
-    def is_open(self, half_offset: int) -> bool:
-        """Return whether the half message at an offset is undecided, and counted as such."""
-        is_decided = half_offset in self._marks or self._walk.has_decided(half_offset)
-        return not is_decided and half_offset not in self._uncounted
+    def knows(self, half_offset: int) -> bool:
+        """Return whether it is known if the half message at an offset is undecided: else await `learn`."""
+        return self._is_known or half_offset >= self._end_at_start
+
+    def undecided(self, half: Half) -> int | None:
+        """Return the half offset of the newest copy of a half message; None if it is decided."""
+        offset = half.stored.queue_offset
+        newest = self.decisions.newest(half, by_key=offset < self._end_at_start)
+        if newest is not None:
+            return newest
+        is_marked = offset in self._marks or (half.first_offset is not None and half.first_offset in self._marks)
+        is_decided = is_marked or self._walk.has_decided(offset) or self.decisions.ended(half) is not None
+        return None if is_decided else offset
+
+    async def learn(self) -> None:
+        """Read which half messages are undecided since before the start, and how the last ended; once.
+
+        Raises StoreError.
+        """
+        async with self._learning:
+            if self._is_known:
+                return
+            low = self._queue.half_bounds()[0]
+            self._walk.begin_at(low)
+            first = max(self._queue.op_bounds()[0], self._marks.next_offset - MARKS_AT_ONCE)
+            self._learn_ends(await asyncio.to_thread(self._queue.read_marks, first, self._marks.next_offset))
+            await self._read_marks(self._end_at_start)
+            await self._learn_copies()
+            self._is_known = True
+
+    def _learn_ends(self, marks: Sequence[OpMark]) -> None:
+        for mark in marks:
+            if mark.commits is not None:
+                for place, offset in enumerate(mark.half_offsets):
+                    self.decisions.end(offset, is_commit=place < mark.commits)
+
+    async def _learn_copies(self) -> None:
+        """Take note of the undecided copies that were stored before the start, and count undecided half messages."""
+        start, end = self._walk.next_offset, self._end_at_start
+        topics: dict[int | str, str] = {}
+        for begin in range(start, end, SPAN):
+            for offset, first_offset, chain, topic in await asyncio.to_thread(
+                self._queue.places, range(begin, min(begin + SPAN, end))
+            ):
+                if offset in self._marks or (first_offset is not None and first_offset in self._marks):
+                    continue
+                if chain != offset:
+                    self.decisions.copied(chain, offset)
+                topics[chain] = topic  # a kill may leave a half message and its copy without the mark of the first
+        for topic in topics.values():
+            self._broker.counts.half(topic, 1)
 
     async def check_every(self, seconds: float) -> None:
         """Check until cancelled; a failure is logged and the round tried again."""
@@ -123,13 +176,13 @@ class TransactionChecks:
 
     async def check(self, now_ms: int) -> None:
         """Check all half messages once. Raises StoreError and RefusedError if reads or puts fail."""
+        await self.learn()
         self._congested_until = time.monotonic() + CONGESTED_SECONDS
         low, end = self._queue.half_bounds()
         self._walk.begin_at(low)
         try:
             await self._read_marks(end)
             self._walk.drop_marked(self._marks.__contains__)
-            await self._count_stored()
             await self._check_due(now_ms)
             await self._check_on(end, now_ms)
         finally:
@@ -144,16 +197,9 @@ class TransactionChecks:
             following = min(start + MARKS_AT_ONCE, end)
             marks = await asyncio.to_thread(self._queue.read_marks, start, following)
             self._marks.add(marks, following, half_end)
+            if not self._is_known:
+                self._learn_ends(marks)
             start = following
-
-    async def _count_stored(self) -> None:
-        """Count the undecided half messages that were stored before the start, once."""
-        while self._uncounted:
-            span = self._uncounted[:SPAN]
-            for offset, first_offset, topic in await asyncio.to_thread(self._queue.places, span):
-                if offset not in self._marks and (first_offset is None or first_offset not in self._marks):
-                    self._broker.counts.half(topic, 1)
-            self._uncounted = self._uncounted[SPAN:]
 
     async def _check_due(self, now_ms: int) -> None:
         """Check the half messages that were passed undecided and are due now."""
@@ -185,24 +231,46 @@ class TransactionChecks:
         for half in scan.waiting:
             self._walk.wait(half, due_ms(half, self._rules))
         still = {half.stored.queue_offset for half in scan.waiting}
-        acted = [one for one in scan.acted if one.half.stored.queue_offset not in self._marks]
+        if not all(one.is_check for one in scan.acted):
+            await self._broker.topics.ensure(EXPIRED_TOPIC, 1)
+        acted: list[Acted] = []
+        for one in scan.acted:
+            offset = one.half.stored.queue_offset
+            if self.decisions.is_held(offset):  # its producer has ended it, which may fail
+                self._walk.wait(one.half, now_ms)
+                still.add(offset)
+            elif self.undecided(one.half) == offset:
+                acted.append(one)
         if not acted:
             return still
-        if not all(one.is_check for one in acted):
-            await self._broker.topics.ensure(EXPIRED_TOPIC, 1)
-        offsets = [one.half.stored.queue_offset for one in acted]
-        results = await self._puts.stored([one.message for one in acted], offsets)
+        results = await self._replaced(acted)
         for one, result in zip(acted, results, strict=True):
             if not result.stored:
                 LOG.warning("half message %d is not checked: %s", one.half.stored.queue_offset, result.why)
                 self._walk.wait(one.half, now_ms)
                 still.add(one.half.stored.queue_offset)
-            elif not one.is_check:
-                self._broker.counts.half(one.half.real_topic, -1)
         asked = [(one, result) for one, result in zip(acted, results, strict=True) if one.is_check and result.stored]
         for question in await asyncio.to_thread(self._questions, asked):
             await self._ask(question)
         return still
+
+    async def _replaced(self, acted: Sequence[Acted]) -> list[PutMessageResult]:
+        """Put what takes the place of half messages, and return the results; their ends wait for it."""
+        offsets = [one.half.stored.queue_offset for one in acted]
+        for offset in offsets:
+            self.decisions.hold(offset)
+        try:
+            results = await self._puts.stored([one.message for one in acted], [[one] for one in offsets])
+            for one, result in zip(acted, results, strict=True):
+                if result.stored and one.is_check:
+                    self.decisions.copied(one.half.chain, result.queue_offset)
+                elif result.stored:
+                    self.decisions.closed(one.half)
+                    self._broker.counts.half(one.half.real_topic, -1)
+            return results
+        finally:
+            for offset in offsets:
+                self.decisions.release(offset)
 
     def _questions(self, asked: Sequence[tuple[Acted, PutMessageResult]]) -> list[Question]:
         """Return the requests about copies of half messages."""

@@ -1,5 +1,8 @@
 """The end of a transaction: its producer commits the message or rolls it back.
 
+A half message is decided once. An end that names an older copy of it ends the newest; one that says again how it ended
+is answered as the first, another one is refused.
+
 RocketMQ's source: broker/processor/EndTransactionProcessor.java.
 """
 
@@ -7,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketflow.aio.server import RefusedError, Request
@@ -23,6 +26,7 @@ from rocketflow_store.spi.names import HALF_TOPIC
 if TYPE_CHECKING:
     from rocketflow.broker.access import Access
     from rocketflow.broker.counts import MessageCounts
+    from rocketflow.broker.transactions.check import TransactionChecks
     from rocketflow.broker.transactions.marked_puts import MarkedPuts
     from rocketflow.broker.transactions.recent_halves import RecentHalves
     from rocketflow_store import PutMessageResult
@@ -40,24 +44,22 @@ _CODES: Final = {
 
 
 class _End(NamedTuple):
-    """A transaction that ends: its request, the offset of its half message, what a commit stores, its real topic.
-
-    `born_ms` is when its message was made; `was_open` if it was undecided.
-    """
+    """A transaction that ends: its request and half message, the newest copy's offset, and what a commit stores."""
 
     request: Request
-    half_offset: int
+    half: Half
+    newest: int
     message: RawMessage | None
-    topic: str
-    born_ms: int
-    was_open: bool
+
+    @property
+    def marked(self) -> list[int]:
+        """Return the half offsets that its op mark names: of the newest copy, and of the first if it says that."""
+        chain = self.half.chain
+        return [self.newest, chain] if isinstance(chain, int) and chain != self.newest else [self.newest]
 
 
 class TransactionEnds:
-    """Request 37. The ends of one iteration of the loop share op marks of at most `rules.max_mark_bytes` bytes.
-
-    `is_open` says whether the half message at an offset is undecided and counted.
-    """
+    """Request 37. The ends of one iteration of the loop share op marks of at most `rules.max_mark_bytes` bytes."""
 
     def __init__(
         self,
@@ -66,7 +68,7 @@ class TransactionEnds:
         recent: RecentHalves,
         rules: Rules,
         counts: MessageCounts,
-        is_open: Callable[[int], bool],
+        checks: TransactionChecks,
         access: Access,
     ) -> None:
         self._access = access
@@ -75,7 +77,8 @@ class TransactionEnds:
         self._store = store
         self._puts = puts
         self._rules = rules
-        self._is_open = is_open
+        self._checks = checks
+        self._decisions = checks.decisions
         self._ends: list[_End] = []
 
     def end(self, request: Request) -> Coroutine[Any, Any, None] | None:
@@ -83,6 +86,8 @@ class TransactionEnds:
         header = request.command.header(EndTransactionRequestHeader)
         if header.commit_or_rollback not in (COMMIT, ROLLBACK):
             return None
+        if not self._checks.knows(header.tran_state_table_offset):
+            return self._end_later(request, header)
         try:
             half = self._recent.take(header.tran_state_table_offset) or self._half(header, nowait=True)
         except WouldBlockError:
@@ -91,6 +96,7 @@ class TransactionEnds:
         return None
 
     async def _end_later(self, request: Request, header: EndTransactionRequestHeader) -> None:
+        await self._checks.learn()
         self._end(request, header, await asyncio.to_thread(self._half, header))
 
     def _half(self, header: EndTransactionRequestHeader, *, nowait: bool = False) -> Half | None:
@@ -110,12 +116,25 @@ class TransactionEnds:
             raise _refused("The producer group wrong")
         if half.stored.phy_offset != header.commit_log_offset:
             raise _refused("The commit log offset wrong")
-        message = committed_message(half) if header.commit_or_rollback == COMMIT else None
-        if not self._ends:
-            asyncio.get_running_loop().call_soon(self._put_all)
-        offset = header.tran_state_table_offset
-        born_ms, was_open = half.stored.message.born_ms, self._counts.are_exported and self._is_open(offset)
-        self._ends.append(_End(request, offset, message, half.real_topic, born_ms, was_open))
+        self._decide(request, half, is_commit=header.commit_or_rollback == COMMIT)
+
+    def _decide(self, request: Request, half: Half, *, is_commit: bool) -> None:
+        """Put the end of a half message with those of this iteration, unless it is decided; answer then."""
+        newest = self._checks.undecided(half)
+        if newest is None:
+            ended = self._decisions.ended(half)
+            if ended is is_commit:
+                request.reply()
+            else:
+                how = {True: "committed", False: "rolled back", None: "decided or abandoned"}[ended]
+                request.refuse(_refused(f"The transaction was {how} before"))
+        elif self._decisions.is_held(newest):
+            self._decisions.when_released(newest, lambda: self._decide(request, half, is_commit=is_commit))
+        else:
+            self._decisions.hold(newest)
+            if not self._ends:
+                asyncio.get_running_loop().call_soon(self._put_all)
+            self._ends.append(_End(request, half, newest, committed_message(half) if is_commit else None))
 
     def _put_all(self) -> None:
         """Put the ends of this iteration, as few op marks as their limits allow."""
@@ -123,7 +142,7 @@ class TransactionEnds:
         group: list[_End] = []
         mark_bytes = commit_bytes = 0
         for one in ends:
-            own_mark = len(str(one.half_offset)) + 1
+            own_mark = sum(len(str(offset)) + 1 for offset in one.marked)
             own_commit = 0 if one.message is None else len(one.message.body)
             is_full = (
                 len(group) >= MAX_COMMITS
@@ -148,19 +167,27 @@ class TransactionEnds:
             for one, result in zip(ordered, results, strict=True):
                 if result.stored:
                     one.request.reply()
-                    age_s = (now_ms - one.born_ms) / 1000
-                    self._counts.ended(one.topic, age_s, is_commit=one.message is not None)
-                    if one.was_open:
-                        self._counts.half(one.topic, -1)
+                    self._ended(one, now_ms)
                 else:
                     code = _CODES.get(result.status, ResponseCode.SYSTEM_ERROR)
                     one.request.reply(code, remark=f"{result.status.name}: {result.why}")
+                self._decisions.release(one.newest)
 
         def refuse(error: RefusedError) -> None:
             for one in ordered:
                 one.request.refuse(error)
+                self._decisions.release(one.newest)
 
-        self._puts.put(messages, [one.half_offset for one in ordered], done, refuse)
+        self._puts.put(messages, [one.marked for one in ordered], done, refuse, len(messages))
+
+    def _ended(self, one: _End, now_ms: float) -> None:
+        """Take note of an end that is stored."""
+        half, is_commit = one.half, one.message is not None
+        self._decisions.closed(half)
+        self._decisions.end(half.chain, is_commit=is_commit)
+        age_s = (now_ms - half.stored.message.born_ms) / 1000
+        self._counts.ended(half.real_topic, age_s, is_commit=is_commit)
+        self._counts.half(half.real_topic, -1)
 
 
 def _refused(remark: str) -> RefusedError:

@@ -15,6 +15,7 @@ from rocketflow.broker.transactions.messages import (
     Half,
     copied_message,
     expired_message,
+    marked_commits,
     marked_offsets,
     read_half,
 )
@@ -57,10 +58,11 @@ class Scan(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A half message without its content: its offset, that which it had before it was copied, and its real topic."""
+    """A half message without its content: its offset, that which it had before it was copied, chain and real topic."""
 
     offset: int
     first_offset: int | None
+    chain: int | str
     real_topic: str
 
 
@@ -80,13 +82,18 @@ class HalfQueue:
 
     def read_marks(self, start: int, end: int) -> list[OpMark]:
         """Return the op marks of [start, end)."""
-        return [OpMark(one.queue_offset, marked_offsets(one.message)) for one in self._read(OP_TOPIC, start, end)]
+        return [
+            OpMark(one.queue_offset, marked_offsets(one.message), marked_commits(one.message))
+            for one in self._read(OP_TOPIC, start, end)
+        ]
 
     def places(self, offsets: range) -> list[Place]:
         """Return the half messages at offsets; those that name no real topic are skipped."""
         halves = (read_half(one) for one in self._read(HALF_TOPIC, offsets.start, offsets.stop))
         return [
-            Place(half.stored.queue_offset, half.first_offset, half.real_topic) for half in halves if half is not None
+            Place(half.stored.queue_offset, half.first_offset, half.chain, half.real_topic)
+            for half in halves
+            if half is not None
         ]
 
     def scan(

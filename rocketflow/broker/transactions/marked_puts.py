@@ -33,34 +33,40 @@ class MarkedPuts:
     def put(
         self,
         messages: Sequence[RawMessage],
-        half_offsets: Sequence[int],
+        marked: Sequence[Sequence[int]],
         done: Callable[[Results], None],
         refuse: Refuse,
+        commits: int | None = None,
     ) -> None:
-        """Put `messages`, one for each of the first half offsets, and mark all `half_offsets`, in one write.
+        """Put `messages`, one for each of the first half messages, and mark all that are `marked`, in one write.
 
-        `done` gets a result for each half offset, that of the mark where it has no message. A message that the store
-        refuses leaves its half message unmarked. `refuse` is called instead if nothing can be put now.
+        A half message is marked by its offsets. With `commits` the mark says that the first ones are committed, and the
+        others rolled back. `done` gets a result for each half message, that of the mark where it has no message. A
+        message that the store refuses leaves its half message unmarked. `refuse` is called instead if nothing can be
+        put now.
         """
+        half_offsets = [offset for one in marked for offset in one]
 
         def stored(results: Results) -> None:
             mark = results.pop()
-            found = [*results, *[mark] * (len(half_offsets) - len(messages))]
+            found = [*results, *[mark] * (len(marked) - len(messages))]
             if mark.stored:
                 self._marks.note(half_offsets)
                 done(found)
                 return
-            kept = [one for one, result in zip(half_offsets, results) if result.stored]
-            others = half_offsets[len(messages) :]
+            kept = [one for one, result in zip(marked, results) if result.stored]
+            others = marked[len(messages) :]
             if not messages or not (kept or others):
                 done(found)
                 return
-            self.put([], [*kept, *others], lambda alone: done([*results, *alone[len(kept) :]]), refuse)
+            ended = None if commits is None else len(kept)
+            self.put([], [*kept, *others], lambda alone: done([*results, *alone[len(kept) :]]), refuse, ended)
 
-        mark = op_mark(half_offsets, int(time.time() * 1000), self._host, needs=len(messages))
+        ended = None if commits is None else sum(map(len, marked[:commits]))
+        mark = op_mark(half_offsets, int(time.time() * 1000), self._host, needs=len(messages), commits=ended)
         _Together([*messages, mark], stored, refuse).add_to(self._gatherer)
 
-    async def stored(self, messages: Sequence[RawMessage], half_offsets: Sequence[int]) -> Results:
+    async def stored(self, messages: Sequence[RawMessage], marked: Sequence[Sequence[int]]) -> Results:
         """Put as `put` does, and return the results. Raises RefusedError."""
         future: asyncio.Future[Results] = asyncio.get_running_loop().create_future()
 
@@ -72,7 +78,7 @@ class MarkedPuts:
             if not future.done():
                 future.set_result(results)
 
-        self.put(messages, half_offsets, done, refuse)
+        self.put(messages, marked, done, refuse)
         return await future
 
 

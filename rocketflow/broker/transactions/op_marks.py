@@ -12,10 +12,14 @@ from typing import NamedTuple
 
 
 class OpMark(NamedTuple):
-    """A message of the op queue: its offset there, and the half offsets that it names."""
+    """A message of the op queue: its offset there, and the half offsets that it names.
+
+    The first `commits` of them were committed, the others rolled back; None for marks that do not say it.
+    """
 
     offset: int
     half_offsets: Sequence[int]
+    commits: int | None = None
 
 
 class OpMarks:

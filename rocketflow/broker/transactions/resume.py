@@ -19,6 +19,7 @@ from rocketflow_store.spi.names import decode_offset_msg_id
 if TYPE_CHECKING:
     from rocketflow.broker.counts import MessageCounts
     from rocketflow.broker.put_gatherer import PutGatherer
+    from rocketflow.broker.transactions.check import TransactionChecks
     from rocketflow.broker.transactions.messages import Half
     from rocketflow_store import PutMessageResult
     from rocketflow_store.spi.broker import WritingStore
@@ -27,18 +28,25 @@ if TYPE_CHECKING:
 class TransactionResumes:
     """Request 323."""
 
-    def __init__(self, store: WritingStore, gatherer: PutGatherer, counts: MessageCounts) -> None:
+    def __init__(
+        self, store: WritingStore, gatherer: PutGatherer, counts: MessageCounts, checks: TransactionChecks
+    ) -> None:
         self._counts = counts
+        self._checks = checks
         self._store = store
         self._gatherer = gatherer
 
     async def resume(self, request: Request) -> None:
         """Put a copy of an abandoned half message into the half queue, as one that was never checked."""
         header = request.command.header(ResumeCheckHalfMessageRequestHeader)
-        half = await asyncio.to_thread(self._half, header.msg_id or "")
+        await self._checks.learn()
+        half, decisions = await asyncio.to_thread(self._half, header.msg_id or ""), self._checks.decisions
+        if decisions.newest(half, by_key=False) is not None:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"message {header.msg_id} is checked again already")
 
         def stored(result: PutMessageResult) -> None:
             if result.stored:
+                decisions.copied(half.chain, result.queue_offset)
                 self._counts.half(half.real_topic, 1)
                 request.reply()
             else:

@@ -60,8 +60,8 @@ class Transactions:
         self.recent = RecentHalves(host)
         """The half messages that were stored last: a send notes its own there."""
         self._checks = TransactionChecks(queue, offsets, puts, marks, broker, rules)
-        self._ends = TransactionEnds(store, puts, self.recent, rules, counts, self._checks.is_open, access)
-        self._resumes = TransactionResumes(store, gatherer, counts)
+        self._ends = TransactionEnds(store, puts, self.recent, rules, counts, self._checks, access)
+        self._resumes = TransactionResumes(store, gatherer, counts, self._checks)
 
     def by_code(self) -> dict[int, Processor]:
         """Return the processors of these requests."""

@@ -51,8 +51,9 @@ class QualityCommits:
         self._queues = {**queues, RESULT_TOPIC: 1}
 
         def directly(store: MessageStore) -> dict[str, int]:
-            for topic, count in self._queues.items():
-                store.ensure_topic(topic, count)
+            with store.one_topic_write():
+                for topic, count in self._queues.items():
+                    store.ensure_topic(topic, count)
             self._config, self._last = store.config, last_commit(store, self.sink_id)
             return {topic: len(store.queues(topic)) or queues[topic] for topic in queues}
 

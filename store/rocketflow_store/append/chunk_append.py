@@ -86,8 +86,9 @@ class ChunkPlacer:
         sizes = chunk.sizes.astype(np.int64)
         phy_offsets, runs = self._commit_log.place(sizes, self.end)
         queues, queue_of = chunk.queues()
-        for topic, part in queues.by_topic():
-            self._topics.have_queue(topic, int(queues.ids[part][-1]))
+        with self._topics.one_write():
+            for topic, part in queues.by_topic():
+                self._topics.have_queue(topic, int(queues.ids[part][-1]))
         queue_offsets = self.offsets.assign(queues, queue_of)
         self.count += len(sizes)
         self.end = self._commit_log.make_room(self.end, runs)

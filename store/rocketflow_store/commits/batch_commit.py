@@ -193,8 +193,9 @@ def _commit_batch(store: CommitTarget, batch: SinkBatch, queues: int | None, rep
             _check_fence(batch, newest)
     if batch.rows == 0:
         return CommitResult(CommitStatus.COMMITTED, 0, store.max_phy_offset, store.max_phy_offset)
-    for topic in sorted({topic for part in batch.parts for topic in part.topics}):
-        store.ensure_topic(topic, queues)
+    with store.one_topic_write():
+        for topic in sorted({topic for part in batch.parts for topic in part.topics}):
+            store.ensure_topic(topic, queues)
     chunks = load_all(batch.parts, store.config.delay_levels_ms)
     envelope = CommitEnvelope(
         batch.sink_id,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     import numpy as np
@@ -46,6 +47,8 @@ class CommitTarget(CommitLogReads, Protocol):
     def max_phy_offset(self) -> int: ...
 
     def dispatch_pending(self) -> None: ...
+
+    def one_topic_write(self) -> AbstractContextManager[None]: ...
 
     def ensure_topic(self, topic: str, queues: int | None = None) -> None: ...
 

@@ -71,8 +71,9 @@ def commit_progress(store: CommitTarget, batch: ProgressBatch, *, queues: int | 
     for topic, count in sorted(batch.least_queues.items()):
         store.create_topic(topic, count)
     rows: list[StagedPart | EncodedChunk] = [*batch.parts, *batch.chunks]
-    for topic in sorted({topic for some in rows for topic in some.topics}):
-        store.ensure_topic(topic, batch.queues.get(topic, queues))
+    with store.one_topic_write():
+        for topic in sorted({topic for some in rows for topic in some.topics}):
+            store.ensure_topic(topic, batch.queues.get(topic, queues))
     after = batch.after
     envelope = CommitEnvelope(
         batch.sink_id,

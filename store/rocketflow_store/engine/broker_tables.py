@@ -51,18 +51,18 @@ class BrokerTopics:
         """Return all topics by name; does not block."""
         return self._file.topics()
 
-    def put(self, config: TopicConfig) -> None:
-        """Create or replace a topic. Blocks for the write; also for the put lock if `queue.type` changes.
+    def put(self, *configs: TopicConfig) -> None:
+        """Create or replace topics. Blocks for one write; also for the put lock if a `queue.type` changes.
 
         Raises:
-            StoreConfigError: A name or a number is not allowed, or the topic has messages of the other `queue.type`.
+            StoreConfigError: A name or a number is not allowed, or a topic has messages of the other `queue.type`.
             StoreError: The file cannot be written; the table is unchanged.
         """
-        if self._admin.changes_type(config):
+        if any(map(self._admin.changes_type, configs)):
             with self._put_lock():
-                self._admin.put(config)
+                self._admin.put(*configs)
         else:
-            self._admin.put(config)
+            self._admin.put(*configs)
 
     def renew_version(self) -> None:
         """Give the unchanged table the next data version. Blocks for the write. StoreError if it fails."""
@@ -93,9 +93,9 @@ class BrokerGroups:
         """Return all groups by name; does not block."""
         return self._file.groups()
 
-    def put(self, config: SubscriptionGroupConfig) -> None:
-        """Create or replace a group. Blocks for the write. StoreConfigError for a name that is not allowed."""
-        self._file.put(config)
+    def put(self, *configs: SubscriptionGroupConfig) -> None:
+        """Create or replace groups. Blocks for one write. StoreConfigError for a name that is not allowed."""
+        self._file.put(*configs)
 
     def delete(self, group: str) -> bool:
         """Delete a group and what is forbidden to it; return False if it does not exist. Blocks for the write."""

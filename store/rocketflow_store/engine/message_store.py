@@ -42,6 +42,7 @@ from rocketflow_store.telemetry.statistics import StoreStatistics
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from concurrent.futures import Future
+    from contextlib import AbstractContextManager
     from types import TracebackType
     from typing import Self
 
@@ -240,6 +241,11 @@ class MessageStore(StoreReads):
         """Create the topic, with `queues` queues (or the default number), if it does not exist."""
         self.check_open()
         self._admin.ensure(topic, queues)
+
+    def one_topic_write(self) -> AbstractContextManager[None]:
+        """Write the topics that a block creates by `ensure_topic` together, at its end; it takes no put lock."""
+        self.check_open()
+        return self._admin.one_write()
 
     def create_topic(self, topic: str, queues: int = 8, *, queue_type: str | None = None) -> None:
         """Create a topic with `queues` read and write queues, or raise the number of an existing one.

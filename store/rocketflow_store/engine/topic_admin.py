@@ -35,6 +35,10 @@ class TopicAdmin:
         if not self._topics.exists(topic):
             self._topics.ensure(topic, queues or self._parts.config.default_topic_queue_nums)
 
+    def one_write(self) -> AbstractContextManager[None]:
+        """Write the topics that a block creates or extends together, at its end."""
+        return self._topics.one_write()
+
     def create(self, topic: str, queues: int, queue_type: str | None) -> None:
         """Create a topic, or raise the number of queues of an existing one; the caller has the put lock."""
         self._topics.ensure(topic, queues)
@@ -46,18 +50,20 @@ class TopicAdmin:
         """Return True if `config` gives a topic another `queue.type` than it has."""
         return config.is_batch_cq != self._topics.is_batch_cq(config.topic_name)
 
-    def put(self, config: TopicConfig) -> None:
-        """Create or replace a topic; the caller has the put lock if `changes_type`.
+    def put(self, *configs: TopicConfig) -> None:
+        """Create or replace topics by one write; the caller has the put lock if one `changes_type`.
 
         Raises:
-            StoreConfigError: A name or a number is not allowed, or the topic has messages of the other `queue.type`.
+            StoreConfigError: A name or a number is not allowed, or a topic has messages of the other `queue.type`.
         """
-        topic = config.topic_name
-        if self.changes_type(config) and self._is_in_use(topic, config.write_queue_nums):
-            kind = config.attributes.get(QUEUE_TYPE_ATTRIBUTE, SIMPLE_CQ)
-            raise StoreConfigError(QUEUE_TYPE_ATTRIBUTE, kind, f"topic {topic} has messages of the other type")
-        self._parts.config_files.topics.put(config)
-        self._topics.forget(topic)
+        for config in configs:
+            topic = config.topic_name
+            if self.changes_type(config) and self._is_in_use(topic, config.write_queue_nums):
+                kind = config.attributes.get(QUEUE_TYPE_ATTRIBUTE, SIMPLE_CQ)
+                raise StoreConfigError(QUEUE_TYPE_ATTRIBUTE, kind, f"topic {topic} has messages of the other type")
+        self._parts.config_files.topics.put(*configs)
+        for config in configs:
+            self._topics.forget(config.topic_name)
 
     def _is_in_use(self, topic: str, queues: int) -> bool:
         offsets = self._parts.offsets

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Coroutine
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 
 from rocketflow.aio.loop import run
 from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.command import Command
 from rocketflow.remoting.headers.transaction import ResumeCheckHalfMessageRequestHeader
 from rocketflow_store import StoreReader
 from rocketflow_store.fsck.verify import verify_store
@@ -177,7 +180,8 @@ def test_half_message_is_refused_where_transactions_are_switched_off(tmp_path: P
             answer = await client.send(b"x")
             assert answer.code == ResponseCode.NO_PERMISSION
             assert "transaction" in (answer.remark or "")
-            assert (await client.send(b"x", TRAN_MSG="false")).code == ResponseCode.SUCCESS
+            assert (await client.send(b"x", TRAN_MSG="false")).code == ResponseCode.MESSAGE_ILLEGAL  # sysFlag 4
+            assert (await client.ask(RequestCode.SEND_MESSAGE, send_header("t"), b"x")).code == ResponseCode.SUCCESS
 
     with running_broker(tmp_path, "rejectTransactionMessage=true") as broker:
         run(refused(broker.address))
@@ -273,6 +277,80 @@ def test_message_with_its_own_immunity_time_waits_and_does_not_hold_up_others(tm
     with running_broker(tmp_path, *QUICK, "transactionCheckMax=1000") as broker:
         run(transactions(broker.address))
         assert sorted(one.body for one in messages(stopped(broker), "t")) == [b"decided", b"immune"]
+
+
+class LateAnswers:
+    """Transactions that are ended twice, by answers to two questions: `first` names one of their copies, `then` one."""
+
+    CASES = tuple(
+        product((COMMIT, ROLLBACK), (COMMIT, ROLLBACK), (0, 1, -1), (0, 1, -1), ("at once", "later", "killed"))
+    )
+
+    def __init__(self) -> None:
+        self.places: dict[str, list[HalfPlace]] = {}
+
+    def _end(self, client: TransactionClient, number: int, which: int) -> Coroutine[Any, Any, Command]:
+        case, places = self.CASES[number], self.places[str(number)]
+        return client.end(places[case[2 + which]], case[which], is_checked=True)
+
+    async def begin(self, client: TransactionClient) -> None:
+        """Let the producer be asked twice about each transaction, and give the first answers."""
+        await made(client)
+        for number in range(len(self.CASES)):
+            self.places[str(number)] = [await client.half(b"%d" % number, UNIQ_KEY=str(number))]
+        await client.heartbeat()
+        async with asyncio.timeout(60):
+            while min(map(len, self.places.values())) < 3:
+                questions, client.questions = client.questions, []
+                for one in questions:
+                    self.places[one.header.msg_id].append(one.place)
+                await asyncio.sleep(0.02)
+        both = [number for number, one in enumerate(self.CASES) if one[4] == "at once"]
+        ends = [self._end(client, number, which) for number in both for which in (0, 1)]
+        self._check(both, [one.code for one in await asyncio.gather(*ends)])
+        first = [number for number, one in enumerate(self.CASES) if one[4] != "at once"]
+        answers = await asyncio.gather(*(self._end(client, number, 0) for number in first))
+        assert {one.code for one in answers} == {ResponseCode.SUCCESS}
+        await self.end_again(client, "later")
+
+    async def end_again(self, client: TransactionClient, when: str) -> None:
+        """Give the second answers; each says how the transaction ended, or is refused."""
+        numbers = [number for number, one in enumerate(self.CASES) if one[4] == when]
+        answers = await asyncio.gather(*(self._end(client, number, 1) for number in numbers))
+        self._check(numbers, [code for one in answers for code in (ResponseCode.SUCCESS, one.code)])
+
+    def _check(self, numbers: list[int], codes: list[int]) -> None:
+        for number, answered in zip(numbers, zip(codes[::2], codes[1::2], strict=True), strict=True):
+            first, then, *_ = self.CASES[number]
+            expected = ResponseCode.SUCCESS if first == then else ResponseCode.SYSTEM_ERROR
+            assert answered == (ResponseCode.SUCCESS, expected), self.CASES[number]
+
+
+def test_late_answer_to_an_earlier_question_and_a_later_one_are_one_decision(tmp_path: Path) -> None:
+    """Also if the broker is killed between both answers: the first of them counts."""
+    settings, late = (*QUICK, "transactionCheckMax=100000"), LateAnswers()
+
+    async def begin(address: str) -> None:
+        async with TransactionClient(address) as client:
+            await late.begin(client)
+
+    async def end_again(address: str) -> None:
+        async with TransactionClient(address) as client:
+            await late.end_again(client, "killed")
+            await client.heartbeat()
+            other = await client.half(b"other", UNIQ_KEY="other")
+            asked = {one.header.msg_id for one in await client.asked(1)}
+            assert asked == {"other"}, "a producer is asked about what it has decided"
+            assert (await client.end(other, ROLLBACK)).code == ResponseCode.SUCCESS
+
+    with running_broker(tmp_path, *settings) as broker:
+        run(begin(broker.address))
+        broker.kill()
+    with running_broker(tmp_path, *settings) as broker:
+        run(end_again(broker.address))
+        store = stopped(broker)
+    committed = [str(number) for number, one in enumerate(late.CASES) if one[0] == COMMIT]
+    assert sorted(one.body.decode() for one in messages(store, "t")) == sorted(committed)
 
 
 @pytest.mark.skipif(LEVEL == "sample", reason="starts three brokers: RF_FAULTS=1 runs it")

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rocketflow.aio.channel import Channel
 from rocketflow.aio.loop import run
@@ -46,6 +46,7 @@ from rocketflow.remoting.headers.offset import (
 from tests.rocketflow.broker.test_runtime_figures import options_at
 from tests.support.request_headers import GROUP, pull_header, send_header, topic_header
 
+ASK_SECONDS: Final = 60.0
 Ask = Callable[..., Awaitable[Command]]
 CODE = RequestCode
 OLD_S = 1_000_000
@@ -67,7 +68,7 @@ def with_broker(
         broker, peers = Broker(settings, config, given), Peers(answers)
 
         async def ask(code: int, header: Header | None = None, body: bytes = b"") -> Command:
-            return await peers.request(settings.broker_address, code, header, body=body)
+            return await peers.request(settings.broker_address, code, header, body=body, timeout_s=ASK_SECONDS)
 
         await broker.start()
         try:

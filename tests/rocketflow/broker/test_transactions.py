@@ -23,6 +23,7 @@ from rocketflow.broker.counts import Counts, MessageCounts
 from rocketflow.broker.put_gatherer import PutGatherer
 from rocketflow.broker.stats import BrokerStats
 from rocketflow.broker.transactions.check import Broker, TransactionChecks, stored_offset
+from rocketflow.broker.transactions.decisions import Decisions
 from rocketflow.broker.transactions.end import TransactionEnds
 from rocketflow.broker.transactions.half_queue import HalfQueue
 from rocketflow.broker.transactions.marked_puts import MarkedPuts
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 RULES = Rules(timeout_ms=6_000, check_max=15, reserved_ms=3_600_000, max_mark_bytes=60)
 GROUP = "pg"
+STATES = st.sampled_from([COMMIT, ROLLBACK])
 
 
 class Store:
@@ -195,7 +197,7 @@ class World:
         broker = Broker(producers, cast("Topics", AnyTopics()), "b", HOST, counts, access)
         self.recent = RecentHalves(HOST, max_bytes=4_000)  # keeps some three; the others are in the log
         self.checks = TransactionChecks(queue, table, puts, marks, broker, RULES)
-        self.ends = TransactionEnds(opened, puts, self.recent, RULES, counts, self.checks.is_open, access)
+        self.ends = TransactionEnds(opened, puts, self.recent, RULES, counts, self.checks, access)
 
     async def put(self, message: RawMessage) -> PutMessageResult:
         future: asyncio.Future[PutMessageResult] = asyncio.get_running_loop().create_future()
@@ -206,15 +208,18 @@ class World:
             self.counts.half("t", 1)
         return result
 
-    async def end(self, place: HalfPlace, state: int) -> Command:
-        known = len(self._peer.answers)
-        (frame,) = FrameReceiver().feed(encode_command(request(37, end_header(place, state, GROUP, is_checked=True))))
-        later = self.ends.end(Request(cast("Channel", self._peer), decode_command(frame)))
-        assert later is None
+    async def end(self, *ends: tuple[HalfPlace, int]) -> list[Command]:
+        """Return the answers to ends that arrive in one iteration of the loop, in their order."""
+        known, later = len(self._peer.answers), []
+        for opaque, (place, state) in enumerate(ends):
+            asked = request(37, end_header(place, state, GROUP, is_checked=True), opaque=opaque)
+            (frame,) = FrameReceiver().feed(encode_command(asked))
+            later.append(self.ends.end(Request(cast("Channel", self._peer), decode_command(frame))))
+        await asyncio.gather(*(one for one in later if one is not None))
         async with asyncio.timeout(60):
-            while len(self._peer.answers) == known:
+            while len(self._peer.answers) < known + len(ends):
                 await asyncio.sleep(0)
-        return self._peer.answers[-1]
+        return sorted(self._peer.answers[known:], key=lambda one: one.opaque)
 
 
 def raw(number: int, born_ms: int, **more: str) -> RawMessage:
@@ -224,20 +229,23 @@ def raw(number: int, born_ms: int, **more: str) -> RawMessage:
 
 @dataclass
 class Known:
-    """A message of the model: its newest half message, its commits, and how often its producer was asked."""
+    """A message of the model: the places of its copies, how it ended, and how often its producer was asked."""
 
-    place: HalfPlace
+    places: list[HalfPlace]
     born_ms: int
     immunity_ms: int | None
-    commits: int = 0
-    ended: bool = False
+    state: int | None = None
     checks: int = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.state is not None
 
 
 class TransactionMachine(RuleBasedStateMachine):
     """Ends, checks, refusals and crashes in any order.
 
-    Consumers see what was committed, as often; a producer is asked about each undecided message, and about no other.
+    Consumers see what was committed, once; a producer is asked about each undecided message, and about no other.
     """
 
     @initialize()
@@ -283,34 +291,70 @@ class TransactionMachine(RuleBasedStateMachine):
         result = self.run(self.world.put(half_message(message)))
         self.store.fails = fails
         place = HalfPlace(result.queue_offset, result.physical_offset)
-        self.known[number] = Known(place, self.now + skew, None if immunity_s is None else immunity_s * 1000)
+        self.known[number] = Known([place], self.now + skew, None if immunity_s is None else immunity_s * 1000)
 
-    @rule(which=st.integers(0, 30), state=st.sampled_from([COMMIT, ROLLBACK]))
-    def end(self, which: int, state: int) -> None:
-        open_ones = [number for number, one in self.known.items() if not one.ended and number not in self.expired]
-        if not open_ones:
+    @rule(which=st.integers(0, 30), ends=st.lists(st.tuples(st.integers(0, 9), STATES), min_size=1, max_size=3))
+    def end(self, which: int, ends: list[tuple[int, int]]) -> None:
+        """End a transaction by any of its copies, once or several times in one iteration of the loop."""
+        if not self.known:
             return
-        one = self.known[open_ones[which % len(open_ones)]]
+        number = which % len(self.known)
         self.store.now_ms = self.now
-        answer = self.run(self.world.end(one.place, state))
-        if self.store.fails:
-            assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
-        elif self.store.refuses == "t" and state == COMMIT:
-            assert answer.code == ResponseCode.MESSAGE_ILLEGAL
-        else:
-            assert answer.code == ResponseCode.SUCCESS, answer.remark
-            one.ended = True
-            one.commits += state == COMMIT
+        asked = self._asked(number, ends)
+        self._answered(number, asked, self.run(self.world.end(*asked)))
 
-    @rule(which=st.integers(0, 30), state=st.sampled_from([COMMIT, ROLLBACK]))
-    def end_again(self, which: int, state: int) -> None:
-        ended = [one for one in self.known.values() if one.ended]
-        if not ended or self.store.fails or self.store.refuses:
+    def _asked(self, number: int, ends: list[tuple[int, int]]) -> list[tuple[HalfPlace, int]]:
+        places = self.known[number].places
+        return [(places[place % len(places)], state) for place, state in ends]
+
+    def _answered(self, number: int, asked: list[tuple[HalfPlace, int]], answers: list[Command]) -> None:
+        one = self.known[number]
+        for (_, state), answer in zip(asked, answers, strict=True):
+            if one.state == state:
+                assert answer.code == ResponseCode.SUCCESS, answer.remark
+            elif one.state is not None or number in self.expired:
+                assert answer.code == ResponseCode.SYSTEM_ERROR
+            elif self.store.fails:
+                assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            elif self.store.refuses == "t" and state == COMMIT:
+                assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+            else:
+                assert answer.code == ResponseCode.SUCCESS, answer.remark
+                one.state = state
+
+    @rule(
+        which=st.integers(0, 30),
+        ends=st.lists(st.tuples(st.integers(0, 9), STATES), min_size=1, max_size=2),
+        turns=st.integers(0, 30),
+    )
+    def end_beside_a_check(self, which: int, ends: list[tuple[int, int]], turns: int) -> None:
+        """End a transaction while a round of checks runs: before its producer is asked again, meanwhile, or later."""
+        if not self.known or self.store.fails or self.store.refuses:
             return
-        one = ended[which % len(ended)]
+        number = which % len(self.known)
+        asked = self._asked(number, ends)
+
+        async def end_later() -> list[Command]:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            return await self.world.end(*asked)
+
+        async def both() -> list[Command]:
+            ending = asyncio.ensure_future(end_later())
+            await self.world.checks.check(self.now)
+            return await ending
+
         self.store.now_ms = self.now
-        assert self.run(self.world.end(one.place, state)).code == ResponseCode.SUCCESS
-        one.commits += state == COMMIT
+        before = len(self.peer.questions)
+        answers = self.run(both())
+        self._note_expired()
+        self._answered(number, asked, answers)
+        for place, stored in self.peer.questions[before:]:
+            one = self.known[int(stored.message.body)]
+            assert not one.ended or one is self.known[number]
+            one.places.append(place)
+            one.checks += 1
+        self.counts_all = True
 
     @rule(seconds=st.sampled_from([0.01, 3, 7, 30]))
     def pass_time(self, seconds: float) -> None:
@@ -334,9 +378,12 @@ class TransactionMachine(RuleBasedStateMachine):
                 assert age > one.immunity_ms
             else:
                 assert age < 0 or age > RULES.timeout_ms
-            one.place = place
+            one.places.append(place)
             one.checks += 1
             assert f"TRANSACTION_CHECK_TIMES\x01{one.checks}\x02".encode() in stored.message.properties
+        self._note_expired()
+
+    def _note_expired(self) -> None:
         expired = [int(one.message.body) for one in self.store.queues.get(EXPIRED_TOPIC, ())]
         assert len(expired) == len(set(expired))
         for number in set(expired) - self.expired:
@@ -375,7 +422,7 @@ class TransactionMachine(RuleBasedStateMachine):
         if not hasattr(self, "store"):
             return
         seen = [int(one.message.body) for one in self.store.queues.get("t", ())]
-        assert sorted(seen) == sorted(n for n, one in self.known.items() for _ in range(one.commits))
+        assert sorted(seen) == sorted(number for number, one in self.known.items() if one.state == COMMIT)
         for one in self.store.queues.get("t", ()):
             assert (one.message.queue_id, one.message.sys_flag, one.message.flag) == (1, COMMIT, 7)
             assert one.message.reconsume_times == 2
@@ -387,7 +434,7 @@ class TransactionMachine(RuleBasedStateMachine):
         first = self.offsets.now.get(HALF_TOPIC, 0)
         for number, one in self.known.items():
             if not one.ended and number not in self.expired:
-                assert one.place.half_offset >= first
+                assert one.places[-1].half_offset >= first
 
 
 TestTransactionMachine = TransactionMachine.TestCase
@@ -543,3 +590,81 @@ def test_the_oldest_half_messages_are_not_kept() -> None:
     kept = [number for number in range(100) if recent.take(number) is not None]
     assert 5 <= len(kept) <= 10
     assert kept == list(range(kept[0], 100))
+
+
+def test_decisions_remember_the_newest_copies_and_the_last_ends() -> None:
+    decisions = Decisions(max_copies=2, max_ended=2)
+    one, other, apaches = half()._replace(chain=1), half()._replace(chain=2), half()._replace(chain="u0")
+    decisions.copied(1, 10)
+    decisions.copied("u0", 11)
+    decisions.copied(1, 12)
+    assert (decisions.newest(one, by_key=False), decisions.newest(apaches, by_key=False)) == (12, 11)
+    assert (decisions.newest(other, by_key=False), decisions.newest(other, by_key=True)) == (None, 11)
+    decisions.copied(2, 13)  # the oldest is forgotten
+    assert (decisions.newest(one, by_key=False), decisions.newest(apaches, by_key=False)) == (12, None)
+    for chain, is_commit in ((1, True), (2, False), (3, True)):
+        decisions.end(chain, is_commit=is_commit)
+    assert (decisions.ended(one), decisions.ended(other)) == (None, False)
+
+
+def test_requests_about_a_half_message_wait_until_it_is_released() -> None:
+    decisions, called = Decisions(), []
+    decisions.hold(1)
+    decisions.when_released(1, lambda: called.append(decisions.is_held(1)))
+    decisions.when_released(1, lambda: called.append("then"))
+    assert decisions.is_held(1)
+    assert not called
+    decisions.release(1)
+    assert called == [False, "then"]
+
+
+async def asked_half(store: Store, offsets: Offsets, peer: Peer) -> tuple[World, HalfPlace]:
+    """Return a world with a half message whose producer was asked about it once, and the place of its first copy."""
+    world = World(store, offsets, peer)
+    result = await world.put(half_message(raw(1, 0)))
+    await world.checks.check(7_000)
+    assert len(peer.questions) == 1
+    return world, HalfPlace(result.queue_offset, result.physical_offset)
+
+
+def test_end_that_names_an_older_copy_ends_the_newest_also_after_a_restart() -> None:
+    async def ended(*, restarts: bool) -> tuple[int, int, list[int]]:
+        store, offsets, peer = Store(), Offsets(), Peer()
+        world, first = await asked_half(store, offsets, peer)
+        if restarts:
+            offsets.now = dict(offsets.saved)
+            world = World(store, offsets, peer)
+        codes = [one.code for one in await world.end((first, COMMIT))]
+        if restarts:
+            world = World(store, offsets, peer)
+        newest = peer.questions[0][0]
+        codes += [one.code for one in await world.end((newest, COMMIT), (first, ROLLBACK))]
+        await world.checks.check(14_000)
+        return len(store.queues["t"]), len(peer.questions), codes
+
+    for restarts in (False, True):
+        found = asyncio.run(ended(restarts=restarts))
+        assert found == (1, 1, [ResponseCode.SUCCESS, ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR])
+
+
+def test_half_message_that_is_ended_beside_a_check_is_decided_once() -> None:
+    """At whichever moment of the round the end arrives: the producer is not asked again in the next one."""
+
+    async def ended(turns: int) -> tuple[int, int, int]:
+        store, offsets, peer = Store(), Offsets(), Peer()
+        world, first = await asked_half(store, offsets, peer)
+
+        async def end_later() -> Command:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            return (await world.end((first, COMMIT)))[0]
+
+        ending = asyncio.ensure_future(end_later())
+        await world.checks.check(14_000)
+        answer = await ending
+        asked = len(peer.questions)
+        await world.checks.check(21_000)
+        return answer.code, len(store.queues["t"]), len(peer.questions) - asked
+
+    for turns in range(200):
+        assert asyncio.run(ended(turns)) == (ResponseCode.SUCCESS, 1, 0), turns

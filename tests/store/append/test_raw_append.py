@@ -24,6 +24,7 @@ from rocketflow_store import (
     StoreConfigError,
     StoreFencedError,
 )
+from rocketflow_store.delivery.requeue.send_back import consumer_send_msg_back
 from rocketflow_store.files import disk, os_files
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.properties import decode_properties, encode_properties
@@ -32,7 +33,9 @@ from rocketflow_store.model.message import MessageBatch
 from rocketflow_store.model.message_id import UNIQ_KEYS, decode_host
 from rocketflow_store.spi.broker import Arrival, RawMessage, WritingStore, decode_stored, encode_stored, open_store
 from rocketflow_store.spi.maintenance import verify_store
+from rocketflow_store.spi.names import HALF_TOPIC
 from rocketflow_store.testing import Probe
+from tests.support.record_bytes import unplaced_record
 from tests.support.trials import some
 
 NOW_MS = 1_700_000_000_000
@@ -494,3 +497,20 @@ def test_fast_path_stores_what_the_wire_gave(tmp_path: Path) -> None:
         store.publish(store.max_phy_offset)
         found = log_bytes(tmp_path / "s", result.physical_offset, store.max_phy_offset)
         assert found[: -len("__CRC32#_1234567890_")].endswith(given_properties)
+
+
+@pytest.mark.parametrize("sys_flag", [4, 12, 4 | 0x10 | 1, 12 - (1 << 31)])
+def test_message_that_no_reader_would_see_is_refused_on_every_path(sys_flag: int, tmp_path: Path) -> None:
+    """RocketMQ stores it outside of all queues, and acknowledges it."""
+    with open_store(tmp_path / "s", SMALL, store_host=HOST) as store:
+        one = Message("t", b"x", queue_id=0, sys_flag=sys_flag)
+        delayed = Message("t", b"x", properties={"DELAY": "1"}, sys_flag=sys_flag)
+        batch = MessageBatch("t", encode_batch_body([BatchEntry(0, b"x", b"")]), queue_id=0, sys_flag=sys_flag)
+        results = [store.put_message(one), *store.put_messages([one, delayed, batch])]
+        wire = raw("t", b"x")._replace(sys_flag=sys_flag)
+        results += store.append([wire, wire._replace(topic=HALF_TOPIC, is_internal=True)]).results
+        assert {one.status for one in results} == {PutMessageStatus.MESSAGE_ILLEGAL}
+        copied = store.put_record(unplaced_record("t", b"x", sys_flag=sys_flag & 0xC))
+        back = consumer_send_msg_back(store, "g", copied.physical_offset)
+        assert back is not None
+        assert back.status is PutMessageStatus.MESSAGE_ILLEGAL

@@ -23,6 +23,7 @@ from rocketflow_store.model.message import MessageBatch
 from rocketflow_store.records.decoding.decode import RecordColumns
 from rocketflow_store.records.decoding.scan import scan_records
 from tests.support.damage import CONFIG
+from tests.support.record_bytes import unplaced_record
 from tests.support.trials import ROOT, environment
 
 BEGIN_MS = 1_700_000_000_000
@@ -53,7 +54,7 @@ def write(path: str, last: str, end: str) -> None:
         store.put_message(Message("b", b"2", queue_id=0))
         store.delete_topic("b")
     else:
-        store.put_message(Message("b", b"2", queue_id=0, sys_flag=PREPARED))
+        store.put_record(unplaced_record("b", b"2", sys_flag=PREPARED))
         store.flush()
     if end == "killed":
         os._exit(1)

@@ -28,6 +28,7 @@ from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.errors import CorruptRecordError, StoreConfigError, StoreError
 from rocketflow_store.model.system_flags import TRANSACTION_COMMIT, TRANSACTION_PREPARED
 from tests.support.damage import flip
+from tests.support.record_bytes import unplaced_record
 
 SMALL = StoreConfig(
     mapped_file_size_commit_log=64 << 10,
@@ -169,7 +170,7 @@ def test_rows_that_cannot_be_requeued_are_named(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with MessageStore.open(path, SMALL) as store:
         dead_letters(store, 4)
-        half = store.put_message(Message("%DLQ%g", b"half", queue_id=0, sys_flag=TRANSACTION_PREPARED))
+        half = store.put_record(unplaced_record("%DLQ%g", b"half", sys_flag=TRANSACTION_PREPARED))
         assert half.stored  # in no queue: it cannot be chosen
         long = store.put_message(Message("%DLQ%g", b"long", queue_id=0, properties={"long": "x" * 32_600}))
         run = begin_run(StoreCommits(store), REQUEST, queues(store))

@@ -87,6 +87,24 @@ def test_recalled_message_is_not_delivered(tmp_path: Path) -> None:
     assert set(world.delivered()) == {0, 4}
 
 
+@pytest.mark.parametrize("name", ["t+K0", "K0"])
+@pytest.mark.parametrize("taken_in", [False, True])
+def test_recall_sent_to_another_topic_recalls_nothing(tmp_path: Path, name: str, taken_in: bool) -> None:
+    """The sender of a recall needs the right to send to its topic: it recalls messages of this topic alone."""
+    world = World(tmp_path / "s")
+    with world.open() as store:
+        world.send(store, 5_000)
+    if taken_in:
+        world.run()
+    with world.open() as store:
+        properties = {"TIMER_DEL_UNIQKEY": name, "TIMER_DELIVER_MS": str(START + 5_000), "UNIQ_KEY": "K0"}
+        assert store.put_message(Message("other", b"0", properties=properties)).topic == TIMER_TOPIC
+    world.now = START + 5_000
+    world.run()
+    world.check()
+    assert set(world.delivered()) == {0}
+
+
 @pytest.mark.parametrize("taken_in", [False, True])
 def test_damaged_message_is_skipped_alone_and_reported(tmp_path: Path, taken_in: bool) -> None:
     world = World(tmp_path / "s")

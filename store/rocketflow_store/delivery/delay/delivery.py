@@ -191,8 +191,9 @@ class DelayDelivery:
         moved = {one.level: one.next_offset for one in found if one.next_offset > before.by_level.get(one.level, 0)}
         if not moved:
             return False
-        for topic in {topic for chunk in chunks for topic in chunk.topics if topic.startswith(RETRY_PREFIX)}:
-            self._store.ensure_topic(topic, _RETRY_QUEUES)
+        with self._store.one_topic_write():
+            for topic in {topic for chunk in chunks for topic in chunk.topics if topic.startswith(RETRY_PREFIX)}:
+                self._store.ensure_topic(topic, _RETRY_QUEUES)
         rows = sum(one.rows for one in found)
         progress = before.progress(moved)
         commit_progress(self._store, ProgressBatch(SINK_ID, self.run_id, before.after, progress, rows, chunks))

@@ -18,7 +18,7 @@ from rocketflow_store.delivery.timer.timer_rows import (
     rows_of_units,
 )
 from rocketflow_store.format.consume_queue_unit import units_of
-from rocketflow_store.model.property_names import PROPERTY_TIMER_DEL_UNIQKEY
+from rocketflow_store.model.property_names import PROPERTY_REAL_TOPIC, PROPERTY_TIMER_DEL_UNIQKEY
 from rocketflow_store.records.arrow.chunking import chunks
 from rocketflow_store.records.decoding.decode import RecordColumns
 
@@ -69,26 +69,30 @@ class Selection:
     precision_ms: int
     broker_delivered: Counter[str]
     """Deliveries of a broker, by message (`identities`), that did not exclude a message yet."""
-    deletes: set[tuple[int, str]] = field(default_factory=set)
-    """(tick, name) of recalled messages; see `recall_names`."""
+    deletes: set[tuple[int, str, str]] = field(default_factory=set)
+    """(tick, real topic, name) of recalled messages; see `recall_names`. A recall counts for its own topic alone."""
     deleted: int = 0
     already_delivered: int = 0
 
     def note_deletes(self, reads: TimerReads, rows: TimerRows) -> None:
         """Add the recalls of the delete messages `rows` to `deletes`."""
         for found, records in blocks_of(reads, rows.phy_offsets, rows.sizes, bodies=False):
-            names = records.property_segments().column(PROPERTY_TIMER_DEL_UNIQKEY).to_pylist()
-            self.deletes.update(zip(self._ticks(found.due), names, strict=True))
+            segments = records.property_segments()
+            topics = segments.column(PROPERTY_REAL_TOPIC).to_pylist()
+            names = segments.column(PROPERTY_TIMER_DEL_UNIQKEY).to_pylist()
+            self.deletes.update(zip(self._ticks(found.due), topics, names, strict=True))
 
     def wanted(self, rows: TimerRows, records: RecordColumns, segments: PropertySegments) -> Mask:
         """Return the mask of these (final, due) messages that are to be delivered now."""
         wanted = ~rows.deletes
         if self.deletes:
-            recalled = {name for _, name in self.deletes}
+            recalled = {name for _, _, name in self.deletes}
+            topics = segments.column(PROPERTY_REAL_TOPIC)
             for names in recall_names(segments):
                 suspects = np.flatnonzero(np.asarray(_among(names, recalled)) & wanted)
                 for row in suspects.tolist():
-                    if (self._tick(int(rows.due[row])), names[row].as_py()) in self.deletes:
+                    tick = self._tick(int(rows.due[row]))
+                    if (tick, topics[row].as_py(), names[row].as_py()) in self.deletes:
                         wanted[row] = False
                         self.deleted += 1
         if self.broker_delivered:

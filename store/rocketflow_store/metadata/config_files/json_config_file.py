@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -24,6 +25,7 @@ from rocketflow_store.model.clock import Clock, SystemClock
 from rocketflow_store.model.errors import CorruptRecordError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -85,6 +87,7 @@ class JsonConfigFile(ABC):
         self._version = DataVersion()
         self._seen: object = None
         self._name_is_good = True
+        self._gathers = self._has_unwritten = False
 
     def hold(self) -> None:
         """Serve reads from memory from now on: the caller's process has the store's write lock until it ends."""
@@ -141,6 +144,22 @@ class JsonConfigFile(ABC):
         self._document, self._version = document, version
         return None
 
+    @contextmanager
+    def one_write(self) -> Iterator[None]:
+        """Write the changes of a block together, at its end. Raises StoreError there."""
+        with self._guard:
+            if self._gathers:
+                yield
+                return
+            self._gathers = True
+            try:
+                yield
+            finally:
+                self._gathers = False
+                if self._has_unwritten:
+                    self._has_unwritten = False
+                    self._persist()
+
     def renew_version(self) -> None:
         """Write the file as it is under the next data version. Raises StoreError."""
         with self._guard:
@@ -149,6 +168,9 @@ class JsonConfigFile(ABC):
 
     def _persist(self) -> None:
         """Write the current members under the next data version; keep the previous file as `.bak` if it was valid."""
+        if self._gathers:
+            self._has_unwritten = True
+            return
         version = self._version.next(self._clock.now_ms())
         document = {**self._document, **self.members()}
         if self.HAS_VERSION:

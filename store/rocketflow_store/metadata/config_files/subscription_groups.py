@@ -129,15 +129,16 @@ class SubscriptionGroupsFile(JsonConfigFile):
             self._refresh()
             return dict(self._groups)
 
-    def put(self, config: SubscriptionGroupConfig) -> None:
-        """Create or replace a group; durable on return."""
-        validate_group(config.group_name)
+    def put(self, *configs: SubscriptionGroupConfig) -> None:
+        """Create or replace groups by one write; durable on return."""
+        for config in configs:
+            validate_group(config.group_name)
         with self._guard:
             self._refresh()
-            if self._groups.get(config.group_name) == config:
-                return
-            self._groups = {**self._groups, config.group_name: config}
-            self._persist()
+            changed = {one.group_name: one for one in configs if self._groups.get(one.group_name) != one}
+            if changed:
+                self._groups = {**self._groups, **changed}
+                self._persist()
 
     def forbidden(self, group: str, topic: str) -> int:
         """Return the permission bits that a group does not have on a topic; 0 if nothing is forbidden."""

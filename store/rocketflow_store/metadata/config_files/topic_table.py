@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.model.topic_names import check_topic, is_system_topic
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rocketflow_store.metadata.config_files import TopicsFile
 
 
@@ -60,6 +63,16 @@ class TopicTable:
         if queue_id < self._counts.get(topic, 0) or is_system_topic(topic):
             return
         self.ensure(topic, max(self.queue_count(topic), queue_id + 1))
+
+    @contextmanager
+    def one_write(self) -> Iterator[None]:
+        """Write the topics that a block creates or extends together, at its end."""
+        try:
+            with self._lock, self._file.one_write():
+                yield
+        except BaseException:
+            self._counts.clear()  # they may be of topics that could not be written
+            raise
 
     def forget(self, topic: str) -> None:
         """Drop what is cached of a deleted topic."""

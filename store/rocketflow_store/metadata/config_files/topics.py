@@ -124,23 +124,19 @@ class TopicsFile(JsonConfigFile):
             self._refresh()
             return dict(self._topics)
 
-    def put(self, config: TopicConfig) -> None:
-        """Create or replace a topic; durable on return.
+    def put(self, *configs: TopicConfig) -> None:
+        """Create or replace topics by one write; durable on return.
 
-        Raises StoreConfigError for a name or numbers that RocketMQ refuses.
+        Raises StoreConfigError for a name or numbers that RocketMQ refuses, with no topic changed.
         """
-        validate_topic(config.topic_name)
-        for name, value in (("readQueueNums", config.read_queue_nums), ("writeQueueNums", config.write_queue_nums)):
-            if not 0 <= value <= MAX_QUEUE_NUMS:
-                raise StoreConfigError(name, value, f"must be between 0 and {MAX_QUEUE_NUMS}")
-        if not 0 <= config.perm < 2 * PERM_PRIORITY:
-            raise StoreConfigError("perm", config.perm, "is a sum of 8 priority, 4 read, 2 write, 1 inherit")
+        for config in configs:
+            _check(config)
         with self._guard:
             self._refresh()
-            if self._topics.get(config.topic_name) == config:
-                return
-            self._topics = {**self._topics, config.topic_name: config}
-            self._persist()
+            changed = {one.topic_name: one for one in configs if self._topics.get(one.topic_name) != one}
+            if changed:
+                self._topics = {**self._topics, **changed}
+                self._persist()
 
     def set_queue_nums(self, topic: str, queue_nums: int) -> TopicConfig:
         """Set the number of write queues, and of read queues if it is lower; create the topic if it is new."""
@@ -170,3 +166,12 @@ class TopicsFile(JsonConfigFile):
 
     def members(self) -> dict[str, Any]:
         return {"topicConfigTable": {name: config.to_json() for name, config in self._topics.items()}}
+
+
+def _check(config: TopicConfig) -> None:
+    validate_topic(config.topic_name)
+    for name, value in (("readQueueNums", config.read_queue_nums), ("writeQueueNums", config.write_queue_nums)):
+        if not 0 <= value <= MAX_QUEUE_NUMS:
+            raise StoreConfigError(name, value, f"must be between 0 and {MAX_QUEUE_NUMS}")
+    if not 0 <= config.perm < 2 * PERM_PRIORITY:
+        raise StoreConfigError("perm", config.perm, "is a sum of 8 priority, 4 read, 2 write, 1 inherit")

@@ -21,7 +21,7 @@ from rocketflow_store.model.property_names import (
     PROPERTY_TIMER_OUT_MS,
 )
 from rocketflow_store.model.status import PutMessageStatus
-from rocketflow_store.model.system_flags import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from rocketflow_store.model.system_flags import NEVER_QUEUED, TRANSACTION_MASK
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC
 
 if TYPE_CHECKING:
@@ -70,8 +70,7 @@ def place_for_later(
     The present time is the clock's, even if it was set back and store times were not: no message is delivered early.
     Raises MessageRejectedError for a request that RocketMQ refuses, unless it is known to be `accepted` (a moment ago).
     """
-    kind = sys_flag & TRANSACTION_MASK
-    if kind in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK) or topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
+    if sys_flag & TRANSACTION_MASK in NEVER_QUEUED or topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
         return topic, queue_id
     level = delay_level(properties)
     if level > 0:

@@ -38,6 +38,7 @@ from rocketflow_store.model.system_flags import (
     BORN_HOST_V6_FLAG,
     INNER_BATCH_FLAG,
     NEED_UNWRAP_FLAG,
+    NEVER_QUEUED,
     STORE_HOST_V6_FLAG,
     TRANSACTION_MASK,
 )
@@ -130,6 +131,9 @@ class MessageEncoder:
             )
         if queue_id < 0:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"queue id {queue_id} is negative")
+        if message.sys_flag & TRANSACTION_MASK in NEVER_QUEUED:
+            why = f"sysFlag {message.sys_flag:#x} marks half of a transaction: no reader would see the message"
+            raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, why)
         properties = self.own_properties(message)
         topic = message.topic
         if not LATER.isdisjoint(properties):
