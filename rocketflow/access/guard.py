@@ -60,7 +60,7 @@ class Sender(NamedTuple):
     host: Host | None
 
 
-NOBODY: Final = Sender("", None)
+NO_SENDER: Final = Sender("", None)
 """The sender of every request to a server without accounts."""
 
 
@@ -129,9 +129,9 @@ class Guard:
         return self._rules is not None
 
     def sender(self, request: Request) -> Sender:
-        """Return who sent a request, NOBODY without rules. Raises HeaderError."""
+        """Return who sent a request, NO_SENDER without rules. Raises HeaderError."""
         if self._rules is None:
-            return NOBODY
+            return NO_SENDER
         host = host_of(request.channel.address)
         return Sender(self._rules.account_of(request.command, host), host)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from rocketflow.access.guard import NOBODY, Sender
+from rocketflow.access.guard import NO_SENDER, Sender
 from rocketflow.broker.filters import is_condition, is_tags
 from rocketflow.remoting.bodies import ConsumerData, SubscriptionData
 
@@ -37,7 +37,7 @@ class Client(Generic[C]):
     language: str
     version: int
     last_update_ms: int
-    sender: Sender = NOBODY
+    sender: Sender = NO_SENDER
 
 
 Reads = frozenset[tuple[str, str, str]]

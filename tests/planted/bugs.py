@@ -1656,8 +1656,8 @@ BUGS: Final = (
         "a consumer reads the retry topics of all groups, as in RocketMQ",
         [
             Change(
-                "        return Need(Kind.GROUP, name.removeprefix(RETRY_PREFIX), frozenset(of_group))\n",
-                "        return None if of_group else Need(Kind.GROUP, name, actions)\n",
+                "        return (Need(Kind.GROUP, name.removeprefix(RETRY_PREFIX), frozenset(of_group)),)\n",
+                "        return () if of_group else (Need(Kind.GROUP, name, actions),)\n",
             )
         ],
         ["tests/rocketflow/access/test_permissions.py"],
@@ -1863,7 +1863,7 @@ BUGS: Final = (
     Bug(
         "forbidden-topic-is-read",
         "a group reads a topic that an operator has forbidden to it",
-        [Change("if self._groups.is_forbidden(header.consumer_group, header.topic):", "if not header.topic:")],
+        [Change("if self._groups.is_forbidden(group_name, topic_name):", "if not topic_name:")],
         ["tests/rocketflow/broker/test_operator_requests.py"],
     ),
     Bug(

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from rocketflow.access.guard import NOBODY, Sender
+from rocketflow.access.guard import NO_SENDER, Sender
 from rocketflow.access.permissions import Action
 from rocketflow.aio.server import Request
 from rocketflow.broker.access import PUBLISH
@@ -173,7 +173,7 @@ class OpenAccess:
     """The access control of a broker without accounts."""
 
     def may_publish(self, sender: Sender, topic: str) -> bool:
-        return (sender, topic) == (NOBODY, "t")
+        return (sender, topic) == (NO_SENDER, "t")
 
     def check_stored(self, request: Request, stored: StoredMessage, actions: frozenset[Action]) -> None:
         assert (stored.message.topic, actions) == (HALF_TOPIC, PUBLISH)
