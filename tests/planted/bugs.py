@@ -727,6 +727,32 @@ BUGS: Final = (
         [f"{KAFKA}/test_replaced_topics.py::test_missing_note_is_added_and_then_checked"],
     ),
     Bug(
+        "bridge-commits-into-a-recreated-topic",
+        "a bridge does not ask for its target topics' ids before it commits what it sent to them",
+        [Change("                self._ids.check(known)  #", "                #")],
+        [
+            f"{KAFKA}/test_replaced_topics.py::"
+            "test_target_topic_recreated_during_a_transaction_stops_the_bridge_before_its_commit"
+        ],
+    ),
+    Bug(
+        "bridge-at-rest-asks-nothing",
+        "a bridge that has nothing to copy does not notice that its target topic was recreated",
+        [
+            Change(
+                "                    self._ids.check_again(self._known_ids(self._progress))\n",
+                "                    pass\n",
+            )
+        ],
+        [f"{KAFKA}/test_replaced_topics.py::test_target_topic_recreated_while_a_bridge_has_nothing_to_copy_stops_it"],
+    ),
+    Bug(
+        "bridge-commits-messages-of-a-recreated-topic",
+        "a bridge commits what it polled of a recreated topic before its client hears of the recreation",
+        [Change("        self._ids.check({one.part.topic: one.part.topic_id for one in parts})\n", "")],
+        [f"{KAFKA}/test_replaced_topics.py::test_source_topic_recreated_during_a_run_stops_it_before_its_next_commit"],
+    ),
+    Bug(
         "bridge-shows-passwords-at-debug",
         "log lines of Kafka clients are written unchanged, also requests with the password",
         [Change("                record.msg, record.args = hidden, ()\n", "                pass\n")],
@@ -2169,6 +2195,23 @@ BUGS: Final = (
         "messages that retention removes while a query reads its queue, which grows no more, are noticed a batch late",
         [Change("            or position.next_offset < queues[key].low\n", "")],
         [f"{NETWORK}/test_network_reads.py::test_messages_removed_before_a_stream_reads_them_are_a_loss_or_skipped"],
+    ),
+    Bug(
+        "old-first-offset",
+        "a query plans with the first offset that a queue had at its first look",
+        [
+            Change(
+                "low, high = begins.header(GetMinOffsetResponseHeader).offset,",
+                "low, high = self.__dict__.setdefault(key, begins.header(GetMinOffsetResponseHeader).offset),",
+            )
+        ],
+        [f"{NETWORK}/test_network_reads.py::test_messages_removed_before_a_stream_reads_them_are_a_loss_or_skipped"],
+    ),
+    Bug(
+        "two-names-of-a-loss",
+        "a loss that a task notices is reported in other words than one that the plan notices",
+        [Change("loss = loss_of_range(one, bounds) or Loss(", "loss = Loss(")],
+        [f"{NETWORK}/test_network_reads.py::test_messages_that_retention_removes_after_the_plan_are_a_loss_or_skipped"],
     ),
     Bug(
         "bytes-without-queue-units",

@@ -293,7 +293,7 @@ def test_messages_that_retention_removes_after_the_plan_are_a_loss_or_skipped(
         one.stop("x")
         remove_first_log_file(store)
         one.start("x")
-        with pytest.raises(DataLossError, match="messages 0 to 899 were planned"):
+        with pytest.raises(DataLossError, match=r"messages 0 to [0-9]+ were removed before they were read"):
             read_all(*planned[0])
         with caplog.at_level("WARNING", "rocketflow_store"):
             found = [row["queueOffset"] for row in read_all(*planned[1])]
