@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rocketflow.client.consume.allocation import AllocationStrategy, Averagely
+from rocketflow.client.consume.gaps import SkippedMessages
 from rocketflow.client.consume.offset_stores import PERSIST_SECONDS
 from rocketflow.client.consume.start_positions import ConsumeFrom
 from rocketflow.client.errors import ClientError
@@ -38,6 +39,9 @@ class PullListener:
 
     def offset_corrected(self, correction: OffsetCorrection) -> None:
         """Take note that the broker has no message at a position (OFFSET_ILLEGAL)."""
+
+    def messages_skipped(self, skipped: SkippedMessages) -> None:
+        """Take note that the consumer has passed messages that the broker did not return: damaged or missing ones."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -246,7 +246,7 @@ class StoreToKafka:
         if session is None:
             raise KafkaUnreachableError(f"Kafka at {self._options.bootstrap} does not answer")
         progress = {topic: dict(queues) for topic, queues in self._progress.items()}
-        rows = quarantined = 0
+        rows = quarantined = lost = 0
         newest = 0
         with clients.kafka_errors(self._options), _without_gc():
             session.begin_transaction()
@@ -256,7 +256,7 @@ class StoreToKafka:
                     break
                 sent = self._sender.send(one, self._topics.names[one.topic], room)
                 room -= sent.size
-                rows, quarantined = rows + sent.rows, quarantined + sent.quarantined
+                rows, quarantined, lost = rows + sent.rows, quarantined + sent.quarantined, lost + sent.lost
                 newest = max(newest, sent.newest_ms)
                 progress.setdefault(one.topic, {})[str(one.queue_id)] = sent.following
             known = self._known_ids(progress)
@@ -274,6 +274,7 @@ class StoreToKafka:
         if not mark_alone:
             self.summary.rows += rows - quarantined
             self.summary.quarantined += quarantined
+            self.summary.lost += lost
             self.summary.batches += 1
             self.summary.lag_ms = max(clients.now_ms() - newest, 0) if newest else 0
 

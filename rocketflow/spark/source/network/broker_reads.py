@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from rocketflow.client.cluster import Cluster
+from rocketflow.client.consume.gaps import skipped_spans
 from rocketflow.client.errors import ClientError, NoRouteError, RequestRefusedError, UnreachableError
 from rocketflow.client.options import ClientOptions
 from rocketflow.client.received import ReceivedMessage, decode_records
@@ -185,10 +186,11 @@ class BrokerReads:
             address, reply = await self._pull_once(key, start, min(end - start, PULL_ROWS))
             code = reply.code
             bounds = reply.header(PullMessageResponseHeader)
+            skipped = skipped_spans(bounds.skipped_messages)
             if code == ResponseCode.SUCCESS:
-                return Pulled(reply.body, max(bounds.next_begin_offset, start + 1))
+                return Pulled(reply.body, max(bounds.next_begin_offset, start + 1), skipped)
             if start < bounds.next_begin_offset and code != ResponseCode.PULL_OFFSET_MOVED:
-                return Pulled(b"", bounds.next_begin_offset)
+                return Pulled(b"", bounds.next_begin_offset, skipped)
             lags = self.table.is_slave(key.store, address)
             moved = code == ResponseCode.PULL_OFFSET_MOVED or start >= bounds.max_offset
             if moved and not lags:
