@@ -2197,6 +2197,53 @@ BUGS: Final = (
         [f"{NETWORK}/test_network_reads.py::test_messages_removed_before_a_stream_reads_them_are_a_loss_or_skipped"],
     ),
     Bug(
+        "broker-hides-what-it-skips",
+        "an answer to a pull does not name the damaged messages that it lacks",
+        [Change("            skipped_messages=_skipped_text(found.skipped) if found.skipped else None,\n", "")],
+        [f"{CONSUME}/test_skipped_messages.py"],
+    ),
+    Bug(
+        "gaps-in-silence",
+        "an answer that has fewer messages than offsets is taken as complete",
+        [Change("    if len(offsets) >= end - start or not is_complete(result):\n", "    if end >= start:\n")],
+        [f"{CONSUME}/test_skipped_messages.py"],
+    ),
+    Bug(
+        "filters-make-gaps",
+        "messages that a filter does not select are reported as damaged",
+        [Change("OFFSET_ILLEGAL and selects_all(result.request.subscription)", "OFFSET_ILLEGAL")],
+        [f"{CONSUME}/test_gaps.py"],
+    ),
+    Bug(
+        "gaps-are-not-confirmed",
+        "a gap is reported although a pull without the group's subscription returns its messages",
+        [
+            Change(
+                "            if any(message.queue_offset < one.end for message in result.messages()):\n",
+                "            if start < 0:\n",
+            )
+        ],
+        [f"{CONSUME}/test_gaps.py"],
+    ),
+    Bug(
+        "gaps-before-they-are-passed",
+        "a pull consumer reports gaps of messages that it has pulled ahead and not returned",
+        [Change("found = [one for one in self._skipped if one.start < self._position]", "found = list(self._skipped)")],
+        [f"{CONSUME}/test_skipped_messages.py"],
+    ),
+    Bug(
+        "consume-ends-with-0",
+        "rocketflow consume ends with exit code 0 although messages could not be read",
+        [Change("        raise typer.Exit(EXIT_LOST)\n", "")],
+        [f"{CONSUME}/test_skipped_messages.py"],
+    ),
+    Bug(
+        "bridge-skips-without-counting",
+        "damaged messages that a bridge skips are not counted as lost",
+        [Change("        sent.lost = sum(", "        sent.lost = 0 * sum(")],
+        [f"{KAFKA}/test_bad_input.py::test_damaged_message_of_the_store_stops_the_copy_or_counts_as_lost"],
+    ),
+    Bug(
         "old-first-offset",
         "a query plans with the first offset that a queue had at its first look",
         [
