@@ -2205,7 +2205,7 @@ BUGS: Final = (
     Bug(
         "gaps-in-silence",
         "an answer that has fewer messages than offsets is taken as complete",
-        [Change("    if len(offsets) >= end - start or not is_complete(result):\n", "    if end >= start:\n")],
+        [Change("    if len(messages) >= end - start or not is_complete(result):\n", "    if end >= start:\n")],
         [f"{CONSUME}/test_skipped_messages.py"],
     ),
     Bug(

@@ -25,6 +25,7 @@ from rocketflow.remoting.headers.admin import GetTopicConfigRequestHeader
 if TYPE_CHECKING:
     from rocketflow.client.cluster import Cluster
     from rocketflow.client.consume.pulls import Puller, PullResult
+    from rocketflow.client.received import ReceivedMessage
     from rocketflow.remoting.bodies import MessageQueue, SubscriptionData
 
 LOG: Final = logging.getLogger("rocketflow.client")
@@ -88,12 +89,13 @@ def announced(result: PullResult) -> list[SkippedMessages]:
     return [SkippedMessages(result.request.queue, *one) for one in result.skipped]
 
 
-def unannounced(result: PullResult, offsets: Sequence[int]) -> list[SkippedMessages]:
-    """Return what an answer with messages at `offsets`, in their order, lacks besides."""
+def unannounced(result: PullResult, messages: Sequence[ReceivedMessage]) -> list[SkippedMessages]:
+    """Return what an answer with these messages lacks besides."""
     start, end = result.request.offset, result.next_offset
-    if len(offsets) >= end - start or not is_complete(result):
+    if len(messages) >= end - start or not is_complete(result):
         return []
-    return besides(result.request.queue, missing(start, end, offsets), [result])
+    spans = missing(start, end, [one.queue_offset for one in messages])
+    return besides(result.request.queue, spans, [result])
 
 
 def is_complete(result: PullResult) -> bool:

@@ -154,7 +154,7 @@ class Fetcher:
             await self._until_room(buffer)
             try:
                 result = await self._puller.pull(self._request(buffer))
-                skipped = [] if result.status is PullStatus.FOUND else unannounced(result, ())
+                skipped = () if result.status is PullStatus.FOUND else unannounced(result, ())
                 skipped = await self._skips.confirmed(skipped)
             except ClientError as error:
                 await self._failed(buffer, error)

@@ -163,7 +163,7 @@ class QueueBuffer:
     def _decoded(self, result: PullResult) -> list[ReceivedMessage]:
         try:
             messages = result.messages()
-            self._skipped += unannounced(result, [one.queue_offset for one in messages])
+            self._skipped += unannounced(result, messages)
             return [one for one in messages if one.queue_offset >= self._position]
         except ClientError as error:
             raise DamagedRecordError(

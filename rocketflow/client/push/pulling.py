@@ -148,10 +148,10 @@ class Pulling:
         messages = self._decoded(result)
         ms = (asyncio.get_running_loop().time() - began) * 1000
         self._figures.of(queue.topic).count_pull(len(messages), ms)
-        skipped = [*announced(result), *unannounced(result, [one.queue_offset for one in messages])]
-        self._skips.report(await self._skips.confirmed(skipped))
-        if held.is_dropped:
-            return None
+        if skipped := [*announced(result), *unannounced(result, messages)]:
+            self._skips.report(await self._skips.confirmed(skipped))
+            if held.is_dropped:
+                return None
         added = held.add(messages, result.next_offset)
         if added:
             self._calls.submit(held, added)

@@ -25,6 +25,7 @@ from rocketflow.client.consume.pulls import Puller, PullRequest, PullResult
 from rocketflow.client.consume.subscriptions import SQL92, subscription
 from rocketflow.client.errors import UnreachableError
 from rocketflow.client.pull_status import PullStatus
+from rocketflow.client.received import ReceivedMessage
 from rocketflow.remoting.bodies import MessageQueue, TopicConfig, encode_body
 from rocketflow.remoting.command import Command
 from tests.support.record_bytes import record
@@ -91,7 +92,8 @@ def test_missing_offsets_are_those_between_the_messages() -> None:
 def test_offsets_without_a_message_are_gaps_unless_something_explains_them(
     one: PullResult, offsets: list[int], found: list[tuple[int, int]]
 ) -> None:
-    assert spans(unannounced(one, offsets)) == found
+    messages = [ReceivedMessage("T", 0, offset, b"", {}) for offset in offsets]
+    assert spans(unannounced(one, messages)) == found
 
 
 @pytest.mark.parametrize(
