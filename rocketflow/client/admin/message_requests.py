@@ -11,11 +11,11 @@ import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketflow.client.admin.topic_requests import TopicRequests
-from rocketflow.client.consume.gaps import SkippedMessages, skipped_spans
 from rocketflow.client.errors import ClientError, RequestRefusedError
 from rocketflow.client.ids import stored_at
 from rocketflow.client.pull_status import PullStatus
 from rocketflow.client.received import ReceivedMessage, decode_records
+from rocketflow.client.skipped import SkippedMessages, skipped_spans
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers import offset as headers
 from rocketflow.remoting.headers.pull import (

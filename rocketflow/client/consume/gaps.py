@@ -9,14 +9,14 @@ retention removes messages between two requests.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from rocketflow.client.consume.subscriptions import ALL, TAG, subscription
 from rocketflow.client.errors import ClientError
 from rocketflow.client.pull_status import PullStatus
+from rocketflow.client.skipped import SkippedMessages
 from rocketflow.remoting.bodies import TopicConfig, decode_body
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.errors import RemotingError
@@ -30,53 +30,14 @@ if TYPE_CHECKING:
 
 LOG: Final = logging.getLogger("rocketflow.client")
 
-SKIPPED: Final = "RF-SKIP"
-"""The code of the event, which reads of a store have too."""
-
 UNEXPLAINED: Final = "the broker's answer lacks the message, and does not say why"
 _LMQ: Final = "%LMQ%"
 _COMPACTED: Final = "COMPACTION"
 _POLICY: Final = "cleanup.policy"
 _AT_ONCE: Final = 32
-_SPAN: Final = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 
 Span = tuple[int, int]
 """Queue offsets [start, end)."""
-
-
-class SkippedSpan(NamedTuple):
-    """Queue offsets [start, end) of messages that a broker skipped, and why."""
-
-    start: int
-    end: int
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class SkippedMessages:
-    """Messages [start, end) of a queue that its broker did not return, and why.
-
-    `is_certain` is False until a second pull has confirmed a gap that the broker did not explain.
-    """
-
-    queue: MessageQueue
-    start: int
-    end: int
-    why: str
-    is_certain: bool = True
-
-    @property
-    def count(self) -> int:
-        """The number of messages."""
-        return self.end - self.start
-
-    def log(self) -> None:
-        """Log the event."""
-        LOG.warning(
-            "%s broker %s offset %d count %d: skipped in topic %s, queue %d: %s",
-            *(SKIPPED, self.queue.broker_name, self.start, self.count, self.queue.topic, self.queue.queue_id, self.why),
-            extra={"rf_code": SKIPPED},
-        )
 
 
 def selects_all(wanted: SubscriptionData) -> bool:
@@ -127,19 +88,6 @@ def missing(start: int, end: int, offsets: Iterable[int]) -> list[Span]:
     if following < end:
         found.append((following, end))
     return found
-
-
-def skipped_spans(text: str | None) -> tuple[SkippedSpan, ...]:
-    """Return what the field `skippedMessages` of an answer says, in the order of offsets; other texts say nothing."""
-    if not text:
-        return ()
-    found = []
-    for line in text.split("\n"):
-        spans, _, why = line.partition(" ")
-        for part in map(_SPAN.fullmatch, spans.split(",")):
-            if part is not None:
-                found.append(SkippedSpan(int(part[1]), int(part[2] or part[1]) + 1, why))
-    return tuple(sorted(found))
 
 
 def _without(span: Span, taken: Span) -> list[Span]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rocketflow.client.consume.gaps import SkippedSpan, skipped_spans
 from rocketflow.client.consume.subscriptions import matches
 from rocketflow.client.errors import ClientError, NoBrokerAddressError, RequestRefusedError
 from rocketflow.client.pull_status import PullStatus
 from rocketflow.client.received import ReceivedMessage, decode_records, unwrapped
 from rocketflow.client.routes import MASTER_ID, address_of
+from rocketflow.client.skipped import SkippedSpan, skipped_spans
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.errors import RemotingError
 from rocketflow.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader

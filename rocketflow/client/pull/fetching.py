@@ -19,10 +19,11 @@ from rocketflow.client.pull_status import PullStatus
 from rocketflow.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from rocketflow.client.consume.gaps import SkippedMessages, SkipReports
+    from rocketflow.client.consume.gaps import SkipReports
     from rocketflow.client.consume.pulls import Puller
     from rocketflow.client.pull.options import PullOptions
     from rocketflow.client.pull.queue_buffer import QueueBuffer
+    from rocketflow.client.skipped import SkippedMessages
     from rocketflow.remoting.bodies import MessageQueue, SubscriptionData
 
 LOG: Final = logging.getLogger("rocketflow.client")

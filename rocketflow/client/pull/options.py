@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rocketflow.client.consume.allocation import AllocationStrategy, Averagely
-from rocketflow.client.consume.gaps import SkippedMessages
 from rocketflow.client.consume.offset_stores import PERSIST_SECONDS
 from rocketflow.client.consume.start_positions import ConsumeFrom
 from rocketflow.client.errors import ClientError
 from rocketflow.client.options import ClientOptions
+from rocketflow.client.skipped import SkippedMessages
 from rocketflow.remoting.bodies import MessageQueue
 
 

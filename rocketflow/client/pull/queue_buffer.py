@@ -10,10 +10,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from rocketflow.client.consume.gaps import SkippedMessages, Span, announced, besides, is_complete, unannounced
+from rocketflow.client.consume.gaps import Span, announced, besides, is_complete, unannounced
 from rocketflow.client.errors import ClientError
 from rocketflow.client.pull_status import PullStatus
 from rocketflow.client.received import DamagedRecordError
+from rocketflow.client.skipped import SkippedMessages
 
 if TYPE_CHECKING:
     from rocketflow.client.consume.pulls import PullResult

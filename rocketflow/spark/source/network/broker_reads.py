@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from rocketflow.client.cluster import Cluster
-from rocketflow.client.consume.gaps import skipped_spans
 from rocketflow.client.errors import ClientError, NoRouteError, RequestRefusedError, UnreachableError
 from rocketflow.client.options import ClientOptions
 from rocketflow.client.received import ReceivedMessage, decode_records
+from rocketflow.client.skipped import skipped_spans
 from rocketflow.remoting.bodies import (
     ClusterInfo,
     ConsumerData,

@@ -14,11 +14,8 @@ from rocketflow.aio.loop import run
 from rocketflow.client.cluster import Cluster
 from rocketflow.client.consume.gaps import (
     UNEXPLAINED,
-    SkippedMessages,
-    SkippedSpan,
     SkipReports,
     missing,
-    skipped_spans,
     unannounced,
 )
 from rocketflow.client.consume.pulls import Puller, PullRequest, PullResult
@@ -26,6 +23,7 @@ from rocketflow.client.consume.subscriptions import SQL92, subscription
 from rocketflow.client.errors import UnreachableError
 from rocketflow.client.pull_status import PullStatus
 from rocketflow.client.received import ReceivedMessage
+from rocketflow.client.skipped import SkippedMessages, SkippedSpan, skipped_spans
 from rocketflow.remoting.bodies import MessageQueue, TopicConfig, encode_body
 from rocketflow.remoting.command import Command
 from tests.support.record_bytes import record

@@ -13,8 +13,9 @@ from rocketflow.cli.app import run
 from rocketflow.client import ConsumeFrom, PullConsumer, PullListener, PullOptions, sync
 from rocketflow.client.admin.admin_client import AdminClient
 from rocketflow.client.consume import pulls
-from rocketflow.client.consume.gaps import UNEXPLAINED, SkippedMessages
+from rocketflow.client.consume.gaps import UNEXPLAINED
 from rocketflow.client.options import ClientOptions
+from rocketflow.client.skipped import SkippedMessages
 from rocketflow.remoting.bodies import MessageQueue
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.headers.pull import PullMessageRequestHeader
