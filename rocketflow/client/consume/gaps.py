@@ -62,7 +62,7 @@ def unannounced(result: PullResult, messages: Sequence[ReceivedMessage]) -> list
 def is_complete(result: PullResult) -> bool:
     """Return whether an answer must have every message that its broker looked at.
 
-    A light queue has other offsets than its records, and the offsets of a static topic have gaps between brokers.
+    An LMQ has other offsets than its records, and the offsets of a static topic have gaps between brokers.
     """
     is_plain = result.offset_delta is None and not result.request.queue.topic.startswith(_LMQ)
     return is_plain and result.status is not PullStatus.OFFSET_ILLEGAL and selects_all(result.request.subscription)

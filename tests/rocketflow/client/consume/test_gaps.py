@@ -1,4 +1,4 @@
-"""Which offsets without a message are gaps, and which a filter, retention or a compacted topic explains."""
+"""Offsets without a message: gaps, or explained by a filter, retention or a compacted topic."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_consume_reports_no_gap_that_it_does_not_pass(
     assert (capfd.readouterr().err, caplog.messages) == ("", [])
 
 
-def test_filter_is_no_gap_and_damage_behind_it_is_reported(
+def test_filter_is_no_gap_and_damage_that_it_selects_is_reported(
     names: str, why: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The broker says what it skips among messages that it would have selected; in silence no client can know."""
