@@ -2147,7 +2147,7 @@ BUGS: Final = (
     Bug(
         "gaps-of-answers",
         "messages that an answer of a broker lacks are not noticed",
-        [Change("        if not filtered:\n            self._meet_missing(seen, start, end)\n", "")],
+        [Change("            self._meet_missing(missing, skipped)\n", "")],
         [f"{STORE}/reading/test_pulled_records.py"],
     ),
     Bug(
