@@ -39,7 +39,11 @@ def decoder(columns: Sequence[str] | None) -> Callable[[Answer], list[pa.RecordB
         queue, wanted = answer.queue, answer.subscription
         tags = wanted.sub_string if wanted.expression_type == TAG and wanted.sub_string != ALL else None
         records = PulledRecords((queue.broker_name, queue.topic, queue.queue_id), columns, tags, RaiseFaults())
-        # as in `poll`, an offset without a message is no fault: a compacted topic has such offsets
-        return list(records.batches(answer.records, answer.from_offset, answer.to_offset, filtered=True))
+        # as in `poll`, an offset without a message is no fault of the answer: the consumer reports it
+        missing: list[tuple[int, int]] = []
+        batches = list(records.batches(answer.records, answer.from_offset, answer.to_offset, lacking=missing.append))
+        if answer.missing is not None:
+            answer.missing.extend(missing)
+        return batches
 
     return decode

@@ -7,6 +7,7 @@ broker/longpolling/PullRequestHoldService.java.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import deque
 from collections.abc import Coroutine, Sequence
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow.broker.topics import Topics
     from rocketflow_store.spi.broker import Arrival, ReadResult, WritingStore
+    from rocketflow_store.spi.reads import SkippedMessages
 
 COMMIT_FLAG: Final = 1
 SUSPEND_FLAG: Final = 2
@@ -42,6 +44,9 @@ SUBSCRIPTION_FLAG: Final = 4
 
 _KEPT_EXPRESSION: Final = 4_096
 """Characters of the longest expression whose filter is kept for the next pull."""
+
+_PATHS: Final = re.compile(r"^/.* at -?\d+: |/\S*/")
+"""Where a damage is, at the begin of its reason, and directories anywhere."""
 
 _MAX_WAIT_MS: Final = 300_000
 """How long a pull may wait, whatever it asks for."""
@@ -359,7 +364,12 @@ class Pulls:
         request, size = pull.request, len(found.data)
         if code == ResponseCode.SUCCESS:
             self._counts.pulled(header.topic, header.consumer_group, found.count, size)
-            if not request.command.header_type and not request.command.is_one_way and size < LARGE:
+            if (
+                not found.skipped
+                and not request.command.header_type
+                and not request.command.is_one_way
+                and size < LARGE
+            ):
                 numbers = found.next_offset, found.min_offset, found.max_offset, topic_flag, group_flag
                 frame = _FOUND.frame(request.command.opaque, tuple(map(number_value, numbers)), found.data)
                 request.send_frame(code, frame, body_size=size)
@@ -371,6 +381,7 @@ class Pulls:
             max_offset=found.max_offset,
             topic_sys_flag=topic_flag,
             group_sys_flag=group_flag,
+            skipped_messages=_skipped_text(found.skipped) if found.skipped else None,
         )
         body = bytes(found.data) if code == ResponseCode.SUCCESS else b""
         request.reply(code, answer, body=body, remark=found.status.name)
@@ -402,6 +413,24 @@ def _code_of(status: GetMessageStatus, offset: int) -> ResponseCode:
     if code is not None:
         return code
     return ResponseCode.PULL_NOT_FOUND if offset == 0 else ResponseCode.PULL_OFFSET_MOVED
+
+
+def _skipped_text(skipped: Sequence[SkippedMessages]) -> str:
+    """Return a line for each reason, after the offsets that it is about: `5,9-12 REASON`.
+
+    Clients do not get paths of the broker's files: its own event has them.
+    """
+    lines: dict[str, list[list[int]]] = {}
+    for one in skipped:
+        spans = lines.setdefault(" ".join(_PATHS.sub("", one.why).split()), [])
+        if spans and spans[-1][1] == one.queue_offset:
+            spans[-1][1] += one.count
+        else:
+            spans.append([one.queue_offset, one.queue_offset + one.count])
+    return "\n".join(
+        ",".join(str(start) if end == start + 1 else f"{start}-{end - 1}" for start, end in spans) + f" {why}"
+        for why, spans in lines.items()
+    )
 
 
 def _refused(code: ResponseCode, remark: str) -> RefusedError:

@@ -18,6 +18,7 @@ from rocketflow.cli.shared.client_options import (
     TlsTrustOption,
     client_options,
 )
+from rocketflow.cli.shared.failures import EXIT_LOST
 from rocketflow.cli.shared.message_rows import TABLE_COLUMNS, BodyForm, table_row
 from rocketflow.cli.shared.parameters import BodyOption, JsonOption, TopicOption, emit, time_argument
 from rocketflow.cli.shared.received_rows import received_fields
@@ -65,7 +66,8 @@ def consume(
     """Print messages of a topic. Example: rocketflow consume -n 127.0.0.1:9876 --topic orders -g billing --follow
 
     Without --follow it ends at the end that the topic had at the start. Messages that were printed are committed; with
-    --max no others are.
+    --max no others are. Messages that a broker cannot return, because they are damaged or missing, are reported on
+    stderr; the exit code is then 3.
     """
     from rocketflow.cli.shared.client_run import run_client
 
@@ -74,7 +76,10 @@ def consume(
     options = client_options(name_servers, credentials, tls=tls, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key)
     selection = Selection(topic, group, tags, sql, start)
     reader = Reader(options, selection, Printer(body, as_json=as_json), most=most, follow=follow)
-    run_client(reader.run())
+    skipped = run_client(reader.run())
+    if skipped:
+        print(f"error: {skipped} messages could not be read; see store verify at their broker", file=sys.stderr)
+        raise typer.Exit(EXIT_LOST)
 
 
 class Selection:
@@ -122,8 +127,11 @@ class Reader:
         self._left = most
         self._follow = follow
 
-    async def run(self) -> None:
-        """Read and print. A signal ends it after a commit of what was printed."""
+    async def run(self) -> int:
+        """Read and print; return the number of messages that brokers did not return, each reported on stderr.
+
+        A signal ends it after a commit of what was printed.
+        """
         from rocketflow.client.pull.consumer import PullConsumer
 
         ends = {} if self._follow else await self._ends()
@@ -139,6 +147,7 @@ class Reader:
             await consumer.abort()
             raise
         await consumer.close()
+        return consumer.skipped
 
     async def _ends(self) -> dict[MessageQueue, int]:
         from rocketflow.client.admin.admin_client import AdminClient

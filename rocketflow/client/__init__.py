@@ -5,7 +5,7 @@
 | `cluster` | one client's routes, requests to NameServers and brokers, heartbeats |
 | `options`, `errors` | what every client is given, and what it raises |
 | `routes`, `ids`, `compression`, `java_hash` | queues of a route, ids, compressed bodies, hashes, without I/O |
-| `messages`, `received`, `pull_status` | what is sent and what is received, without I/O |
+| `messages`, `received`, `pull_status`, `skipped` | what is sent, received and not received, without I/O |
 | `produce` | producers |
 | `admin` | operators' requests |
 | `consume` | parts of consumers: strategies, subscriptions, pulls, offsets |
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from rocketflow.client.pull.options import OffsetCorrection, PullListener, PullOptions
     from rocketflow.client.push import ConsumeContext, ConsumeStatus, PushConsumer, PushOptions
     from rocketflow.client.received import ReceivedMessage
+    from rocketflow.client.skipped import SkippedMessages
     from rocketflow.remoting.rpc_hook import RpcHook
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "RpcHook",
     "SendResult",
     "SendStatus",
+    "SkippedMessages",
     "SqliteKeys",
     "TransactionProducer",
     "TransactionState",
@@ -90,6 +92,7 @@ _MODULES: Final = {
     "RpcHook": "rocketflow.remoting.rpc_hook",
     "SendResult": "rocketflow.client.produce",
     "SendStatus": "rocketflow.client.produce",
+    "SkippedMessages": "rocketflow.client.skipped",
     "SqliteKeys": "rocketflow.client.consume.idempotent",
     "TransactionProducer": "rocketflow.client.produce",
     "TransactionState": "rocketflow.client.produce",

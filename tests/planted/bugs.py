@@ -736,6 +736,32 @@ BUGS: Final = (
         [f"{KAFKA}/test_replaced_topics.py::test_missing_note_is_added_and_then_checked"],
     ),
     Bug(
+        "bridge-commits-into-a-recreated-topic",
+        "a bridge does not ask for its target topics' ids before it commits what it sent to them",
+        [Change("                self._ids.check(known)  #", "                #")],
+        [
+            f"{KAFKA}/test_replaced_topics.py::"
+            "test_target_topic_recreated_during_a_transaction_stops_the_bridge_before_its_commit"
+        ],
+    ),
+    Bug(
+        "bridge-at-rest-asks-nothing",
+        "a bridge that has nothing to copy does not notice that its target topic was recreated",
+        [
+            Change(
+                "                    self._ids.check_again(self._known_ids(self._progress))\n",
+                "                    pass\n",
+            )
+        ],
+        [f"{KAFKA}/test_replaced_topics.py::test_target_topic_recreated_while_a_bridge_has_nothing_to_copy_stops_it"],
+    ),
+    Bug(
+        "bridge-commits-messages-of-a-recreated-topic",
+        "a bridge commits what it polled of a recreated topic before its client hears of the recreation",
+        [Change("        self._ids.check({one.part.topic: one.part.topic_id for one in parts})\n", "")],
+        [f"{KAFKA}/test_replaced_topics.py::test_source_topic_recreated_during_a_run_stops_it_before_its_next_commit"],
+    ),
+    Bug(
         "bridge-shows-passwords-at-debug",
         "log lines of Kafka clients are written unchanged, also requests with the password",
         [Change("                record.msg, record.args = hidden, ()\n", "                pass\n")],
@@ -2353,7 +2379,7 @@ BUGS: Final = (
     Bug(
         "gaps-of-answers",
         "messages that an answer of a broker lacks are not noticed",
-        [Change("        if not filtered:\n            self._meet_missing(seen, start, end)\n", "")],
+        [Change("            self._meet_missing(missing, skipped)\n", "")],
         [f"{STORE}/reading/test_pulled_records.py"],
     ),
     Bug(
@@ -2401,6 +2427,70 @@ BUGS: Final = (
         "messages that retention removes while a query reads its queue, which grows no more, are noticed a batch late",
         [Change("            or position.next_offset < queues[key].low\n", "")],
         [f"{NETWORK}/test_network_reads.py::test_messages_removed_before_a_stream_reads_them_are_a_loss_or_skipped"],
+    ),
+    Bug(
+        "broker-hides-what-it-skips",
+        "an answer to a pull does not name the damaged messages that it lacks",
+        [Change("            skipped_messages=_skipped_text(found.skipped) if found.skipped else None,\n", "")],
+        [f"{CONSUME}/test_skipped_messages.py"],
+    ),
+    Bug(
+        "gaps-in-silence",
+        "an answer that has fewer messages than offsets is taken as complete",
+        [Change("    if len(messages) >= end - start or not is_complete(result):\n", "    if end >= start:\n")],
+        [f"{CONSUME}/test_skipped_messages.py"],
+    ),
+    Bug(
+        "filters-make-gaps",
+        "messages that a filter does not select are reported as damaged",
+        [Change("OFFSET_ILLEGAL and selects_all(result.request.subscription)", "OFFSET_ILLEGAL")],
+        [f"{CONSUME}/test_gaps.py"],
+    ),
+    Bug(
+        "gaps-are-not-confirmed",
+        "a gap is reported although a pull without the group's subscription returns its messages",
+        [
+            Change(
+                "            if any(message.queue_offset < one.end for message in result.messages()):\n",
+                "            if start < 0:\n",
+            )
+        ],
+        [f"{CONSUME}/test_gaps.py"],
+    ),
+    Bug(
+        "gaps-before-they-are-passed",
+        "a pull consumer reports gaps of messages that it has pulled ahead and not returned",
+        [Change("found = [one for one in self._skipped if one.start < self._position]", "found = list(self._skipped)")],
+        [f"{CONSUME}/test_skipped_messages.py"],
+    ),
+    Bug(
+        "consume-ends-with-0",
+        "rocketflow consume ends with exit code 0 although messages could not be read",
+        [Change("        raise typer.Exit(EXIT_LOST)\n", "")],
+        [f"{CONSUME}/test_skipped_messages.py"],
+    ),
+    Bug(
+        "bridge-skips-without-counting",
+        "damaged messages that a bridge skips are not counted as lost",
+        [Change("        sent.lost = sum(", "        sent.lost = 0 * sum(")],
+        [f"{KAFKA}/test_bad_input.py::test_damaged_message_of_the_store_stops_the_copy_or_counts_as_lost"],
+    ),
+    Bug(
+        "old-first-offset",
+        "a query plans with the first offset that a queue had at its first look",
+        [
+            Change(
+                "low, high = begins.header(GetMinOffsetResponseHeader).offset,",
+                "low, high = self.__dict__.setdefault(key, begins.header(GetMinOffsetResponseHeader).offset),",
+            )
+        ],
+        [f"{NETWORK}/test_network_reads.py::test_messages_removed_before_a_stream_reads_them_are_a_loss_or_skipped"],
+    ),
+    Bug(
+        "two-names-of-a-loss",
+        "a loss that a task notices is reported in other words than one that the plan notices",
+        [Change("loss = loss_of_range(one, bounds) or Loss(", "loss = Loss(")],
+        [f"{NETWORK}/test_network_reads.py::test_messages_that_retention_removes_after_the_plan_are_a_loss_or_skipped"],
     ),
     Bug(
         "bytes-without-queue-units",

@@ -15,6 +15,7 @@ from rocketflow.client.errors import ClientError, RequestRefusedError
 from rocketflow.client.ids import stored_at
 from rocketflow.client.pull_status import PullStatus
 from rocketflow.client.received import ReceivedMessage, decode_records
+from rocketflow.client.skipped import SkippedMessages, skipped_spans
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers import offset as headers
 from rocketflow.remoting.headers.pull import (
@@ -120,7 +121,7 @@ class MessageRequests(TopicRequests):
     ) -> PullResult:
         """Read messages of a queue from an offset on, of no group's progress; `expression` is one of tags.
 
-        With `wait_s` the broker waits that long for a message if there is none.
+        With `wait_s` the broker waits that long for a message if there is none. Messages that it skips are logged.
         """
         header = PullMessageRequestHeader(
             consumer_group=TOOLS_GROUP,
@@ -142,6 +143,8 @@ class MessageRequests(TopicRequests):
         except ValueError:
             raise RequestRefusedError(address, RequestCode.PULL_MESSAGE, reply.code, reply.remark) from None
         bounds = reply.header(PullMessageResponseHeader)
+        for one in skipped_spans(bounds.skipped_messages):
+            SkippedMessages(queue, *one).log()
         messages = list(decode_records(reply.body, queue.broker_name)) if status is PullStatus.FOUND else []
         return PullResult(status, messages, bounds.next_begin_offset, bounds.min_offset, bounds.max_offset)
 

@@ -14,6 +14,7 @@ from rocketflow.client.errors import ClientError, NoBrokerAddressError, RequestR
 from rocketflow.client.pull_status import PullStatus
 from rocketflow.client.received import ReceivedMessage, decode_records, unwrapped
 from rocketflow.client.routes import MASTER_ID, address_of
+from rocketflow.client.skipped import SkippedSpan, skipped_spans
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.errors import RemotingError
 from rocketflow.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
@@ -56,7 +57,8 @@ class PullRequest:
 class PullResult(NamedTuple):
     """The answer to a pull; offsets of the queue are [min_offset, max_offset), `next_offset` is to be pulled next.
 
-    `records` are the bytes of the messages as they are stored, `address` is the broker that answered.
+    `records` are the bytes of the messages as they are stored, `address` is the broker that answered. `offset_delta` is
+    None but for a static topic. `skipped` are messages that the broker says it skipped, and why.
     """
 
     request: PullRequest
@@ -66,7 +68,8 @@ class PullResult(NamedTuple):
     max_offset: int
     records: bytes
     address: str
-    offset_delta: int = 0
+    offset_delta: int | None = None
+    skipped: tuple[SkippedSpan, ...] = ()
 
     def messages(self) -> list[ReceivedMessage]:
         """Decode the messages, those of inner batches each, without those that only share the hash of a tag.
@@ -76,7 +79,7 @@ class PullResult(NamedTuple):
         found = []
         records = decode_records(self.records, self.request.queue.broker_name)
         for one in (message for record in records for message in unwrapped(record)):
-            one.queue_offset += self.offset_delta
+            one.queue_offset += self.offset_delta or 0
             if one.queue_offset >= self.request.offset and matches(self.request.subscription, one):
                 one.properties["MIN_OFFSET"] = str(self.min_offset)
                 one.properties["MAX_OFFSET"] = str(self.max_offset)
@@ -121,7 +124,8 @@ class Puller:
             max_offset=found.max_offset,
             records=reply.body if status is PullStatus.FOUND else b"",
             address=address,
-            offset_delta=found.offset_delta or 0,
+            offset_delta=found.offset_delta,
+            skipped=skipped_spans(found.skipped_messages),
         )
 
     async def _address(self, queue: MessageQueue) -> tuple[str, bool]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 from rocketflow.client.admin.message_requests import MessageRequests
 from rocketflow.client.cluster import Cluster
 from rocketflow.client.consume.conflicts import SubscriptionCheck
+from rocketflow.client.consume.gaps import SkipReports
 from rocketflow.client.consume.membership import CLUSTERING, PULL, GroupMembership
 from rocketflow.client.consume.offset_stores import RemoteOffsetStore
 from rocketflow.client.consume.pulls import Puller
@@ -63,7 +64,9 @@ class PullConsumer:
         self._cluster = Cluster(options, membership, self._requests.handlers())
         self._offsets = RemoteOffsetStore(self._cluster, options.group)
         self._queues = MessageRequests(self._cluster)
-        self._fetcher = Fetcher(Puller(self._cluster, options.group), options, self._corrected)
+        puller = Puller(self._cluster, options.group)
+        self._skips = SkipReports(self._cluster, puller, options.group, options.listener.messages_skipped)
+        self._fetcher = Fetcher(puller, options, self._corrected, self._skips)
         self._assignment = Assignment(options, self._cluster, membership, self._offsets, self._fetcher)
         self._check = SubscriptionCheck(self._cluster, membership)
         self._trace = ConsumeTrace(options, options.group, options.trace_topic) if options.trace_topic else None
@@ -94,6 +97,7 @@ class PullConsumer:
         if not self._is_open:
             return
         self._is_open = False
+        await self._fetcher.report_skipped()
         held = self.assignment()
         self._assignment.close()
         try:
@@ -172,6 +176,7 @@ class PullConsumer:
             return len(found) < max_messages
 
         await self._take(timeout_s, take, lambda: bool(found))
+        await self._fetcher.report_skipped()
         if self._trace is not None and found:
             self._trace.after(self._trace.before(found), ReturnType.SUCCESS)
         return found
@@ -205,6 +210,7 @@ class PullConsumer:
             return remaining > 0
 
         await self._take(timeout_s, take, lambda: bool(found))
+        await self._fetcher.report_skipped()
         return found
 
     async def _take(self, timeout_s: float, take: Callable[[QueueBuffer], bool], is_enough: Callable[[], bool]) -> None:
@@ -236,6 +242,11 @@ class PullConsumer:
             if is_enough() or not await self._fetcher.wait(max(latest - loop.time(), 0)):
                 return
             self._check_open()
+
+    @property
+    def skipped(self) -> int:
+        """Return the number of messages that brokers did not return; the listener's `messages_skipped` names them."""
+        return self._skips.count
 
     @property
     def waiting_bytes(self) -> int:

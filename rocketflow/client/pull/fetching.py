@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from rocketflow.client.consume.gaps import unannounced
 from rocketflow.client.consume.pulls import PullRequest
 from rocketflow.client.errors import ClientError, RequestRefusedError
 from rocketflow.client.pull.options import OffsetCorrection
@@ -17,9 +19,11 @@ from rocketflow.client.pull_status import PullStatus
 from rocketflow.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
+    from rocketflow.client.consume.gaps import SkipReports
     from rocketflow.client.consume.pulls import Puller
     from rocketflow.client.pull.options import PullOptions
     from rocketflow.client.pull.queue_buffer import QueueBuffer
+    from rocketflow.client.skipped import SkippedMessages
     from rocketflow.remoting.bodies import MessageQueue, SubscriptionData
 
 LOG: Final = logging.getLogger("rocketflow.client")
@@ -41,9 +45,12 @@ _FOR_THE_CALLER: Final = frozenset(
 class Fetcher:
     """Pulls the queues of a consumer until they are removed; a paused queue or one with a full share waits."""
 
-    def __init__(self, puller: Puller, options: PullOptions, corrected: Callable[[OffsetCorrection], None]) -> None:
-        """Take the options, and what is called after a correction of a position."""
+    def __init__(
+        self, puller: Puller, options: PullOptions, corrected: Callable[[OffsetCorrection], None], skips: SkipReports
+    ) -> None:
+        """Take the options, and what is called after a correction of a position and for messages that are skipped."""
         self._puller = puller
+        self._skips = skips
         self._options = options
         self._corrected = corrected
         self._buffers: dict[MessageQueue, QueueBuffer] = {}
@@ -53,6 +60,7 @@ class Fetcher:
         self._turns: list[MessageQueue] = []
         self._arrived = asyncio.Event()
         self._failures: dict[MessageQueue, ClientError] = {}
+        self._passed: deque[SkippedMessages] = deque()
 
     @property
     def buffers(self) -> dict[MessageQueue, QueueBuffer]:
@@ -119,7 +127,15 @@ class Fetcher:
 
     def taken(self, buffer: QueueBuffer) -> None:
         """Take note that messages of a buffer were returned."""
+        self._passed += buffer.passed()
         self._room[buffer.queue].set()
+
+    async def report_skipped(self) -> None:
+        """Report messages that were to be returned and are skipped, once a gap without a reason is confirmed."""
+        while self._passed:
+            sure = await self._skips.confirmed([self._passed[0]])
+            self._passed.popleft()
+            self._skips.report(sure)
 
     async def wait(self, timeout_s: float) -> bool:
         """Wait until an answer or a refusal has arrived; return False after `timeout_s`."""
@@ -139,6 +155,8 @@ class Fetcher:
             await self._until_room(buffer)
             try:
                 result = await self._puller.pull(self._request(buffer))
+                skipped = () if result.status is PullStatus.FOUND else unannounced(result, ())
+                skipped = await self._skips.confirmed(skipped)
             except ClientError as error:
                 await self._failed(buffer, error)
                 continue
@@ -148,7 +166,8 @@ class Fetcher:
                 continue
             self._failures.pop(buffer.queue, None)
             asked = buffer.pull_offset
-            buffer.add(result)
+            buffer.add(result, skipped)
+            self._skips.report(buffer.passed())
             if result.status is PullStatus.OFFSET_ILLEGAL:
                 self._corrected(
                     OffsetCorrection(buffer.queue, asked, result.next_offset, result.min_offset, result.max_offset)

@@ -13,6 +13,7 @@ from rocketflow.client.consume.offset_stores import PERSIST_SECONDS
 from rocketflow.client.consume.start_positions import ConsumeFrom
 from rocketflow.client.errors import ClientError
 from rocketflow.client.options import ClientOptions
+from rocketflow.client.skipped import SkippedMessages
 from rocketflow.remoting.bodies import MessageQueue
 
 
@@ -38,6 +39,9 @@ class PullListener:
 
     def offset_corrected(self, correction: OffsetCorrection) -> None:
         """Take note that the broker has no message at a position (OFFSET_ILLEGAL)."""
+
+    def messages_skipped(self, skipped: SkippedMessages) -> None:
+        """Take note that the consumer has passed messages that the broker did not return: damaged or missing ones."""
 
 
 @dataclass(frozen=True, kw_only=True)

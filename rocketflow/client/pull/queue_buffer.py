@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from rocketflow.client.consume.gaps import Span, announced, besides, is_complete, unannounced
 from rocketflow.client.errors import ClientError
 from rocketflow.client.pull_status import PullStatus
 from rocketflow.client.received import DamagedRecordError
+from rocketflow.client.skipped import SkippedMessages
 
 if TYPE_CHECKING:
     from rocketflow.client.consume.pulls import PullResult
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 class Answer(NamedTuple):
     """Records of a queue as its broker answered them.
 
-    Messages in [from_offset, to_offset) are to be returned now, except those that `subscription` does not select.
+    Messages in [from_offset, to_offset) are to be returned now, except those that `subscription` does not select. A
+    decoder adds those that the records lack to `missing`, if they must have all of them.
     """
 
     queue: MessageQueue
@@ -31,6 +34,7 @@ class Answer(NamedTuple):
     records: bytes
     from_offset: int
     to_offset: int
+    missing: list[Span] | None = None
 
 
 A = TypeVar("A")
@@ -48,6 +52,7 @@ class QueueBuffer:
         self._position = self._pull_offset = position
         self._answers: deque[PullResult] = deque()
         self._messages: deque[ReceivedMessage] = deque()
+        self._skipped: list[SkippedMessages] = []
         self._size = 0
 
     @property
@@ -80,22 +85,30 @@ class QueueBuffer:
         """Return whether no answer waits."""
         return not self._answers
 
-    def add(self, result: PullResult) -> None:
-        """Add the answer to a pull from `pull_offset`."""
+    def add(self, result: PullResult, skipped: Sequence[SkippedMessages] = ()) -> None:
+        """Add the answer to a pull from `pull_offset`, and messages that it lacks besides those that it announces."""
         if result.next_offset < self._pull_offset:  # the broker has reset the group's offset
             self.seek(result.next_offset)
             return
         self._pull_offset = result.next_offset
+        self._skipped += (*announced(result), *skipped)
         if result.status is PullStatus.FOUND:
             self._answers.append(result)
             self._size += len(result.records)
         elif not self._answers:
             self._position = result.next_offset
 
+    def passed(self) -> list[SkippedMessages]:
+        """Return the messages before the position that are not returned, each once."""
+        found = [one for one in self._skipped if one.start < self._position]
+        self._skipped = [one for one in self._skipped if one.start >= self._position]
+        return found
+
     def seek(self, offset: int) -> None:
         """Go on at an offset; what was pulled is dropped."""
         self._answers.clear()
         self._messages.clear()
+        self._skipped.clear()
         self._size = 0
         self._position = self._pull_offset = offset
 
@@ -138,7 +151,11 @@ class QueueBuffer:
             joined.append(one)
             size += len(one.records)
         records = b"".join(one.records for one in joined)
-        found = decode(Answer(self.queue, self._subscription, records, self._position, joined[-1].next_offset))
+        missing: list[Span] | None = [] if all(map(is_complete, joined)) else None
+        span = self._position, joined[-1].next_offset
+        found = decode(Answer(self.queue, self._subscription, records, *span, missing))
+        if missing:
+            self._skipped += besides(self.queue, missing, joined)
         self._messages.clear()
         for _ in joined:
             self._end_answer()
@@ -146,7 +163,9 @@ class QueueBuffer:
 
     def _decoded(self, result: PullResult) -> list[ReceivedMessage]:
         try:
-            return [one for one in result.messages() if one.queue_offset >= self._position]
+            messages = result.messages()
+            self._skipped += unannounced(result, messages)
+            return [one for one in messages if one.queue_offset >= self._position]
         except ClientError as error:
             raise DamagedRecordError(
                 f"{result.address}: messages of {self.queue} from offset {self._position} on cannot be decoded: "

@@ -9,12 +9,14 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
+from rocketflow.client.consume.gaps import announced, unannounced
 from rocketflow.client.consume.pulls import PullRequest
 from rocketflow.client.errors import ClientError, RequestRefusedError
 from rocketflow.client.pull_status import PullStatus
 from rocketflow.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
+    from rocketflow.client.consume.gaps import SkipReports
     from rocketflow.client.consume.membership import GroupMembership
     from rocketflow.client.consume.pulls import Puller, PullResult
     from rocketflow.client.push.figures import ConsumeFigures
@@ -67,6 +69,7 @@ class Pulling:
         calls: Calls,
         send_backs: SendBacks,
         figures: ConsumeFigures,
+        skips: SkipReports,
     ) -> None:
         self._options = options
         self._membership = membership
@@ -74,6 +77,7 @@ class Pulling:
         self._calls = calls
         self._send_backs = send_backs
         self._figures = figures
+        self._skips = skips
         self._complaints: dict[MessageQueue, str] = {}
         self._may_pull = asyncio.Event()
         self._may_pull.set()
@@ -144,6 +148,10 @@ class Pulling:
         messages = self._decoded(result)
         ms = (asyncio.get_running_loop().time() - began) * 1000
         self._figures.of(queue.topic).count_pull(len(messages), ms)
+        if skipped := [*announced(result), *unannounced(result, messages)]:
+            self._skips.report(await self._skips.confirmed(skipped))
+            if held.is_dropped:
+                return None
         added = held.add(messages, result.next_offset)
         if added:
             self._calls.submit(held, added)

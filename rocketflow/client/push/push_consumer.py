@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow.client.cluster import Cluster
 from rocketflow.client.consume.conflicts import SubscriptionCheck
+from rocketflow.client.consume.gaps import SkipReports
 from rocketflow.client.consume.membership import (
     BROADCASTING,
     CLUSTERING,
@@ -87,7 +88,8 @@ class PushConsumer:
         store = self._offset_store()
         self._holdings = Holdings(options, self._cluster, self._membership, store, starts, locks)
         puller = Puller(self._cluster, options.group)
-        self._pulling = Pulling(options, self._membership, puller, self._calls, send_backs, self._figures)
+        self._skips = SkipReports(self._cluster, puller, options.group)
+        self._pulling = Pulling(options, self._membership, puller, self._calls, send_backs, self._figures, self._skips)
         self._rebalances = RebalanceLoop(self._holdings.rebalance)
         self._check = SubscriptionCheck(self._cluster, self._membership)
         self._tasks: list[asyncio.Task[None]] = []
@@ -111,6 +113,11 @@ class PushConsumer:
         The broker selects messages by the newest subscription, so that the others' are lost.
         """
         return self._check.conflicts
+
+    @property
+    def skipped(self) -> int:
+        """Return the number of messages that brokers did not return, damaged or missing ones (logged as RF-SKIP)."""
+        return self._skips.count
 
     async def subscribe(self, topic: str, expression: str = ALL, *, expression_type: str = TAG) -> None:
         """Subscribe to a topic, or replace its subscription.

@@ -75,6 +75,10 @@ class PullConsumer(SyncClient[consumer.PullConsumer]):
         """Return what `decode` makes of the records of answers; it is called in the thread of the event loop."""
         return self._wait(self._client.poll_answers(decode, timeout_s, max_bytes, linger_s))
 
+    def skipped(self) -> int:
+        """Return the number of messages that brokers did not return."""
+        return self._call(lambda: self._client.skipped)
+
     def pause(self, *queues: MessageQueue) -> None:
         """Return no messages of these queues until `resume`."""
         self._call(lambda: self._client.pause(*queues))

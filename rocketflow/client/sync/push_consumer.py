@@ -52,6 +52,10 @@ class PushConsumer(SyncClient[push.PushConsumer]):
 
         return self._wait(held())
 
+    def skipped(self) -> int:
+        """Return the number of messages that brokers did not return."""
+        return self._client.skipped
+
     def conflicts(self) -> list[str]:
         """Return how the subscriptions of another client of the group differ."""
 

@@ -117,8 +117,8 @@ def producer(options: BridgeOptions) -> Any:
     return made
 
 
-def admin(options: BridgeOptions) -> Any:
-    """Create an admin client."""
+def admin(options: BridgeOptions, **more: Any) -> Any:
+    """Create an admin client; `more` are settings of the client that take precedence."""
     require_kafka()
     from kafka import KafkaConsumer
     from kafka.admin import KafkaAdminClient
@@ -127,7 +127,7 @@ def admin(options: BridgeOptions) -> Any:
     given = options.client.for_client(known, _producer_defaults(), KafkaConsumer.DEFAULT_CONFIG)
     with _connecting(options):
         return KafkaAdminClient(
-            bootstrap_servers=options.bootstrap.split(","), **{"bootstrap_timeout_ms": 15_000, **given}
+            bootstrap_servers=options.bootstrap.split(","), **{"bootstrap_timeout_ms": 15_000, **given, **more}
         )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow.errors import UsageError
 from rocketflow.kafka.client import clients
+from rocketflow.kafka.client.topic_ids import TopicIds
 from rocketflow.kafka.errors import (
     BridgeError,
     DataLossError,
@@ -32,7 +33,7 @@ from rocketflow.kafka.options.bridge_options import CONTINUE
 from rocketflow.kafka.shared.claims import Pair, claims_of_marks, refuse_claimed
 from rocketflow.kafka.shared.mark import Mark, Progress, encode_mark
 from rocketflow.kafka.shared.run_state import BridgeSummary, StopRequest, warn, warn_of_loss
-from rocketflow.kafka.shared.topic_record import check_same_topic, ids_of
+from rocketflow.kafka.shared.topic_record import check_same_topic
 from rocketflow.process.stop_signals import StoppedError
 from rocketflow_store import StoreConfig, StoreReader
 from rocketflow_store.spi.places import store_id
@@ -56,6 +57,7 @@ class StoreToKafka:
         self._targets_of_mark: dict[str, str | None] = {}
         self._targets: dict[tuple[str, int], int] | None = None
         self._session: ProducerSession | None = None
+        self._ids = TopicIds(options)
         self._new = True
         self._turn = 0
 
@@ -66,6 +68,7 @@ class StoreToKafka:
             self._topics = CopiedTopics(self._options, reader)
             self._topics.refresh()
             self._sender = RangeSender(self._options, reader, self._stop)
+            at_last.callback(self._ids.close)
             at_last.callback(self._close_producer)
             with contextlib.suppress(StoppedError):
                 with self._stop.interruptible():
@@ -88,6 +91,8 @@ class StoreToKafka:
                 if ranges:
                     self._transact(ranges)
                     failed_since = None
+                else:
+                    self._ids.check_again(self._known_ids(self._progress))
             except (FencedBridgeError, MessageRefusedError, DataLossError, TopicReplacedError):
                 raise
             except BridgeError as error:
@@ -241,7 +246,7 @@ class StoreToKafka:
         if session is None:
             raise KafkaUnreachableError(f"Kafka at {self._options.bootstrap} does not answer")
         progress = {topic: dict(queues) for topic, queues in self._progress.items()}
-        rows = quarantined = 0
+        rows = quarantined = lost = 0
         newest = 0
         with clients.kafka_errors(self._options), _without_gc():
             session.begin_transaction()
@@ -251,30 +256,32 @@ class StoreToKafka:
                     break
                 sent = self._sender.send(one, self._topics.names[one.topic], room)
                 room -= sent.size
-                rows, quarantined = rows + sent.rows, quarantined + sent.quarantined
+                rows, quarantined, lost = rows + sent.rows, quarantined + sent.quarantined, lost + sent.lost
                 newest = max(newest, sent.newest_ms)
                 progress.setdefault(one.topic, {})[str(one.queue_id)] = sent.following
-            targets = self._checked_targets(session, progress)
+            known = self._known_ids(progress)
+            targets = self._targets_of_mark | {target: one for target, one in known.items() if one is not None}
             mark = encode_mark(Mark(store_id(self._path), progress, targets))
-            session.producer.send(
+            marked = session.producer.send(
                 self._options.progress_topic, key=self._options.bridge_id.encode(), value=mark, partition=0
             )
             with self._stop.interruptible():
+                session.producer.flush()
+                marked.get(timeout=clients.CALL_MS / 1000)  # done by now: raises why the broker refused it
+                self._ids.check(known)  # of the topics that have the messages now: their ids are asked for afterwards
                 session.commit_transaction()
         self._progress, self._targets_of_mark = progress, targets
         if not mark_alone:
             self.summary.rows += rows - quarantined
             self.summary.quarantined += quarantined
+            self.summary.lost += lost
             self.summary.batches += 1
             self.summary.lag_ms = max(clients.now_ms() - newest, 0) if newest else 0
 
-    def _checked_targets(self, session: ProducerSession, progress: Progress) -> dict[str, str | None]:
-        """Return the ids of all target topics. Raise TopicReplacedError if the producer's metadata has another id."""
+    def _known_ids(self, progress: Progress) -> dict[str, str | None]:
+        """Return the ids that the target topics of `progress` had when they were described."""
         copied = {self._topics.names[topic] for topic in progress if topic in self._topics.names}
-        for target, now in ids_of(session.producer, copied).items():
-            check_same_topic(target, self._kafka.id_of(target), now, self._options.bridge_id)
-        known = {target: self._kafka.id_of(target) for target in sorted(copied)}
-        return self._targets_of_mark | {target: one for target, one in known.items() if one is not None}
+        return {target: self._kafka.id_of(target) for target in sorted(copied)}
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rocketflow.kafka.shared.record_sizes import Header
     from rocketflow.kafka.shared.run_state import StopRequest
     from rocketflow_store import StoreReader
+    from rocketflow_store.spi.reads import SkippedMessages
 
 _READ_BYTES: Final = 2 << 20
 _RECORD_OVERHEAD: Final = 128
@@ -49,6 +50,7 @@ class Sent:
     rows: int = 0
     size: int = 0
     quarantined: int = 0
+    lost: int = 0
     newest_ms: int = 0
 
 
@@ -65,7 +67,8 @@ class RangeSender:
     def send(self, one: QueueRange, target: str, room: int) -> Sent:
         """Send messages of a range until it ends or until they use this range's share of `room` bytes."""
         sent = Sent(following=one.start)
-        faults = SkipFaults() if self._options.on_data_loss == CONTINUE else RaiseFaults()
+        skipped: list[SkippedMessages] = []
+        faults = SkipFaults(skipped.append) if self._options.on_data_loss == CONTINUE else RaiseFaults()
         share = max(room // 4, min(room, _READ_BYTES))
         reads = self._reader.read(
             one.topic, one.queue_id, one.start, one.end, COLUMNS, max_batch_bytes=_READ_BYTES, faults=faults
@@ -75,8 +78,10 @@ class RangeSender:
             sent.following = int(batch.column("queueOffset")[-1].as_py()) + 1
             sent.newest_ms = int(batch.column("storeTimestamp")[-1].cast(pa.int64()).as_py()) // 1000
             if sent.size >= share or self._stop.asked.is_set():
-                return sent
-        sent.following = one.end
+                break
+        else:
+            sent.following = one.end
+        sent.lost = sum(some.count for some in skipped if some.queue_offset < sent.following)
         return sent
 
     def _send_batch(self, one: QueueRange, target: str, batch: pa.RecordBatch, sent: Sent) -> None:

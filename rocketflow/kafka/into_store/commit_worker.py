@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow.kafka.client.batch_consumer import rows_of
 from rocketflow.kafka.client.record_batches import BrokenBatchError
+from rocketflow.kafka.client.topic_ids import TopicIds
 from rocketflow.kafka.errors import KafkaRefusedError
 from rocketflow.kafka.into_store.store_commit import CommitOutcome, PartEncoder, PartsCommit
 from rocketflow_store.spi.commits import ProgressMovedError
@@ -31,6 +32,7 @@ class CommitWorker:
         self._options, self._port = options, port
         self._run_id = uuid.uuid4().hex
         self._encoder = PartEncoder(port.config, options)
+        self._ids = TopicIds(options)
         self._pool = ThreadPoolExecutor(1, "bridge-commit")
         self._commit: Future[CommitOutcome] | None = None
         self.in_commit: Sequence[NextPart] = ()
@@ -40,6 +42,7 @@ class CommitWorker:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._pool.shutdown(wait=True)
+        self._ids.close()
 
     @property
     def is_busy(self) -> bool:
@@ -60,7 +63,11 @@ class CommitWorker:
         return outcome
 
     def _run(self, parts: Sequence[NextPart]) -> CommitOutcome:
-        """Decode and encode the parts, then commit them."""
+        """Decode and encode the parts, then commit them.
+
+        Raises TopicReplacedError if a topic was recreated since its partitions were started: the parts may be of the
+        new one.
+        """
         encoded = []
         for one in parts:
             try:
@@ -68,6 +75,7 @@ class CommitWorker:
             except BrokenBatchError as error:
                 raise KafkaRefusedError(f"{one.part.topic} partition {one.part.partition}: {error}") from error
             encoded.append(self._encoder.encode(replace(one.part, rows=rows)))
+        self._ids.check({one.part.topic: one.part.topic_id for one in parts})
         for attempt in range(_COMMIT_TRIES):
             try:
                 return self._port.commit(PartsCommit(self._options, self._run_id, encoded))

@@ -116,7 +116,6 @@ class KafkaToStore:
 
     def _submit(self, *, progress_alone: bool = False) -> None:
         """Give the worker the parts of the next commit."""
-        self._check_ids()
         parts = self._backlog.next_parts(self._session.position, progress_alone=progress_alone)
         if parts:
             self._worker.submit(parts)

@@ -27,7 +27,11 @@ class PullMessageRequestHeader(TopicRequestHeader, kw_only=True):
 
 
 class PullMessageResponseHeader(Header, kw_only=True):
-    """Answer 11 PULL_MESSAGE."""
+    """Answer 11 PULL_MESSAGE.
+
+    The last field is RocketFlow's: messages before `next_begin_offset` that the broker skipped because they are damaged
+    or missing. Each line has queue offsets, such as `5,9-12`, a space and the reason. RocketMQ's clients ignore it.
+    """
 
     suggest_which_broker_id: Int64
     next_begin_offset: Int64
@@ -37,6 +41,7 @@ class PullMessageResponseHeader(Header, kw_only=True):
     topic_sys_flag: Int32 | None = None
     group_sys_flag: Int32 | None = None
     forbidden_type: Int32 | None = None
+    skipped_messages: str | None = None
 
 
 class QueryMessageRequestHeader(TopicRequestHeader, kw_only=True):

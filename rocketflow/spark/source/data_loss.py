@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from rocketflow.spark.source.store_access import QueueBounds
 from rocketflow.spark.source.stream_offset import QueueKey, QueuePosition
+from rocketflow.spark.source.task_planning import QueueRange
 from rocketflow_store import StoreError
 from rocketflow_store.spi import events
 
@@ -63,15 +64,30 @@ def find_losses(
             continue
         low, high = bounds
         if expected > high:
-            why = "the offset is beyond the queue's end: the log was cut or replaced"
-            losses.append(Loss(key, expected, low, high, expected - high, why, high))
+            losses.append(_beyond_end(key, expected, bounds))
         elif expected < low:
-            why = f"messages {expected} to {low - 1} were removed before they were read"
-            losses.append(Loss(key, expected, low, high, low - expected, why, low))
+            losses.append(_removed(key, expected, low, bounds))
         elif not is_unchanged(key, position, low):
             why = f"the last message read, at offset {expected - 1}, is another one now: the log was cut or replaced"
             losses.append(Loss(key, expected, low, high, 1, why, expected))
     return losses
+
+
+def loss_of_range(one: QueueRange, bounds: QueueBounds) -> Loss | None:
+    """Return the loss of a range that was planned, None if its queue has all of it: in the words of `find_losses`."""
+    if one.start < bounds.low:
+        return _removed(one.key, one.start, min(one.end, bounds.low), bounds)
+    return _beyond_end(one.key, one.end, bounds) if one.end > bounds.high else None
+
+
+def _removed(key: QueueKey, start: int, end: int, bounds: QueueBounds) -> Loss:
+    why = f"messages {start} to {end - 1} were removed before they were read"
+    return Loss(key, start, *bounds, end - start, why, bounds.low)
+
+
+def _beyond_end(key: QueueKey, expected: int, bounds: QueueBounds) -> Loss:
+    why = "the offset is beyond the queue's end: the log was cut or replaced"
+    return Loss(key, expected, *bounds, expected - bounds.high, why, bounds.high)
 
 
 @dataclass(slots=True)

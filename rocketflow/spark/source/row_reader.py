@@ -12,7 +12,8 @@ from pyspark.sql.datasource import InputPartition
 
 from rocketflow.spark.shared.worker_heap import freeze_heap_once
 from rocketflow.spark.source.columns import PROPERTIES_COLUMN, Projection
-from rocketflow.spark.source.data_loss import DataLossError, Loss
+from rocketflow.spark.source.data_loss import DataLossError, Loss, loss_of_range
+from rocketflow.spark.source.store_access import QueueBounds
 from rocketflow.spark.source.stores import Stores
 from rocketflow.spark.source.task_planning import QueueRange
 from rocketflow_store import OffsetOutOfRangeError
@@ -75,10 +76,10 @@ class RowReader:
         try:
             yield from self.stores.batches(one, columns, self.tags, fail=fail, max_batch_bytes=BATCH_BYTES)
         except OffsetOutOfRangeError as error:
+            bounds = QueueBounds(error.min_offset, error.max_offset)
             why = f"messages {one.start} to {one.end - 1} were planned but do not all exist any more"
-            low, high = error.min_offset, error.max_offset
-            lost = max(low - one.start, 0) + max(one.end - high, 0)
-            raise DataLossError([Loss(one.key, one.start, low, high, lost, why, low)]) from error
+            loss = loss_of_range(one, bounds) or Loss(one.key, one.start, *bounds, 1, why, bounds.low)
+            raise DataLossError([loss]) from error
 
 
 def _sql_rows(sql: str | None) -> SqlRows | None:

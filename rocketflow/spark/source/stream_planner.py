@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from rocketflow.spark.source.data_loss import Loss
+from rocketflow.spark.source.data_loss import loss_of_range
 from rocketflow.spark.source.group_progress import GroupProgress
 from rocketflow.spark.source.lag import next_offsets
 from rocketflow.spark.source.loss_guard import LossGuard
@@ -164,19 +164,8 @@ class StreamPlanner:
             starts[key] = before.next_offset if before is not None else first
             ends[key] = position.next_offset
         ranges = ranges_between(starts, ends)
-        removed = [
-            Loss(
-                one.key,
-                one.start,
-                *queues[one.key],
-                min(one.end, queues[one.key].low) - one.start,
-                f"messages {one.start} to {min(one.end, queues[one.key].low) - 1} were removed before they were read",
-                queues[one.key].low,
-            )
-            for one in ranges
-            if one.key in queues and one.start < queues[one.key].low
-        ]
-        self._losses.accept(removed)
+        removed = [one for one in ranges if one.key in queues and one.start < queues[one.key].low]
+        self._losses.accept([loss for one in removed if (loss := loss_of_range(one, queues[one.key])) is not None])
         if not self._options.fail_on_data_loss:
             ranges = [_inside(one, queues[one.key]) for one in ranges if one.key in queues]
         return plan_tasks([one for one in ranges if one.rows > 0], self._limits, self._stores.units_per_file)

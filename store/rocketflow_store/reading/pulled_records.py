@@ -24,7 +24,7 @@ from rocketflow_store.records.decoding.record_crc import judge_contents
 from rocketflow_store.records.decoding.scan import scan_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -61,11 +61,20 @@ class PulledRecords:
         self._more = tuple(dict.fromkeys(more))
         self._needed = tuple(dict.fromkeys((*more, *RECORD_COLUMNS)))
 
-    def batches(self, data: bytes, start: int, end: int, *, filtered: bool = False) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self,
+        data: bytes,
+        start: int,
+        end: int,
+        *,
+        skipped: Iterable[tuple[int, int, str]] = (),
+        lacking: Callable[[tuple[int, int]], object] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the messages [start, end) of the queue that are in an answer.
 
-        Messages of the range that are not in it are faults, unless the broker has `filtered` it. Other messages are
-        ignored.
+        Messages of the range that are not in it are faults, for the reasons of those offsets [start, end) that the
+        broker says it has `skipped`. `lacking` gets each span of them instead, if given: the broker may have filtered
+        them. Other messages are ignored.
         """
         buffer, position = pa.py_buffer(data), 0
         seen: list[Ints] = []
@@ -80,8 +89,12 @@ class PulledRecords:
             offsets = self._offsets(records, following)
             yield from self._checked(records, offsets, (start, end), seen)
             following, position = int(offsets[-1]) + 1, scan.end
-        if not filtered:
-            self._meet_missing(seen, start, end)
+        missing = _missing(seen, start, end)
+        if lacking is None:
+            self._meet_missing(missing, skipped)
+            return
+        for some in missing:
+            lacking((int(some[0]), int(some[-1]) + 1))
 
     def removed(self, error: OffsetOutOfRangeError, end: int) -> None:
         """Meet messages from the offset of `error` up to `end`, which the broker does not have any more."""
@@ -180,19 +193,20 @@ class PulledRecords:
         rows = [SkippedMessages(int(offsets[row]), 1, int(places[row]), one) for row, one in sorted(faults.items())]
         self._skip(rows)
 
-    def _meet_missing(self, seen: list[Ints], start: int, end: int) -> None:
-        """Meet the messages of [start, end) that were in no record."""
-        if sum(map(len, seen)) == end - start and all(
-            len(one) == 0 or (one[0] >= start and one[-1] < end) for one in seen
-        ):
-            return
-        missing = np.setdiff1d(np.arange(start, end), np.concatenate([np.zeros(0, np.int64), *seen]))
-        if not len(missing):
-            return
-        first = int(missing[0])
-        self._faults.meet(CorruptRecordError(self._identity.broker_name, -1, f"{_MISSING} ({self._where(first)})"))
-        runs = np.split(missing, np.flatnonzero(np.diff(missing) != 1) + 1)
-        self._skip([SkippedMessages(int(one[0]), len(one), -1, _MISSING) for one in runs])
+    def _meet_missing(self, runs: list[Ints], skipped: Iterable[tuple[int, int, str]]) -> None:
+        """Meet the messages that were in no record."""
+        rows = []
+        for run in runs:
+            for start, end, why in skipped:
+                left, some, run = np.split(run, np.searchsorted(run, (start, max(start, end))))
+                rows += [(left, _MISSING), (some, why)]
+            rows.append((run, _MISSING))
+        missing = [SkippedMessages(int(run[0]), len(run), -1, why) for run, why in rows if len(run)]
+        if missing:
+            first = missing[0]
+            why = f"{first.why} ({self._where(first.queue_offset)})"
+            self._faults.meet(CorruptRecordError(self._identity.broker_name, -1, why))
+            self._skip(missing)
 
     def _skip(self, rows: list[SkippedMessages]) -> None:
         first, identity = rows[0], self._identity
@@ -202,6 +216,14 @@ class PulledRecords:
 
     def _where(self, queue_offset: int) -> str:
         return f"topic {self._identity.topic}, queue {self._identity.queue_id}, queue offset {queue_offset}"
+
+
+def _missing(seen: list[Ints], start: int, end: int) -> list[Ints]:
+    """Return the offsets of [start, end) that are not among `seen`, each run of them."""
+    if sum(map(len, seen)) == end - start and all(len(one) == 0 or (one[0] >= start and one[-1] < end) for one in seen):
+        return []
+    missing = np.setdiff1d(np.arange(start, end), np.concatenate([np.zeros(0, np.int64), *seen]))
+    return np.split(missing, np.flatnonzero(np.diff(missing) != 1) + 1) if len(missing) else []
 
 
 def _faults_of(records: RecordColumns, *, bodies: bool) -> dict[int, str]:

@@ -134,8 +134,10 @@ EVENTS: Final = (
     Event(
         SKIPPED,
         "A read skipped messages that it could not return.",
-        "Damaged or missing records or units, and the caller asked to skip them.",
-        "Run `rocketflow store verify PATH`; `--repair` rebuilds the units of all records that the log still has.",
+        "Damaged or missing records or units, and the caller asked to skip them; or a broker passed over them, and a "
+        "consumer reports what it did not get.",
+        "Run `rocketflow store verify PATH` (of a broker: at its store); `--repair` rebuilds the units of all records "
+        "that the log still has.",
     ),
     Event(
         SUBSCRIPTION_CONFLICT,

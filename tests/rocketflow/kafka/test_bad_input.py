@@ -29,7 +29,7 @@ from rocketflow.kafka.into_store.store_port import StorePort
 from rocketflow.kafka.options.bridge_options import parse
 from rocketflow.kafka.shared.mark import Mark
 from rocketflow.kafka.shared.run_state import StopRequest
-from rocketflow_store import Message, MessageStore
+from rocketflow_store import CorruptRecordError, Message, MessageStore
 from rocketflow_store.model.errors import StoreLockedError
 from tests.rocketflow.kafka.bridging import Sent, Topics, bridge, bridge_process, finished, options, small_store, stored
 from tests.support.kafka_broker import KafkaBroker
@@ -192,6 +192,23 @@ def test_second_bridge_of_an_id_fences_the_first(
     with pytest.raises(FencedBridgeError, match="fenced by another bridge that started with the same id"):
         StoreToKafka(out, StopRequest()).run()
     assert sum(map(len, topics.read(back).values())) == 40
+
+
+def test_damaged_message_of_the_store_stops_the_copy_or_counts_as_lost(topics: Topics, store: str, name: Name) -> None:
+    source, back = name("t"), name("back")
+    topics.create(source, back)
+    topics.send(source, [*some(5), Sent(b"k", b"<damaged>"), *some(5)])
+    bridge("kafka-to-store", topics.address, store, "--topics", source, "--id", source)
+    (log,) = (Path(store) / "commitlog").iterdir()
+    raw = bytearray(log.read_bytes())
+    raw[raw.index(b"<damaged>")] ^= 1
+    log.write_bytes(raw)
+    asked = ["--topics", source, "--map", f"{back}={source}", "--id", source]
+    with pytest.raises(CorruptRecordError, match="queue offset 2"):
+        bridge("store-to-kafka", topics.address, store, *asked)
+    done = bridge("store-to-kafka", topics.address, store, *asked, "--on-data-loss", "continue")
+    assert (done.rows, done.lost, done.exit_code) == (10, 1, 3)
+    assert sum(map(len, topics.read(back).values())) == 10
 
 
 def test_store_locked_by_another_writer_raises_exit_code_75(topics: Topics, store: str, name: Name) -> None:

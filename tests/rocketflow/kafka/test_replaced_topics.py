@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
-import pyarrow as pa
 import pytest
 from kafka.errors import TopicAlreadyExistsError
 
 from rocketflow.kafka.errors import TopicReplacedError
-from rocketflow.kafka.into_kafka import range_sender
 from rocketflow.kafka.into_kafka.copy_out import StoreToKafka
-from rocketflow.kafka.into_kafka.to_records import ProducerRows
+from rocketflow.kafka.into_kafka.range_sender import QueueRange, RangeSender
+from rocketflow.kafka.into_kafka.range_sender import Sent as SentRange
 from rocketflow.kafka.into_store.copy_in import KafkaToStore
+from rocketflow.kafka.options.bridge_options import BridgeOptions
 from rocketflow.kafka.shared.run_state import BridgeSummary, StopRequest
 from rocketflow.kafka.shared.topic_record import TopicNote, check_note, id_text, note_topic, offsets_alone
 from tests.rocketflow.kafka.bridging import Sent, Topics, bridge, options, stored
@@ -21,6 +23,16 @@ from tests.rocketflow.kafka.bridging import Sent, Topics, bridge, options, store
 pytestmark = pytest.mark.kafka
 Name = Callable[[str], str]
 WHY = r"Kafka topic {} was deleted and recreated \(its id was .*, now it is .*another --id"
+
+
+@pytest.fixture
+def stop() -> Iterator[StopRequest]:
+    """Return a stop request for a run that would wait for more messages for ever if it did not fail."""
+    request = StopRequest()
+    limit = threading.Timer(60, request.asked.set)
+    limit.start()
+    yield request
+    limit.cancel()
 
 
 def some(count: int, first: int = 0) -> list[Sent]:
@@ -75,13 +87,14 @@ def test_recreated_source_topic_stops_a_bridge_at_its_start(topics: Topics, stor
     assert sorted(bodies) == [*range(10), *range(100, 100 + count)]
 
 
-def test_source_topic_recreated_during_a_run_stops_it(
-    topics: Topics, store: str, name: Name, monkeypatch: pytest.MonkeyPatch
+def test_source_topic_recreated_during_a_run_stops_it_before_its_next_commit(
+    topics: Topics, store: str, name: Name, monkeypatch: pytest.MonkeyPatch, stop: StopRequest
 ) -> None:
+    """The client's own list of topics is older than the recreation: `--discover-ms` is 30 s."""
     source = name("t")
     topics.create(source)
     topics.send(source, some(10))
-    asked = options("kafka-to-store", topics.address, store, "--topics", source, "--id", source, "--discover-ms", "200")
+    asked = options("kafka-to-store", topics.address, store, "--topics", source, "--id", source)
 
     is_report_due, done = BridgeSummary.is_report_due, []
 
@@ -94,7 +107,7 @@ def test_source_topic_recreated_during_a_run_stops_it(
 
     monkeypatch.setattr(BridgeSummary, "is_report_due", watched)
     with pytest.raises(TopicReplacedError, match=WHY.format(source)):
-        KafkaToStore(asked, StopRequest()).run()
+        KafkaToStore(asked, stop).run()
     assert done
     assert sum(map(len, stored(store, source).values())) == 10
 
@@ -116,31 +129,60 @@ def test_recreated_target_topic_stops_a_bridge_at_its_start(topics: Topics, stor
     assert bridge("store-to-kafka", topics.address, store, *asked).rows == 20
 
 
-def test_target_topic_recreated_during_a_run_stops_it(
-    topics: Topics, store: str, name: Name, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_target_topic_recreated_during_a_transaction_stops_the_bridge_before_its_commit(
+    topics: Topics, store: str, name: Name, monkeypatch: pytest.MonkeyPatch, stop: StopRequest, moment: str
+) -> None:
+    """The topic is recreated before or after the messages of the last transaction are sent.
+
+    The producer's own list of topics is five minutes old at most: it does not show it.
+    """
+    source, target = name("t"), name("copy")
+    asked = out_of_store(topics, store, source, target, "--max-batch-rows", "4")
+    send, recreated = RangeSender.send, []
+    copying = StoreToKafka(asked, stop)
+
+    def watched(sender: RangeSender, one: QueueRange, *more: Any) -> SentRange:
+        is_due = copying.summary.rows == 8 and not recreated
+        sent = None if is_due and moment == "before" else send(sender, one, *more)
+        if is_due:
+            recreated.append(one)
+            recreate(topics, target)
+        return sent or send(sender, one, *more)
+
+    monkeypatch.setattr(RangeSender, "send", watched)
+    with pytest.raises(TopicReplacedError, match=WHY.format(target)):
+        copying.run()
+    assert recreated
+    assert topics.read(target) == {0: [], 1: []}
+
+
+def test_target_topic_recreated_while_a_bridge_has_nothing_to_copy_stops_it(
+    topics: Topics, store: str, name: Name, monkeypatch: pytest.MonkeyPatch, stop: StopRequest
 ) -> None:
     source, target = name("t"), name("copy")
+    asked = out_of_store(topics, store, source, target, "--discover-ms", "100")
+    is_report_due, recreated = BridgeSummary.is_report_due, []
+
+    def watched(summary: BridgeSummary) -> bool:
+        if summary.rows == 10 and not recreated:
+            recreated.append(summary)
+            recreate(topics, target)
+        return is_report_due(summary)
+
+    monkeypatch.setattr(BridgeSummary, "is_report_due", watched)
+    with pytest.raises(TopicReplacedError, match=WHY.format(target)):
+        StoreToKafka(asked, stop).run()
+    assert recreated
+
+
+def out_of_store(topics: Topics, store: str, source: str, target: str, *more: str) -> BridgeOptions:
+    """Store ten messages; return the options of a bridge that copies them to `target` and then waits for others."""
     topics.create(source, target)
     topics.send(source, some(10))
     bridge("kafka-to-store", topics.address, store, "--topics", source, "--id", source)
-    asked = options(
-        "store-to-kafka", topics.address, store, "--topics", source, "--id", source, "--map", f"{target}={source}",
-        "--max-batch-rows", "4", "--kafka-option", "metadata_max_age_ms=100",
-    )  # fmt: skip
-
-    kafka_rows = range_sender.kafka_rows
-    copying = StoreToKafka(asked, StopRequest())
-
-    def watched(batch: pa.RecordBatch) -> ProducerRows:
-        if copying.summary.batches == 1 and topics.end(target):
-            recreate(topics, target)
-            time.sleep(0.5)
-        return kafka_rows(batch)
-
-    monkeypatch.setattr(range_sender, "kafka_rows", watched)
-    with pytest.raises(TopicReplacedError, match=WHY.format(target)):
-        copying.run()
-    assert topics.read(target) == {0: [], 1: []}
+    asked = ["--topics", source, "--id", source, "--map", f"{target}={source}"]
+    return options("store-to-kafka", topics.address, store, *asked, *more)
 
 
 def test_missing_note_is_added_and_then_checked(topics: Topics, name: Name) -> None:

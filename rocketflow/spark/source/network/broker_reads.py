@@ -17,6 +17,7 @@ from rocketflow.client.cluster import Cluster
 from rocketflow.client.errors import ClientError, NoRouteError, RequestRefusedError, UnreachableError
 from rocketflow.client.options import ClientOptions
 from rocketflow.client.received import ReceivedMessage, decode_records
+from rocketflow.client.skipped import skipped_spans
 from rocketflow.remoting.bodies import (
     ClusterInfo,
     ConsumerData,
@@ -66,9 +67,6 @@ _SUBSCRIPTION_FLAG: Final = 4
 _ROUTES_S: Final = 5.0
 """How often routes are asked for again: new brokers and queues are found then."""
 
-_LOW_S: Final = 1.0
-"""How long the first offset of a queue is believed; retention moves it rarely."""
-
 _ANSWER_S: Final = 10.0
 _FIRST_PAUSE_S: Final = 0.05
 _LAST_PAUSE_S: Final = 1.0
@@ -106,7 +104,6 @@ class BrokerReads:
         self._cluster = Cluster(options)
         self.table = QueueTable()
         self._ranges: dict[str, bool] = {}
-        self._lows: dict[QueueKey, tuple[int, float]] = {}
         self._asked: dict[str, float] = {}
         self._introduced: set[tuple[str, str]] = set()
         self.lagging: set[QueueKey] = set()
@@ -159,21 +156,17 @@ class BrokerReads:
                 raise
 
     async def bounds(self, key: QueueKey) -> tuple[int, int]:
-        """Return the offsets [low, high) of a queue."""
-        header = GetMaxOffsetRequestHeader(topic=key.topic, queue_id=key.queue_id)
-        address, reply = await self._ask(key, RequestCode.GET_MAX_OFFSET, header)
-        high = reply.header(GetMaxOffsetResponseHeader).offset
+        """Return the offsets [low, high) of a queue, both as they are now: retention moves `low` at any time."""
+        end = GetMaxOffsetRequestHeader(topic=key.topic, queue_id=key.queue_id)
+        begin = GetMinOffsetRequestHeader(topic=key.topic, queue_id=key.queue_id)
+        (address, ends), (_, begins) = await asyncio.gather(
+            self._ask(key, RequestCode.GET_MAX_OFFSET, end), self._ask(key, RequestCode.GET_MIN_OFFSET, begin)
+        )
         if self.table.is_slave(key.store, address):
             self.lagging.add(key)
         else:
             self.lagging.discard(key)
-        now = time.monotonic()
-        low, since = self._lows.get(key, (0, -_LOW_S))
-        if now - since >= _LOW_S or low > high:
-            asked = GetMinOffsetRequestHeader(topic=key.topic, queue_id=key.queue_id)
-            _, reply = await self._ask(key, RequestCode.GET_MIN_OFFSET, asked)
-            low = reply.header(GetMinOffsetResponseHeader).offset
-            self._lows[key] = low, now
+        low, high = begins.header(GetMinOffsetResponseHeader).offset, ends.header(GetMaxOffsetResponseHeader).offset
         return min(low, high), high
 
     # --- records
@@ -190,10 +183,11 @@ class BrokerReads:
             address, reply = await self._pull_once(key, start, min(end - start, PULL_ROWS))
             code = reply.code
             bounds = reply.header(PullMessageResponseHeader)
+            skipped = skipped_spans(bounds.skipped_messages)
             if code == ResponseCode.SUCCESS:
-                return Pulled(reply.body, max(bounds.next_begin_offset, start + 1))
+                return Pulled(reply.body, max(bounds.next_begin_offset, start + 1), skipped)
             if start < bounds.next_begin_offset and code != ResponseCode.PULL_OFFSET_MOVED:
-                return Pulled(b"", bounds.next_begin_offset)
+                return Pulled(b"", bounds.next_begin_offset, skipped)
             lags = self.table.is_slave(key.store, address)
             moved = code == ResponseCode.PULL_OFFSET_MOVED or start >= bounds.max_offset
             if moved and not lags:

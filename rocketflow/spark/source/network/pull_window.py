@@ -17,6 +17,8 @@ class Pulled(NamedTuple):
 
     data: bytes
     next_offset: int
+    skipped: tuple[tuple[int, int, str], ...] = ()
+    """Offsets [start, end) that the broker says it skipped, and why."""
 
 
 class Piece(NamedTuple):
@@ -25,6 +27,7 @@ class Piece(NamedTuple):
     data: bytes
     start: int
     end: int
+    skipped: tuple[tuple[int, int, str], ...] = ()
 
 
 Pull = Callable[[int, int], Awaitable[Pulled]]
@@ -54,11 +57,13 @@ class PullWindow:
             return None
         begin = reached = self._waiting[0][0]
         parts: list[bytes] = []
+        skipped: tuple[tuple[int, int, str], ...] = ()
         size = 0
         while self._waiting and (not parts or (_has_arrived(self._waiting[0][2]) and size < MOST_BYTES)):
             start, end, task = self._waiting.popleft()
             pulled = await task
             parts.append(pulled.data)
+            skipped += pulled.skipped
             size += len(pulled.data)
             reached = min(pulled.next_offset, end)
             if reached < end:
@@ -67,7 +72,7 @@ class PullWindow:
             else:
                 self._rows = min(max(self._rows, 2 * (end - start)), self._most_rows)
         self._fill()
-        return Piece(parts[0] if len(parts) == 1 else b"".join(parts), begin, reached)
+        return Piece(parts[0] if len(parts) == 1 else b"".join(parts), begin, reached, skipped)
 
     async def close(self) -> None:
         """Cancel what is under way."""

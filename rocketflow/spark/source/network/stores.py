@@ -208,7 +208,7 @@ class NetworkStores:
         while position < one.end:
             try:
                 for piece in self._pieces(key, position, one.end):
-                    yield from decoder.batches(piece.data, piece.start, piece.end)
+                    yield from decoder.batches(piece.data, piece.start, piece.end, skipped=piece.skipped)
                     position = piece.end
             except OffsetOutOfRangeError as error:
                 following = min(error.min_offset, one.end) if position < error.min_offset else one.end

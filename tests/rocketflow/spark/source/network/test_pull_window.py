@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from rocketflow.spark.source.network.pull_window import Pulled, PullWindow
+from rocketflow.spark.source.network.pull_window import Piece, Pulled, PullWindow
 
 
 async def pieces(window: PullWindow) -> list[tuple[bytes, int, int]]:
@@ -56,7 +56,7 @@ def test_records_before_a_failed_pull_are_given_out_first() -> None:
 
     async def main() -> None:
         window = PullWindow(pull, 0, 6, most_rows=2, at_once=3)
-        assert await window.take() == (b"1212", 0, 4)
+        assert await window.take() == Piece(b"1212", 0, 4)
         with pytest.raises(ValueError, match="no"):
             await window.take()
         await window.close()
