@@ -1,0 +1,162 @@
+"""Rows S02 and S09: a writer is killed and a bit of the log flips: that record alone is lost, also after the frontier.
+
+A copy of the store may be what a power loss left: there only bytes that were known synced are damage, and everything
+from the first bad record after them on is cut.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketflow_store import Message, MessageStore, StoreConfig
+from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.metadata.native.confirm import decode_confirm
+from rocketflow_store.recovery.preview import preview_recovery
+from tests.reliability.test_kills import acknowledged, command
+from tests.support.checker import Place
+from tests.support.damage import Planted
+from tests.support.independent_reader import Record
+from tests.support.killed_store import KilledStore, flip_bit
+from tests.support.results import Tally
+from tests.support.trials import environment, seeds, some
+from tests.support.workload import SMALL, number_of
+
+pytestmark = pytest.mark.slow
+
+CONFIG = StoreConfig(**SMALL)  # type: ignore[arg-type]
+
+
+def killed(store: Path, flush: str, rng: random.Random, *, synced: bool) -> dict[int, Place]:
+    """Run a writer and kill it after some acks, with `synced` after it stored that the log is synced; return the acks."""
+    with subprocess.Popen(
+        command(store, flush, 0, 100_000), stdout=subprocess.PIPE, text=True, env=environment()
+    ) as child:
+        assert child.stdout is not None
+        output, wanted = "", rng.randrange(40, 200)
+        while wanted:
+            output += child.stdout.readline()
+            if not synced or log_synced(store) > 0:
+                wanted -= 1
+        child.kill()
+        return acknowledged(output + child.stdout.read())
+
+
+def log_synced(store: Path) -> int:
+    confirmed = decode_confirm((store / "rocketflow" / "confirm").read_bytes())
+    return 0 if confirmed is None else confirmed.log_synced_offset
+
+
+def numbered(records: list[Record]) -> dict[int, Record]:
+    """Return the records of the workload by number."""
+    return {number_of(one.body): one for one in records if one.topic == "t"}
+
+
+def chosen(acked: list[Record], rng: random.Random) -> list[Record]:
+    """Return records at several distances before the end of the log."""
+    return [acked[-1], acked[-2], *rng.sample(acked[-40:-2], some(6)), rng.choice(acked)]
+
+
+def places_of(records: dict[int, Record]) -> dict[int, Place]:
+    return {number: (one.queue_id, one.queue_offset) for number, one in records.items()}
+
+
+def served(store: Path) -> dict[int, Place]:
+    found = Planted(store, {}, {}).served()
+    return {number_of(body): place[1:] for place, body in found.items() if place[0] == "t" and body != b"after"}
+
+
+def next_offsets(store: MessageStore) -> dict[int, int]:
+    """Put a message into each queue; return their queue offsets."""
+    return {queue: store.put_message(Message("t", b"after", queue_id=queue)).queue_offset for queue in (0, 1)}
+
+
+def ends_of(records: dict[int, Record]) -> dict[int, int]:
+    return {queue: max(one.queue_offset for one in records.values() if one.queue_id == queue) + 1 for queue in (0, 1)}
+
+
+def report_of(store: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (store / "quarantine" / "report.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("flush", ["async", "sync"])
+def test_damage_after_a_kill_loses_that_record_alone(tmp_path: Path, flush: str, tally: Callable[..., Tally]) -> None:
+    counts = {row: tally(row, f"a bit flipped after a kill, {flush}") for row in ("S02", "S09")}
+    for seed in seeds(6, 40, least=2):
+        rng = random.Random(seed)
+        room = tmp_path / f"{seed}"
+        room.mkdir()
+        acked = killed(room / "s", flush, rng, synced=bool(seed % 2))
+        store = KilledStore(room / "s")
+        records = numbered(store.records)
+        assert set(acked) <= set(records)
+        for record in chosen([records[number] for number in sorted(acked)], rng):
+            at, bit = rng.randrange(record.size), rng.randrange(8)
+            context = f"seed {seed}, {flush}, bit {bit} of byte {at} of the record at {record.phy_offset}"
+            path = store.again()
+            flip_bit(path, record.phy_offset + at, bit)
+            (seen,) = preview_recovery(path, CONFIG).quarantined
+            with MessageStore.open(path, CONFIG) as opened:
+                (found,) = opened.recovery.quarantined
+                assert next_offsets(opened) == ends_of(records), f"{context}: queue offsets are assigned twice"
+            assert (found.offset, found.length, found.why) == (record.phy_offset, record.size, seen.why), context
+            (line,) = report_of(path)
+            assert (line["code"], line["length"]) == ("RF-QUAR", record.size), context
+            left = places_of({number: one for number, one in records.items() if one is not record})
+            assert served(path) == left, context
+            assert [one.kind for one in verify_store(path).findings] == ["record"], context
+        for tallied in counts.values():
+            tallied.trial(None, f"seed {seed}")
+
+
+def test_first_bad_record_after_the_frontier_is_the_torn_tail_of_a_copy(
+    tmp_path: Path, tally: Callable[..., Tally]
+) -> None:
+    """Bytes known synced are damage; after them all is cut, and does not come back after another crash (B5)."""
+    counts = tally("S09", "a bit flipped in a copy of a killed store, async")
+    outcomes = set()
+    for seed in seeds(6, 40):
+        rng = random.Random(seed)
+        room = tmp_path / f"{seed}"
+        room.mkdir()
+        acked = killed(room / "s", "async", rng, synced=True)
+        store = KilledStore(room / "s")
+        records, frontier = numbered(store.records), log_synced(store.path)
+        known = [one for one in store.records if one.phy_offset < frontier]
+        assert known[-1].phy_offset + known[-1].size == frontier, "not a record's end"
+        unsynced = [one for one in records.values() if one.phy_offset >= frontier]
+        for record in [*rng.sample(known[1:-1], some(6)), *rng.sample(unsynced[:-1], min(some(6), len(unsynced) - 1))]:
+            context = f"seed {seed}, the record at {record.phy_offset}, frontier {frontier}"
+            path = store.copy(room / "copy")
+            flip_bit(path, record.phy_offset + rng.randrange(record.size), rng.randrange(8))
+            with MessageStore.open(path, CONFIG) as opened:
+                found, *parts = opened.recovery.quarantined
+                opened.put_message(Message("t", b"after", queue_id=0))
+                kept = room / "killed again"
+                shutil.rmtree(kept, ignore_errors=True)
+                shutil.copytree(path, kept)
+            torn = record.phy_offset >= frontier
+            outcomes.add(torn)
+            if torn:
+                cut = [one for one in store.records if one.phy_offset >= record.phy_offset]
+                left = {number: one for number, one in records.items() if one not in cut}
+                assert found.offset == record.phy_offset, context
+                assert f" with {len(cut) - 1} complete records cut, not known to be durable" in found.why, context
+                assert f"the last known sync ended at {frontier}" in found.why, context
+                assert "power" not in found.why, context
+                assert {one["code"] for one in report_of(path)} == {"RF-CUT"}, context
+                MessageStore.open(kept, CONFIG).close()
+                assert served(kept) == places_of(left), f"{context}: cut records came back"
+            else:
+                left = {number: one for number, one in records.items() if one is not record}
+                assert (found.offset, found.length, parts) == (record.phy_offset, record.size, []), context
+            assert served(path) == places_of(left), context
+        counts.trial(None, f"seed {seed}")
+    assert outcomes == {True, False}
