@@ -18,7 +18,7 @@ import pytest
 
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.metadata.native.confirm import decode_confirm
+from rocketflow_store.metadata.native.confirm import Confirmed, decode_confirm
 from rocketflow_store.recovery.preview import preview_recovery
 from tests.reliability.test_kills import acknowledged, command
 from tests.support.checker import Place
@@ -31,6 +31,8 @@ from tests.support.workload import SMALL, number_of
 
 pytestmark = pytest.mark.slow
 
+MAGIC = (4, 8)
+"""Bytes of a record: with another one it may be a record of a later version, which is kept everywhere (D7)."""
 CONFIG = StoreConfig(**SMALL)  # type: ignore[arg-type]
 
 
@@ -43,15 +45,16 @@ def killed(store: Path, flush: str, rng: random.Random, *, synced: bool) -> dict
         output, wanted = "", rng.randrange(40, 200)
         while wanted:
             output += child.stdout.readline()
-            if not synced or log_synced(store) > 0:
+            if not synced or confirm_of(store).log_synced_offset > 0:
                 wanted -= 1
         child.kill()
         return acknowledged(output + child.stdout.read())
 
 
-def log_synced(store: Path) -> int:
+def confirm_of(store: Path) -> Confirmed:
     confirmed = decode_confirm((store / "rocketflow" / "confirm").read_bytes())
-    return 0 if confirmed is None else confirmed.log_synced_offset
+    assert confirmed is not None
+    return confirmed
 
 
 def numbered(records: list[Record]) -> dict[int, Record]:
@@ -62,6 +65,10 @@ def numbered(records: list[Record]) -> dict[int, Record]:
 def chosen(acked: list[Record], rng: random.Random) -> list[Record]:
     """Return records at several distances before the end of the log."""
     return [acked[-1], acked[-2], *rng.sample(acked[-40:-2], some(6)), rng.choice(acked)]
+
+
+def sample(records: list[Record], rng: random.Random) -> list[Record]:
+    return rng.sample(records, min(some(6), len(records)))
 
 
 def places_of(records: dict[int, Record]) -> dict[int, Place]:
@@ -83,7 +90,8 @@ def ends_of(records: dict[int, Record]) -> dict[int, int]:
 
 
 def report_of(store: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (store / "quarantine" / "report.jsonl").read_text().splitlines()]
+    report = store / "quarantine" / "report.jsonl"
+    return [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []
 
 
 @pytest.mark.parametrize("flush", ["async", "sync"])
@@ -95,20 +103,22 @@ def test_damage_after_a_kill_loses_that_record_alone(tmp_path: Path, flush: str,
         room.mkdir()
         acked = killed(room / "s", flush, rng, synced=bool(seed % 2))
         store = KilledStore(room / "s")
-        records = numbered(store.records)
+        records, walked_from = numbered(store.records), confirm_of(store.path).durable_offset
         assert set(acked) <= set(records)
-        for record in chosen([records[number] for number in sorted(acked)], rng):
+        for trial, record in enumerate(chosen([records[number] for number in sorted(acked)], rng)):
             at, bit = rng.randrange(record.size), rng.randrange(8)
             context = f"seed {seed}, {flush}, bit {bit} of byte {at} of the record at {record.phy_offset}"
-            path = store.again()
+            path = store.path if trial == 0 else store.again()
             flip_bit(path, record.phy_offset + at, bit)
-            (seen,) = preview_recovery(path, CONFIG).quarantined
+            wanted = [(record.phy_offset, record.size)] if record.phy_offset >= walked_from else []
+            seen = preview_recovery(path, CONFIG).quarantined
             with MessageStore.open(path, CONFIG) as opened:
-                (found,) = opened.recovery.quarantined
+                found = opened.recovery.quarantined
                 assert next_offsets(opened) == ends_of(records), f"{context}: queue offsets are assigned twice"
-            assert (found.offset, found.length, found.why) == (record.phy_offset, record.size, seen.why), context
-            (line,) = report_of(path)
-            assert (line["code"], line["length"]) == ("RF-QUAR", record.size), context
+            assert [(one.offset, one.length) for one in seen] == wanted, context
+            assert [(one.offset, one.length) for one in found] == wanted, context
+            reports = [(one["code"], one["length"]) for one in report_of(path)]
+            assert reports == [("RF-QUAR", size) for _, size in wanted], context
             left = places_of({number: one for number, one in records.items() if one is not record})
             assert served(path) == left, context
             assert [one.kind for one in verify_store(path).findings] == ["record"], context
@@ -128,14 +138,17 @@ def test_first_bad_record_after_the_frontier_is_the_torn_tail_of_a_copy(
         room.mkdir()
         acked = killed(room / "s", "async", rng, synced=True)
         store = KilledStore(room / "s")
-        records, frontier = numbered(store.records), log_synced(store.path)
-        known = [one for one in store.records if one.phy_offset < frontier]
-        assert known[-1].phy_offset + known[-1].size == frontier, "not a record's end"
+        records, frontier = numbered(store.records), confirm_of(store.path).log_synced_offset
+        walked_from = confirm_of(store.path).durable_offset
+        known = [one for one in store.records if walked_from <= one.phy_offset < frontier]
+        before = [one for one in store.records if one.phy_offset < frontier][-1]
+        assert before.phy_offset + before.size == frontier, "not a record's end"
         unsynced = [one for one in records.values() if one.phy_offset >= frontier]
-        for record in [*rng.sample(known[1:-1], some(6)), *rng.sample(unsynced[:-1], min(some(6), len(unsynced) - 1))]:
+        for record in (*sample(known[1:-1], rng), *sample(unsynced[:-1], rng)):
             context = f"seed {seed}, the record at {record.phy_offset}, frontier {frontier}"
             path = store.copy(room / "copy")
-            flip_bit(path, record.phy_offset + rng.randrange(record.size), rng.randrange(8))
+            at = rng.choice([*range(MAGIC[0]), *range(MAGIC[1], record.size)])
+            flip_bit(path, record.phy_offset + at, rng.randrange(8))
             with MessageStore.open(path, CONFIG) as opened:
                 found, *parts = opened.recovery.quarantined
                 opened.put_message(Message("t", b"after", queue_id=0))
@@ -159,4 +172,4 @@ def test_first_bad_record_after_the_frontier_is_the_torn_tail_of_a_copy(
                 assert (found.offset, found.length, parts) == (record.phy_offset, record.size, []), context
             assert served(path) == places_of(left), context
         counts.trial(None, f"seed {seed}")
-    assert outcomes == {True, False}
+    assert outcomes == {True, False} or len(seeds(6, 40)) == 1

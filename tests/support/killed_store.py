@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-import os
 import shutil
+import struct
 from pathlib import Path
 
+from rocketflow_store.files.os_files import cache_mark
 from tests.support.independent_reader import Record, log_records
+
+_CACHE_MARK_AT = 80
 
 
 class KilledStore:
     """The store at `path`, without a writer.
 
-    `again` puts everything back, also the very `abort` file of the writer: by it the next open knows that the page
-    cache kept what was written. A copy of the directory has another one, as a copy of a disk has.
+    An open knows by the `abort` file that the page cache kept what was written. That file can be used once: `again`
+    puts a new one in its place, and its mark into the confirm file. A copy of the directory lacks the mark.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._saved, self._abort = path.with_name(f"{path.name}.saved"), path.with_name(f"{path.name}.abort")
+        self._saved = path.with_name(f"{path.name}.saved")
         shutil.copytree(path, self._saved)
-        os.link(path / "abort", self._abort)
         self.records: list[Record] = list(log_records(path))
 
     def again(self) -> Path:
         """Put the store back as the kill left it, and return its path."""
         shutil.rmtree(self.path)
         shutil.copytree(self._saved, self.path)
-        (self.path / "abort").unlink()
-        os.link(self._abort, self.path / "abort")
+        with (self.path / "rocketflow" / "confirm").open("r+b") as confirm:
+            confirm.seek(_CACHE_MARK_AT)
+            confirm.write(struct.pack("<q", cache_mark((self.path / "abort").stat())))
         return self.path
 
     def copy(self, target: Path) -> Path:

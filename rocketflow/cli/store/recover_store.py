@@ -62,7 +62,9 @@ def lines_of_plan(plan: dict[str, Any]) -> Iterator[str]:
     """Yield the result of `explain_store` as lines for people."""
     yield f"last stop      {plan['stop']}"
     if plan["syncedTo"] is not None:
-        after = "the page cache kept what was written" if plan["pageCacheKept"] else "a bad record after it is a torn tail"
+        after = (
+            "the page cache kept what was written" if plan["pageCacheKept"] else "a bad record after it is a torn tail"
+        )
         yield f"synced         up to {plan['syncedTo']}; {after}"
     if plan["logEnd"] is not None:
         yield f"log            walked from {plan['scannedFrom']}, ends at {plan['logEnd']}"

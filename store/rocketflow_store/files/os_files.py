@@ -97,12 +97,13 @@ def modified_ms(fd: int) -> int:
 def cache_mark(file: os.stat_result) -> int:
     """Return a number that identifies a file on this boot of the system, 0 if the boot is unknown.
 
-    While it is the same, the page cache has what any process wrote to the file system of the file.
+    While it is the same, the page cache has what any process wrote to the file system of the file. No copy has the same
+    number, since nothing can set the time of the last change of an inode.
     """
     boot = disk.boot_id()
     if not boot:
         return 0
-    digest = hashlib.blake2b(f"{boot} {file.st_dev} {file.st_ino}".encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(f"{boot} {file.st_dev} {file.st_ino} {file.st_ctime_ns}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)
 
 

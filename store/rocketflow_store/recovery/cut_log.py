@@ -64,9 +64,7 @@ def durability_of(offset: int, confirmed: Confirmed | None) -> str:
     return f"{known}; {about}" if about else known
 
 
-def cut_log(
-    paths: StorePaths, files: MappedFileQueue, damage: DamageTable, walked: Walked, kept: Cut | None
-) -> None:
+def cut_log(paths: StorePaths, files: MappedFileQueue, damage: DamageTable, walked: Walked, kept: Cut | None) -> None:
     """Drop everything at or after the log's end; the bytes of `kept` are copied to the quarantine first."""
     offset = walked.end.offset
     last = files.find(offset)

@@ -4,9 +4,9 @@ The walk reads, after a clean stop, only the log after the last queue unit; afte
 everything after the durable frontier; after an unclean stop of another writer the whole log. Wall-clock times decide
 nothing.
 
-The first bad record that a write may have left incomplete is a torn tail: cut, zeroed, synced. A sink commit whose rows do not reach
-its end is cut at its envelope. Every valid record of the walk is dispatched again (its unit and index entries are a
-function of the record, so valid ones do not change). Queue units after the end are removed. Cut bytes that hold valid
+The first bad record that a write may have left incomplete is a torn tail: cut, zeroed, synced. A sink commit whose
+rows do not reach its end is cut at its envelope. Every valid record of the walk is dispatched again (its unit and index
+entries are a function of the record, so valid ones do not change). Queue units after the end are removed. Cut bytes that hold valid
 records are first copied to `quarantine/`.
 
 `decide` returns which of these steps run; each step is one method here.

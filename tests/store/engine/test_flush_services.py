@@ -193,9 +193,7 @@ def test_synced_offset_of_the_log_is_stored_within_a_second(
         assert len(times) == stored, "nothing was synced since"
 
 
-def test_put_syncs_no_file_but_the_log(
-    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_put_syncs_no_file_but_the_log(tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(tmp_path / "s", clock, flush_disk_type=FlushDiskType.SYNC_FLUSH) as store:
         times = confirm_syncs(monkeypatch, clock)
         put(store, 10)
@@ -228,9 +226,10 @@ def test_failed_sync_is_noted_and_stores_no_offset(
             raise StoreFencedError(path, "the disk is broken")
 
         before = read_confirm(store.paths)
-        with monkeypatch.context() as broken, pytest.raises(StoreFencedError):
+        with monkeypatch.context() as broken:
             broken.setattr(os_files, "sync_file", fail)
-            Probe(store).flush_log()
+            with pytest.raises(StoreFencedError):
+                Probe(store).flush_log()
         after = read_confirm(store.paths)
         assert before is not None
         assert after is not None

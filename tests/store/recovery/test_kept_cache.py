@@ -22,9 +22,9 @@ from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.model.errors import StoreFencedError
+from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.recovery.preview import preview_recovery
 from rocketflow_store.recovery.result import RecoveryResult
-from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.testing import Probe
 from tests.support.damage import CONFIG as SMALL
 from tests.support.damage import Planted
@@ -129,7 +129,9 @@ def test_explain_says_what_the_open_takes_for_durable(
     assert (plan["syncedTo"], plan["pageCacheKept"]) == (end_of(messages) if kept else 0, kept)
     assert run(["store", "recover", str(path), "--explain"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].endswith("; the page cache kept what was written" if kept else "; a bad record after it is a torn tail")
+    assert lines[1].endswith(
+        "; the page cache kept what was written" if kept else "; a bad record after it is a torn tail"
+    )
     (line,) = [one for one in lines if one.startswith("quarantined")]
     assert f"offset {messages.records[20].phy_offset}, " in line
     assert run(["store", "recover", str(path), "--dry-run", "--json"]) == 3
@@ -178,9 +180,10 @@ def test_bad_record_after_a_failed_sync_is_the_torn_tail(tmp_path: Path, monkeyp
 
     def fill(store: MessageStore) -> None:
         put_some(store)
-        with monkeypatch.context() as broken, pytest.raises(StoreFencedError):
+        with monkeypatch.context() as broken:
             broken.setattr(os_files, "sync_file", fail)
-            Probe(store).flush_log()
+            with pytest.raises(StoreFencedError):
+                Probe(store).flush_log()
 
     fenced = killed(tmp_path / "s", fill)
     flip_bit(fenced.again(), fenced.records[20].phy_offset + 90, 3)
@@ -194,9 +197,10 @@ def test_bad_record_after_a_failed_recovery_is_the_torn_tail(
         raise StoreFencedError(path, "the disk is broken")
 
     path = messages.again()
-    with monkeypatch.context() as broken, pytest.raises(StoreFencedError):
+    with monkeypatch.context() as broken:
         broken.setattr(os_files, "sync_file", fail)
-        MessageStore.open(path, CONFIG)
+        with pytest.raises(StoreFencedError):
+            MessageStore.open(path, CONFIG)
     flip_bit(path, messages.records[20].phy_offset + 90, 3)
     assert_torn(path, messages.records[20], "; a sync had failed")
 

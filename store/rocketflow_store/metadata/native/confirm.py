@@ -10,9 +10,9 @@
     56  8   store time (ms) of the last record before durable_offset, 0 if unknown
     64  8   one more than the offset from which on the index names the TAGS of every record, or 0; RocketFlow versions
             that do not index TAGS end the file before this field
-    72  8   log_synced_offset   the log below it was synced, also if queues and index were not; older RocketFlow versions
+    72  8   log_synced_offset  the log below it was synced, also if queues and index were not; older RocketFlow versions
             end the file before this field
-    80  8   cache_mark       identifies `abort` on the boot of the system under which the writer runs, 0 if unknown
+    80  8   cache_mark      identifies `abort` on the boot of the system under which the writer runs, 0 if unknown
     88  8   1 after a sync failed, else 0
 
 The writer stores a change of log_synced_offset durably at least each second (`engine.durability`). At or after it a bad
