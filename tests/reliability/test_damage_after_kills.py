@@ -37,7 +37,7 @@ CONFIG = StoreConfig(**SMALL)  # type: ignore[arg-type]
 
 
 def killed(store: Path, flush: str, rng: random.Random, *, synced: bool) -> dict[int, Place]:
-    """Run a writer and kill it after some acks, with `synced` after it stored that the log is synced; return the acks."""
+    """Run a writer, kill it after some acks (with `synced` after it stored a synced offset), and return the acks."""
     with subprocess.Popen(
         command(store, flush, 0, 100_000), stdout=subprocess.PIPE, text=True, env=environment()
     ) as child:
@@ -136,7 +136,7 @@ def test_first_bad_record_after_the_frontier_is_the_torn_tail_of_a_copy(
         rng = random.Random(seed)
         room = tmp_path / f"{seed}"
         room.mkdir()
-        acked = killed(room / "s", "async", rng, synced=True)
+        killed(room / "s", "async", rng, synced=True)
         store = KilledStore(room / "s")
         records, frontier = numbered(store.records), confirm_of(store.path).log_synced_offset
         walked_from = confirm_of(store.path).durable_offset

@@ -50,8 +50,8 @@ EVENTS: Final = (
     Event(
         CUT,
         "Bytes were cut off the end of a file.",
-        "A write that the stop interrupted. After a restart of the system, or in a copy of the store: bytes that the disk "
-        "does not have or that are damaged, after the offset up to which the log is known to be synced.",
+        "A write that the stop interrupted. After a restart of the system, or in a copy of the store: bytes that the "
+        "disk does not have or that are damaged, after the offset up to which the log is known to be synced.",
         "The log line says how many complete records were cut, and whether they were known to be durable. "
         "quarantine/ has a copy of them.",
     ),
