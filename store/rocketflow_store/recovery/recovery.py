@@ -6,8 +6,8 @@ nothing.
 
 The first bad record that a write may have left incomplete is a torn tail: cut, zeroed, synced. A sink commit whose
 rows do not reach its end is cut at its envelope. Every valid record of the walk is dispatched again (its unit and index
-entries are a function of the record, so valid ones do not change). Queue units after the end are removed. Cut bytes that
-hold valid records are first copied to `quarantine/`.
+entries are a function of the record, so valid ones do not change). Queue units after the end are removed. Cut bytes
+that hold valid records are first copied to `quarantine/`.
 
 `decide` returns which of these steps run; each step is one method here.
 """
