@@ -85,7 +85,7 @@ class Confirmed:
 
     @property
     def about_stop(self) -> str:
-        """What is known of the stop, if it may have lost what was not synced; empty if nothing is."""
+        """Known facts of the stop, if it may have lost what was not synced; empty if there are none."""
         if self.sync_failed:
             return "a sync had failed"
         if self.cache_mark and not self.cache_kept:
