@@ -128,7 +128,8 @@ def observe(reader: LenientReader, *, locked: bool) -> Observation:
     confirmed = read_confirm(paths)
     end, bounds = reader.max_phy_offset, reader.snapshot().queues
     limit = end if state == "running" else max(end, written_end(reader.log_files, keep_cached=True))
-    settled, log_settled = 0, None
+    settled = 0
+    log_settled: int | None = None
     if state == "clean":
         settled = log_settled = limit
     elif confirmed is not None:
