@@ -9,6 +9,8 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -107,6 +109,17 @@ def test_first_bad_record_of_a_copy_is_the_torn_tail(messages: KilledStore, tmp_
     path = messages.copy(tmp_path / "s")
     flip_bit(path, messages.records[20].phy_offset + 90, 3)
     assert_torn(path, messages.records[20], RESTARTED)
+
+
+def test_file_with_the_inode_of_a_removed_one_has_another_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mark(device: int, inode: int, changed_ns: int) -> int:
+        status: Any = SimpleNamespace(st_dev=device, st_ino=inode, st_ctime_ns=changed_ns)
+        return os_files.cache_mark(status)
+
+    marks = {mark(*one) for one in ((1, 2, 3), (1, 2, 4), (1, 3, 3), (2, 2, 3))}
+    assert len(marks) == 4
+    monkeypatch.setattr(disk, "boot_id", lambda: "")
+    assert mark(1, 2, 3) == 0
 
 
 @pytest.mark.parametrize("size", [64, 72])
