@@ -114,6 +114,75 @@ BUGS: Final = (
         [f"{STORE}/recovery/test_durable_ends.py"],
     ),
     Bug(
+        "synced-offset-rarely-stored",
+        "how far the log is synced is stored with queues and index only, every 10 s",
+        [Change("        self.durability.store_synced(now_ms)\n\n", "\n")],
+        [f"{STORE}/engine/test_flush_services.py"],
+    ),
+    Bug(
+        "synced-offset-with-every-put",
+        "the synced offset is stored, with a sync, as often as the log's thread is woken",
+        [Change(" or 0 <= now_ms - self._stored_ms < _SYNCED_INTERVAL_MS:", ":")],
+        [f"{STORE}/engine/test_flush_services.py"],
+    ),
+    Bug(
+        "kill-taken-for-power-loss",
+        "after a kill the log is cut at the first bad record after the durable frontier",
+        [Change("return replace(confirmed, cache_kept=kept)", "return confirmed")],
+        [f"{STORE}/recovery/test_kept_cache.py", f"{ROWS}/test_damage_after_kills.py"],
+    ),
+    Bug(
+        "power-loss-taken-for-kill",
+        "after a restart of the system, or in a copy, records after a hole are served",
+        [
+            Change(
+                "kept = 0 != confirmed.cache_mark == os_files.cache_mark(abort) and not confirmed.sync_failed",
+                "kept = not confirmed.sync_failed",
+            )
+        ],
+        [f"{STORE}/recovery/test_kept_cache.py", f"{ROWS}/test_holes.py"],
+    ),
+    Bug(
+        "inode-proves-kept-cache",
+        "a copy whose abort file got the inode of the writer's counts as the killed store itself",
+        [Change(" {file.st_ino} {file.st_ctime_ns}", " {file.st_ino}")],
+        [f"{STORE}/recovery/test_kept_cache.py"],
+    ),
+    Bug(
+        "failed-sync-keeps-cache",
+        "after a failed sync the page cache counts as what was written",
+        [Change("            if self.on_close is not None:\n                self.on_close()\n", "")],
+        [f"{STORE}/recovery/test_kept_cache.py", f"{STORE}/engine/test_flush_services.py"],
+    ),
+    Bug(
+        "failed-recovery-keeps-cache",
+        "after a sync of a recovery failed, the page cache counts as what was written",
+        [Change("                withdraw_cache(self._found.paths)\n", "                pass\n")],
+        [f"{STORE}/recovery/test_kept_cache.py"],
+    ),
+    Bug(
+        "commit-cut-for-its-last-row",
+        "a damaged last row of a durable sink commit takes the whole commit with it",
+        [
+            Change(
+                "        if self._walk.open_envelope >= 0 and seen < self._walk.open_end:\n",
+                "        if self._walk.open_envelope >= 0:\n",
+            )
+        ],
+        [f"{STORE}/recovery/test_kept_cache.py"],
+    ),
+    Bug(
+        "unfinished-commit-counts-as-damage",
+        "after a kill the rows of a commit without its envelope stay",
+        [
+            Change(
+                "known = self.confirm_offset if self.synced or self.cache_kept else self.durable_offset",
+                "known = 1 << 61 if self.cache_kept else self.confirm_offset if self.synced else self.durable_offset",
+            )
+        ],
+        [f"{STORE}/recovery/test_kept_cache.py"],
+    ),
+    Bug(
         "damaged-size-believed",
         "a search after damage accepts any record that it finds, even in a message's body",
         [

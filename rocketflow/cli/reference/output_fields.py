@@ -216,7 +216,7 @@ OUTPUT_FIELDS: Final[dict[str, dict[str, str]]] = {
         "abortFound": "whether the last writer was killed",
         "truncatedFrom": "end of the log before the recovery",
         "truncatedTo": "end of the log after it",
-        "quarantined": "damaged ranges that stay in the log",
+        "quarantined": "damaged ranges that stay in the log, and those that are cut",
         "dispatched": "records that got units and index entries",
         "seconds": "time it took",
     },

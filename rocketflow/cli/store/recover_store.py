@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from rocketflow_store import StoreConfig
 
@@ -30,12 +30,14 @@ def recover_store(path: str, config: StoreConfig | None, *, dry_run: bool) -> di
         "abortFound": result.abort_found,
         "truncatedFrom": result.truncated_from,
         "truncatedTo": result.truncated_to,
-        "quarantined": [
-            {"file": one.file, "offset": one.offset, "length": one.length, "why": one.why} for one in result.quarantined
-        ],
+        "quarantined": _ranges(result.quarantined),
         "dispatched": result.dispatched,
         "seconds": round(result.seconds, 3),
     }
+
+
+def _ranges(quarantined: Iterable[Any]) -> list[dict[str, Any]]:
+    return [{"file": one.file, "offset": one.offset, "length": one.length, "why": one.why} for one in quarantined]
 
 
 def explain_store(path: str, config: StoreConfig | None) -> dict[str, Any]:
@@ -43,11 +45,14 @@ def explain_store(path: str, config: StoreConfig | None) -> dict[str, Any]:
     from rocketflow_store.spi.maintenance import explain_recovery
 
     plan = explain_recovery(path, config)
-    result = plan.result
+    result, confirmed = plan.result, plan.found.stop.confirmed
     return {
         "stop": plan.found.how_stopped.value,
+        "syncedTo": None if confirmed is None else confirmed.synced_offset,
+        "pageCacheKept": None if confirmed is None else confirmed.cache_kept,
         "scannedFrom": None if result is None else result.scanned_from,
         "logEnd": None if result is None else result.truncated_to,
+        "quarantined": [] if result is None else _ranges(result.quarantined),
         "rebuilt": list(plan.found.lost.names),
         "steps": [{"step": one.label, "what": one.value} for one in plan.steps],
     }
@@ -56,8 +61,15 @@ def explain_store(path: str, config: StoreConfig | None) -> dict[str, Any]:
 def lines_of_plan(plan: dict[str, Any]) -> Iterator[str]:
     """Yield the result of `explain_store` as lines for people."""
     yield f"last stop      {plan['stop']}"
+    if plan["syncedTo"] is not None:
+        after = (
+            "the page cache kept what was written" if plan["pageCacheKept"] else "a bad record after it is a torn tail"
+        )
+        yield f"synced         up to {plan['syncedTo']}; {after}"
     if plan["logEnd"] is not None:
         yield f"log            walked from {plan['scannedFrom']}, ends at {plan['logEnd']}"
+    for one in plan["quarantined"]:
+        yield f"quarantined    {one['file']} from offset {one['offset']}, {one['length']} bytes: {one['why']}"
     if plan["rebuilt"]:
         yield f"rebuilt        {', '.join(plan['rebuilt'])}"
     for number, one in enumerate(plan["steps"], 1):

@@ -1,13 +1,14 @@
-"""Syncs of a writing store, in this order: the log, queues and index, the checkpoint.
+"""Syncs of a writing store, in this order: the log, queues and index, the checkpoint; then the durable frontier.
 
-A recovery starts after what the checkpoint says.
+A recovery starts after the frontier. How far the log alone is synced is stored more often, at least each second: before
+that offset recovery takes no bad record for a torn tail.
 """
 
 from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.files import os_files
 from rocketflow_store.format.checkpoint_layout import logics_physical_offset
@@ -21,13 +22,18 @@ if TYPE_CHECKING:
     from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch
 
 
+_SYNCED_INTERVAL_MS: Final = 500
+"""The least time between two writes of the log's synced offset; the flushing threads call at least twice a second."""
+
+
 class Durability:
     """Syncs the files of a store; any thread may call it. A sync of derived files that fails fences the store."""
 
     def __init__(self, parts: StoreParts, dispatch: ConfirmedDispatch) -> None:
         self._parts, self._dispatch = parts, dispatch
         self._checkpoint, self._views, self._writer = parts.checkpoint, parts.views, parts.writer
-        self._frontier = parts.writer.commit_log.committed_offset
+        self._frontier = self._stored_synced = parts.writer.commit_log.committed_offset
+        self._stored_ms, self._stored_lock = 0, threading.Lock()
         self._ends = DurableEnds()
         if parts.recovery.abort_found:  # otherwise the record of the last orderly stop has them
             self._ends.note((*key, parts.views.queues.end(*key)) for key in parts.views.queues.names())
@@ -59,6 +65,16 @@ class Durability:
         )
         self._checkpoint.physic_msg_timestamp = max(dispatched[1], self._checkpoint.physic_msg_timestamp)
         return dispatched
+
+    def store_synced(self, now_ms: int) -> None:
+        """Store durably how far the log is synced, if that has changed and was not stored just before `now_ms`."""
+        with self._stored_lock:
+            end = self._writer.commit_log.flushed_offset
+            if end == self._stored_synced or 0 <= now_ms - self._stored_ms < _SYNCED_INTERVAL_MS:
+                return
+            self._writer.fence.check()
+            self._guard(lambda: self._dispatch.confirm_file.log_synced(end))
+            self._stored_synced, self._stored_ms = end, now_ms
 
     def flush(self) -> None:
         """Make log, queues, index and checkpoint durable, in this order; a recovery would start after them."""

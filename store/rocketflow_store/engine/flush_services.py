@@ -102,10 +102,13 @@ class FlushServices:
             self.durability.sync_log()
         if self._config.sync_flush or self._dispatch.failure is not None:
             self._dispatch.follow()  # otherwise the appending thread dispatches, many units a queue at a time
+        self.durability.store_synced(now_ms)
 
     def queues_step(self) -> None:
         """Sync queues with enough waiting units; when time is up, everything (FlushConsumeQueueService)."""
-        least_pages = self._queue_schedule.least_pages(self._config.clock.now_ms())
+        now_ms = self._config.clock.now_ms()
+        self.durability.store_synced(now_ms)  # flush-real-time may have a longer interval
+        least_pages = self._queue_schedule.least_pages(now_ms)
         ahead = self.durability.ahead
         if ahead and (least_pages == 0 or ahead > _FRONTIER_BYTES):
             self.durability.flush()

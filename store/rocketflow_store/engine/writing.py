@@ -79,6 +79,7 @@ def confirmed_dispatch(parts: StoreParts) -> ConfirmedDispatch:
         tag_entries_from=parts.tag_entries.last_from(end) if parts.indexes_tags else -1,
     )
     recovery, writer = parts.recovery, parts.writer
+    writer.fence.on_close = confirm_file.note_failed_sync
     dispatch = ConfirmedDispatch(
         *(parts.paths.root, parts.dispatcher, parts.views.index, parts.log),
         *(writer.commit_log, writer.fence, confirm_file),

@@ -6,6 +6,7 @@ disk (one that records, fails, or loses what was not synced) can replace it by a
 
 from __future__ import annotations
 
+import functools
 import mmap
 import os
 from typing import Any, Final
@@ -49,3 +50,13 @@ def populate(mapped: mmap.mmap, start: int, length: int) -> None:
 def msync(mapped: mmap.mmap) -> Any:
     """Make data that was stored through a map durable."""
     return mapped.flush()
+
+
+@functools.cache
+def boot_id() -> str:
+    """Return what identifies this boot of the system, the same in all its containers; empty if it cannot be read."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except (OSError, ValueError):
+        return ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import mmap
 import os
 import stat
@@ -91,6 +92,19 @@ def file_size(fd: int) -> int:
 def modified_ms(fd: int) -> int:
     """Return the time of the last write to an open file, ms."""
     return disk.fstat(fd).st_mtime_ns // 1_000_000
+
+
+def cache_mark(file: os.stat_result) -> int:
+    """Return a number that identifies a file on this boot of the system, 0 if the boot is unknown.
+
+    While it is the same, the page cache has what any process wrote to the file system of the file. No copy has the same
+    number, since nothing can set the time of the last change of an inode.
+    """
+    boot = disk.boot_id()
+    if not boot:
+        return 0
+    digest = hashlib.blake2b(f"{boot} {file.st_dev} {file.st_ino} {file.st_ctime_ns}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
 
 
 def disk_used_percent(path: object) -> int:

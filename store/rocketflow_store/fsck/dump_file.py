@@ -373,6 +373,9 @@ def _confirm(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
         "recordCrcFrom": confirmed.record_crc_from,
         "durableTimestamp": confirmed.durable_timestamp,
         "tagEntriesFrom": confirmed.tag_entries_from,
+        "logSyncedOffset": confirmed.log_synced_offset,
+        "cacheMark": confirmed.cache_mark,
+        "syncFailed": confirmed.sync_failed,
     }
 
 

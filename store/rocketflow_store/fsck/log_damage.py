@@ -97,6 +97,7 @@ def damage_of_log(seen: Observation, log: LogReport, found: Findings) -> LogDama
     for gap in _gaps(seen, [mapped for mapped, _ in log.files]):
         damage.add(gap)
     _judge_ends(seen, log, damage, found)
+    _announce_cut(seen, damage)
     for head in log.units.heads:
         damage.add(head)
     return damage
@@ -122,10 +123,18 @@ def _judge_ends(seen: Observation, log: LogReport, damage: LogDamage, found: Fin
             continue
         if at + 1 < len(log.files):
             last.blank = _is_blank(mapped, last.position + 8, last.position + last.length)
-        elif last.phy_offset >= seen.settled or not _is_claimed(seen, last.phy_offset):
+        elif last.phy_offset >= (seen.log_settled or 0) or not _is_claimed(seen, last.phy_offset):
             # nothing proves that this ever was a complete record
             damage.remove(last)
             found.add("torn-tail", mapped.path, last.position, last.length, last.why)
+
+
+def _announce_cut(seen: Observation, damage: LogDamage) -> None:
+    """Add to the first damage that an open would take for a torn tail that the log is cut there."""
+    if seen.state == "unclean" and seen.log_settled is not None:
+        torn = [one for one in damage.listed if one.phy_offset >= seen.log_settled and not one.gap]
+        for one in sorted(torn, key=lambda one: one.phy_offset)[:1]:
+            one.why += f"; an open cuts the log here, since it is not known to be synced after {seen.log_settled}"
 
 
 def _is_claimed(seen: Observation, phy_offset: int) -> bool:

@@ -66,6 +66,8 @@ class Observation:
     """The end of the range in which the log is checked."""
     settled: int
     """Units and entries of records before this must exist."""
+    log_settled: int | None
+    """Bad bytes of the log before this are damage; after it an open cuts the log at the first of them. None: unknown"""
     bounds: Mapping[Queue, tuple[int, int]]
     """Queue offsets that readers may read."""
     record: StopRecord | None
@@ -127,10 +129,12 @@ def observe(reader: LenientReader, *, locked: bool) -> Observation:
     end, bounds = reader.max_phy_offset, reader.snapshot().queues
     limit = end if state == "running" else max(end, written_end(reader.log_files, keep_cached=True))
     settled = 0
+    log_settled: int | None = None
     if state == "clean":
-        settled = limit
+        settled = log_settled = limit
     elif confirmed is not None:
         settled = end if state == "running" else min(confirmed.durable_offset, end)
+        log_settled = end if state == "running" else min(confirmed.synced_offset, end)
     record = believed_record(paths)
     return Observation(
         reader,
@@ -138,6 +142,7 @@ def observe(reader: LenientReader, *, locked: bool) -> Observation:
         end,
         limit,
         settled,
+        log_settled,
         bounds,
         record,
         DeletedTopics.load(paths),

@@ -21,6 +21,8 @@ class Fence:
         self._path, self._commit_log = path, commit_log
         self.error: StoreFencedError | None = None
         """The reason why the store is fenced, or None if it is not; read by other classes."""
+        self.on_close: Callable[[], None] | None = None
+        """Called once, before the store counts as fenced; it must not raise."""
 
     def check(self) -> None:
         """Raise StoreFencedError if the store is fenced."""
@@ -30,6 +32,8 @@ class Fence:
     def close(self, error: StoreFencedError) -> None:
         """Fence the store, unless it is fenced already."""
         if self.error is None:
+            if self.on_close is not None:
+                self.on_close()
             self.error = error
             events.report(events.FENCED, str(self._path), error.path, error.why, offset=self._commit_log.flushed_offset)
 

@@ -37,7 +37,7 @@ class CheckedWalk:
         self._run_length = RunLength()
         self._protected_until = 0
         """End of the last commit with record CRCs: the records before it must have them."""
-        self.open_envelope = self._open_end = -1
+        self.open_envelope = self.open_end = -1
         """The envelope of which not all rows were seen yet (-1: none), and the end of its commit."""
 
     def runs(self, start: int) -> Iterator[tuple[MappedFile, RecordColumns, int]]:
@@ -93,12 +93,12 @@ class CheckedWalk:
         base = mapped.file_from_offset
         last = base + int(records.positions[stop - 1] + records.sizes[stop - 1]) if stop > begin else -1
         if self.open_envelope >= 0:
-            if last < self._open_end:
+            if last < self.open_end:
                 return
             self.open_envelope = -1
         for row, envelope in self._commits_in(records, begin, stop, mapped):
             if envelope.end_offset > last:
-                self._open_end, self.open_envelope = envelope.end_offset, base + int(records.positions[row])
+                self.open_end, self.open_envelope = envelope.end_offset, base + int(records.positions[row])
                 return
 
     def _commits_in(

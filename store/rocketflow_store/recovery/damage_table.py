@@ -45,9 +45,9 @@ class DamageTable:
         """List bytes of the log that no file holds anymore."""
         self.listed.append(Quarantined(str(path), start, stop - start, f"lost: {why}", Loss.LOST))
 
-    def cut(self, start: int, length: int, why: str, kept: Path) -> None:
-        """List bytes that are removed; the file `kept` has a copy of them."""
-        why = f"cut: {why}; kept in {kept}"
+    def cut(self, start: int, length: int, why: str, kept: Path | None = None) -> None:
+        """List bytes that are removed; the file `kept` has a copy of them (None: nothing was done yet)."""
+        why = f"cut: {why}" if kept is None else f"cut: {why}; kept in {kept}"
         self.listed.append(Quarantined(self._file_name(start), start, length, why, Loss.CUT))
 
     def keep_copies(self, paths: StorePaths) -> None:

@@ -1,7 +1,9 @@
 """Finding the end of the valid log, past damage.
 
-Sync distinguishes damage from a torn tail: bad bytes are damage if they lie before the offset up to which the log was
-synced, and everywhere after a clean stop. Damaged bytes stay, and the records after them are served.
+What the system kept distinguishes damage from a torn tail: bad bytes are damage if they lie before the offset up to
+which the log was synced, everywhere after a clean stop, and, if only the process ended, before the confirm offset
+(`Confirmed.cache_kept`). After that a write may have been in progress. Damaged bytes stay, and the records after them
+are served.
 """
 
 from __future__ import annotations
@@ -36,10 +38,12 @@ class KnownLog:
     no_frontier: bool
     """True if a writer that keeps no frontier stopped uncleanly."""
     settled: int = 0
-    """The log before this offset was synced, as far as there are files."""
+    """The log before this offset cannot be torn, as far as there are files."""
     synced: int = 0
+    """The end of that part of the log at the unclean stop, also if files are missing."""
     known_end: int = 0
-    """End of the log at the last orderly stop; 0 if that is unknown, or if another process wrote since."""
+    """The log had records up to here: its end at the last orderly stop, or its confirm offset if only the process of
+    the writer ended; 0 if that is unknown, or if another process wrote since."""
     record_crc_from: int = NO_OFFSET
 
 
@@ -55,6 +59,7 @@ def known_log(
     elif confirmed is not None:
         synced = confirmed.synced_offset
         settled = min(synced, end)
+        known_end = settled if confirmed.cache_kept else 0
     if record is not None:
         settled = max(settled, min(record.end_phy_offset, end))
         if not abort_found:
@@ -89,7 +94,7 @@ class LogEndSearch:
         offset: int | None = start
         while offset is not None:
             seen, why, offset = self._walk_on(offset)
-        if self._walk.open_envelope >= 0:
+        if self._walk.open_envelope >= 0 and seen < self._walk.open_end:
             return LogEnd(self._walk.open_envelope, seen, "a sink commit whose rows do not reach its end")
         return LogEnd(seen, seen, why)
 
@@ -139,12 +144,20 @@ class LogEndSearch:
             following = self._next_proven(offset, reached) if self.next_sound(offset, reached) is not None else None
             if following is not None:
                 return following
-            return self._claimed.end_at(offset) if self._known.clean else None  # no record follows
+            return self._claimed.end_at(offset) if self._known.clean else self._settled_commit_end()
         evidence = self._claimed.complete_after(offset) if self._known.no_frontier or self._known.clean else None
         if evidence is None:
             return None
         following = self._next_proven(offset, reached)
         return evidence if following is None else min(following, evidence)
+
+    def _settled_commit_end(self) -> int | None:
+        """Return the end of the sink commit of which rows are missing, None if it is not known to have been complete.
+
+        No record follows the damage. To cut the commit would lose rows that are not damaged.
+        """
+        walk = self._walk
+        return walk.open_end if walk.open_envelope >= 0 and walk.open_end <= self._known.settled else None
 
     def _unknown_form(self, offset: int) -> int | None:
         """Return the end of a complete record of an unknown kind: it is kept, and is not a torn tail."""

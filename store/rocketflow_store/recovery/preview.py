@@ -85,7 +85,10 @@ def _walked(found: Observation, steps: tuple[Step, ...]) -> tuple[tuple[Step, ..
         batch_queues.refresh()
         walk = LogWalk(found, OpenedLog(files, log, queues, batch_queues))
         walked = walk.run(steps[-1])
-        end = walked.end.offset
+        end, cut = walked.end.offset, walk.cut(walked)
+        after_walk = decide_log(found.found, walk.found(walked))
+        if cut is not None and Step.CUT_LOG in after_walk:
+            walk.damage.cut(cut.start, cut.stop - cut.start, cut.why)
         result = RecoveryResult(
             found.stop.abort_found,
             walked.start,
@@ -95,4 +98,4 @@ def _walked(found: Observation, steps: tuple[Step, ...]) -> tuple[tuple[Step, ..
             quarantined=walk.damage.listed,
             healed=found.lost.names,
         )
-        return decide_log(found.found, walk.found(walked)), result
+        return after_walk, result

@@ -4,10 +4,10 @@ The walk reads, after a clean stop, only the log after the last queue unit; afte
 everything after the durable frontier; after an unclean stop of another writer the whole log. Wall-clock times decide
 nothing.
 
-The first bad record after the last good one is a torn tail: cut, zeroed, synced. A sink commit whose rows do not reach
-its end is cut at its envelope. Every valid record of the walk is dispatched again (its unit and index entries are a
-function of the record, so valid ones do not change). Queue units after the end are removed. Cut bytes that hold valid
-records are first copied to `quarantine/`.
+The first bad record that a write may have left incomplete is a torn tail: cut, zeroed, synced. A sink commit whose
+rows do not reach its end is cut at its envelope. Every valid record of the walk is dispatched again (its unit and index
+entries are a function of the record, so valid ones do not change). Queue units after the end are removed. Cut bytes
+that hold valid records are first copied to `quarantine/`.
 
 `decide` returns which of these steps run; each step is one method here.
 """
@@ -20,10 +20,12 @@ from rocketflow_store.files import os_files
 from rocketflow_store.files.mapped.mapped_file import file_name
 from rocketflow_store.format.checkpoint_layout import logics_physical_offset
 from rocketflow_store.log.written_end import written_end
+from rocketflow_store.metadata.native.confirm import withdraw_cache
 from rocketflow_store.metadata.native.healing import end_healing
+from rocketflow_store.model.errors import StoreFencedError
 from rocketflow_store.recovery.checked_walk import CheckedWalk
 from rocketflow_store.recovery.claimed_records import ClaimedRecords
-from rocketflow_store.recovery.cut_log import cut_log
+from rocketflow_store.recovery.cut_log import Cut, cut_log, durability_of, worthy_cut
 from rocketflow_store.recovery.damage_table import DamageTable
 from rocketflow_store.recovery.decide import LogFound, Step
 from rocketflow_store.recovery.derived_state import believable
@@ -99,6 +101,12 @@ class LogWalk:
         end = self.search.find_end(start)
         return Walked(start, end, max(self._written, end.offset))
 
+    def cut(self, walked: Walked) -> Cut | None:
+        """Return what a cut at the log's end removes, if any of it may be worth something."""
+        acknowledged_to = 0 if self.known.clean else self.known.settled
+        files, confirmed = self._opened.files, self._found.stop.confirmed
+        return worthy_cut(files, self.search, walked, confirmed, acknowledged_to=acknowledged_to)
+
     def found(self, walked: Walked) -> LogFound:
         """Return the inputs of the tables from the walk."""
         end, stop = walked.end.offset, self._found.stop
@@ -145,13 +153,12 @@ class Recovery:
             recorded_timestamp=self._recorded_timestamp(),
         )
         self._shrunk = False
+        self._cut: Cut | None = None
 
     def cut_log(self) -> None:
         """Cut the log at its end."""
-        acknowledged_to = 0 if self._walk.known.clean else self._walk.known.settled
-        walk = self._walk
-        paths, files = self._found.paths, self._opened.files
-        cut_log(paths, files, walk.search, walk.damage, self._walked, acknowledged_to=acknowledged_to)
+        self._cut = self._walk.cut(self._walked)
+        cut_log(self._found.paths, self._opened.files, self._walk.damage, self._walked, self._cut)
         self.result.truncated_from = self._walked.reached
 
     def cut_queues(self) -> None:
@@ -178,7 +185,9 @@ class Recovery:
         """Report bytes that were acknowledged and are not in the log."""
         paths, end, confirmed = self._found.paths, self._walked.end.offset, self._found.stop.confirmed
         if confirmed is not None:
-            why = "acknowledged, but not on disk when the power failed (ASYNC_FLUSH): bytes"
+            kept = 0 if self._cut is None else self._cut.records
+            durable = durability_of(end, confirmed)
+            why = f"bytes of acknowledged messages; quarantine/ has {kept} complete records of them; {durable}"
             count = confirmed.confirm_offset - end
             events.report(events.LOST, paths.root, paths.commit_log, why, offset=end, count=count)
 
@@ -200,9 +209,14 @@ class Recovery:
         opened, confirmed = self._opened, self._found.stop.confirmed
         opened.queues.forget()
         end = self._walked.end.offset
-        make_log_durable(opened.files, end if confirmed is None else min(confirmed.durable_offset, end), end)
         unclean = self._found.stop.abort_found
-        make_derived_durable(self._found.paths, opened.queues, opened.batch_queues, self._index, unclean=unclean)
+        try:
+            make_log_durable(opened.files, end if confirmed is None else min(confirmed.durable_offset, end), end)
+            make_derived_durable(self._found.paths, opened.queues, opened.batch_queues, self._index, unclean=unclean)
+        except StoreFencedError:
+            if confirmed is not None:
+                withdraw_cache(self._found.paths)
+            raise
 
     def sync_changes(self) -> None:
         """Sync everything if something was changed."""

@@ -50,13 +50,16 @@ EVENTS: Final = (
     Event(
         CUT,
         "Bytes were cut off the end of a file.",
-        "A crash or power loss while the end was written.",
-        "Nothing. If the cut part held complete records, quarantine/ has a copy of them.",
+        "A write that the stop interrupted. After a restart of the system, or in a copy of the store: bytes that the "
+        "disk does not have or that are damaged, after the offset up to which the log is known to be synced.",
+        "The log line says how many complete records were cut, and whether they were known to be durable. "
+        "quarantine/ has a copy of them.",
     ),
     Event(
         LOST,
         "Acknowledged messages are missing.",
-        "A power loss under ASYNC_FLUSH, or a CommitLog file that is shorter than it was.",
+        "A power loss under ASYNC_FLUSH, damage after the synced part of the log of a system that was restarted, or a "
+        "CommitLog file that is shorter than it was. The log line says what is known.",
         "Restore the file from a replica or backup, or accept the loss; SYNC_FLUSH acknowledges only what survives.",
     ),
     Event(

@@ -20,6 +20,9 @@ from rocketflow.remoting.headers import offset as offsets
 from rocketflow_store import StoreReader
 from tests.reliability.network.wire import CODE, Load, RetryingLoad, asked
 from tests.support.checker import check
+from tests.support.damage import Planted
+from tests.support.independent_reader import log_records
+from tests.support.killed_store import flip_bit
 from tests.support.ports import free_port
 from tests.support.request_headers import GROUP, pull_header, topic_header
 from tests.support.results import Tally
@@ -66,6 +69,38 @@ def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(
         verdict = check(tmp_path / "store", acked, attempted, refused=refused)
         counts.trial(verdict, f"seed {seed}", hit=len(load.attempted) > len(load.acked))
     assert acked
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH"] if LEVEL == "sample" else ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_damage_after_a_kill_of_the_broker_loses_one_message(
+    tmp_path: Path, flush: str, tally: Callable[..., Tally]
+) -> None:
+    """A bit flips in one of the last acknowledged records: the next start names it, and serves all others."""
+    counts = tally("S09", f"broker, {flush}, SIGKILL, a bit flipped")
+    for seed in seeds(4, 20):
+        home, rng = tmp_path / f"{seed}", random.Random(seed)
+        home.mkdir()
+        with running_broker(home, f"flushDiskType={flush}") as broker:
+            load = Load(broker.address)
+            run(_under_load(broker, load, rng.uniform(0.2, 1.0), signal.SIGKILL))
+            broker.process.wait(30)
+        records = [one for one in log_records(home / "store") if one.topic == "t"]
+        acked = [one for one in records if number_of(one.body) in load.acked]
+        lost = rng.choice(acked[-20:])
+        flip_bit(home / "store", lost.phy_offset + rng.randrange(lost.size), rng.randrange(8))
+        with running_broker(home, f"flushDiskType={flush}") as broker:
+            assert broker.stop() == 0
+            log = broker.log.read_text()
+        context = f"seed {seed}, {flush}, the record at {lost.phy_offset}"
+        (reported,) = [line for line in log.splitlines() if "RF-QUAR" in line]
+        file = lost.phy_offset - lost.phy_offset % (home / "store/commitlog" / f"{0:020d}").stat().st_size
+        assert f"{file:020d} offset {lost.phy_offset - file} count {lost.size}: damaged" in reported, context
+        assert "RF-CUT" not in log, context
+        assert "RF-LOST" not in log, context
+        found = Planted(home / "store", {}, {}).served()
+        there = {number_of(body) for (topic, _, _), body in found.items() if topic == "t"}
+        assert there == {number_of(one.body) for one in records} - {number_of(lost.body)}, context
+        counts.trial(None, context)
 
 
 def test_what_clients_repeat_after_a_kill_is_stored_and_doubles_have_one_unique_key(

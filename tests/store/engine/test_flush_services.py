@@ -144,6 +144,100 @@ def test_waiting_sync_does_not_wait_for_pages(tmp_path: Path, clock: ManualClock
         assert Probe(store).flushed_offset == store.max_phy_offset == store.confirm_offset
 
 
+# -- the durable frontier of the log
+
+
+def stored_frontier(store: MessageStore) -> int:
+    confirmed = read_confirm(store.paths)
+    assert confirmed is not None
+    return confirmed.log_synced_offset
+
+
+def confirm_syncs(monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> list[int]:
+    """Return the list of the times (ms) at which the confirm file is synced from now on."""
+    seen, real = list[int](), os_files.sync_map
+
+    def sync_map(mapped: Any, path: object) -> None:
+        if str(path).endswith("/confirm"):
+            seen.append(clock.now_ms() - START)
+        real(mapped, path)
+
+    monkeypatch.setattr(os_files, "sync_map", sync_map)
+    return seen
+
+
+@pytest.mark.parametrize("kind", [FlushDiskType.ASYNC_FLUSH, FlushDiskType.SYNC_FLUSH])
+@pytest.mark.parametrize("step_ms", [500, 70])
+def test_synced_offset_of_the_log_is_stored_within_a_second(
+    tmp_path: Path, clock: ManualClock, kind: FlushDiskType, step_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every half second by default, or when puts wake the thread: no sync is older than a second and not stored."""
+    assert StoreConfig().flush_interval_commit_log <= 500
+    with opened(tmp_path / "s", clock, flush_disk_type=kind) as store:
+        synced_at: dict[int, int] = {}
+        times = confirm_syncs(monkeypatch, clock)
+        for now in range(0, 3_500, step_ms):
+            clock.set(START + now)
+            put(store)
+            Probe(store).flush_log()
+            synced_at[Probe(store).flushed_offset] = now
+            missing = [at for end, at in synced_at.items() if end > stored_frontier(store)]
+            assert all(now - at < 1000 - step_ms for at in missing), (now, missing)
+        assert len(times) <= 3_500 // 500 + 1, "not with every put"
+        clock.set(START + 4_000)
+        Probe(store).flush_log()
+        stored = len(times)
+        assert stored_frontier(store) == Probe(store).flushed_offset == store.max_phy_offset
+        clock.set(START + 9_000)
+        Probe(store).flush_log()
+        assert len(times) == stored, "nothing was synced since"
+
+
+def test_put_syncs_no_file_but_the_log(tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(tmp_path / "s", clock, flush_disk_type=FlushDiskType.SYNC_FLUSH) as store:
+        times = confirm_syncs(monkeypatch, clock)
+        put(store, 10)
+        assert times == []
+        confirmed = read_confirm(store.paths)
+        assert confirmed is not None
+        assert confirmed.synced_offset == store.max_phy_offset
+
+
+def test_queue_thread_stores_the_synced_offset_too(tmp_path: Path, clock: ManualClock) -> None:
+    """The interval of the log's thread may be longer, while commits and SYNC_FLUSH sync the log."""
+    with opened(tmp_path / "s", clock, flush_disk_type=FlushDiskType.SYNC_FLUSH) as store:
+        Probe(store).flush_queues()
+        clock.set(START + 1000)
+        put(store)
+        Probe(store).flush_queues()
+        assert stored_frontier(store) == store.max_phy_offset
+        confirmed = read_confirm(store.paths)
+        assert confirmed is not None
+        assert confirmed.durable_offset < confirmed.log_synced_offset, "queues and index were not synced"
+
+
+def test_failed_sync_is_noted_and_stores_no_offset(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "s", clock) as store:
+        put(store)
+
+        def fail(fd: int, path: object) -> None:
+            raise StoreFencedError(path, "the disk is broken")
+
+        before = read_confirm(store.paths)
+        with monkeypatch.context() as broken:
+            broken.setattr(os_files, "sync_file", fail)
+            with pytest.raises(StoreFencedError):
+                Probe(store).flush_log()
+        after = read_confirm(store.paths)
+        assert before is not None
+        assert after is not None
+        assert (before.cache_kept, before.sync_failed) == (True, False)
+        assert (after.cache_kept, after.sync_failed) == (False, True)
+        assert after.synced_offset == after.durable_offset == before.durable_offset
+
+
 # -- queues, index, checkpoint
 
 
