@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.files import os_files
 from rocketflow_store.files.mapped.file_map import Descriptor, FileMap
-from rocketflow_store.model.errors import StoreAccessError, UnreadableError
+from rocketflow_store.model.errors import StoreAccessError, StoreMovedError, UnreadableError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -169,6 +169,20 @@ class MappedFile:
         except OSError:
             return True
         return (named.st_dev, named.st_ino) != (status.st_dev, status.st_ino)
+
+    @property
+    def why_replaced(self) -> str:
+        """The reason to give if the file `is_replaced`."""
+        return f"{self.path} was renamed, replaced, cut or deleted: put it back"
+
+    def sync_in_place(self) -> None:
+        """Make everything written so far durable, under the file's name; StoreMovedError if it has no longer its name.
+
+        For a file that no other thread may delete.
+        """
+        self.sync()
+        if self.is_replaced():
+            raise StoreMovedError(self.path, self.why_replaced)
 
     def sync(self) -> None:
         """Make everything written so far durable."""
