@@ -34,14 +34,21 @@ class PlaceWatch:
             self._lose(why)
             self._fence.close(StoreMovedError(self._root, why))
 
-    def _lose(self, why: str) -> None:
-        self._is_lost = True
-        self._lock.lose(why)
+    def _lose(self, why: str) -> str:
+        """Write nothing at the old paths any more; return the reason to report, which names the uppermost directory."""
+        if not self._is_lost:
+            why = self._moved_directory() or why
+            self._is_lost = True
+            self._lock.lose(why)
+        return why
+
+    def _moved_directory(self) -> str:
+        moved = self._lock.moved()
+        return "" if moved is None else f"{moved} was renamed, replaced or deleted: put it back"
 
     def _what_moved(self) -> str:
-        moved = self._lock.moved()
-        if moved is not None:
-            return f"{moved} was renamed, replaced or deleted: put it back"
+        if why := self._moved_directory():
+            return why
         last = self._files.last
         if last is not None and last.is_replaced() and self._files.last is last:  # else a failed put took it back
             return last.why_replaced

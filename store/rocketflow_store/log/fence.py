@@ -21,8 +21,8 @@ class Fence:
         self._path, self._commit_log = path, commit_log
         self.error: StoreFencedError | None = None
         """The reason why the store is fenced, or None if it is not; read by other classes."""
-        self.on_moved: Callable[[str], None] = lambda why: None
-        """Called with the reason before the store is fenced because its files moved."""
+        self.on_moved: Callable[[str], str] = lambda why: why
+        """Called with a reason before the store is fenced because its files moved; returns the reason to report."""
 
     def check(self) -> None:
         """Raise StoreFencedError if the store is fenced."""
@@ -35,7 +35,7 @@ class Fence:
             code = events.FENCED
             if isinstance(error, StoreMovedError):
                 code = events.MOVED
-                self.on_moved(error.why)
+                error = StoreMovedError(self._path, self.on_moved(error.why))
             self.error = error
             events.report(code, str(self._path), error.path, error.why, offset=self._commit_log.flushed_offset)
 
