@@ -97,7 +97,6 @@ class MessageStore(StoreReads):
     def _start(self, parts: StoreParts, lock: StoreLock, on_error: ExitStack) -> None:
         self._parts, writer = parts, parts.writer
         self._statistics = StoreStatistics(parts.config.clock.now_ms())
-        lock.hold()
         lock.hold_open()
         mark_open(parts.paths)
         self._dispatch = dispatch = confirmed_dispatch(parts)

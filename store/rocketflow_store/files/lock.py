@@ -60,7 +60,8 @@ class DirectoryLock:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        places.refuse_lost(path)
+        if places.LOST:
+            places.refuse_lost(path)
         with _TABLE_LOCK:
             known = _identity(path)
             if known is not None and known in _HELD:
@@ -104,20 +105,30 @@ class HeldDirectories:
     If a file system cannot lock directories, an event says so, and the writer goes on.
     """
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, root: Path, written: Iterable[Path], replaced: Iterable[Path]) -> None:
+        """Lock none yet: `written` stay the same while the store is open, `replaced` may be others later."""
+        self._root, self._written, self._replaced = root, tuple(written), tuple(replaced)
         self._fds: dict[Path, int] = {}
         self._unlocked: set[Path] = set()
-        self._guarded: set[Path] = set()
+        self._guarded: list[Path] = []
 
-    def __contains__(self, path: Path) -> bool:
-        return path in self._fds
-
-    def hold(self, paths: Iterable[Path]) -> None:
-        """Lock those of `paths` that exist; of one that was replaced, the directory that is there now.
+    def hold(self) -> None:
+        """Lock the directories that exist; of one that was replaced, the one that is there now.
 
         Raises StoreLockedError if another writer has one of them, or has `lock` of the root that it lies in.
         """
+        self._hold((*self._written, *self._replaced))
+
+    def hold_open(self) -> None:
+        """Lock as `hold` for an open store: none of `written` is replaced or created again from now on."""
+        new = [path for path in self._written if path not in self._guarded]
+        self._hold((*new, *self._replaced))
+        held = [path for path in new if path in self._fds]
+        self._guarded += held
+        if held:
+            places.hold(held)
+
+    def _hold(self, paths: Iterable[Path]) -> None:
         known = {path: _identity_of(fd) for path, fd in self._fds.items()}
         found = [(path, identity) for path in paths if (identity := _identity(path)) is not None]
         new = [(path, identity) for path, identity in found if known.get(path) != identity]
@@ -159,16 +170,9 @@ class HeldDirectories:
             self._fds[path] = fd
             _DIRECTORIES.add(fd)
 
-    def guard(self, paths: Iterable[Path]) -> None:
-        """Refuse to create those of `paths` that are held, should they move; until `release`."""
-        for path in paths:
-            if path in self._fds and path not in self._guarded:
-                self._guarded.add(path)
-                places.hold(path)
-
-    def moved(self, paths: Iterable[Path]) -> Path | None:
-        """Return the first of `paths` that was held and is no longer the directory at its path."""
-        return next((one for one in paths if one in self._fds and not _is_in_place(one, self._fds[one])), None)
+    def moved(self) -> Path | None:
+        """Return a directory that an open store holds and that is no longer the one at its path."""
+        return next((path for path in self._guarded if not _is_in_place(path, self._fds[path])), None)
 
     def lose(self, why: str) -> None:
         """Refuse changes at the paths of all held directories until `release`."""
@@ -177,8 +181,8 @@ class HeldDirectories:
     def release(self) -> None:
         """Release the directories."""
         places.end_loss(self._fds)
-        for path in self._guarded:
-            places.let_go(path)
+        places.let_go(self._guarded)
+        self._guarded = []
         for path in list(self._fds):
             self._drop(path)
 

@@ -35,7 +35,7 @@ _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def open_file(path: Path, *, write: bool, create: bool = False) -> int:
     """Open `path` and return the descriptor; raise StoreAccessError if that fails."""
-    if write:
+    if write and places.LOST:
         places.refuse_lost(path)
     flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC | (os.O_CREAT if create else 0)
     try:
@@ -57,7 +57,8 @@ def close_file(fd: int) -> None:
 
 def create_exclusively(path: Path, *, write: bool = False) -> int:
     """Create a file and return its descriptor; raise OSError as the system does (FileExistsError if it exists)."""
-    places.refuse_lost(path)
+    if places.LOST:
+        places.refuse_lost(path)
     return disk.open_file(path, (os.O_RDWR if write else os.O_WRONLY) | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
 
 
@@ -330,7 +331,8 @@ def sync_directory(path: Path) -> None:
     try:
         fd = disk.open_file(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        places.refuse_second(path)
+        if places.HELD:
+            places.refuse_second(path)
         raise access_error(path, error) from error
     try:
         disk.fsync(fd)
@@ -465,7 +467,8 @@ def _written_ranges(fd: int, path: object, begin: int, end: int) -> list[tuple[i
 
 def write_atomically(path: Path, data: bytes | pa.Buffer, *, keep_backup: bool = False, mode: int = 0o644) -> None:
     """Replace `path` by `data` durably; with `keep_backup` the previous content is kept as `NAME.bak`."""
-    places.refuse_lost(path)
+    if places.LOST:
+        places.refuse_lost(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         fd = disk.open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
@@ -491,7 +494,8 @@ def write_atomically(path: Path, data: bytes | pa.Buffer, *, keep_backup: bool =
 
 def remove_file(path: Path) -> None:
     """Delete a file, which may be missing."""
-    places.refuse_lost(path)
+    if places.LOST:
+        places.refuse_lost(path)
     try:
         disk.unlink(path)
     except FileNotFoundError:
@@ -505,13 +509,15 @@ def rename(source: Path, target: Path) -> None:
 
     Durable once both directories are synced.
     """
-    places.refuse_lost(target)
+    if places.LOST:
+        places.refuse_lost(target)
     disk.rename(source, target)
 
 
 def hard_link(path: Path, other: Path) -> None:
     """Give a file a second name; do nothing if that is taken."""
-    places.refuse_lost(other)
+    if places.LOST:
+        places.refuse_lost(other)
     try:
         disk.link(path, other)
     except FileExistsError:
@@ -525,7 +531,8 @@ def make_directory(path: Path) -> None:
 
     Raises StoreMovedError for a directory that a writer of this process holds, and that is no longer there.
     """
-    places.refuse_second(path)
+    if places.HELD:
+        places.refuse_second(path)
     for tries_left in reversed(range(_DIRECTORY_TRIES)):
         try:
             disk.mkdir(path)
@@ -544,26 +551,30 @@ def make_directory(path: Path) -> None:
 
 def create_directory(path: Path) -> None:
     """Create a directory in one that exists; raise OSError as the system does (FileExistsError if it exists)."""
-    places.refuse_second(path)
+    if places.HELD:
+        places.refuse_second(path)
     disk.mkdir(path)
 
 
 def make_last_directory(path: Path) -> None:
     """Create a directory, which may exist, in one that exists; raise OSError as the system does."""
-    places.refuse_second(path)
+    if places.HELD:
+        places.refuse_second(path)
     with contextlib.suppress(FileExistsError):
         disk.mkdir(path)
 
 
 def remove_directory(path: Path) -> None:
     """Delete an empty directory; raise OSError as the system does."""
-    places.refuse_lost(path)
+    if places.LOST:
+        places.refuse_lost(path)
     disk.rmdir(path)
 
 
 def remove_tree(path: Path) -> None:
     """Delete a directory with its content, as far as possible; symbolic links are not followed."""
-    places.refuse_lost(path)
+    if places.LOST:
+        places.refuse_lost(path)
     with contextlib.suppress(OSError):
         for one in path.iterdir():
             if one.is_dir() and not one.is_symlink():
@@ -575,6 +586,7 @@ def remove_tree(path: Path) -> None:
 
 def touch(path: Path) -> None:
     """Create an empty file, or set the time of an existing one to now; raise OSError as the system does."""
-    places.refuse_lost(path)
+    if places.LOST:
+        places.refuse_lost(path)
     disk.close(disk.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
     disk.utime(path)

@@ -17,51 +17,53 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-_HELD: Final = Counter[str]()
-_LOST: Final[dict[str, str]] = {}
+HELD: Final = Counter[str]()
+"""The writers that hold a directory, by its path; empty if no store is open for writing."""
+LOST: Final[dict[str, str]] = {}
+"""Why nothing may be changed at and below a path; usually empty, which callers test first."""
 
 
-def hold(path: Path) -> None:
-    """Count a writer that has the directory at `path`."""
-    _HELD[str(path)] += 1
+def hold(paths: Iterable[Path]) -> None:
+    """Count a writer that has the directories at `paths`."""
+    HELD.update(map(str, paths))
 
 
-def let_go(path: Path) -> None:
-    """Take back one `hold`."""
-    _HELD[str(path)] -= 1
-    if _HELD[str(path)] <= 0:
-        del _HELD[str(path)]
+def let_go(paths: Iterable[Path]) -> None:
+    """Take back a `hold` of each of `paths`."""
+    for key in map(str, paths):
+        HELD[key] -= 1
+        if HELD[key] <= 0:
+            del HELD[key]
 
 
 def lose(paths: Iterable[Path], why: str) -> None:
     """Refuse every change at and below `paths` from now on."""
-    _LOST.update((str(path), why) for path in paths)
+    LOST.update((str(path), why) for path in paths)
 
 
 def end_loss(paths: Iterable[Path]) -> None:
     """Allow changes at `paths` again: their writer is closed."""
     for path in paths:
-        _LOST.pop(str(path), None)
+        LOST.pop(str(path), None)
 
 
 def forget() -> None:
     """Forget all directories, in a forked process: they are its parent's."""
-    _HELD.clear()
-    _LOST.clear()
+    HELD.clear()
+    LOST.clear()
 
 
 def refuse_lost(path: Path) -> None:
     """Raise StoreMovedError if `path` is at or below a directory that a writer has lost."""
-    if not _LOST:
-        return
     for one in (path, *path.parents):
-        why = _LOST.get(str(one))
+        why = LOST.get(str(one))
         if why is not None:
             raise StoreMovedError(one, why)
 
 
 def refuse_second(path: Path) -> None:
     """Raise StoreMovedError instead of creating a held directory that is no longer at its path."""
-    refuse_lost(path)
-    if _HELD and str(path) in _HELD and not os.path.isdir(path):
+    if LOST:
+        refuse_lost(path)
+    if str(path) in HELD and not os.path.isdir(path):
         raise StoreMovedError(path, f"{path} was renamed or deleted: put it back")

@@ -99,16 +99,9 @@ class StorePaths(RootPaths):
 
     @property
     def written_directories(self) -> tuple[Path, ...]:
-        """Every directory that a writer writes for as long as it is open, whether it exists or not."""
+        """Every directory that a writer writes and never replaces while it is open, whether it exists or not."""
         beside = (side_directory(self.root / one) for one in self.layout.commit_logs)
-        views = (self.consume_queue, self.batch_consume_queue, self.consume_queue_ext, self.index)
-        return (self.root, *self.commit_logs, *beside, *views, self.config, self.rocketflow)
-
-    @property
-    def replaced_directories(self) -> tuple[Path, ...]:
-        """Further directories that a writer writes; it may create them later, or replace them."""
-        beside = (side_directory(self.root / one) / "tmp" for one in self.layout.commit_logs)
-        return (self.timer_log, self.quarantine, self.allocating, self.staging, *beside)
+        return (*self.kept_directories, *self.commit_logs, *beside, self.consume_queue, self.index)
 
     @property
     def staged_index(self) -> Path:
@@ -160,8 +153,10 @@ class StoreLock:
     """The locks of a store's one writer: RocketMQ's `lock` of the root, and each directory that it writes."""
 
     def __init__(self, paths: StorePaths) -> None:
-        self._paths = paths
-        self._directories = HeldDirectories(paths.root)
+        self._path = paths.lock
+        self._directories = HeldDirectories(paths.root, paths.written_directories, paths.passing_directories)
+        self.hold, self.hold_open = self._directories.hold, self._directories.hold_open
+        self.lose = self._directories.lose
         try:
             self.hold()
             self._record = DirectoryLock(paths.lock)
@@ -171,29 +166,9 @@ class StoreLock:
                 raise _locked_error(paths, error.holder) from error
             raise
 
-    def hold(self) -> None:
-        """Lock the directories that exist by now. StoreLockedError if another writer has one of them."""
-        self._directories.hold((*self._paths.written_directories, *self._paths.replaced_directories))
-
-    def hold_open(self) -> None:
-        """Lock the directories of an open store, which no longer replaces them, and refuse to create them again.
-
-        Of those that are held already only `replaced_directories` may be others by now.
-        """
-        written = self._paths.written_directories
-        new = (one for one in written if one not in self._directories)
-        self._directories.hold((*new, *self._paths.replaced_directories))
-        self._directories.guard(written)
-
     def moved(self) -> Path | None:
-        """Return a directory, or `lock`, that was locked and is no longer the one at its path."""
-        if not self._record.is_in_place():
-            return self._directories.moved(self._paths.written_directories) or self._paths.lock
-        return self._directories.moved(self._paths.written_directories)
-
-    def lose(self, why: str) -> None:
-        """Refuse changes at the paths of the locked directories until `release`."""
-        self._directories.lose(why)
+        """Return a directory, or `lock`, that an open store has locked and that is no longer the one at its path."""
+        return self._directories.moved() or (None if self._record.is_in_place() else self._path)
 
     def release(self) -> None:
         """Release all of them."""
