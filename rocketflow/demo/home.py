@@ -114,10 +114,10 @@ def _remove_made(home: Path, made: dict[str, Any]) -> None:
                 raise
             except StoreError:  # no store, or a broken one
                 pass
-    ours = [home / name for name in MADE if os.path.lexists(home / name)]
-    _refuse(entry for entry in ours if entry.name not in made or not _is_made(entry, made[entry.name]))
+    taken = [home / name for name in MADE if os.path.lexists(home / name)]
+    _refuse(entry for entry in taken if entry.name not in made or not _is_made(entry, made[entry.name]))
     removed = home / ".removed"  # a stop in the middle of the deletion leaves no store without its files
-    for entry in sorted(ours):
+    for entry in sorted(taken):
         if entry.is_dir():
             shutil.rmtree(entry if entry == removed else entry.rename(removed))
         else:  # logs of servers

@@ -36,7 +36,7 @@ _HELD: Final[dict[tuple[int, int], str]] = {}
 _DIRECTORIES: Final[set[int]] = set()
 """Descriptors of held directories."""
 _TABLE_LOCK: Final = threading.RLock()
-_GONE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE)
+_MISSING: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE)
 _ELSEWHERE: Final = (
     "it writes this directory for a store with another root: stop it, or give this store directories of its own"
 )
@@ -153,7 +153,7 @@ class HeldDirectories:
             try:
                 fd = disk.open_file(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             except OSError as error:
-                if error.errno in _GONE:
+                if error.errno in _MISSING:
                     return
                 raise access_error(path, error) from error
             try:
@@ -247,7 +247,7 @@ def _is_in_place(path: Path, fd: int) -> bool:
     try:
         named = os.stat(path)
     except OSError as error:
-        return error.errno not in _GONE
+        return error.errno not in _MISSING
     return (named.st_dev, named.st_ino) == _identity_of(fd)
 
 

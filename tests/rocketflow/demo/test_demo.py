@@ -114,7 +114,7 @@ def files(home: Path) -> dict[str, bytes]:
 
 
 def no_demo() -> None:
-    """Stand for the steps of a demo that are not to be run."""
+    """Fail in place of the steps of a demo, which are not to be run."""
     raise DemoFailedError("ran")
 
 
