@@ -342,6 +342,15 @@ def sync_directory(path: Path) -> None:
         disk.close(fd)
 
 
+def directory_state(path: Path) -> tuple[int, int, int]:
+    """Return what changes if a directory is replaced, or gets or loses a name; zeros if there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return 0, 0, 0
+    return status.st_dev, status.st_ino, status.st_mtime_ns
+
+
 def data_ranges(fd: int, path: object, position: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield the parts of [position, end) that were ever written; the others are holes, which read as zeros."""
     while position < end:
