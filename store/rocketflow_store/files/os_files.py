@@ -342,7 +342,7 @@ def sync_directory(path: Path) -> None:
         disk.close(fd)
 
 
-def directory_state(path: Path) -> tuple[int, int, int]:
+def directory_state(path: str) -> tuple[int, int, int]:
     """Return what changes if a directory is replaced, or gets or loses a name; zeros if there is none."""
     try:
         status = os.stat(path)

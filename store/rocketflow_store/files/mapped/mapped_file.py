@@ -42,6 +42,7 @@ class MappedFile:
     __slots__ = (
         "_descriptor",
         "_direct",
+        "_directory",
         "_file_map",
         "_holds",
         "_lock",
@@ -63,6 +64,7 @@ class MappedFile:
         self._file_map: FileMap | None = None
         self._holds: weakref.WeakSet[FileHold] | None = None
         self._retired_ms = -1
+        self._directory = ""
         self._seen: tuple[int, int, int] | None = None
         self._lock = threading.Lock()
 
@@ -183,7 +185,9 @@ class MappedFile:
         For a file that no other thread may delete. The file itself is looked at only if its directory is another one,
         or was changed: after each look at its times Linux 6.13 writes finer ones, which makes the next sync slower.
         """
-        seen = os_files.directory_state(self.path.parent)
+        if not self._directory:
+            self._directory = str(self.path.parent)
+        seen = os_files.directory_state(self._directory)
         if seen != self._seen:
             if self.is_replaced():
                 raise StoreMovedError(self.path, self.why_replaced)
