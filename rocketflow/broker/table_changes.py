@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from rocketflow.aio.server import RefusedError
 from rocketflow.remoting.codes import ResponseCode
-from rocketflow_store import StoreError
+from rocketflow_store import StoreError, StoreFencedError
 
 C = TypeVar("C")
 
@@ -131,5 +131,7 @@ def _fail(one: _Waiting[C], refusal: RefusedError) -> None:
 async def _kept(call: Callable[..., object], *arguments: object) -> None:
     try:
         await asyncio.to_thread(call, *arguments)
+    except StoreFencedError as error:  # as a send to a topic that exists
+        raise RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)) from None
     except StoreError as error:
         raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None

@@ -145,7 +145,7 @@ def demo(
         typer.Option(
             "--dir",
             help="Directory for the demo's store (default: rocketflow-demo-UID in the temporary directory); "
-            "files of an earlier demo in it are deleted.",
+            "what an earlier demo made in it is deleted, other files stay.",
         ),
     ] = None,
     network: Annotated[

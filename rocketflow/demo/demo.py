@@ -13,6 +13,7 @@ from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow.demo.home import demo_home
 from rocketflow.demo.steps import (
     DELAYS_SQL,
     DELAYS_TOPIC,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from rocketflow.demo.steps import StreamJob
     from rocketflow_store import StoreReader
 
-_MARK: Final = ".rocketflow-demo"
 _BATCH: Final = re.compile(r"batch \d+: (\d+) rows")
 EVENT_TIME: Final = """\
 event time: bornTimestamp is a flight's departure, and the csv is not sorted by it (January, October to December,
@@ -86,38 +86,20 @@ def run_demo(
     if stream is submit_stream and util.find_spec("pyspark") is None:  # it would be missed after the first step
         raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
     began = time.monotonic()
-    home = _fresh_home(Path(directory) if directory else Path(tempfile.gettempdir()) / f"rocketflow-demo-{os.getuid()}")
-    if network:
-        from rocketflow.demo.network import network_demo
+    home = Path(directory) if directory else Path(tempfile.gettempdir()) / f"rocketflow-demo-{os.getuid()}"
+    with demo_home(home, Path(store) if store else None):
+        if network:
+            from rocketflow.demo.network import network_demo
 
-        report = network_demo(home, stream, submit_killed if stream is submit_stream else None)
-    else:
-        report = _copy_of_store(Path(store), home, stream) if store else _flights(home, stream)
+            report = network_demo(home, stream, submit_killed if stream is submit_stream else None)
+        else:
+            report = _copy_of_store(Path(store), home, stream) if store else _flights(home, stream)
     seconds = time.monotonic() - began
     print(f"done in {seconds:.1f} s; the store is {report.store}")
     _next_steps(report)
     if as_json:
         print(json.dumps({"job": "demo", "store": report.store, "seconds": round(seconds, 1), **report.facts}))
     return 0
-
-
-def _fresh_home(home: Path) -> Path:
-    """Return an empty directory: delete the files of an earlier demo, raise UsageError for any others."""
-    mark = home / _MARK
-    try:
-        if home.is_dir() and not mark.exists() and any(home.iterdir()):
-            raise UsageError(f"{home}: holds files that are not a demo's; give --dir an empty or a new directory")
-        home.mkdir(parents=True, exist_ok=True)
-        removed = home / ".removed"  # a stop in the middle of the deletion leaves no store without its files
-        for entry in sorted(home.iterdir()):
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry.rename(removed))
-            elif entry != mark:  # logs of servers
-                entry.unlink()
-        mark.touch()
-    except OSError as error:
-        raise UsageError(f"{home}: {error.strerror or error}; give --dir another directory") from error
-    return home
 
 
 def _flights(home: Path, stream: StreamJob) -> DemoReport:

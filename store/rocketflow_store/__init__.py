@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from rocketflow_store.model.errors import StoreFencedError as StoreFencedError
     from rocketflow_store.model.errors import StoreFullError as StoreFullError
     from rocketflow_store.model.errors import StoreLockedError as StoreLockedError
+    from rocketflow_store.model.errors import StoreMovedError as StoreMovedError
     from rocketflow_store.model.errors import StorePoolDeficientError as StorePoolDeficientError
     from rocketflow_store.model.errors import StoreReplacedError as StoreReplacedError
     from rocketflow_store.model.errors import StoreVersionError as StoreVersionError
@@ -92,6 +93,7 @@ _ERRORS = (
     "StoreFencedError",
     "StoreFullError",
     "StoreLockedError",
+    "StoreMovedError",
     "StorePoolDeficientError",
     "StoreReplacedError",
     "StoreVersionError",
@@ -161,6 +163,7 @@ __all__ = [
     "StoreFencedError",
     "StoreFullError",
     "StoreLockedError",
+    "StoreMovedError",
     "StorePoolDeficientError",
     "StoreReader",
     "StoreReplacedError",

@@ -65,6 +65,66 @@ BUGS: Final = (
         [Change('            Step("offsets before the rest", None, self._offsets.save, _FIRST_SECONDS),\n', "")],
         ["tests/rocketflow/broker/test_steps.py"],
     ),
+    # -- directories of stores: their locks and their places
+    Bug(
+        "only-the-root-is-locked",
+        "a store with another root and the same log directory is opened while the first one writes",
+        [Change("                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n", "                pass\n")],
+        [f"{STORE}/engine/test_shared_directories.py"],
+    ),
+    Bug(
+        "forked-child-keeps-locks-of-directories",
+        "a child of a killed writer keeps its store locked",
+        [Change("    for fd in _DIRECTORIES:\n        disk.close(fd)\n", "")],
+        [f"{ROWS}/test_two_writers.py"],
+    ),
+    Bug(
+        "lock-of-a-java-broker-not-asked",
+        "a directory below the root of a running Java broker is written to",
+        [Change("            self._refuse_roots_of_others(path.resolve(), root)\n", "            pass\n")],
+        [f"{STORE}/engine/test_shared_directories.py"],
+    ),
+    Bug(
+        "moved-store-goes-on",
+        "a store whose directory was renamed goes on acknowledging",
+        [Change("        return self._directories.moved() or", "        return None or")],
+        [f"{STORE}/engine/test_moved_stores.py"],
+    ),
+    Bug(
+        "deleted-lock-not-noticed",
+        "a store whose lock was deleted goes on acknowledging",
+        [Change("(None if self._record.is_in_place() else self._path)", "None")],
+        [f"{STORE}/engine/test_moved_stores.py::test_deleted_lock_fences"],
+    ),
+    Bug(
+        "sync-of-a-nameless-file-acknowledged",
+        "a put is acknowledged after a sync of a log file that was deleted",
+        [Change("        if seen != self._seen:\n", "        if False:\n")],
+        [f"{STORE}/engine/test_moved_stores.py"],
+    ),
+    Bug(
+        "moved-directory-is-created-again",
+        "a writer creates its directories again at the path that they were moved from",
+        [Change("    if str(path) in HELD and not os.path.isdir(path):", "    if False:")],
+        [f"{STORE}/engine/test_moved_stores.py"],
+    ),
+    Bug(
+        "moved-store-is-written-at-its-old-path",
+        "a store that was moved writes into the directory that took its place",
+        [Change("    LOST.update((str(path), why) for path in paths)\n", "    pass\n")],
+        [f"{STORE}/engine/test_moved_stores.py"],
+    ),
+    Bug(
+        "demo-deletes-what-it-did-not-make",
+        "the demo deletes a user's store that has the name of its own",
+        [
+            Change(
+                "    return not entry.is_symlink() and (identity is None or identity == _identity(entry))",
+                "    return True",
+            )
+        ],
+        ["tests/rocketflow/demo/test_demo.py::test_demo_refuses_an_entry_of_a_user_that_has_a_name_of_its_own"],
+    ),
     # -- checks of pulls and registrations
     Bug(
         "broadcast-allowed",

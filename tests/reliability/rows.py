@@ -35,6 +35,7 @@ ROWS: Final = {
     "S28": "forged records in bodies, the record around them damaged",
     "S29": "a bit of topic, queueId or queueOffset flipped, at every place of a queue",
     "S30": "damaged stores read in every way: no answer is short in silence",
+    "S31": "files of a running writer moved, replaced or deleted",
     "P01": "driver killed after the durable commit",
     "P02": "commit killed before each disk call",
     "P03": "Python worker killed in a task",

@@ -2,8 +2,8 @@
 
 Threads: any number of callers; puts are serialised by the put lock (`put_path`), syncs are shared
 (`flush.GroupFlush`), dispatch follows the confirmed offset under the dispatch lock (`confirmed_dispatch`). Daemon
-threads flush (`flush_services`, by `durability`), preallocate files (`allocate_ahead`) and delete old ones
-(`clean_rounds`).
+threads flush (`flush_services`, by `durability`), preallocate files (`allocate_ahead`), delete old ones
+(`clean_rounds`) and look whether all are in their place (`place_watch`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from rocketflow_store.engine.clean_service import CleanGuards, CleanResult, Clea
 from rocketflow_store.engine.durability import Durability
 from rocketflow_store.engine.flush_services import FlushServices
 from rocketflow_store.engine.opening import open_parts
+from rocketflow_store.engine.place_watch import PlaceWatch
 from rocketflow_store.engine.runtime_figures import runtime_figures
 from rocketflow_store.engine.service_thread import report_held
 from rocketflow_store.engine.store_life import StoreLife, lock_directory, mark_open
@@ -49,10 +50,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rocketflow_store.engine.opening import StoreParts
-    from rocketflow_store.files.lock import DirectoryLock
     from rocketflow_store.format.record import RecordFields
     from rocketflow_store.metadata.config_files import ConfigFiles
     from rocketflow_store.metadata.layout.store_meta import StoreMeta
+    from rocketflow_store.metadata.layout.store_paths import StoreLock
     from rocketflow_store.model.message import Message, MessageBatch
     from rocketflow_store.model.results import AppendBatchResult, PutMessageResult
     from rocketflow_store.reading.get_message_result import GetMessageResult
@@ -71,7 +72,8 @@ class MessageStore(StoreReads):
         File sizes of an existing store are taken from its files.
 
         Raises:
-            StoreLockedError: another process has the store open for writing.
+            StoreLockedError: another process has the store open for writing, or another store in one of its
+                directories.
             NotAStoreError: the directory holds other files.
             StoreVersionError: this version cannot write to the store, or files do not fit together.
             StoreAccessError: a file cannot be read. All of these are raised before anything is changed.
@@ -86,16 +88,17 @@ class MessageStore(StoreReads):
         """Held between reading the last commit of a sink and appending the next: two threads would both find none."""
         try:
             with ExitStack() as on_error:
-                self._start(open_parts(paths, config, on_error, read), lock, on_error)
+                self._start(open_parts(paths, config, on_error, read, lock), lock, on_error)
                 on_error.pop_all()
         except BaseException:
             lock.release()
             raise
         self.recovery.seconds = time.monotonic() - started
 
-    def _start(self, parts: StoreParts, lock: DirectoryLock, on_error: ExitStack) -> None:
+    def _start(self, parts: StoreParts, lock: StoreLock, on_error: ExitStack) -> None:
         self._parts, writer = parts, parts.writer
         self._statistics = StoreStatistics(parts.config.clock.now_ms())
+        lock.hold_open()
         mark_open(parts.paths)
         self._dispatch = dispatch = confirmed_dispatch(parts)
         on_error.callback(dispatch.confirm_file.close, remove=False)
@@ -113,7 +116,8 @@ class MessageStore(StoreReads):
         self._writing = Writing.of(parts, dispatch, self._statistics, lambda: clean.disk_full, appended)
         self._admin = TopicAdmin(parts, durability, dispatch.lock)
         self._rounds = CleanRounds(clean, parts.config.clean_resource_interval / 1000, failed)
-        self._life = StoreLife(lock, parts, dispatch, self._writing, flushing, self._rounds)
+        watch = PlaceWatch(lock, parts)
+        self._life = StoreLife(lock, parts, dispatch, self._writing, flushing, self._rounds, watch)
 
     # -- opening and closing
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rocketflow_store.files.read_once import ReadFile
     from rocketflow_store.format.checkpoint_layout import CheckpointFields
     from rocketflow_store.metadata.config_files import ConfigFiles
-    from rocketflow_store.metadata.layout.store_paths import StorePaths
+    from rocketflow_store.metadata.layout.store_paths import StoreLock, StorePaths
     from rocketflow_store.metadata.native.tag_entries import TagEntries
     from rocketflow_store.recovery.observation import Observation
     from rocketflow_store.recovery.result import RecoveryResult
@@ -87,7 +87,9 @@ class StoreParts:
         self.files.close()
 
 
-def open_parts(paths: StorePaths, config: StoreConfig, on_error: ExitStack, read: ReadFile) -> StoreParts:
+def open_parts(
+    paths: StorePaths, config: StoreConfig, on_error: ExitStack, read: ReadFile, lock: StoreLock
+) -> StoreParts:
     """Create or recover the store in the locked directory; `on_error` closes the opened files."""
     found = observe(paths, config, read)
     steps = decide(found.found)
@@ -95,7 +97,7 @@ def open_parts(paths: StorePaths, config: StoreConfig, on_error: ExitStack, read
         finish_swap(paths)
         found = observe(paths, config, read)
         steps = decide(found.found)
-    preparation = _Preparation(found, on_error, read)
+    preparation = _Preparation(found, on_error, read, lock)
     for step in steps[:-1]:
         preparation.run(step)
     config, files = preparation.config, preparation.files
@@ -138,8 +140,8 @@ class _Preparation:
     allocator: AllocateMappedFileService
     files: MappedFileQueue
 
-    def __init__(self, found: Observation, on_error: ExitStack, read: ReadFile) -> None:
-        self._found, self._on_error, self._read = found, on_error, read
+    def __init__(self, found: Observation, on_error: ExitStack, read: ReadFile, lock: StoreLock) -> None:
+        self._found, self._on_error, self._read, self._lock = found, on_error, read, lock
         self._directories = found.paths.log_directories()
         """Shared by the log and its allocator, which both must know full disks."""
         self.config = found.config
@@ -176,6 +178,7 @@ class _Preparation:
         )
         for directory in (*self._directories.writable, paths.rocketflow, paths.config):
             os_files.make_directory(directory)
+        self._lock.hold()  # those that are new, before anything is written to them
         self.allocator = _make_allocator(self._directories, self.config)
 
     def _open_log(self) -> None:

@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.files import os_files
 from rocketflow_store.metadata.layout.other_engines import refuse_rocksdb_data
-from rocketflow_store.metadata.layout.store_paths import check_writable_directory, lock_store
-from rocketflow_store.model.errors import StoreAccessError, StoreClosedError, StoreError
+from rocketflow_store.metadata.layout.store_paths import StoreLock, check_writable_directory
+from rocketflow_store.model.errors import (
+    StoreAccessError,
+    StoreClosedError,
+    StoreError,
+    StoreLockedError,
+    StoreMovedError,
+)
 from rocketflow_store.recovery.take_stop_record import StoppedFiles, leave_stop_record
 
 if TYPE_CHECKING:
@@ -20,8 +26,8 @@ if TYPE_CHECKING:
     from rocketflow_store.engine.clean_rounds import CleanRounds
     from rocketflow_store.engine.flush_services import FlushServices
     from rocketflow_store.engine.opening import StoreParts
+    from rocketflow_store.engine.place_watch import PlaceWatch
     from rocketflow_store.engine.writing import Writing
-    from rocketflow_store.files.lock import DirectoryLock
     from rocketflow_store.files.read_once import ReadFile
     from rocketflow_store.metadata.layout.store_paths import StorePaths
     from rocketflow_store.metadata.native.tag_entries import TagEntries
@@ -40,23 +46,30 @@ def _leave_to_parent() -> None:
 os.register_at_fork(after_in_child=_leave_to_parent)
 
 
-def lock_directory(path: Path, config: StoreConfig, read: ReadFile) -> tuple[StorePaths, DirectoryLock]:
+def lock_directory(path: Path, config: StoreConfig, read: ReadFile) -> tuple[StorePaths, StoreLock]:
     """Lock the directory of a store for its one writer; create the directory if it does not exist.
 
     Raises:
-        StoreLockedError: another writer has it.
+        StoreLockedError: another writer has it, or one of its directories for another store.
     """
     paths = check_writable_directory(path, config, read)
     refuse_rocksdb_data(path)
     if paths.abort.is_dir():
         raise StoreAccessError(paths.abort, "is a directory, but a writer creates a file of this name; move it away")
+    is_new = not path.is_dir()
     try:
-        if not path.is_dir():
+        if is_new:
             os_files.make_directory(path)
             os_files.sync_directory(path.parent)
     except OSError as error:
         raise os_files.access_error(path, error) from error
-    return paths, lock_store(paths)
+    try:
+        return paths, StoreLock(paths)
+    except StoreLockedError:
+        if is_new:
+            with suppress(OSError):
+                os_files.remove_directory(path)
+        raise
 
 
 def mark_open(paths: StorePaths) -> None:
@@ -69,15 +82,16 @@ class StoreLife:
 
     def __init__(
         self,
-        lock: DirectoryLock,
+        lock: StoreLock,
         parts: StoreParts,
         dispatch: ConfirmedDispatch,
         writing: Writing,
         flushing: FlushServices,
         rounds: CleanRounds,
+        watch: PlaceWatch,
     ) -> None:
         self._lock, self._parts, self._dispatch = lock, parts, dispatch
-        self._writing, self._flushing, self._rounds = writing, flushing, rounds
+        self._writing, self._flushing, self._rounds, self._watch = writing, flushing, rounds, watch
         self._flush_lock = threading.Lock()
         self.closed = self._abandoned = False
         _OPEN.add(self)
@@ -111,6 +125,7 @@ class StoreLife:
             at_last.callback(self._lock.release)
             at_last.callback(parts.close_files)
             self._writing.close()
+            self._watch.stop()
             self._flushing.stop()
             self._rounds.stop()
             parts.allocator.stop()
@@ -131,6 +146,8 @@ class StoreLife:
         if parts.writer.fence.error is not None:
             with suppress(StoreError):  # a recovery may still succeed
                 parts.writer.commit_log.commit()
+                if isinstance(parts.writer.fence.error, StoreMovedError):  # where they are now
+                    parts.sync_everything()
             return False
         self._rounds.service.remove_retired()
         self._flushing.durability.flush_last()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from rocketflow_store.files import disk
+from rocketflow_store.files import disk, places
 from rocketflow_store.model.errors import StoreAccessError, StoreFencedError, StoreFullError, UnreadableError
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def open_file(path: Path, *, write: bool, create: bool = False) -> int:
     """Open `path` and return the descriptor; raise StoreAccessError if that fails."""
+    if write and places.LOST:
+        places.refuse_lost(path)
     flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC | (os.O_CREAT if create else 0)
     try:
         return disk.open_file(path, flags, 0o644)
@@ -56,6 +58,8 @@ def close_file(fd: int) -> None:
 
 def create_exclusively(path: Path, *, write: bool = False) -> int:
     """Create a file and return its descriptor; raise OSError as the system does (FileExistsError if it exists)."""
+    if places.LOST:
+        places.refuse_lost(path)
     return disk.open_file(path, (os.O_RDWR if write else os.O_WRONLY) | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
 
 
@@ -341,6 +345,8 @@ def sync_directory(path: Path) -> None:
     try:
         fd = disk.open_file(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
+        if places.HELD:
+            places.refuse_second(path)
         raise access_error(path, error) from error
     try:
         disk.fsync(fd)
@@ -348,6 +354,15 @@ def sync_directory(path: Path) -> None:
         raise StoreFencedError(path, error.strerror or str(error)) from error
     finally:
         disk.close(fd)
+
+
+def directory_state(path: str) -> tuple[int, int, int]:
+    """Return what changes if a directory is replaced, or gets or loses a name; zeros if there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return 0, 0, 0
+    return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
 def data_ranges(fd: int, path: object, position: int, end: int) -> Iterator[tuple[int, int]]:
@@ -475,6 +490,8 @@ def _written_ranges(fd: int, path: object, begin: int, end: int) -> list[tuple[i
 
 def write_atomically(path: Path, data: bytes | pa.Buffer, *, keep_backup: bool = False, mode: int = 0o644) -> None:
     """Replace `path` by `data` durably; with `keep_backup` the previous content is kept as `NAME.bak`."""
+    if places.LOST:
+        places.refuse_lost(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         fd = disk.open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
@@ -500,6 +517,8 @@ def write_atomically(path: Path, data: bytes | pa.Buffer, *, keep_backup: bool =
 
 def remove_file(path: Path) -> None:
     """Delete a file, which may be missing."""
+    if places.LOST:
+        places.refuse_lost(path)
     try:
         disk.unlink(path)
     except FileNotFoundError:
@@ -513,11 +532,15 @@ def rename(source: Path, target: Path) -> None:
 
     Durable once both directories are synced.
     """
+    if places.LOST:
+        places.refuse_lost(target)
     disk.rename(source, target)
 
 
 def hard_link(path: Path, other: Path) -> None:
     """Give a file a second name; do nothing if that is taken."""
+    if places.LOST:
+        places.refuse_lost(other)
     try:
         disk.link(path, other)
     except FileExistsError:
@@ -527,7 +550,12 @@ def hard_link(path: Path, other: Path) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Create a directory and its missing parents; other processes may do so at the same time."""
+    """Create a directory and its missing parents; other processes may do so at the same time.
+
+    Raises StoreMovedError for a directory that a writer of this process holds, and that is no longer there.
+    """
+    if places.HELD:
+        places.refuse_second(path)
     for tries_left in reversed(range(_DIRECTORY_TRIES)):
         try:
             disk.mkdir(path)
@@ -546,22 +574,30 @@ def make_directory(path: Path) -> None:
 
 def create_directory(path: Path) -> None:
     """Create a directory in one that exists; raise OSError as the system does (FileExistsError if it exists)."""
+    if places.HELD:
+        places.refuse_second(path)
     disk.mkdir(path)
 
 
 def make_last_directory(path: Path) -> None:
     """Create a directory, which may exist, in one that exists; raise OSError as the system does."""
+    if places.HELD:
+        places.refuse_second(path)
     with contextlib.suppress(FileExistsError):
         disk.mkdir(path)
 
 
 def remove_directory(path: Path) -> None:
     """Delete an empty directory; raise OSError as the system does."""
+    if places.LOST:
+        places.refuse_lost(path)
     disk.rmdir(path)
 
 
 def remove_tree(path: Path) -> None:
     """Delete a directory with its content, as far as possible; symbolic links are not followed."""
+    if places.LOST:
+        places.refuse_lost(path)
     with contextlib.suppress(OSError):
         for one in path.iterdir():
             if one.is_dir() and not one.is_symlink():
@@ -573,5 +609,7 @@ def remove_tree(path: Path) -> None:
 
 def touch(path: Path) -> None:
     """Create an empty file, or set the time of an existing one to now; raise OSError as the system does."""
+    if places.LOST:
+        places.refuse_lost(path)
     disk.close(disk.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
     disk.utime(path)

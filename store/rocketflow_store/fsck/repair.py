@@ -33,7 +33,7 @@ from rocketflow_store.metadata.layout.file_sizes import fitted_to
 from rocketflow_store.metadata.layout.other_engines import refuse_rocksdb_data
 from rocketflow_store.metadata.layout.store_layout import recorded_layout
 from rocketflow_store.metadata.layout.store_meta import refuse_another_version
-from rocketflow_store.metadata.layout.store_paths import StorePaths, check_directory, lock_store
+from rocketflow_store.metadata.layout.store_paths import StoreLock, StorePaths, check_directory
 from rocketflow_store.metadata.native.deleted_topics import DeletedTopics
 from rocketflow_store.metadata.native.healing import begin_healing
 from rocketflow_store.metadata.native.stop_record import StopRecord, believed_record
@@ -217,7 +217,7 @@ def repair_store(
     result: RepairResult | None = None
     only_recovered = False
     for _ in range(_MAX_ROUNDS):
-        lock = lock_store(paths)
+        lock = StoreLock(paths)
         try:
             found = verify_store(path, config, workers=workers, progress=progress, locked=True)
             plan = plan_repair(found, paths, unclean=paths.abort.exists())

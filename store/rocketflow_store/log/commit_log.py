@@ -233,7 +233,7 @@ class CommitLog:
         self._files.sync_names()
         for mapped in self._files.files:
             if mapped.end_offset > begin:
-                mapped.sync()
+                mapped.sync_in_place()
 
     def sync(self) -> int:
         """Make everything committed durable, and return its end. A failure raises StoreFencedError."""
@@ -243,7 +243,7 @@ class CommitLog:
         while offset < target:
             mapped = self._files.find(offset)
             assert mapped is not None
-            mapped.sync()
+            mapped.sync_in_place()
             offset = mapped.end_offset
         self.flushed_offset = max(self.flushed_offset, target)
         return target

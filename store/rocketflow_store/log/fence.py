@@ -1,10 +1,10 @@
-"""The fence of a store: after a failed sync nothing is acknowledged until the store is reopened."""
+"""The fence of a store: once a sync failed, or its files moved, nothing is acknowledged until it is reopened."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocketflow_store.model.errors import StoreError, StoreFencedError
+from rocketflow_store.model.errors import StoreError, StoreFencedError, StoreMovedError
 from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:
@@ -22,20 +22,26 @@ class Fence:
         self.error: StoreFencedError | None = None
         """The reason why the store is fenced, or None if it is not; read by other classes."""
         self.on_close: Callable[[], None] | None = None
-        """Called once, before the store counts as fenced; it must not raise."""
+        """Called once, before the store counts as fenced after a failure; it must not raise."""
+        self.on_moved: Callable[[str], str] = lambda why: why
+        """Called with a reason before the store is fenced because its files moved; returns the reason to report."""
 
     def check(self) -> None:
         """Raise StoreFencedError if the store is fenced."""
         if self.error is not None:
-            raise StoreFencedError(self._path, self.error.why)
+            raise type(self.error)(self._path, self.error.why)
 
     def close(self, error: StoreFencedError) -> None:
         """Fence the store, unless it is fenced already."""
         if self.error is None:
-            if self.on_close is not None:
+            code = events.FENCED
+            if isinstance(error, StoreMovedError):
+                code = events.MOVED
+                error = StoreMovedError(self._path, self.on_moved(error.why))
+            elif self.on_close is not None:
                 self.on_close()
             self.error = error
-            events.report(events.FENCED, str(self._path), error.path, error.why, offset=self._commit_log.flushed_offset)
+            events.report(code, str(self._path), error.path, error.why, offset=self._commit_log.flushed_offset)
 
     def close_for(self, why: str) -> None:
         """Fence the store: see `close`."""

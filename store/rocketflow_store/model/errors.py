@@ -144,6 +144,17 @@ class StoreFencedError(StoreError):
         self.path, self.why = str(path), why
 
 
+class StoreMovedError(StoreFencedError):
+    """Files of an open store are no longer at their place: nothing is acknowledged until it is opened again there."""
+
+    def __init__(self, path: object, why: str) -> None:
+        StoreError.__init__(
+            self,
+            f"{path}: fenced, since {why}, then open the store again; nothing is written here, reads still work",
+        )
+        self.path, self.why = str(path), why
+
+
 class StoreFullError(StoreError):
     """There is no space for the next CommitLog file or record."""
 

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from rocketflow_store.files import os_files
-from rocketflow_store.files.lock import lock_holder
 from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
 from rocketflow_store.metadata.layout.file_sizes import fitted_to
-from rocketflow_store.metadata.layout.store_paths import StorePaths
+from rocketflow_store.metadata.layout.store_paths import StorePaths, store_holder
 from rocketflow_store.model.errors import StoreError, StoreReplacedError
 from rocketflow_store.model.results import StoreSnapshot
 from rocketflow_store.reading.followed_store import FollowedStore
@@ -140,7 +139,7 @@ class StoreReader(StoreReads):
     @property
     def lock_holder(self) -> str | None:
         """Name of the process that writes to the store now."""
-        return lock_holder(self.paths.lock)
+        return store_holder(self.paths)
 
     @property
     def min_phy_offset(self) -> int:

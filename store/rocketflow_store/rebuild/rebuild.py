@@ -11,14 +11,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rocketflow_store.files import os_files
-from rocketflow_store.files.lock import lock_holder, when_free
+from rocketflow_store.files.lock import when_free
 from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.format.checkpoint_layout import decode_checkpoint, logics_physical_offset
 from rocketflow_store.format.derived_profile import PROFILE_55
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.metadata.config_files.listed_topics import listed_queues
 from rocketflow_store.metadata.layout.store_meta import StoreMeta, converted_meta, refuse_another_version
-from rocketflow_store.metadata.layout.store_paths import lock_store
+from rocketflow_store.metadata.layout.store_paths import StoreLock, store_holder
 from rocketflow_store.metadata.native.known_tag_entries import known_tag_entries
 from rocketflow_store.metadata.native.tag_entries import TagEntries
 from rocketflow_store.model.errors import StoreError, StoreFullError, UnknownTopicError
@@ -92,7 +92,7 @@ def _run_locked(
     if places.remote is not None:
         check_target(places.remote)
     os_files.make_directory(out.root)
-    lock = when_free(lambda: lock_store(out), math.inf if request.wait else 0)
+    lock = when_free(lambda: StoreLock(out), math.inf if request.wait else 0)
     try:
         finish_swap(out)
         had_directory = out.rocketflow.is_dir()
@@ -198,7 +198,7 @@ class _Rebuild:
         """Return the state of the store; of one that another process writes to, up to its confirm offset."""
         paths = self._places.store
         self._result.profile = self._request.profile or profile_to_write(paths, self._config)
-        running = (self._request.dry_run or not self._places.in_place) and lock_holder(paths.lock) is not None
+        running = (self._request.dry_run or not self._places.in_place) and store_holder(paths) is not None
         return look_at_store(paths, self._config, self._files, self._request, running=running)
 
     def _scan(self, state: StoreState, side: str | None, report: ProgressReport) -> LogFindings:

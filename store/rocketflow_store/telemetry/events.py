@@ -19,6 +19,8 @@ HEALED: Final = "RF-HEAL"
 CLAMPED: Final = "RF-CLAMP"
 SET_ASIDE: Final = "RF-ASIDE"
 FENCED: Final = "RF-FENCE"
+MOVED: Final = "RF-MOVED"
+NOT_LOCKED: Final = "RF-NOT-LOCKED"
 DELAY_HELD: Final = "RF-DELAY-HELD"
 HELD_UP: Final = "RF-HELD"
 SERVICE_HELD: Final = "RF-SERVICE-HELD"
@@ -85,6 +87,21 @@ EVENTS: Final = (
         "The store is fenced: puts are refused until it is opened again.",
         "A sync failed, so the store cannot guarantee durability any more.",
         "Check the disk, stop the writer, and open the store again; recovery finds which records are durable.",
+    ),
+    Event(
+        MOVED,
+        "Files of an open store are no longer at their place. The store is fenced: puts are refused until it is opened "
+        "again, nothing is written at the old place.",
+        "A directory of the store was renamed, deleted or unmounted below its writer, or its active log file or `lock` "
+        "was.",
+        "Put back what the log line names and start the writer again: the files have every acknowledged message. "
+        "What was deleted has to come from a backup.",
+    ),
+    Event(
+        NOT_LOCKED,
+        "A directory of a store cannot be locked: only `lock` in the store's root excludes a second writer.",
+        "Its file system has no flock for directories (NFS, some FUSE file systems).",
+        "Make sure that no store with another root uses this directory.",
     ),
     Event(
         DELAY_HELD,

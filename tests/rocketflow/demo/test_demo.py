@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -14,10 +16,14 @@ import pytest
 
 from rocketflow.demo.demo import EVENT_TIME, run_demo
 from rocketflow.demo.flights import load_flights
+from rocketflow.demo.home import demo_home
+from rocketflow.demo.steps import DemoFailedError
+from rocketflow.errors import UsageError
 from rocketflow.spark.stream.stream_job import parse_arguments, run
-from rocketflow_store import StoreReader
+from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from tests.support.output_fields import check_fields
-from tests.support.trials import FULL, LEVEL
+from tests.support.trials import FULL, LEVEL, environment
+from tests.support.workload import SMALL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,6 +107,95 @@ def test_directory_with_other_files_is_refused_and_unchanged(tmp_path: Path) -> 
     assert done.returncode == 2
     assert "holds files that are not a demo's" in done.stderr
     assert (tmp_path / "store" / "mine").read_text() == "mine"
+
+
+def files(home: Path) -> dict[str, bytes]:
+    return {str(one): one.read_bytes() for one in home.rglob("*") if one.is_file()}
+
+
+def no_demo() -> None:
+    """Fail in place of the steps of a demo, which are not to be run."""
+    raise DemoFailedError("ran")
+
+
+@pytest.fixture
+def demo_dir(tmp_path: Path) -> Path:
+    """Return a directory in which a demo has made a store, and which has a user's files since."""
+    home = tmp_path / "demo"
+    with demo_home(home):
+        filled(home / "store")
+        (home / "checkpoint").mkdir()
+    (home / "flights.json").write_text("{}")
+    filled(home / "orders")
+    return home
+
+
+def filled(path: Path) -> None:
+    with MessageStore.open(path, StoreConfig(**SMALL)) as store:  # type: ignore[arg-type]
+        store.put_message(Message("t", b"one"))
+
+
+def test_demo_deletes_what_a_demo_made_and_keeps_the_files_of_a_user(demo_dir: Path) -> None:
+    kept = files(demo_dir / "orders")
+    with demo_home(demo_dir):
+        assert sorted(one.name for one in demo_dir.iterdir()) == [".rocketflow-demo", "flights.json", "orders"]
+        assert files(demo_dir / "orders") == kept
+        assert (demo_dir / "flights.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize("name", ["store", "checkpoint", "kv.json"])
+def test_demo_refuses_an_entry_of_a_user_that_has_a_name_of_its_own(demo_dir: Path, name: str) -> None:
+    """A store that replaced the demo's (the system may use its inode again), a link, and a file."""
+    path = demo_dir / name
+    if path.is_dir():
+        shutil.rmtree(path)
+    if name == "store":
+        filled(path)
+    elif name == "checkpoint":
+        path.symlink_to(demo_dir / "orders")
+    else:
+        path.write_text("mine")
+    before = files(demo_dir)
+    with pytest.raises(UsageError, match=f"{name}: was not made by a demo"), demo_home(demo_dir):
+        no_demo()
+    assert files(demo_dir) == before
+
+
+@pytest.mark.parametrize("name", ["store", "orders"])
+def test_demo_with_a_running_store_in_its_directory_ends_with_75_and_names_the_pid(demo_dir: Path, name: str) -> None:
+    command = [sys.executable, "-m", "tests.reliability.lock_holder", str(demo_dir / name), "0"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment()) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        done = demo("--dir", str(demo_dir))
+        assert (done.returncode, f"locked by pid {holder.pid} " in done.stderr) == (75, True), done.stderr
+        assert all((demo_dir / one / "commitlog").is_dir() for one in ("store", "orders"))
+        holder.communicate()
+
+
+def test_second_demo_in_a_directory_ends_with_75_and_names_the_first(tmp_path: Path) -> None:
+    with demo_home(tmp_path / "demo"):
+        done = demo("--dir", str(tmp_path / "demo"), "--network")
+        assert (done.returncode, f"a demo runs in it (pid {os.getpid()})" in done.stderr) == (75, True), done.stderr
+    with demo_home(tmp_path / "demo"):
+        pass
+
+
+def test_store_to_copy_within_the_demos_directory_is_refused(demo_dir: Path) -> None:
+    done = demo("--dir", str(demo_dir), "--store", str(demo_dir / "store"))
+    assert (done.returncode, "lies in the demo's directory" in done.stderr) == (2, True), done.stderr
+    assert (demo_dir / "store" / "commitlog").is_dir()
+
+
+def test_what_a_killed_demo_made_is_deleted(tmp_path: Path) -> None:
+    home = tmp_path / "demo"
+    with demo_home(home):
+        filled(home / "store")
+        mark = (home / ".rocketflow-demo").read_bytes()
+    (home / ".rocketflow-demo").write_bytes(mark)  # a kill leaves the mark of the demo's begin
+    with demo_home(home):
+        assert [one.name for one in home.iterdir()] == [".rocketflow-demo"]
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.files import os_files
 from rocketflow_store.files.mapped.file_map import Descriptor, FileMap
-from rocketflow_store.model.errors import StoreAccessError, UnreadableError
+from rocketflow_store.model.errors import StoreAccessError, StoreMovedError, UnreadableError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,10 +42,12 @@ class MappedFile:
     __slots__ = (
         "_descriptor",
         "_direct",
+        "_directory",
         "_file_map",
         "_holds",
         "_lock",
         "_retired_ms",
+        "_seen",
         "_write",
         "file_from_offset",
         "file_size",
@@ -62,6 +64,8 @@ class MappedFile:
         self._file_map: FileMap | None = None
         self._holds: weakref.WeakSet[FileHold] | None = None
         self._retired_ms = -1
+        self._directory = ""
+        self._seen: tuple[int, int, int] | None = None
         self._lock = threading.Lock()
 
     @classmethod
@@ -169,6 +173,26 @@ class MappedFile:
         except OSError:
             return True
         return (named.st_dev, named.st_ino) != (status.st_dev, status.st_ino)
+
+    @property
+    def why_replaced(self) -> str:
+        """The reason to give if the file `is_replaced`."""
+        return f"{self.path} was renamed, replaced, cut or deleted: put it back"
+
+    def sync_in_place(self) -> None:
+        """Make everything written so far durable; raise StoreMovedError instead if the file has no longer its name.
+
+        For a file that no other thread may delete. The file itself is looked at only if its directory is another one,
+        or was changed: after each look at its times Linux 6.13 writes finer ones, which makes the next sync slower.
+        """
+        if not self._directory:
+            self._directory = str(self.path.parent)
+        seen = os_files.directory_state(self._directory)
+        if seen != self._seen:
+            if self.is_replaced():
+                raise StoreMovedError(self.path, self.why_replaced)
+            self._seen = seen
+        self.sync()
 
     def sync(self) -> None:
         """Make everything written so far durable."""

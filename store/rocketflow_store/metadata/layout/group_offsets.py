@@ -47,7 +47,7 @@ def publish_group_offsets(root: Path, group: str, offsets: GroupOffsets) -> Path
         news: dict[tuple[str, str], dict[int, int]] = {}
         for (topic, queue_id), offset in offsets.items():
             news.setdefault((topic, group), {})[queue_id] = offset
-        if lock_holder(paths.lock) is not None:
+        if lock_holder(paths.lock, paths.kept_directories) is not None:
             held_back.commit_all(news)
             return side_directory / ConsumerOffsetsFile.NAME
         os_files.make_last_directory(paths.config)

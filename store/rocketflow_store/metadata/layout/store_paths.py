@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.files.lock import DirectoryLock, lock_holder
+from rocketflow_store.files.lock import DirectoryLock, HeldDirectories, lock_holder
 from rocketflow_store.files.mapped.log_directories import LogDirectories
 from rocketflow_store.files.os_files import access_error, read_file
 from rocketflow_store.metadata.config_files.topics import TopicsFile
@@ -98,6 +98,12 @@ class StorePaths(RootPaths):
         return tuple(found)
 
     @property
+    def written_directories(self) -> tuple[Path, ...]:
+        """Every directory that a writer writes and never replaces while it is open, whether it exists or not."""
+        beside = (side_directory(self.root / one) for one in self.layout.commit_logs)
+        return (*self.kept_directories, *self.commit_logs, *beside, self.consume_queue, self.index)
+
+    @property
     def staged_index(self) -> Path:
         """The path at which a new index is built: on the disk of the old one."""
         elsewhere = self.layout.index != StoreLayout().index
@@ -139,16 +145,43 @@ def holds_log(path: str | os.PathLike[str], config: StoreConfig | None = None) -
 def check_unlocked(path: str | os.PathLike[str], config: StoreConfig | None = None) -> None:
     """Raise StoreLockedError if a process holds the lock of the store at a path; do not take the lock."""
     paths = StorePaths.of(Path(path), config)
-    if (holder := lock_holder(paths.lock)) is not None:
+    if (holder := store_holder(paths)) is not None:
         raise _locked_error(paths, holder)
 
 
-def lock_store(paths: RootPaths) -> DirectoryLock:
-    """Take the lock of a store; the StoreLockedError of a store that a broker serves names the broker."""
-    try:
-        return DirectoryLock(paths.lock)
-    except StoreLockedError as error:
-        raise _locked_error(paths, error.holder) from error
+class StoreLock:
+    """The locks of a store's one writer: RocketMQ's `lock` of the root, and each directory that it writes."""
+
+    def __init__(self, paths: StorePaths) -> None:
+        self._path = paths.lock
+        self._directories = HeldDirectories(paths.root, paths.written_directories, paths.passing_directories)
+        self.hold, self.hold_open = self._directories.hold, self._directories.hold_open
+        self.lose = self._directories.lose
+        try:
+            self.hold()
+            self._record = DirectoryLock(paths.lock)
+        except BaseException as error:
+            self._directories.release()
+            if isinstance(error, StoreLockedError) and error.path == str(paths.root):
+                raise _locked_error(paths, error.holder) from error
+            raise
+
+    def moved(self) -> Path | None:
+        """Return a directory, or `lock`, that an open store has locked and that is no longer the one at its path."""
+        return self._directories.moved() or (None if self._record.is_in_place() else self._path)
+
+    def release(self) -> None:
+        """Release all of them."""
+        self._record.release()
+        self._directories.release()
+
+
+def store_holder(paths: StorePaths) -> str | None:
+    """Return a description, with the pid, of the process that writes to a store; None if no process does.
+
+    It may be the writer of a store with another root that has directories in common. No lock is taken.
+    """
+    return lock_holder(paths.lock, paths.written_directories)
 
 
 def serving_broker(path: str | os.PathLike[str]) -> BrokerFile | None:

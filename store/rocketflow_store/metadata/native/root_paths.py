@@ -123,3 +123,13 @@ class RootPaths:
     @property
     def quarantine(self) -> Path:
         return self.root / "quarantine"
+
+    @property
+    def kept_directories(self) -> tuple[Path, ...]:
+        """Directories that a writer writes and never replaces, the root first."""
+        return (self.root, self.batch_consume_queue, self.consume_queue_ext, self.config, self.rocketflow)
+
+    @property
+    def passing_directories(self) -> tuple[Path, ...]:
+        """Directories that a writer writes, and may create later or replace."""
+        return (self.timer_log, self.quarantine, self.allocating, self.staging)

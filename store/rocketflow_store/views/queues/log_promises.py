@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from rocketflow_store.files.lock import lock_holder
 from rocketflow_store.metadata.config_files import ConfigFiles
+from rocketflow_store.metadata.layout.store_paths import store_holder
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.model.topic_names import LMQ_PREFIX
 from rocketflow_store.views.queues.log_queues import queues_of_log
@@ -69,7 +69,7 @@ class LogPromises:
         if (writer, deleted) == self._scanned_for:
             return self._found
         self._scanned_for, self._found = (writer, deleted), LogQueues({}, {})
-        running = writer and lock_holder(self._paths.lock) is not None
+        running = writer and store_holder(self._paths) is not None
         if confirmed is not None:
             start, stop = confirmed.durable_offset, confirmed.confirm_offset
             if running:
