@@ -20,6 +20,7 @@ from rocketflow_store.format.record import (
     MAGIC_V2,
     MAX_V1_TOPIC_SIZE,
     PROPERTY_CRC_SIZE,
+    unlike_crc,
 )
 from rocketflow_store.model.java_compat import string_hash
 from rocketflow_store.model.message import Message, MessageBatch
@@ -124,6 +125,8 @@ class RawEncoder:
             properties += f"{PROPERTY_UNIQ_KEY}\x01{uniq_key}\x02".encode()
         if len(properties) > self._max_properties:
             return None
+        if not self._reserved:
+            properties = unlike_crc(properties)
         tags, rules = facts.get(PROPERTY_TAGS), self._rules
         keys = index_keys(topic, uniq_key, facts.get(PROPERTY_KEYS), tags if rules.tag_entries else None)
         magic, topic_part = known
