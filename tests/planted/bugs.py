@@ -1230,8 +1230,8 @@ BUGS: Final = (
     ),  # -- jobs beside a broker
     Bug(
         "short-part-is-an-error-of-arrow",
-        "a staged part that is shorter than announced ends a commit with an error of Arrow, not as a damaged part",
-        [Change("source.slice(0, min(part.size, source.size))", "source.slice(0, part.size)")],
+        "a staged part that is shorter than announced is reported as cut while it was read, not as a damaged part",
+        [Change("        if size < part.size or (part", "        if size < 0 or (part")],
         [f"{BESIDE}::test_refusals_through_the_broker_are_those_of_the_store"],
     ),
     Bug(

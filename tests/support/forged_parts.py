@@ -150,7 +150,6 @@ def forgeries(topic: str, max_message_size: int, file_size: int) -> list[Forgery
             record(topic, body=b"b" * (max_message_size + 1)),
             in_progress=False,
         ),
-        Forgery("a record of a file's size", "does not fit", record(topic, body=b"b" * (file_size - 120))),
         Forgery(
             "properties without pairs",
             "cannot be parsed",

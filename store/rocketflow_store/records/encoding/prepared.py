@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.format.record import BLANK_SIZE, BODY_DIFFERS, PROPERTY_CRC_SIZE
+from rocketflow_store.format.record import BODY_DIFFERS, PROPERTY_CRC_SIZE, check_fits_a_file
 from rocketflow_store.model.errors import MessageRejectedError
 from rocketflow_store.model.property_names import (
     PROPERTY_CRC32,
@@ -110,7 +110,7 @@ def _checks(
     yield ~_of_topics(records, chunk), "the record is of another topic than its column"
     yield records.field(">i4", 12) != chunk.queue_ids, "the record is of another queue than its column"
     yield (chunk.queue_ids < 0) | (chunk.queue_ids >= MAX_QUEUE_NUMS), f"a topic has queues 0 to {MAX_QUEUE_NUMS - 1}"
-    yield chunk.sizes + BLANK_SIZE > config.mapped_file_size_commit_log, "the record does not fit into a log file"
+    check_fits_a_file(int(chunk.sizes.max()), config.mapped_file_size_commit_log)
     yield ~reputtable(records), "sysFlag is that of a half message, a rollback or an inner batch"
     yield records.after_hosts(">i8", 76) != 0, "preparedTransactionOffset is not 0"
     if not redelivered:
