@@ -1444,7 +1444,7 @@ BUGS: Final = (
     Bug(
         "a-part-names-any-file",
         "a request of a job makes the broker read files outside of the directory of its batch",
-        [Change('[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}$")]', '.+$")]')],
+        [Change(r'"\A[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}\Z")]', '".+")]')],
         [f"{BESIDE}::test_a_request_cannot_name_files_outside_of_its_batch"],
     ),
     # -- topics and groups of a broker
