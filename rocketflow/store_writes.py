@@ -57,6 +57,12 @@ class BrokerError(StoreError):
     """The broker that serves the store refused a write, or could not be asked for it."""
 
 
+class PartRefusedError(BrokerError):
+    """A staged part is not what its commit announces: nothing of it was written, and a repeated commit is refused."""
+
+    exit_code = 3
+
+
 class AnswerLostError(BrokerError):
     """The connection to the broker ended before the answer: the write may have been done."""
 
@@ -316,7 +322,8 @@ class BrokerWrites:
             return found
         if code in (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY):
             return StoreLockedError(self._path, f"the broker at {self._client.address}", why)
-        return BrokerError(f"{self._path}: the broker at {self._client.address} refused the request: {why}")
+        kind = PartRefusedError if code == ResponseCode.ROCKETFLOW_PART_REFUSED else BrokerError
+        return kind(f"{self._path}: the broker at {self._client.address} refused the request: {why}")
 
 
 def _name_in(directory: Path, part: StagedPart) -> str:

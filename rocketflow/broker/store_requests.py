@@ -21,7 +21,7 @@ from rocketflow.remoting.bodies import encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.rocketflow import StagePartRequestHeader, StagePartResponseHeader
 from rocketflow.remoting.store_bodies import STORE_BODY_VERSION, decode_store_body
-from rocketflow_store import FlushDiskTimeoutError, StoreError, StoreFencedError
+from rocketflow_store import FlushDiskTimeoutError, StagedPartError, StoreError, StoreFencedError
 from rocketflow_store.spi.commits import (
     CheckpointWentBackError,
     CommitEnvelope,
@@ -61,6 +61,7 @@ _CODES: Final[dict[type[StoreError], ResponseCode]] = {
     CheckpointWentBackError: ResponseCode.ROCKETFLOW_CHECKPOINT_WENT_BACK,
     SupersededRunError: ResponseCode.ROCKETFLOW_SUPERSEDED_RUN,
     ProgressMovedError: ResponseCode.ROCKETFLOW_PROGRESS_MOVED,
+    StagedPartError: ResponseCode.ROCKETFLOW_PART_REFUSED,
     StoreFencedError: ResponseCode.SERVICE_NOT_AVAILABLE,
 }
 

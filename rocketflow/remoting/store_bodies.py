@@ -17,7 +17,7 @@ from rocketflow.remoting.errors import BodyError
 STORE_BODY_VERSION: Final = 1
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-FileName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}$")]
+FileName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}\Z")]
 """A name without a directory."""
 
 
@@ -52,7 +52,7 @@ class PartBody(Body, kw_only=True):
     rows: Count
     size: Count
     crc: Count
-    digest: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}$")] | None
+    digest: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{16}\Z")] | None
     """A number of 64 bits."""
     topics: list[str]
     property_crc: bool

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rocketflow_store.model.errors import RebuildFailedError as RebuildFailedError
     from rocketflow_store.model.errors import RemoteStoreError as RemoteStoreError
     from rocketflow_store.model.errors import ResultReleasedError as ResultReleasedError
+    from rocketflow_store.model.errors import StagedPartError as StagedPartError
     from rocketflow_store.model.errors import StoreAccessError as StoreAccessError
     from rocketflow_store.model.errors import StoreClosedError as StoreClosedError
     from rocketflow_store.model.errors import StoreConfigError as StoreConfigError
@@ -86,6 +87,7 @@ _ERRORS = (
     "RebuildFailedError",
     "RemoteStoreError",
     "ResultReleasedError",
+    "StagedPartError",
     "StoreAccessError",
     "StoreClosedError",
     "StoreConfigError",
@@ -155,6 +157,7 @@ __all__ = [
     "RemoteStoreError",
     "ResultReleasedError",
     "SkipFaults",
+    "StagedPartError",
     "StoreAccessError",
     "StoreClosedError",
     "StoreConfig",

@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from rocketflow.remoting.errors import RemotingError
 from rocketflow_store import Message, MessageStore, SkipFaults, StoreConfig, StoreReader
+from rocketflow_store.commits.proven_parts import proven_chunks
 from rocketflow_store.commits.remembered_commits import remembered_commit
 from rocketflow_store.commits.staged_part import load, stage
 from rocketflow_store.delivery.delay.redelivery import redelivery
@@ -633,6 +634,17 @@ def broker_conf(data: bytes) -> None:
     StoreConfig.from_mapping(load_broker_conf(placed("broker.conf", data)))
 
 
+def proven_part(data: bytes) -> None:
+    """Prove a part; rows that are accepted are whole records once they have their place."""
+    part = replace(a_part(), inline=data, size=len(data), crc=pa_crc(data))
+    for chunk in proven_chunks([part], CONFIG, redelivered=bool(len(data) % 2)):
+        octets = chunk.writable()
+        places = np.arange(len(chunk.sizes), dtype=np.int64)
+        relocate(octets, chunk.starts, chunk.sizes, places, places, 1, property_crc=chunk.property_crc)
+        for start, size in zip(chunk.starts.tolist(), chunk.sizes.tolist(), strict=True):
+            assert decode_record(octets[start : start + size].tobytes()).topic in part.topics
+
+
 def staged_part(data: bytes) -> None:
     """Load a part with a correct CRC, as a task of another version, or with a bug, may have staged it."""
     part = replace(a_part(), inline=data, size=len(data), crc=pa_crc(data))
@@ -835,6 +847,7 @@ TARGETS = {
         ),
         Target("inner-batches", inner_batches, batch_seeds),
         Target("staged-part", staged_part, lambda: [a_part().inline, a_part(light=True).inline]),
+        Target("proven-part", proven_part, lambda: [a_part().inline, a_part(light=True).inline]),
         Target("message-id", message_id, lambda: [offset_msg_id("1.2.3.4:1", 7).encode(), b"[::1]:1", b"0" * 56]),
         Target("sql92", sql92, sql_seeds),
         Target("tags", tags, lambda: [b"*", b"a || b||"]),

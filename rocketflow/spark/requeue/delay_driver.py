@@ -27,7 +27,7 @@ from rocketflow_store.spi.delivery import (
     preview_due,
     redeliveries,
 )
-from rocketflow_store.spi.staging import StagedPart, load_all, stage_alike
+from rocketflow_store.spi.staging import StagedPart, proven_chunks, stage_alike
 
 if TYPE_CHECKING:
     import os
@@ -145,7 +145,7 @@ def _round(
     ]
     try:
         found, parts = _in_order(run_tasks(spark, tasks), result)
-        chunks = list(load_all(parts, store.config.delay_levels_ms))
+        chunks = proven_chunks(parts, store.config, redelivered=True)
         moved = delivery.commit(found, chunks)
     except ProgressMovedError:
         delivery.forget_positions()

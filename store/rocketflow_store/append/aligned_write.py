@@ -29,14 +29,14 @@ class AlignedChunkWriter(ChunkWriter):
     _buffers = threading.local()
 
     def _octets(self, placed: PlacedChunk) -> npt.NDArray[np.uint8]:
-        source = np.frombuffer(placed.chunk.data, np.uint8)
+        size = placed.chunk.size
         shift = int(placed.phy_offsets[0] - placed.chunk.starts[0]) % BLOCK_BYTES
         buffer: mmap.mmap | None = getattr(self._buffers, "buffer", None)
-        if buffer is None or len(buffer) < shift + len(source):
-            buffer = mmap.mmap(-1, max(_LEAST_SCRATCH, BLOCK_BYTES + len(source) * 5 // 4))
+        if buffer is None or len(buffer) < shift + size:
+            buffer = mmap.mmap(-1, max(_LEAST_SCRATCH, BLOCK_BYTES + size * 5 // 4))
             self._buffers.buffer = buffer
-        octets = np.frombuffer(buffer, np.uint8)[shift : shift + len(source)]
-        octets[:] = source
+        octets = np.frombuffer(buffer, np.uint8)[shift : shift + size]
+        placed.chunk.copy_into(octets)
         return octets
 
     def _write(self, placed: PlacedChunk, octets: npt.NDArray[np.uint8]) -> None:

@@ -280,7 +280,7 @@ class PutPath:
         queue_id = self._queue_choice.choose(request)
         batch = self._encoder.check_batch(request, queue_id, now_ms)
         records = self._encoder.batch_records(batch, now_ms)
-        if self._side.is_plain(batch.topic) and not batch.has_lmqs:
+        if self._side.is_plain(batch.topic):
             first, places = run.add_batch(records)
         else:
             phy_offset = run.place(sum(records.sizes))

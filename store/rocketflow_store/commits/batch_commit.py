@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
-import re
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,13 +19,15 @@ import numpy as np
 
 from rocketflow_store.commits import pooled_parts
 from rocketflow_store.commits.commit_copy import copy_of, leave_copy
+from rocketflow_store.commits.proven_parts import proven_chunks
 from rocketflow_store.commits.remembered_commits import remembered_commit, remembered_sinks
-from rocketflow_store.commits.staged_part import StagedPart, batch_directory, load_all, sink_directory
+from rocketflow_store.commits.staged_part import StagedPart, batch_directory, sink_directory
 from rocketflow_store.files import os_files
+from rocketflow_store.files.file_names import check_file_name
 from rocketflow_store.format.properties import encode_properties
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_QUEUE_ID, COMMIT_TOPIC, CommitEnvelope, envelope_of
 from rocketflow_store.model.clock import SystemClock
-from rocketflow_store.model.errors import StoreConfigError, StoreError
+from rocketflow_store.model.errors import StagedPartError, StoreConfigError, StoreError
 from rocketflow_store.model.java_compat import string_hash
 from rocketflow_store.model.message_id import UNIQ_KEYS
 from rocketflow_store.telemetry import events
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
     from rocketflow_store.model.results import AppendBatchResult
     from rocketflow_store.records.encoding.encode import EncodedChunk
 
-_SINK_ID: Final = re.compile(r"[A-Za-z0-9_.:@-]{1,120}\Z")
 _SCAN_UNITS: Final = 1 << 16
+_MAX_RUN_NAME: Final = 240
+"""A run's file also has its number in its name; other characters take three or more."""
 _STALE_AFTER_S: Final = 24 * 3600.0
 
 
@@ -108,9 +110,7 @@ class CommitResult:
 
 def check_sink_id(sink_id: str) -> str:
     """Return the id; raise StoreConfigError if it cannot be a tag and a key."""
-    if not _SINK_ID.match(sink_id):
-        raise StoreConfigError("sinkId", sink_id, "must be 1 to 120 of letters, digits and _.:@-")
-    return sink_id
+    return check_file_name("sinkId", sink_id)
 
 
 def last_commit(store: CommitLogReads, sink_id: str) -> CommitEnvelope | None:
@@ -171,6 +171,9 @@ def commit_batch(
     replay_mismatch="skip" they are skipped if the number of rows agrees). New topics get `queues` queues.
     """
     check_sink_id(batch.sink_id)
+    for part in batch.parts:
+        if part.digest is None:
+            raise StagedPartError(part.path or "inline part", "a sink's part needs the digest of its rows")
     with store.commit_lock:
         return _commit_batch(store, batch, queues, replay_mismatch)
 
@@ -193,10 +196,10 @@ def _commit_batch(store: CommitTarget, batch: SinkBatch, queues: int | None, rep
             _check_fence(batch, newest)
     if batch.rows == 0:
         return CommitResult(CommitStatus.COMMITTED, 0, store.max_phy_offset, store.max_phy_offset)
+    chunks = proven_chunks(batch.parts, store.config, redelivered=False)
     with store.one_topic_write():
         for topic in sorted({topic for part in batch.parts for topic in part.topics}):
             store.ensure_topic(topic, queues)
-    chunks = load_all(batch.parts, store.config.delay_levels_ms)
     envelope = CommitEnvelope(
         batch.sink_id,
         batch.batch_id,
@@ -329,9 +332,10 @@ def register_run(staging: Path, sink_id: str, run_id: str, at_least: int) -> int
 
     Any number of tasks of one run may call this at once; they get the same number.
     """
-    directory = _runs_directory(staging, sink_id)
+    directory, name = _runs_directory(staging, sink_id), quote(run_id, safe="")
+    if not 0 < len(name) <= _MAX_RUN_NAME:
+        raise StoreConfigError("runId", run_id[:40], f"must be 1 to {_MAX_RUN_NAME} letters, digits and _.-~")
     os_files.make_directory(directory)
-    name = quote(run_id, safe="")
     while True:
         runs = _runs(directory)
         if name in runs:

@@ -19,7 +19,7 @@ from rocketflow_store.commits.batch_commit import (
     check_sink_id,
     last_commit,
 )
-from rocketflow_store.commits.staged_part import load_all
+from rocketflow_store.commits.proven_parts import proven_chunks
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC, CommitEnvelope
 from rocketflow_store.telemetry import events
 
@@ -68,6 +68,7 @@ def commit_progress(store: CommitTarget, batch: ProgressBatch, *, queues: int | 
     check_sink_id(batch.sink_id)
     store.dispatch_pending()
     _check_unmoved(store, batch)
+    proven = proven_chunks(batch.parts, store.config, redelivered=True)
     for topic, count in sorted(batch.least_queues.items()):
         store.create_topic(topic, count)
     rows: list[StagedPart | EncodedChunk] = [*batch.parts, *batch.chunks]
@@ -86,8 +87,9 @@ def commit_progress(store: CommitTarget, batch: ProgressBatch, *, queues: int | 
         record_crc=all([some.property_crc for some in rows] or [store.config.append_prop_crc]),
         progress=dict(batch.progress),
     )
-    chunks = chain(load_all(batch.parts, store.config.delay_levels_ms), batch.chunks)
-    result = append_with_envelope(store, envelope, chunks, check=lambda: _check_unmoved(store, batch))
+    result = append_with_envelope(
+        store, envelope, chain(proven, batch.chunks), check=lambda: _check_unmoved(store, batch)
+    )
     assert result.rows == batch.rows, f"{result.rows} rows were written, {batch.rows} were announced"
     return CommitResult(CommitStatus.COMMITTED, batch.rows, result.first_phy_offset, result.next_phy_offset)
 

@@ -3,7 +3,8 @@
 A part of less than `INLINE_BYTES` travels in the commit message itself; a larger one is a file under
 `rocketflow/staging/SINK/BATCH/`, named for its attempt, complete once it has its name. It may overwrite a file of an
 earlier batch, and then be longer than the part (`pooled_parts`). Its CRC-32 and row digest travel in the message and
-are checked by the commit: a part that differs from what was written fails the batch and never reaches the log.
+are checked by the commit: a part that differs from what was written fails the batch and never reaches the log. A right
+CRC says nothing about the rows: `proven_parts` judges them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +23,9 @@ from isal.isal_zlib import crc32
 
 from rocketflow_store.commits import pooled_parts
 from rocketflow_store.files import os_files
+from rocketflow_store.files.file_names import check_file_name
 from rocketflow_store.files.os_files import access_error
-from rocketflow_store.model.errors import CorruptRecordError, StoreAccessError
+from rocketflow_store.model.errors import CorruptRecordError, StagedPartError, StoreAccessError
 from rocketflow_store.records.arrow.arrays import bool_array
 from rocketflow_store.records.arrow.gather import int_array
 from rocketflow_store.records.decoding.index_entries import IndexEntries
@@ -34,7 +35,10 @@ from rocketflow_store.records.encoding.lmq_offsets import LmqOffsets
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    import numpy.typing as npt
+
 INLINE_BYTES: Final = 1 << 20
+_READ_BYTES: Final = 4 << 20
 
 Take = Callable[[memoryview], None]
 
@@ -94,8 +98,8 @@ class StagedPart:
 
 
 def sink_directory(staging: Path, sink_id: str) -> Path:
-    """Return the directory of one sink's files besides the log; its name is at most as long as the id."""
-    return staging / quote(sink_id, safe=":@")
+    """Return the directory of one sink's files besides the log; raise StoreConfigError if the id cannot name one."""
+    return staging / check_file_name("sinkId", sink_id)
 
 
 def batch_directory(staging: Path, sink_id: str, batch_id: int) -> Path:
@@ -243,70 +247,158 @@ def _to_batch(chunk: EncodedChunk, topic_codes: Any) -> pa.RecordBatch:
 
 
 def load(part: StagedPart, delay_levels_ms: Sequence[int]) -> Iterator[EncodedChunk]:
-    """Yield the part's chunks after its CRC was checked; raise CorruptRecordError if it was changed."""
-    if part.inline is not None:
-        source = pa.py_buffer(part.inline)
-    else:
-        assert part.path is not None
+    """Yield the part's chunks, whose records nothing has judged (see `proven_parts`), and check its CRC at the end.
+
+    Raises StagedPartError for another stream than a task of this version writes.
+    """
+    reader = PartReader(part)
+    try:
+        yield from reader.chunks(delay_levels_ms)
+    finally:
+        reader.close()
+
+
+class PartReader:
+    """Reads a part from its first byte to its last, once: the bytes that are decoded are those of the CRC.
+
+    An abandoned task may overwrite a file at any time.
+    """
+
+    closed = False
+    """For Arrow, which reads from this object."""
+
+    def __init__(self, part: StagedPart) -> None:
+        self._part, self.name = part, part.path or "inline part"
+        self._bytes = PartBytes(part)
+        self._position, self._crc = 0, 0
+        self._last = np.zeros(0, np.uint8)
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def close(self) -> None:
+        self._bytes.close()
+
+    def read(self, size: int = -1) -> npt.NDArray[np.uint8]:
+        """Return the next bytes in new memory, as many as there are."""
+        rest = self._part.size - self._position
+        octets = np.empty(max(0, min(size, rest) if size >= 0 else rest), np.uint8)
+        self._bytes.read_into(self._position, octets)
+        self._position += len(octets)
+        self._crc = int(crc32(octets, self._crc))
+        self._last = octets
+        return octets
+
+    def chunks(self, delay_levels_ms: Sequence[int]) -> Iterator[EncodedChunk]:
+        """Yield the chunks; raise StagedPartError, that the bytes were changed if that is the reason."""
         try:
-            source = pa.memory_map(part.path).read_buffer()
-        except OSError as error:
-            raise StoreAccessError(
-                part.path, f"staged part cannot be read ({error}); the commit must see the tasks' directory"
-            ) from error
-    source = source.slice(0, min(part.size, source.size))  # a reused file may be longer
-    if source.size != part.size or int(crc32(source)) != part.crc:
-        raise CorruptRecordError(part.path or "inline part", 0, "the staged part differs from what the task wrote")
-    topics = list(part.topics)
-    for batch in _batches(source, part):
-        records = batch.column(0)
+            for batch in self._batches():
+                yield self._chunk(batch, delay_levels_ms)
+        except StagedPartError:
+            self.check_crc()
+            raise
+        self.check_crc()
+
+    def check_crc(self) -> None:
+        """Read the rest, and raise StagedPartError if the bytes are not those that the task wrote."""
+        while self._position < self._part.size:
+            self.read(_READ_BYTES)
+        if self._crc != self._part.crc:
+            raise StagedPartError(self.name, "the staged part differs from what the task wrote")
+
+    def position_of(self, chunk: EncodedChunk) -> int:
+        """Return the position in the part of the newest chunk's first byte."""
+        return int(self._position - len(self._last) + chunk.data.address - self._last.ctypes.data)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the checked batches of a stream: a task of another version, or with a bug, has a right CRC as well."""
+        name, rows = self.name, 0
+        try:
+            stream = pa.ipc.open_stream(pa.PythonFile(self, "r"))
+            if stream.schema not in (_SCHEMA, LMQ_SCHEMA):
+                raise StagedPartError(name, "the staged part has other columns than this version stages")
+            for batch in stream:
+                batch.validate(full=True)
+                if any(column.null_count for column in batch.columns):
+                    raise StagedPartError(name, "the staged part has nulls")
+                codes = np.asarray(batch.column(1))
+                if ((codes < 0) | (codes >= len(self._part.topics))).any():
+                    raise StagedPartError(name, "the staged part names a topic that it does not have")
+                rows += len(batch)
+                if len(batch):
+                    yield batch
+        except (pa.ArrowException, OSError) as error:
+            raise StagedPartError(name, f"the staged part is no Arrow stream: {error}") from error
+        if rows != self._part.rows:
+            self.check_crc()
+            raise CorruptRecordError(name, 0, f"the staged part has {rows} rows, {self._part.rows} were announced")
+
+    def _chunk(self, batch: pa.RecordBatch, delay_levels_ms: Sequence[int]) -> EncodedChunk:
+        """Return a batch as a chunk, whose columns but the records are copied: they need little memory."""
+        records, part = batch.column(0), self._part
         count = len(records)
         ends = np.frombuffer(records.buffers()[1], np.int32, count + 1, records.offset * 4).astype(np.int64)
-        levels, sizes = np.asarray(batch.column(4)), np.diff(ends)
+        levels, sizes = np.array(batch.column(4)), np.diff(ends)
         lmqs = None
         if batch.num_columns > len(_SCHEMA):
-            lmqs = LmqOffsets.of_lists(batch.column(7), batch.column(8), sizes, part.path or "inline part")
-        yield EncodedChunk(
-            data=records.buffers()[2],
-            starts=ends[:-1],
+            lmqs = LmqOffsets.of_lists(batch.column(7), batch.column(8), sizes, self.name)
+        return EncodedChunk(
+            data=self._octets(records.buffers()[2], int(ends[0]), int(ends[-1])),
+            starts=ends[:-1] - ends[0],
             sizes=sizes,
-            topics=topics,
-            topic_codes=np.asarray(batch.column(1)),
-            queue_ids=np.asarray(batch.column(2)),
-            tags_codes=np.asarray(batch.column(3)),
-            entries=IndexEntries.of_lists(batch.column(5), np.asarray(batch.column(6))),
-            delay_levels=levels if (levels > 0).any() else None,
+            topics=list(part.topics),
+            topic_codes=np.array(batch.column(1)),
+            queue_ids=np.array(batch.column(2)),
+            tags_codes=np.array(batch.column(3)),
+            entries=IndexEntries.of_lists(batch.column(5), np.asarray(batch.column(6))).copied(),
+            delay_levels=levels if levels.any() else None,
             delay_levels_ms=delay_levels_ms,
             property_crc=part.property_crc,
             lmqs=lmqs,
         )
 
+    def _octets(self, data: pa.Buffer | None, start: int, end: int) -> pa.Buffer:
+        """Return bytes of a column as a writable part of what was read last."""
+        if data is None or start == end:
+            return pa.py_buffer(b"")
+        at = data.address - self._last.ctypes.data
+        if not 0 <= at <= at + end <= len(self._last):
+            raise StagedPartError(self.name, "the staged part is compressed")
+        return pa.py_buffer(self._last[at + start : at + end])
 
-def load_all(parts: Iterable[StagedPart], delay_levels_ms: Sequence[int]) -> Iterator[EncodedChunk]:
-    """Yield the chunks of parts, in their order."""
-    for part in parts:
-        yield from load(part, delay_levels_ms)
 
+class PartBytes:
+    """The bytes of a part, in its file or in its message."""
 
-def _batches(source: pa.Buffer, part: StagedPart) -> Iterator[pa.RecordBatch]:
-    """Yield the checked batches of a stream: a task of another version, or with a bug, has a right CRC as well."""
-    name = part.path or "inline part"
-    rows = 0
-    try:
-        stream = pa.ipc.open_stream(source)
-        if stream.schema not in (_SCHEMA, LMQ_SCHEMA):
-            raise CorruptRecordError(name, 0, "the staged part has other columns than this version stages")
-        for batch in stream:
-            batch.validate(full=True)
-            if any(column.null_count for column in batch.columns):
-                raise CorruptRecordError(name, 0, "the staged part has nulls")
-            codes = np.asarray(batch.column(1))
-            if ((codes < 0) | (codes >= len(part.topics))).any():
-                raise CorruptRecordError(name, 0, "the staged part names a topic that it does not have")
-            rows += len(batch)
-            if len(batch):
-                yield batch
-    except (pa.ArrowException, OSError) as error:
-        raise CorruptRecordError(name, 0, f"the staged part is no Arrow stream: {error}") from error
-    if rows != part.rows:
-        raise CorruptRecordError(name, 0, f"the staged part has {rows} rows, {part.rows} were announced")
+    def __init__(self, part: StagedPart) -> None:
+        self._inline, self._name = part.inline, part.path or "inline part"
+        self._fd = -1
+        size = len(part.inline or b"")
+        if part.inline is None:
+            try:
+                self._fd = os_files.open_file(Path(self._name), write=False)
+                size = os_files.file_size(self._fd)
+            except OSError as error:
+                raise StoreAccessError(
+                    self._name, f"staged part cannot be read ({error}); the commit must see the tasks' directory"
+                ) from error
+        if size < part.size or (part.inline is not None and size != part.size):  # a reused file may be longer
+            self.close()
+            raise StagedPartError(self._name, "the staged part differs from what the task wrote")
+
+    def read_into(self, position: int, octets: npt.NDArray[np.uint8]) -> None:
+        """Fill an array with the bytes from a position on."""
+        if self._inline is not None:
+            octets[:] = np.frombuffer(self._inline, np.uint8, len(octets), position)
+        elif len(octets):
+            done = os_files.read_into(self._fd, position, octets.data, self._name)
+            if done < len(octets):
+                raise StagedPartError(self._name, "the staged part became shorter while it was read")
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os_files.close_file(self._fd)
+            self._fd = -1

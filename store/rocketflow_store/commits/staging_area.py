@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.commits import pooled_parts
 from rocketflow_store.commits.batch_commit import abort_batch, last_commit, register_run, registered_run, sweep
 from rocketflow_store.commits.staged_part import INLINE_BYTES, batch_directory
 from rocketflow_store.files import os_files
+from rocketflow_store.files.file_names import check_file_name
 from rocketflow_store.metadata.layout.store_paths import is_store
 from rocketflow_store.metadata.native.root_paths import RootPaths
 from rocketflow_store.model.errors import StoreError
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
     from rocketflow_store.commits.staged_part import StagedPart
     from rocketflow_store.settings.store_config import StoreConfig
+
+
+_MAX_FILE_NAME: Final = 201
+"""While bytes are missing, five more characters mark the file."""
 
 
 class StagingArea:
@@ -51,7 +56,7 @@ class StagingArea:
         A large part overwrites a file of an earlier batch, if there is one, and may then be shorter than its file. The
         same bytes may come again. Raises StoreError if bytes before them are missing, or they end after `size`.
         """
-        path = self.directory(batch_id) / file
+        path = self.directory(batch_id) / check_file_name("file", file, _MAX_FILE_NAME)
         if position + len(data) > size:
             raise StoreError(f"part {file}: bytes up to {position + len(data)} came, {size} were announced")
         if path.exists():

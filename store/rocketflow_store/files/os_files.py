@@ -228,7 +228,7 @@ _NOWAIT_TRIES: Final = 3
 """The kernel also answers EAGAIN for a page that is in memory while it is locked for a moment, to be written back."""
 
 
-def read_into(fd: int, position: int, buffer: bytearray, path: object, *, nowait: bool = False) -> int:
+def read_into(fd: int, position: int, buffer: bytearray | memoryview, path: object, *, nowait: bool = False) -> int:
     """Fill `buffer` from `position`; return the number of bytes, fewer where the file ends.
 
     With `nowait` they also end before the first page that is not in the page cache, if the file system can say so

@@ -77,6 +77,7 @@ PROPERTY_CRC_SIZE: Final = 20
 """`__CRC32#` 0x01 ten digits 0x02, the last bytes of a record whose writer appends a property CRC."""
 PROPERTY_CRC_NAME: Final = b"__CRC32#\x01"
 _CRC_TAIL: Final = PROPERTY_CRC_NAME + b"%b\x02"
+_DIGITS_AT: Final = len(PROPERTY_CRC_NAME) - PROPERTY_CRC_SIZE
 PROPERTY_CRC_ALIKE: Final = 6
 """So many matching bytes of the ten around the digits mean a CRC, even if the others are damaged."""
 ZEROS_OF_LMQ: Final = 20
@@ -154,6 +155,33 @@ class UnplacedBytes(NamedTuple):
     size: int
 
 
+def ends_like_crc(properties: bytes) -> bool:
+    """Return True if readers would take the end of these properties for the CRC of their record, and find it wrong."""
+    if len(properties) < PROPERTY_CRC_SIZE:
+        return False
+    name = properties[-PROPERTY_CRC_SIZE:_DIGITS_AT]
+    if name.isalnum() and name[3] != PROPERTY_CRC_NAME[3]:  # of the usual id at the end at most four bytes match
+        return False
+    alike: int = sum(map(eq, name, PROPERTY_CRC_NAME)) + (properties[-1] == 2)
+    return alike >= PROPERTY_CRC_ALIKE
+
+
+def unlike_crc(properties: bytes) -> bytes:
+    """Return properties of a record without a CRC, in bytes that readers do not take for one.
+
+    The last separator is optional: without it, or with it, another byte is where the name would be. Raises
+    MessageRejectedError if both look like a CRC.
+    """
+    if not ends_like_crc(properties):
+        return properties
+    other = properties[:-1] if properties[-1] == 2 else properties + b"\x02"
+    if ends_like_crc(other):
+        raise MessageRejectedError(
+            PutMessageStatus.MESSAGE_ILLEGAL, "the properties end as the CRC of a record does (__CRC32#)"
+        )
+    return other
+
+
 def encode_unplaced(fields: RecordFields, store_timestamp: int, property_crc: bool = False) -> UnplacedBytes:
     """Return the record's bytes without its place; host flags in sysFlag follow from the hosts' lengths.
 
@@ -170,6 +198,7 @@ def encode_unplaced(fields: RecordFields, store_timestamp: int, property_crc: bo
             properties += b"\x02"
         property_size = len(properties) + PROPERTY_CRC_SIZE
     else:
+        properties = unlike_crc(properties)
         property_size = len(properties)
     if len(topic) <= MAX_V1_TOPIC_SIZE:
         magic, topic_size = MAGIC_V1, len(topic).to_bytes(1, "big")

@@ -364,6 +364,16 @@ class TruncatedRecordError(CorruptRecordError):
         self.field, self.needed, self.remaining = field, needed, remaining
 
 
+class StagedPartError(CorruptRecordError):
+    """A staged part whose bytes are not the records that its commit announces: nothing of the batch was written."""
+
+    def __init__(self, part: str, why: str, row: int | None = None) -> None:
+        super().__init__(part, 0, why)
+        self.row = row
+        place = part if row is None else f"{part}, row {row}"
+        self.args = (f"{place}: {why}; nothing of the batch was written",)
+
+
 class UnsupportedRecordError(StoreError):
     """A well-formed value that this version does not know (a magic code, a compression): kept unchanged."""
 

@@ -56,8 +56,7 @@ def string_hashes(array: pa.Array) -> tuple[Hashes, npt.NDArray[np.int64]]:
     octets = np.frombuffer(array.buffers()[2], np.uint8, last - first, first)
     width = int(lengths[0])
     if width and bool((lengths == width).all()):
-        units = octets.reshape(count, width).astype(np.uint32)
-        hashes = (units * powers_of_31(np.arange(width - 1, -1, -1))).sum(axis=1, dtype=np.uint32)
+        hashes = octets.reshape(count, width) @ powers_of_31(np.arange(width - 1, -1, -1))
     else:
         ends = np.repeat(offsets[1:] - first, lengths)
         products = octets * powers_of_31(ends - np.arange(1, len(octets) + 1))

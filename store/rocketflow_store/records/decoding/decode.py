@@ -177,7 +177,7 @@ class RecordColumns:
             return
         self._expect(self.field(">i4", 12) == identity.queue_id, "queue id is another one")
         self._expect(self.field(">i8", 20) == queue_offsets, "queue offset is another one")
-        self._expect(self._of_topic(identity.topic.encode()), "topic is another one")
+        self._expect(self.of_topic(identity.topic.encode()), "topic is another one")
 
     def _names_lmq(self, name: str, queue_offsets: Ints) -> Mask:
         """Return a mask of the records without a fault that are in an LMQ at these offsets."""
@@ -192,7 +192,8 @@ class RecordColumns:
                 named[at] |= one == name and queue_offset == int(queue_offsets[at])
         return named
 
-    def _of_topic(self, topic: bytes) -> Mask:
+    def of_topic(self, topic: bytes) -> Mask:
+        """Return a mask of the records of a topic."""
         name = np.frombuffer(topic, np.uint8)
         if self._topics is not None and self._topics.shape[1] == len(name):
             return (self._topics == name).all(axis=1)  # type: ignore[no-any-return]

@@ -49,6 +49,10 @@ class IndexEntries:
     def _kept(self, kept: npt.NDArray[np.bool_]) -> Self:
         return self if kept.all() else type(self)(self.hashes[kept], self.of_row[kept], self.of_tag[kept])
 
+    def copied(self) -> Self:
+        """Return entries whose hashes have memory of their own."""
+        return type(self)(self.hashes.copy(), self.of_row, self.of_tag)
+
     def as_lists(self, count: int) -> pa.ListArray:
         """Return the hashes of each of `count` rows."""
         offsets = np.zeros(count + 1, np.int32)

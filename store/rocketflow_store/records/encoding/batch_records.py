@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from isal.isal_zlib import crc32
 
-from rocketflow_store.format.lmq_properties import lmq_units
-from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.format.record import BEFORE_PLACE, PLACED_HEAD, PROPERTY_CRC_SIZE, property_crc_tail
 from rocketflow_store.records.encoding.unplaced_record import UnplacedRecord
 
@@ -29,8 +27,6 @@ class CheckedBatch:
     queue_id: int
     entries: list[Entry]
     suffix: bytes
-    has_lmqs: bool
-    """True if a message of the batch may name LMQs."""
     sys_flag: int
     born_timestamp: int
     born_host: bytes
@@ -71,12 +67,11 @@ class BatchRecords(NamedTuple):
         return pieces
 
     def one_by_one(self, *, property_crc: bool) -> Sequence[UnplacedRecord]:
-        """Return the records as single ones, with the LMQs that they name."""
+        """Return the records as single ones."""
         found, reserved = [], PROPERTY_CRC_SIZE if property_crc else 0
         for (flag, body, raw), size, tags_code, keys in zip(self.messages, self.sizes, self.tags_codes, self.keys):
             before = BEFORE_PLACE.pack(size, self.magic, crc32(body) & 0x7FFFFFFF, self.queue_id, flag)
             sizes = len(body).to_bytes(4, "big"), (len(raw) + reserved).to_bytes(2, "big")
             rest = b"".join((self.after_place, sizes[0], body, self.topic_part, sizes[1], raw))
-            queue, lmqs = (self.topic, self.queue_id), lmq_units(decode_properties(raw))
-            found.append(UnplacedRecord(before, rest, size, *queue, tags_code, keys, 1, lmqs))
+            found.append(UnplacedRecord(before, rest, size, self.topic, self.queue_id, tags_code, keys, 1))
         return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from rocketflow_store.format.record import (
     PROPERTY_CRC_SIZE,
     check_fits_a_file,
     record_size,
+    unlike_crc,
 )
 from rocketflow_store.model.errors import BatchSchemaError, MessageRejectedError, UnknownColumnError
 from rocketflow_store.model.java_compat import string_hash
@@ -60,6 +61,7 @@ from rocketflow_store.records.arrow.queue_turns import QueueTurns
 from rocketflow_store.records.decoding.dispatch_rows import DispatchRows, tags_codes_of
 from rocketflow_store.records.decoding.index_entries import IndexEntries, index_entries
 from rocketflow_store.records.decoding.properties import split_properties
+from rocketflow_store.records.decoding.record_crc import rows_like_crc
 from rocketflow_store.records.encoding.delayed_placement import REQUESTS, place_for_later
 from rocketflow_store.records.encoding.lmq_offsets import LmqOffsets, room_needed, with_room
 from rocketflow_store.records.encoding.message_encoder import MessageEncoder
@@ -85,6 +87,17 @@ _HEAD_ROOM: Final = 512
 """More than the size of a record without body and properties, and of the blank record that ends a file."""
 
 
+class StagedBytes(Protocol):
+    """The bytes of a chunk that are read when they are written: so they need no memory until then."""
+
+    @property
+    def size(self) -> int: ...
+
+    def read_into(self, octets: npt.NDArray[np.uint8]) -> None:
+        """Fill `octets`; raise StagedPartError if the bytes are not those that were checked."""
+        ...
+
+
 @dataclass(slots=True)
 class EncodedChunk:
     """Encoded records without a place: record i is `data[starts[i] : starts[i] + sizes[i]]`.
@@ -108,12 +121,28 @@ class EncodedChunk:
     property_crc: bool = False
     lmqs: LmqOffsets | None = None
     """LMQs that records are also in; None if the store has none (enableLmq)."""
+    staged: StagedBytes | None = None
+    """Where the bytes are; `data` is empty then."""
+
+    @property
+    def size(self) -> int:
+        """The number of bytes of all records."""
+        return self.data.size if self.staged is None else self.staged.size
 
     def writable(self) -> npt.NDArray[np.uint8]:
         """Return the bytes as a writable array."""
-        if self.data.is_mutable:
+        if self.staged is None and self.data.is_mutable:
             return np.asarray(memoryview(self.data)).view(np.uint8)
-        return np.frombuffer(self.data, np.uint8).copy()
+        octets = np.empty(self.size, np.uint8)
+        self.copy_into(octets)
+        return octets
+
+    def copy_into(self, octets: npt.NDArray[np.uint8]) -> None:
+        """Copy the bytes into an array of this size."""
+        if self.staged is None:
+            octets[:] = np.frombuffer(self.data, np.uint8)
+        else:
+            self.staged.read_into(octets)
 
     def queues(self) -> tuple[QueueColumn, npt.NDArray[np.int32]]:
         """Return the distinct queues, by topic and id, and each row's index among them."""
@@ -290,6 +319,8 @@ class BatchEncoder:
         bodies = columns.bodies
         crcs = crc32_column(bodies) & 0x7FFFFFFF
         reserved = PROPERTY_CRC_SIZE if self._config.append_prop_crc else 0
+        if not reserved:
+            properties = unlike_crcs(properties)
         body_sizes, property_sizes = _lengths(bodies), _lengths(properties) + reserved
         topic_parts = [_topic_part(topic) for topic in topics]
         topic_sizes = np.array([len(part) for part in topic_parts], np.int64)[codes]
@@ -710,6 +741,20 @@ class _Columns:
 
 
 (_CLOSE,) = binary_array([b"\x02"])
+
+
+def unlike_crcs(properties: pa.Array) -> pa.Array:
+    """Return the property strings of records without a CRC as `format.record.unlike_crc` does."""
+    rows = rows_like_crc(properties)
+    if len(rows) == 0:
+        return properties
+    values = properties.to_pylist()
+    for row in rows.tolist():
+        try:
+            values[row] = unlike_crc(values[row])
+        except MessageRejectedError as error:
+            raise MessageRejectedError(error.status, error.why, row) from error
+    return binary_array(values)
 
 
 def _text_scalar(text: str) -> Any:

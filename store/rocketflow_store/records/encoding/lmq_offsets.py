@@ -92,19 +92,31 @@ def with_room(
     found_names: list[str] = []
     at: list[int] = []
     for row, each in named:
-        value = ",".join("0" * DIGITS if _is_lmq(one) else "" for one in each)
+        segment, places = offsets_of(each)
         own: bytes = properties[row].as_py()
-        segments[row] = (b"" if own.endswith(b"\x02") else b"\x02") + f"{_HEAD}{value}\x02".encode()
-        distance = len(value) + 1
-        for one in each:
-            if _is_lmq(one):
-                found_rows.append(row)
-                found_names.append(one)
-                at.append(-distance)
-                distance -= DIGITS
-            distance -= 1
+        segments[row] = (b"" if own.endswith(b"\x02") else b"\x02") + segment
+        for one, place in places:
+            found_rows.append(row)
+            found_names.append(one)
+            at.append(place)
     lmqs = LmqOffsets(np.array(found_rows, np.int64), found_names, np.array(at, np.int64))
     return join(properties, binary_array(segments)), lmqs
+
+
+def offsets_of(names: Sequence[str]) -> tuple[bytes, list[tuple[str, int]]]:
+    """Return (the property with space for offsets, the LMQs among the names), each with its digits' place.
+
+    Places count from the end of the properties and are negative.
+    """
+    value = ",".join("0" * DIGITS if _is_lmq(one) else "" for one in names)
+    places: list[tuple[str, int]] = []
+    distance = len(value) + 1
+    for one in names:
+        if _is_lmq(one):
+            places.append((one, -distance))
+            distance -= DIGITS
+        distance -= 1
+    return f"{_HEAD}{value}\x02".encode(), places
 
 
 def room_needed(names: str) -> int:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.format.batch_body import FIXED_SIZE, batch_entries
-from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, encode_properties
+from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, decode_properties, encode_properties
 from rocketflow_store.format.record import FIXED_SIZE as RECORD_FIXED_SIZE
-from rocketflow_store.format.record import PLACED_HEAD, PROPERTY_CRC_SIZE, RecordFields, batch_parts
+from rocketflow_store.format.record import PLACED_HEAD, PROPERTY_CRC_SIZE, RecordFields, batch_parts, unlike_crc
 from rocketflow_store.model.errors import MessageRejectedError
 from rocketflow_store.model.java_compat import string_hash
 from rocketflow_store.model.message import Message, MessageBatch
@@ -20,7 +20,6 @@ from rocketflow_store.model.property_names import (
     PROPERTY_CRC32,
     PROPERTY_DELAY,
     PROPERTY_INNER_BASE,
-    PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_INNER_NUM,
     PROPERTY_KEYS,
@@ -82,8 +81,7 @@ _ASSIGNED: Final = frozenset({PROPERTY_CRC32, PROPERTY_INNER_BASE, PROPERTY_INNE
 _EACH_ITS_OWN: Final = frozenset({PROPERTY_UNIQ_KEY, PROPERTY_WAIT})
 """Properties of a batch that are not added to its messages: they have their own, and a second one would win."""
 _UNIQ_KEY: Final = b"\x02UNIQ_KEY\x01"
-_LMQS: Final = f"{PROPERTY_INNER_MULTI_DISPATCH}\x01".encode()
-"""In the property string of a message that names LMQs."""
+_ASSIGNED_MARKS: Final = tuple(name.encode() for name in (*_ASSIGNED, TRANSIENT_PROPERTY_PREFIX))
 _MAX_INNER_NUM: Final = (1 << 15) - 1
 _UNIQ_KEYS_AT_ONCE: Final = 64
 _NEW_UNIQ_KEY_SIZE: Final = len(f"{PROPERTY_UNIQ_KEY}\x01\x02") + 56
@@ -171,7 +169,7 @@ class MessageEncoder:
     def check_batch(self, batch: MessageBatch, queue_id: int, now_ms: int) -> CheckedBatch:
         """Check that every entry of a client batch can be stored; raise MessageRejectedError if one cannot."""
         check_send_topic(batch.topic)
-        entries = self._entries(batch)
+        entries = _without_assigned(self._entries(batch), batch.body)
         if queue_id < 0:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, f"queue id {queue_id} is negative")
         if batch.sys_flag & (TRANSACTION_MASK | INNER_BATCH_FLAG):
@@ -206,7 +204,6 @@ class MessageEncoder:
             queue_id=queue_id,
             entries=entries,
             suffix=suffix,
-            has_lmqs=_LMQS in batch.body or _LMQS in suffix,
             sys_flag=batch.sys_flag,
             born_timestamp=now_ms if batch.born_timestamp is None else batch.born_timestamp,
             born_host=born_host,
@@ -231,6 +228,8 @@ class MessageEncoder:
             elif complete and raw[-1] != 2:  # writers before 5.2 omit the last separator
                 raw += b"\x02"
             raw += suffix
+            if not reserved:
+                raw = unlike_crc(raw if raw[-1] else raw + b"\x02")  # no record ends with zeros
             tags, keys = dispatch_keys(raw, topic, tag_entries)
             messages.append((flag, body, raw))
             sizes.append(fixed + len(body) + len(raw))
@@ -295,6 +294,29 @@ class MessageEncoder:
                 properties.pop(name, None)
             properties[PROPERTY_TIMER_DELIVER_MS] = str(message.deliver_timestamp)
         return properties
+
+
+def _without_assigned(entries: list[Entry], body: bytes | bytearray | memoryview) -> list[Entry]:
+    """Return the entries of a batch without properties that only the store sets, as single messages are stored."""
+    raw = bytes(body)
+    if not any(mark in raw for mark in _ASSIGNED_MARKS):
+        return entries
+    return [(flag, own, _kept_properties(properties)) for flag, own, properties in entries]
+
+
+def _kept_properties(raw: bytes) -> bytes:
+    if not any(mark in raw for mark in _ASSIGNED_MARKS):
+        return raw
+    try:
+        return encode_properties(
+            {
+                name: value
+                for name, value in decode_properties(raw).items()
+                if name not in _ASSIGNED and not name.startswith(TRANSIENT_PROPERTY_PREFIX)
+            }
+        )
+    except ValueError as error:
+        raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, str(error)) from error
 
 
 def _check_properties(entries: Sequence[Entry], room: int) -> None:

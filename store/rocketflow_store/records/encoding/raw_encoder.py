@@ -19,7 +19,9 @@ from rocketflow_store.format.record import (
     MAGIC_V1,
     MAGIC_V2,
     MAX_V1_TOPIC_SIZE,
+    PROPERTY_CRC_NAME,
     PROPERTY_CRC_SIZE,
+    unlike_crc,
 )
 from rocketflow_store.model.java_compat import string_hash
 from rocketflow_store.model.message import Message, MessageBatch
@@ -66,6 +68,7 @@ _NAMED: Final = re.compile(
     f"|{re.escape(TRANSIENT_PROPERTY_PREFIX)}[^\x01\x02]*)\x01([^\x02]*)"
 )
 """Finds properties in a text with a separator before it: a pattern that begins with a character is found fast."""
+_DIGITS_AT: Final = len(PROPERTY_CRC_NAME) - PROPERTY_CRC_SIZE
 _V6_SIZE: Final = 20
 _MAX_TOPICS: Final = 4096
 """Maximum number of topics that are known to take messages."""
@@ -124,6 +127,10 @@ class RawEncoder:
             properties += f"{PROPERTY_UNIQ_KEY}\x01{uniq_key}\x02".encode()
         if len(properties) > self._max_properties:
             return None
+        if not self._reserved:
+            name = properties[-PROPERTY_CRC_SIZE:_DIGITS_AT]
+            if not name.isalnum() or name[3:4] == b"R":  # else at most four bytes are those of a CRC's name
+                properties = unlike_crc(properties)
         tags, rules = facts.get(PROPERTY_TAGS), self._rules
         keys = index_keys(topic, uniq_key, facts.get(PROPERTY_KEYS), tags if rules.tag_entries else None)
         magic, topic_part = known

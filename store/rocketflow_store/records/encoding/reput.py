@@ -45,7 +45,7 @@ from rocketflow_store.records.decoding.dispatch_rows import tags_codes_of
 from rocketflow_store.records.decoding.index_entries import IndexEntries, index_entries
 from rocketflow_store.records.decoding.properties import split_properties
 from rocketflow_store.records.decoding.record_crc import with_record_crc
-from rocketflow_store.records.encoding.encode import EncodedChunk
+from rocketflow_store.records.encoding.encode import EncodedChunk, unlike_crcs
 from rocketflow_store.records.encoding.lmq_offsets import with_room
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def reput(
         queue_ids=targets.queue_ids,
         tags_codes=tags_codes_of(tags),
         entries=entries,
-        delay_levels=_delay_levels(targets.topics, targets.topic_of, segments, len(config.delay_levels_ms)),
+        delay_levels=delay_levels_of(targets.topics, targets.topic_of, segments, len(config.delay_levels_ms)),
         delay_levels_ms=config.delay_levels_ms,
         property_crc=tail.has_crc,
         lmqs=None if lmqs is None else lmqs.in_records(heads.sizes - PROPERTY_CRC_SIZE * tail.has_crc),
@@ -151,7 +151,8 @@ def _tail(properties: pa.Array, *, with_crc: bool) -> _Tail:
         if closed_sizes.max(initial=0) <= MAX_PROPERTIES_SIZE:
             room = fixed_width(np.zeros((len(properties), PROPERTY_CRC_SIZE), np.uint8))
             return _Tail([closed, room], closed_sizes, has_crc=True)
-    return _Tail([properties], sizes)
+    properties = unlike_crcs(properties)
+    return _Tail([properties], _lengths(properties))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +195,7 @@ def _properties(
     stored = gather(records.buffer, records.properties_starts, ends)
     segments = records.property_segments()  # with the pair of the old CRC, which is not used
     dropped = {*dropped, PROPERTY_INNER_MULTI_QUEUE_OFFSET}
-    if not new and not _named(segments, dropped).any():
+    if not new and not named(segments, dropped).any():
         return stored, segments
     closed = _closed(stored)
     kept, touched = _without(closed, split_properties(closed), dropped)
@@ -205,12 +206,13 @@ def _properties(
     return kept, split_properties(kept)
 
 
-def _named(segments: PropertySegments, names: Collection[str]) -> Mask:
+def named(segments: PropertySegments, names: Collection[str]) -> Mask:
     """Return a mask of the pairs that have one of these names."""
     found, lengths = np.zeros(len(segments.rows), bool), segments.name_ends - segments.name_starts
     for name in names:
         raw = np.frombuffer(name.encode(), np.uint8)
         at = np.flatnonzero(lengths == len(raw))
+        at = at[segments.octets[segments.name_starts[at]] == raw[0]]
         if len(at):
             found[at] |= (windows_at(segments.octets, len(raw), segments.name_starts[at]) == raw).all(axis=1)
     return found
@@ -218,7 +220,7 @@ def _named(segments: PropertySegments, names: Collection[str]) -> Mask:
 
 def _without(closed: pa.Array, segments: PropertySegments, dropped: Collection[str]) -> tuple[pa.Array, Mask]:
     """Return (property strings without the pairs of some names, a mask of changed rows); each ends with a separator."""
-    count, hit = len(closed), _named(segments, dropped)
+    count, hit = len(closed), named(segments, dropped)
     touched = np.zeros(count, bool)
     touched[segments.rows[hit]] = True
     if not hit.any():
@@ -276,7 +278,7 @@ def _patched(encoded: pa.Array, records: RecordColumns, heads: _Heads) -> pa.Buf
     return data if data.is_mutable else pa.py_buffer(octets)
 
 
-def _delay_levels(
+def delay_levels_of(
     topics: Sequence[str], topic_of: npt.NDArray[np.int32], segments: PropertySegments, most: int
 ) -> npt.NDArray[np.int32] | None:
     """Return the delay levels of rows of the schedule topic, 0 for others; None if no row is delayed."""
