@@ -16,7 +16,7 @@ from rocketflow.aio.server import RefusedError
 from rocketflow.broker import attributes
 from rocketflow.remoting import bodies
 from rocketflow.remoting.codes import ResponseCode
-from rocketflow_store import StoreError
+from rocketflow_store import DescriptorLimitError, StoreError
 from rocketflow_store.spi.names import is_system_topic, validate_topic
 from rocketflow_store.spi.tables import TopicConfig
 
@@ -197,6 +197,8 @@ class Topics:
     async def _change(self, change: Callable[[T], None], argument: T) -> None:
         try:
             await asyncio.to_thread(change, argument)
+        except DescriptorLimitError as error:
+            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, str(error)) from None
         except StoreError as error:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
         self.report_changes()
