@@ -86,20 +86,22 @@ class OpenFiles:
                     raise
 
     def check_new(self, name: str) -> None:
-        """Raise DescriptorLimitError if `name`, which needs new files, is not to be created."""
-        if not self.keep_free():
-            raise DescriptorLimitError(name, _limit())
+        """Raise DescriptorLimitError if `name`, which needs new files, is not to be created.
 
-    def keep_free(self) -> bool:
-        """Close files until some descriptors are free; return False if the others of the process leave few.
-
-        Those that are left are for the files of existing queues.
+        If others have taken almost all descriptors, the last are for the files that exist.
         """
-        first = _first_kept()
-        while (fd := _next_descriptor()) >= first:
-            if not self._close_some():
-                return fd < (first + _limit()) // 2
-        return True
+        limit, first = _limit(), _first_kept()
+        if _next_descriptor() < first:
+            return
+        others = disk.open_descriptors() - len(self._files)
+        if others > first:
+            raise DescriptorLimitError(name, limit)
+        self._close_some()
+
+    def keep_free(self) -> None:
+        """Close files if few descriptors are free."""
+        if _next_descriptor() >= _first_kept():
+            self._close_some()
 
     def closed(self, fd: int) -> None:
         """Forget a descriptor, which is about to be closed. Any thread, at any time."""
@@ -147,8 +149,8 @@ class Descriptor:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
-        self.used = True
-        """True if the file was accessed since its turn to be closed."""
+        self.used = False
+        """True if the file was accessed since its turn to be closed, or since it was opened for an access."""
 
     def __del__(self) -> None:
         if self.fd >= 0:

@@ -103,10 +103,13 @@ class MappedFile:
 
         Raises StoreAccessError if the file is closed, or no longer has its name.
         """
-        found = self._descriptor or self._reopened()
+        found = self._descriptor
+        if found is not None:
+            found.used = True
+            return found
+        found = self._reopened()
         if found is None:
             raise StoreAccessError(self.name, "was removed, or another file took its place, while it was used")
-        found.used = True
         return found
 
     def _reopened(self) -> Descriptor | None:
@@ -196,18 +199,24 @@ class MappedFile:
 
     def read(self, position: int, size: int) -> bytes:
         """Return `size` bytes from `position`, copied; fewer at the file's end."""
-        descriptor = self._descriptor or self._reopened()
-        if descriptor is None:
-            return b""
-        descriptor.used = True
+        descriptor = self._descriptor
+        if descriptor is not None:
+            descriptor.used = True
+        else:
+            descriptor = self._reopened()
+            if descriptor is None:
+                return b""
         return os_files.read_at(descriptor.fd, position, size, self.name)
 
     def read_into(self, position: int, buffer: bytearray, *, nowait: bool = False) -> int:
         """Fill `buffer` from `position`; return the number of bytes: see `os_files.read_into`."""
-        descriptor = self._descriptor or self._reopened()
-        if descriptor is None:
-            return 0
-        descriptor.used = True
+        descriptor = self._descriptor
+        if descriptor is not None:
+            descriptor.used = True
+        else:
+            descriptor = self._reopened()
+            if descriptor is None:
+                return 0
         return os_files.read_into(descriptor.fd, position, buffer, self.name, nowait=nowait)
 
     def is_replaced(self, entry_inode: int | None = None) -> bool:
