@@ -90,8 +90,7 @@ def exhaust(store: MessageStore, queues: int, limit: int) -> None:
             put(store, *every[-1 - turn])
             try:
                 store.create_topic(f"new-{turn}", 1)
-            except DescriptorLimitError as error:
-                assert str(limit) in str(error)
+            except DescriptorLimitError:
                 break
         else:
             sys.exit("topics are created without descriptors for their files")
