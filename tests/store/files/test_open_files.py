@@ -16,15 +16,15 @@ from rocketflow_store.files.open_files import OPEN_FILES
 from rocketflow_store.model.errors import DescriptorLimitError, StoreAccessError, StoreFencedError
 
 SIZE = 8192
-SPARE = 64
+OF_FILES = 64
 """Descriptors that files on demand may have in these tests, beside those of the test process."""
 
 
 @pytest.fixture(autouse=True)
 def limit(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Let the process have so few descriptors that half of them are for `SPARE` files."""
+    """Let the process have so few descriptors that half of them are for `OF_FILES` files."""
     others = max(len(OPEN_FILES), disk.next_descriptor())
-    found = 2 * (others + SPARE)
+    found = 2 * (others + OF_FILES)
     monkeypatch.setattr(open_files, "_limit", lambda: found)
     return found
 
