@@ -152,7 +152,8 @@ def test_file_that_never_was_synced_here_is_opened_for_its_sync(
     for mapped in made(tmp_path, stack, limit):
         mapped.close()
     files = [MappedFile(mapped, int(mapped.name), write=True) for mapped in sorted(tmp_path.iterdir())]
-    stack.callback(lambda: [mapped.close() for mapped in files])
+    for mapped in files:
+        stack.callback(mapped.close)
     [last] = [mapped for mapped in files if not is_open(mapped)][-1:]
     synced = []
     monkeypatch.setattr(disk, "fdatasync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
