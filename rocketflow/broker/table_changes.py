@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from rocketflow.aio.server import RefusedError
 from rocketflow.remoting.codes import ResponseCode
-from rocketflow_store import StoreError, StoreFencedError
+from rocketflow_store import DescriptorLimitError, StoreError, StoreFencedError
 
 C = TypeVar("C")
 
@@ -133,5 +133,7 @@ async def _kept(call: Callable[..., object], *arguments: object) -> None:
         await asyncio.to_thread(call, *arguments)
     except StoreFencedError as error:  # as a send to a topic that exists
         raise RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)) from None
+    except DescriptorLimitError as error:
+        raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, str(error)) from None
     except StoreError as error:
         raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rocketflow_store.model.errors import BackupTargetError as BackupTargetError
     from rocketflow_store.model.errors import BatchSchemaError as BatchSchemaError
     from rocketflow_store.model.errors import CorruptRecordError as CorruptRecordError
+    from rocketflow_store.model.errors import DescriptorLimitError as DescriptorLimitError
     from rocketflow_store.model.errors import FileAllocationTimeoutError as FileAllocationTimeoutError
     from rocketflow_store.model.errors import FileExistsInTargetError as FileExistsInTargetError
     from rocketflow_store.model.errors import FlushDiskTimeoutError as FlushDiskTimeoutError
@@ -72,6 +73,7 @@ _ERRORS = (
     "BackupTargetError",
     "BatchSchemaError",
     "CorruptRecordError",
+    "DescriptorLimitError",
     "FileAllocationTimeoutError",
     "FileExistsInTargetError",
     "FlushDiskTimeoutError",
@@ -131,6 +133,7 @@ __all__ = [
     "BackupTargetError",
     "BatchSchemaError",
     "CorruptRecordError",
+    "DescriptorLimitError",
     "FileAllocationTimeoutError",
     "FileExistsInTargetError",
     "FlushDiskTimeoutError",

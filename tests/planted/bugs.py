@@ -494,6 +494,33 @@ BUGS: Final = (
         [f"{ROWS}/test_image_log.py::test_every_bit_of_a_record[closed]"],
     ),
     Bug(
+        "descriptors-without-bound",
+        "every queue file keeps its descriptor: a store has at most as many queues as the process has descriptors",
+        [
+            Change("        if not self.has_room:\n            self._close_some()\n", ""),
+            Change("        if descriptor.fd >= _first_kept():\n            self._close_some()\n", ""),
+            Change("not in _NONE_FREE or not self._close_some():", "not in _NONE_FREE or True:"),
+        ],
+        [f"{STORE}/files/test_open_files.py", f"{ROWS}/test_many_queues.py"],
+    ),
+    Bug(
+        "written-file-closed-without-a-sync",
+        "a descriptor is closed although its writes are not synced: an error of the disk is lost",
+        [
+            Change(
+                "            if self._written > max(self._synced, 0) or self._failure is not None or self._holds:",
+                "            if self._failure is not None or self._holds:",
+            )
+        ],
+        [f"{STORE}/files/test_open_files.py"],
+    ),
+    Bug(
+        "new-queues-without-descriptors",
+        "a record of a new queue is appended although no descriptor is left for its file: dispatch stops for all",
+        [Change("        if others > first:\n            raise DescriptorLimitError(name, limit)\n", "")],
+        [f"{STORE}/files/test_open_files.py", f"{ROWS}/test_many_queues.py"],
+    ),
+    Bug(
         "unreadable-page-touched",
         "a page of a map is read without a check that it is readable: SIGBUS ends the process",
         [

@@ -36,6 +36,7 @@ ROWS: Final = {
     "S29": "a bit of topic, queueId or queueOffset flipped, at every place of a queue",
     "S30": "damaged stores read in every way: no answer is short in silence",
     "S31": "files of a running writer moved, replaced or deleted",
+    "S32": "more queues than file descriptors",
     "P01": "driver killed after the durable commit",
     "P02": "commit killed before each disk call",
     "P03": "Python worker killed in a task",
@@ -73,7 +74,24 @@ ROWS: Final = {
     "N16": "servers and clients in simulated time: cuts, silence, kills, suspended processes",
 }
 
-KILLS: Final = ("S01", "S02", "S03", "S21", "S23", "S26", "P01", "P02", "P03", "P04", "P15", "P16", "P18", "M08", "N13")
+KILLS: Final = (
+    "S01",
+    "S02",
+    "S03",
+    "S21",
+    "S23",
+    "S26",
+    "S31",
+    "P01",
+    "P02",
+    "P03",
+    "P04",
+    "P15",
+    "P16",
+    "P18",
+    "M08",
+    "N13",
+)
 """Rows that kill processes."""
 POWER_LOSSES: Final = ("S06", "S07", "S17", "S18")
 DAMAGE: Final = ("S09", "S10", "S11", "S12", "S13", "S14", "S28", "S29", "S30")

@@ -44,8 +44,8 @@ def _open_files() -> Limit:
     value = _number(soft)
     remedy = ""
     if 0 <= value < _OPEN_FILES_A_BIG_STORE:
-        remedy = f"for thousands of queues: ulimit -n {_OPEN_FILES_A_BIG_STORE} (nofile in limits.conf)"
-    detail = f"{_text(value)} (at most {_text(_number(hard))}); a store keeps one open for every file"
+        remedy = f"faster with thousands of queues: ulimit -n {_OPEN_FILES_A_BIG_STORE} (nofile in limits.conf)"
+    detail = f"{_text(value)} (at most {_text(_number(hard))}); half of them are for files of stores"
     return Limit("open files", value, value < 0 or value >= _MIN_OPEN_FILES, detail, remedy)
 
 

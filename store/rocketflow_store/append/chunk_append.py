@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from rocketflow_store.files.open_files import OPEN_FILES
 from rocketflow_store.format.lmq_properties import LMQ_QUEUE_ID
 from rocketflow_store.records.encoding.relocate import relocate
 
@@ -90,6 +91,8 @@ class ChunkPlacer:
             for topic, part in queues.by_topic():
                 self._topics.have_queue(topic, int(queues.ids[part][-1]))
         queue_offsets = self.offsets.assign(queues, queue_of)
+        if not queue_offsets.all():
+            OPEN_FILES.check_new(f"a queue of {', '.join(queues.topics)}")
         self.count += len(sizes)
         self.end = self._commit_log.make_room(self.end, runs)
         rows = chunk.dispatch_rows(phy_offsets, queue_offsets, queues, queue_of, self.store_timestamp)

@@ -18,6 +18,7 @@ from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.format.record import RecordFields
 from rocketflow_store.model.broker_requests import RawMessage
 from rocketflow_store.model.errors import (
+    DescriptorLimitError,
     FileAllocationTimeoutError,
     MessageRejectedError,
     StoreAccessError,
@@ -264,6 +265,8 @@ class PutPath:
                 outcomes.append(self._take_fields(run, fields, properties, now_ms, given=given))
             except MessageRejectedError as error:
                 outcomes.append(self.refuse(request, error.status, error.why))
+            except DescriptorLimitError as error:
+                outcomes.append(self.refuse(request, PutMessageStatus.SERVICE_NOT_AVAILABLE, str(error)))
             except (StoreError, MemoryError):
                 raise
             except struct.error as error:
@@ -283,8 +286,8 @@ class PutPath:
         if self._side.is_plain(batch.topic):
             first, places = run.add_batch(records)
         else:
-            phy_offset = run.place(sum(records.sizes))
             first, places = run.next_offset(batch.topic, queue_id), []
+            phy_offset = run.place(sum(records.sizes))
             for one in records.one_by_one(property_crc=self._property_crc):
                 run.add(one, phy_offset)
                 places.append(phy_offset)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
+from rocketflow_store.files.open_files import OPEN_FILES
 from rocketflow_store.format.record import place_record
 from rocketflow_store.views.dispatch.run_rows import RunRows, SideRow
 
@@ -70,10 +71,16 @@ class RecordRun:
         """Next offset of each queue that this run uses."""
 
     def next_offset(self, topic: str, queue_id: int) -> int:
-        """Return the offset that the queue's next message of this run gets."""
+        """Return the offset that the queue's next message of this run gets.
+
+        Raises DescriptorLimitError if it is the first message of the queue, and no file can be opened for it.
+        """
         following = self.next_offsets.get((topic, queue_id))
         if following is None:
-            following = self.next_offsets[topic, queue_id] = self._offsets.next(topic, queue_id)
+            following = self._offsets.next(topic, queue_id)
+            if following == 0:
+                OPEN_FILES.check_new(f"queue {queue_id} of topic {topic}")
+            self.next_offsets[topic, queue_id] = following
         return following
 
     def take_offsets(self, topic: str, queue_id: int, count: int) -> None:
@@ -92,12 +99,17 @@ class RecordRun:
         return phy_offset
 
     def add(self, one: UnplacedRecord, phy_offset: int | None = None) -> tuple[int, int]:
-        """Add a record, at `phy_offset` if `place` reserved it; return its queue offset and physical offset."""
+        """Add a record, at `phy_offset` if `place` reserved it; return its queue offset and physical offset.
+
+        Raises DescriptorLimitError as `next_offset` does, before anything is placed.
+        """
         before, rest, size, topic, queue_id, tags_code, keys, batch_num, lmq = one
         queue_offset, queue = 0, (topic, queue_id)
         if queue_id >= 0:
             known = self.next_offsets.get(queue)
             queue_offset = self._offsets.next(topic, queue_id) if known is None else known
+            if queue_offset == 0 and known is None:
+                OPEN_FILES.check_new(f"queue {queue_id} of topic {topic}")
         if phy_offset is None:
             phy_offset = self.place(size)
         self._parts.append(place_record(before, rest, queue_offset, phy_offset, self._property_crc))

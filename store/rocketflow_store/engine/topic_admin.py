@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rocketflow_store.files.open_files import OPEN_FILES
 from rocketflow_store.metadata.config_files.topics import QUEUE_TYPE_ATTRIBUTE, SIMPLE_CQ
 from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.model.topic_names import is_directory_name, is_system_topic
@@ -55,12 +56,15 @@ class TopicAdmin:
 
         Raises:
             StoreConfigError: A name or a number is not allowed, or a topic has messages of the other `queue.type`.
+            DescriptorLimitError: A topic is new, and no descriptor is left for its files.
         """
         for config in configs:
             topic = config.topic_name
             if self.changes_type(config) and self._is_in_use(topic, config.write_queue_nums):
                 kind = config.attributes.get(QUEUE_TYPE_ATTRIBUTE, SIMPLE_CQ)
                 raise StoreConfigError(QUEUE_TYPE_ATTRIBUTE, kind, f"topic {topic} has messages of the other type")
+            if not self._topics.exists(topic):
+                OPEN_FILES.check_new(f"topic {topic}")
         self._parts.config_files.topics.put(*configs)
         for config in configs:
             self._topics.forget(config.topic_name)

@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from rocketflow_store.files import disk, places
+from rocketflow_store.files.open_files import OPEN_FILES
 from rocketflow_store.model.errors import StoreAccessError, StoreFencedError, StoreFullError, UnreadableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from rocketflow_store.files.open_files import Descriptor, OnDemand
 
 _BLOCK: Final = 1 << 20
 _ZEROS: Final = bytes(_BLOCK)
@@ -40,7 +43,15 @@ def open_file(path: Path, *, write: bool, create: bool = False) -> int:
         places.refuse_lost(path)
     flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC | (os.O_CREAT if create else 0)
     try:
-        return disk.open_file(path, flags, 0o644)
+        return OPEN_FILES.open_other(path, flags, 0o644)
+    except OSError as error:
+        raise access_error(path, error) from error
+
+
+def open_on_demand(path: str, file: OnDemand, *, write: bool) -> Descriptor:
+    """Open `file` for as long as `OPEN_FILES` leaves it open; raise StoreAccessError if that fails."""
+    try:
+        return OPEN_FILES.open(path, (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC, file)
     except OSError as error:
         raise access_error(path, error) from error
 
@@ -60,7 +71,9 @@ def create_exclusively(path: Path, *, write: bool = False) -> int:
     """Create a file and return its descriptor; raise OSError as the system does (FileExistsError if it exists)."""
     if places.LOST:
         places.refuse_lost(path)
-    return disk.open_file(path, (os.O_RDWR if write else os.O_WRONLY) | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    return OPEN_FILES.open_other(
+        path, (os.O_RDWR if write else os.O_WRONLY) | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644
+    )
 
 
 def read_file(path: Path) -> bytes:
@@ -68,7 +81,7 @@ def read_file(path: Path) -> bytes:
 
     If it cannot be opened, OSError is raised as by the system, so that callers can distinguish missing from refused.
     """
-    fd = disk.open_file(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = OPEN_FILES.open_other(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts = []
         found, position = disk.fstat(fd), 0
@@ -86,6 +99,14 @@ def read_file(path: Path) -> bytes:
 def status(fd: int) -> os.stat_result:
     """Return the status of an open file."""
     return disk.fstat(fd)
+
+
+def status_of(path: str) -> os.stat_result:
+    """Return the status of a file by its name; raise StoreAccessError if that fails."""
+    try:
+        return os.stat(path)
+    except OSError as error:
+        raise access_error(path, error) from error
 
 
 def file_size(fd: int) -> int:
@@ -290,10 +311,10 @@ def write_at(fd: int, path: object, position: int, data: bytes | bytearray | mem
         raise access_error(path, error) from error
 
 
-def open_direct(path: Path) -> int:
+def open_direct(path: str) -> int:
     """Open a descriptor whose writes bypass the page cache; return -1 if the file system does not support it."""
     try:
-        return disk.open_file(path, os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC, 0o644)
+        return OPEN_FILES.open_other(path, os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         if error.errno in _NO_DIRECT:
             return -1
@@ -343,7 +364,7 @@ def begin_writeback(fd: int, position: int, size: int) -> None:
 def sync_directory(path: Path) -> None:
     """Make creates, renames and deletes in a directory durable."""
     try:
-        fd = disk.open_file(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = OPEN_FILES.open_other(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         if places.HELD:
             places.refuse_second(path)
@@ -494,7 +515,7 @@ def write_atomically(path: Path, data: bytes | pa.Buffer, *, keep_backup: bool =
         places.refuse_lost(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        fd = disk.open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        fd = OPEN_FILES.open_other(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
         try:
             write_at(fd, temporary, 0, data)
             sync_file(fd, temporary)
@@ -611,5 +632,5 @@ def touch(path: Path) -> None:
     """Create an empty file, or set the time of an existing one to now; raise OSError as the system does."""
     if places.LOST:
         places.refuse_lost(path)
-    disk.close(disk.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+    disk.close(OPEN_FILES.open_other(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
     disk.utime(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,9 +20,7 @@ from rocketflow_store.model.topic_names import LMQ_PREFIX
 from rocketflow_store.reading.store_reader import StoreReader
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping
-    from pathlib import Path
 
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.metadata.native.stop_record import StopRecord
@@ -33,9 +32,10 @@ if TYPE_CHECKING:
 class _AnyLength(MappedFileQueue):
     """Accepts files of another length too, as far as they go."""
 
-    def _usable(self, path: Path) -> bool:
+    def _usable(self, path: str) -> bool:
         try:
-            return path.is_file() and path.stat().st_size > 0 and int(path.name) % self.file_size == 0
+            fits = int(os.path.basename(path)) % self.file_size == 0
+            return fits and os.path.isfile(path) and os.stat(path).st_size > 0
         except FileNotFoundError:
             return False
 

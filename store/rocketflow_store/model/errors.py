@@ -165,6 +165,19 @@ class StoreFullError(StoreError):
         self.path, self.why = str(path), why
 
 
+class DescriptorLimitError(StoreError):
+    """A topic or a queue cannot be created: almost all file descriptors of the process are in use."""
+
+    retriable = True
+
+    def __init__(self, name: str, limit: int) -> None:
+        super().__init__(
+            f"{name} cannot be created: almost all of the {limit:,} file descriptors of this process are in use "
+            "(ulimit -n); existing queues are still written: close other files or connections, or raise the limit"
+        )
+        self.name, self.limit = name, limit
+
+
 class RemoteStoreError(StoreError):
     """Object storage, or another remote location, does not respond as expected; nothing was changed."""
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     Units = npt.NDArray[np.void]
 
+_OPEN_AT_ONCE: Final = 64
+"""The most files that a task has open: a process may have few descriptors."""
 _WINDOW: Final = 8
 """Units of each run that is checked against its records; `LogSource.samples` is the number of runs of a file."""
 
@@ -79,6 +81,34 @@ def run_write(task: WriteTask) -> WriteReport:
     return _write_index(task) if isinstance(task, IndexWriteTask) else _QueueWriter(task).run()
 
 
+class _WrittenFiles:
+    """Open files that are synced, and get their names, after all of them are written: write-back has begun by then."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[int, Path, Path]] = []
+
+    def add(self, own: Path, path: Path) -> int:
+        """Create a file that gets the name `path`; return its descriptor. Too many open files are finished first."""
+        if len(self._open) >= _OPEN_AT_ONCE:
+            self.finish()
+        fd = os_files.open_file(own, write=True, create=True)
+        self._open.append((fd, own, path))
+        return fd
+
+    def finish(self) -> None:
+        """Make the files durable, and give them their names."""
+        for fd, own, path in self._open:
+            os_files.sync_file(fd, path)
+            finished(own, path)
+        self.close()
+
+    def close(self) -> None:
+        """Close the files."""
+        files, self._open = self._open, []
+        for fd, _, _ in files:
+            os_files.close_file(fd)
+
+
 class _QueueWriter:
     def __init__(self, task: QueueWriteTask) -> None:
         self._task = task
@@ -89,7 +119,7 @@ class _QueueWriter:
 
     def run(self) -> WriteReport:
         files, log = log_view(self._task.log)
-        directory, descriptors = None, []
+        directory, written_files = None, _WrittenFiles()
         try:
             for plan in self._task.files:
                 there = Path(self._task.target) / plan.topic / str(plan.queue_id)
@@ -97,17 +127,12 @@ class _QueueWriter:
                     os_files.make_directory(there)
                     directory = there
                 path = there / file_name(plan.base_unit * self._dtype.itemsize)
-                own = attempt(path)
-                fd = os_files.open_file(own, write=True, create=True)
-                descriptors.append((fd, own, path))
+                fd = written_files.add(attempt(path), path)
                 self._write(plan, fd, path)
                 self._check_against_log(plan, fd, path, log)
-            for fd, own, path in descriptors:  # after all writes: write-back of the first files has begun
-                os_files.sync_file(fd, path)
-                finished(own, path)
+            written_files.finish()
         finally:
-            for fd, _, _ in descriptors:
-                os_files.close_file(fd)
+            written_files.close()
             files.close()
         return self._report
 

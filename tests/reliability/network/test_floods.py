@@ -22,6 +22,7 @@ from rocketflow.aio.peers import Peers
 from rocketflow.aio.server import Limits, Request, Server
 from rocketflow.remoting.codes import ResponseCode
 from tests.reliability.network.wire import CODE, asked, connected, descriptors, frame, is_served
+from tests.support.checker import findings
 from tests.support.memory import rss_anon_mib
 from tests.support.request_headers import pull_header, send_header
 from tests.support.results import Tally, measured
@@ -426,3 +427,29 @@ def test_a_broker_without_free_descriptors_serves_those_that_are_connected(tmp_p
 
         run(closing())
         no_traceback(server)
+
+
+def test_more_topics_than_descriptors_are_made_on_first_use_and_kept_through_a_kill(
+    tmp_path: Path, tally: Callable[..., Tally]
+) -> None:
+    counts = tally("S32", "broker")
+    limit, topics = 120, 150 if LEVEL == "sample" else 1_000
+    command = f"ulimit -n {limit}; exec"
+
+    async def use(address: str) -> None:
+        peers = Peers()
+        channel = await peers.channel(address)
+        for number in range(topics):
+            await is_served(channel, number, f"topic-{number}")
+        await peers.close()
+
+    with running_broker(tmp_path, "flushDiskType=ASYNC_FLUSH", shell=command) as server:
+        run(use(server.address))
+        assert descriptors(server.process.pid) < limit
+        server.process.kill()
+    with running_broker(tmp_path, "flushDiskType=ASYNC_FLUSH", shell=command) as server:
+        run(use(server.address))
+        assert descriptors(server.process.pid) < limit
+        no_traceback(server)
+    assert not findings(tmp_path / "store")
+    counts.trial(None, f"{topics} topics, {limit} descriptors")

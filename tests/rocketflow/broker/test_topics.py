@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import threading
 from typing import TYPE_CHECKING
 
@@ -51,3 +52,18 @@ def test_a_failure_of_the_store_is_a_refusal(tmp_path: Path) -> None:
         asyncio.run(topics.delete("orders"))
     assert caught.value.code == ResponseCode.SYSTEM_ERROR
     assert topics.changes == 1
+
+
+def test_new_topic_without_free_descriptors_is_refused_as_one_that_is_not_to_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(tmp_path / "s", StoreConfig(), store_host="127.0.0.1:10911") as store:
+        topics = Topics(store, BrokerSettings(), lambda: None, nothing)
+        topics.create_system_topics()
+        with monkeypatch.context() as few:
+            few.setattr(resource, "getrlimit", lambda _: (8, 8))
+            with pytest.raises(RefusedError, match="file descriptors of this process are in use") as caught:
+                asyncio.run(topics.for_send("orders", "TBW102", 4))
+            assert caught.value.code == ResponseCode.TOPIC_NOT_EXIST
+            assert topics.get("orders") is None
+        assert asyncio.run(topics.for_send("orders", "TBW102", 4)).write_queue_nums == 4

@@ -18,7 +18,7 @@ from rocketflow_store.files import os_files
 from rocketflow_store.model.errors import UnreadableError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from rocketflow_store.files.open_files import Descriptor
 
 _BLOCK_BITS: Final = 16
 """Populated at a time: 64 KiB, as many as the system maps around an accessed page."""
@@ -33,7 +33,7 @@ class FileMap:
 
     __slots__ = ("_memory", "_path", "_populated", "buffer", "descriptor")
 
-    def __init__(self, descriptor: Descriptor, path: Path, size: int) -> None:
+    def __init__(self, descriptor: Descriptor, path: str, size: int) -> None:
         self.descriptor, self._path = descriptor, path
         self._memory = os_files.map_read_only(descriptor.fd, size)
         self.buffer = pa.py_buffer(self._memory)
@@ -45,6 +45,7 @@ class FileMap:
         start, stop = max(start, 0), min(stop, size)
         if start >= stop:
             return
+        self.descriptor.used = True
         if os_files.file_size(self.descriptor.fd) < size:  # it was truncated
             os_files.populate(self._memory, self.descriptor.fd, self._path, start, stop)
             return
@@ -66,20 +67,3 @@ class FileMap:
             os_files.populate(self._memory, self.descriptor.fd, self._path, start, stop)
             return
         self._populated[first:last] = now
-
-
-class Descriptor:
-    """A file descriptor that is closed when nothing refers to it any more.
-
-    A reader keeps a reference for the time of its call: a number that was closed meanwhile may already belong to
-    another file.
-    """
-
-    __slots__ = ("fd",)
-
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
-
-    def __del__(self) -> None:
-        if self.fd >= 0:
-            os_files.close_file(self.fd)

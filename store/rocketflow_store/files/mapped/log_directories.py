@@ -7,18 +7,23 @@ full (if every one is full, except for the read-only ones).
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.files.os_files import access_error
 from rocketflow_store.model.errors import StoreVersionError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
+
+_NO_STAGING: Final[Mapping[Path, Path]] = {}
 
 
 class LogDirectories:
     """The `writable` and the read-only directories; `staging` maps each to the one for files in preparation."""
+
+    __slots__ = ("_chosen", "_names", "_of_log", "_staging", "_writable", "full")  # every queue of a store has its own
 
     def __init__(
         self,
@@ -31,12 +36,23 @@ class LogDirectories:
         """Take the directories; one that is not `of_log` counts as empty if its path is a file."""
         assert writable
         self._of_log = of_log
-        self.writable = tuple(sorted(dict.fromkeys(writable), key=str))
-        self.all = tuple(dict.fromkeys((*self.writable, *read_only)))
-        self._staging = staging or {}
-        self._chosen: dict[int, Path] = {}
+        names = sorted({str(one) for one in writable})
+        self._writable = len(names)
+        self._names = tuple(dict.fromkeys((*names, *(str(one) for one in read_only))))
+        self._staging = staging or _NO_STAGING
+        self._chosen: dict[int, Path] | None = None
         self.full: Collection[Path] = ()
         """Directories on disks that are fuller than `diskSpaceCleanForciblyRatio`."""
+
+    @property
+    def writable(self) -> tuple[Path, ...]:
+        """The directories that get new files."""
+        return self.all[: self._writable]
+
+    @property
+    def all(self) -> tuple[Path, ...]:
+        """All directories, the writable ones first."""
+        return tuple(Path(one) for one in self._names)
 
     @property
     def first(self) -> Path:
@@ -49,7 +65,7 @@ class LogDirectories:
         Raises StoreVersionError if two files have the same name.
         """
         found: dict[int, os.DirEntry[str]] = {}
-        for directory in self.all:
+        for directory in self._names:
             try:
                 with os.scandir(directory) as entries:
                     for entry in entries:
@@ -70,6 +86,8 @@ class LogDirectories:
 
     def home_of(self, file_from_offset: int, file_size: int) -> Path:
         """Return the directory for a new file; the result stays the same until `made` is called."""
+        if self._chosen is None:
+            self._chosen = {}
         chosen = self._chosen.get(file_from_offset)
         if chosen is None:
             open_ones = [one for one in self.writable if one not in self.full] or self.writable
@@ -78,12 +96,15 @@ class LogDirectories:
 
     def reject(self, file_from_offset: int) -> bool:
         """Withdraw the chosen directory, which has no space; return True if there is another one."""
+        assert self._chosen is not None
         self.full = {*self.full, self._chosen.pop(file_from_offset)}
         return any(one not in self.full for one in self.writable)
 
     def made(self, file_from_offset: int) -> None:
         """Forget the choice: the file exists now."""
-        self._chosen.pop(file_from_offset, None)
+        if self._chosen is not None:
+            self._chosen.pop(file_from_offset, None)
+            self._chosen = self._chosen or None
 
     def staging_of(self, directory: Path) -> Path:
         """Return the directory in which files for `directory` are prepared: on the same disk."""

@@ -6,22 +6,25 @@ files are preallocated, write positions come from scanning.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 import weakref
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.files import os_files
-from rocketflow_store.files.mapped.file_map import Descriptor, FileMap
-from rocketflow_store.model.errors import StoreAccessError, StoreMovedError, UnreadableError
+from rocketflow_store.files.mapped.file_map import FileMap
+from rocketflow_store.files.open_files import OPEN_FILES, Descriptor
+from rocketflow_store.model.errors import StoreAccessError, StoreFencedError, StoreMovedError, UnreadableError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pyarrow as pa
 
 
 PAGE_BYTES: Final = 4096
 """The unit of reading: the system reads a page completely or not at all."""
+_INODE_BITS: Final = 64
 _AHEAD: Final = 1 << 16
 """A hold populates at least this many bytes at a time: as many as the system maps around an accessed page."""
 
@@ -37,29 +40,43 @@ class MappedFile:
     A user of its bytes beyond a call takes a `hold`. A file to be deleted is retired first: it gets no new holds, and
     is deleted once it has none, or after a while anyway. Running readers can still read its bytes: map and descriptor
     are closed when the last of them ends, even if the file was deleted or closed meanwhile.
+
+    `OPEN_FILES` may close the descriptor at any time, unless writes are not synced; the next access opens the same file
+    again. If its name belongs to another file by then, or to none, it is treated as closed.
     """
 
     __slots__ = (
+        "__weakref__",
         "_descriptor",
         "_direct",
         "_directory",
+        "_failure",
         "_file_map",
         "_holds",
+        "_identity",
+        "_is_closed",
         "_lock",
+        "_path",
         "_retired_ms",
         "_seen",
+        "_synced",
         "_write",
+        "_written",
         "file_from_offset",
         "file_size",
-        "path",
+        "name",
     )
 
-    def __init__(self, path: Path, file_from_offset: int, *, write: bool) -> None:
-        self.path = path
+    def __init__(self, path: str | Path, file_from_offset: int, *, write: bool) -> None:
+        self.name = os.fspath(path)
+        self._path: Path | None = None
         self.file_from_offset = file_from_offset
-        self._write = write
-        self._descriptor: Descriptor | None = Descriptor(os_files.open_file(path, write=write))
-        self.file_size = os_files.file_size(self._fd)
+        self._write, self._is_closed = write, False
+        self._written, self._synced = 0, -1
+        """Number of writes of this process, and how many of them are synced; -1 before the first sync."""
+        self._failure: StoreFencedError | None = None
+        """The error of a sync: the success of a second one would prove nothing."""
+        self._descriptor: Descriptor | None = None
         self._direct: Descriptor | None = None
         self._file_map: FileMap | None = None
         self._holds: weakref.WeakSet[FileHold] | None = None
@@ -67,6 +84,13 @@ class MappedFile:
         self._directory = ""
         self._seen: tuple[int, int, int] | None = None
         self._lock = threading.Lock()
+        if OPEN_FILES.has_room:
+            self._descriptor = os_files.open_on_demand(self.name, self, write=write)
+            status = os_files.status(self._descriptor.fd)
+        else:
+            status = os_files.status_of(self.name)
+        self.file_size = status.st_size
+        self._identity = _identity_of(status)
 
     @classmethod
     def create(cls, path: Path, file_from_offset: int, file_size: int) -> MappedFile:
@@ -78,10 +102,41 @@ class MappedFile:
             os_files.close_file(fd)
         return cls(path, file_from_offset, write=True)
 
+    def _opened(self) -> Descriptor:
+        """Return the descriptor, of which the caller keeps a reference while it uses it; reopen the file if need be.
+
+        Raises StoreAccessError if the file is closed, or no longer has its name.
+        """
+        found = self._descriptor
+        if found is not None:
+            found.used = True
+            return found
+        found = self._reopened()
+        if found is None:
+            raise StoreAccessError(self.name, "was removed, or another file took its place, while it was used")
+        return found
+
+    def _reopened(self) -> Descriptor | None:
+        """Open the file again; return None if it is closed, or no longer has its name."""
+        with self._lock:
+            if self._descriptor is None and not self._is_closed:
+                try:
+                    descriptor = os_files.open_on_demand(self.name, self, write=self._write)
+                except StoreAccessError as error:
+                    if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+                        return None
+                    raise
+                if _identity_of(os_files.status(descriptor.fd)) == self._identity:
+                    self._descriptor = descriptor
+            return self._descriptor
+
     @property
-    def _fd(self) -> int:
-        """The descriptor, for the owner only: for other threads it may be closed at any time."""
-        return -1 if self._descriptor is None else self._descriptor.fd
+    def path(self) -> Path:
+        """The file's name with its directory."""
+        found = self._path
+        if found is None:
+            found = self._path = Path(self.name)
+        return found
 
     @property
     def end_offset(self) -> int:
@@ -99,13 +154,12 @@ class MappedFile:
     def _map(self) -> FileMap:
         known = self._file_map
         if known is None:
-            descriptor = self._descriptor
-            if descriptor is None:
-                raise StoreAccessError(self.path, "was removed, or another file took its place, while it was read")
+            OPEN_FILES.keep_free()  # a map has a descriptor of its own
+            descriptor = self._opened()
             try:
-                known = self._file_map = FileMap(descriptor, self.path, self.file_size)
+                known = self._file_map = FileMap(descriptor, self.name, self.file_size)
             except (OSError, ValueError) as error:
-                raise StoreAccessError(self.path, f"cannot be mapped: {error}") from error
+                raise StoreAccessError(self.name, f"cannot be mapped: {error}") from error
         return known
 
     def populate(self, start: int, stop: int) -> pa.Buffer:
@@ -122,7 +176,9 @@ class MappedFile:
         """Write `data` (octets) at `position` of the file."""
         assert self._write
         assert 0 <= position <= self.file_size - len(data)
-        os_files.write_at(self._fd, self.path, position, data)
+        descriptor = self._opened()
+        os_files.write_at(descriptor.fd, self.name, position, data)
+        self._written += 1  # after the write: a sync that begins meanwhile includes it, or leaves it to the next
 
     def write_direct(self, position: int, data: memoryview) -> None:
         """Write `data` (octets); whole blocks bypass the page cache if `data` is aligned in memory as in the file."""
@@ -131,10 +187,12 @@ class MappedFile:
         done = 0
         if len(blocks) >= os_files.BLOCK_BYTES:
             if self._direct is None:
-                self._direct = Descriptor(os_files.open_direct(self.path))
+                self._direct = Descriptor(os_files.open_direct(self.name))
             assert position + len(data) <= self.file_size
-            if self._direct.fd >= 0:
-                done = os_files.write_direct(self._direct.fd, self.path, position + head, blocks)
+            direct = self._direct
+            if direct.fd >= 0:
+                done = os_files.write_direct(direct.fd, self.name, position + head, blocks)
+                self._written += 1
         if done == 0:
             self.write(position, data)
             return
@@ -146,33 +204,43 @@ class MappedFile:
     def read(self, position: int, size: int) -> bytes:
         """Return `size` bytes from `position`, copied; fewer at the file's end."""
         descriptor = self._descriptor
-        return b"" if descriptor is None else os_files.read_at(descriptor.fd, position, size, self.path)
+        if descriptor is not None:
+            descriptor.used = True
+        else:
+            descriptor = self._reopened()
+            if descriptor is None:
+                return b""
+        return os_files.read_at(descriptor.fd, position, size, self.name)
 
     def read_into(self, position: int, buffer: bytearray, *, nowait: bool = False) -> int:
         """Fill `buffer` from `position`; return the number of bytes: see `os_files.read_into`."""
         descriptor = self._descriptor
-        if descriptor is None:
-            return 0
-        return os_files.read_into(descriptor.fd, position, buffer, self.path, nowait=nowait)
+        if descriptor is not None:
+            descriptor.used = True
+        else:
+            descriptor = self._reopened()
+            if descriptor is None:
+                return 0
+        return os_files.read_into(descriptor.fd, position, buffer, self.name, nowait=nowait)
 
     def is_replaced(self, entry_inode: int | None = None) -> bool:
         """Return True if the name belongs to another file or to none, or if the file was truncated.
 
         A truncated file must not be accessed. `entry_inode` is the inode that the directory names, if it was just read.
         """
+        if self._is_closed:
+            return True
         descriptor = self._descriptor
-        if descriptor is None:
-            return True
-        status = os_files.status(descriptor.fd)
-        if status.st_size < self.file_size:
-            return True
-        if entry_inode == status.st_ino:
-            return False
+        if descriptor is not None:
+            if os_files.file_size(descriptor.fd) < self.file_size:
+                return True
+            if entry_inode == self._identity & ((1 << _INODE_BITS) - 1):
+                return False
         try:  # check again, since some file systems have other inode numbers in directory entries
-            named = self.path.stat()
-        except OSError:
+            named = os_files.status_of(self.name)
+        except StoreAccessError:
             return True
-        return (named.st_dev, named.st_ino) != (status.st_dev, status.st_ino)
+        return named.st_size < self.file_size or _identity_of(named) != self._identity
 
     @property
     def why_replaced(self) -> str:
@@ -195,35 +263,92 @@ class MappedFile:
         self.sync()
 
     def sync(self) -> None:
-        """Make everything written so far durable."""
-        descriptor = self._descriptor
+        """Make everything written so far durable. After an error every later call raises it again."""
+        if self._failure is not None:
+            raise self._failure
+        if self._descriptor is None:
+            with self._lock:  # else `yield_descriptor` may have taken it for a moment
+                if self._synced == self._written and self._descriptor is None:
+                    return  # it was synced before its descriptor was closed
+        descriptor = self._descriptor or self._reopened()
         if descriptor is not None:  # a file that retention deleted needs no sync
-            os_files.sync_file(descriptor.fd, self.path)
+            self._sync(descriptor)
+
+    def _sync(self, descriptor: Descriptor) -> None:
+        written = self._written
+        try:
+            os_files.sync_file(descriptor.fd, self.name)
+        except StoreFencedError as error:
+            self._failure = error
+            raise
+        self._synced = max(self._synced, written)
 
     def rewrite(self, start: int, stop: int) -> None:
         """Rewrite the bytes of [start, stop), and zeros after them, so that the next sync includes them all."""
-        os_files.rewrite(self._fd, self.path, start, stop)
-        os_files.zero_again(self._fd, self.path, stop, self.file_size)
+        descriptor = self._opened()
+        os_files.rewrite(descriptor.fd, self.name, start, stop)
+        os_files.zero_again(descriptor.fd, self.name, stop, self.file_size)
+        self._written += 1
 
     def zero_from(self, position: int) -> None:
         """Zero the file's rest and make that durable; do nothing if it is zero already."""
-        if os_files.zero_from(self._fd, self.path, position, self.file_size):
+        descriptor = self._opened()
+        if os_files.zero_from(descriptor.fd, self.name, position, self.file_size):
+            self._written += 1
             self.sync()
 
     def written_end(self, begin: int = 0, *, keep_cached: bool = False) -> int:
         """Return the position after the last byte that is not zero, at or after `begin`; 0 if there is none."""
-        return os_files.last_nonzero(self._fd, self.path, self.file_size, begin, keep_cached=keep_cached)
+        descriptor = self._opened()
+        return os_files.last_nonzero(descriptor.fd, self.name, self.file_size, begin, keep_cached=keep_cached)
+
+    # -- what `OPEN_FILES` asks
+
+    def was_used(self) -> bool:
+        """Return True if the file was accessed since the last call."""
+        descriptor = self._descriptor
+        if descriptor is None:
+            return False
+        used, descriptor.used = descriptor.used, False
+        return used
+
+    def yield_descriptor(self) -> bool:
+        """Close the descriptor until the next access; return False if there is none, or if the file needs it.
+
+        It needs the descriptor if writes are not synced, if their sync failed, or if a reader holds the file.
+        """
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            descriptor, self._descriptor = self._descriptor, None  # from here on a writer waits in `_reopened`
+            if self._written > max(self._synced, 0) or self._failure is not None or self._holds:
+                self._descriptor = descriptor
+                return False
+            is_open = descriptor is not None or self._file_map is not None
+            self._direct = self._file_map = None
+            return is_open
+        finally:
+            self._lock.release()
+
+    def sync_written(self) -> None:
+        """Make writes durable; the next `sync` raises the error."""
+        descriptor = self._descriptor
+        if descriptor is not None and self._written > max(self._synced, 0) and self._failure is None:
+            with contextlib.suppress(StoreFencedError):
+                self._sync(descriptor)
 
     def hold(self) -> FileHold | None:
         """Keep the file readable; return None if it is closed or retired.
 
         Raises StoreAccessError if it cannot be mapped.
         """
+        if (self._descriptor or self._reopened()) is None:
+            return None
+        file_map = self._map()
         with self._lock:
-            descriptor = self._descriptor
-            if descriptor is None or self._retired_ms >= 0:
+            if self._is_closed or self._retired_ms >= 0:
                 return None
-            held = FileHold(self, self._map())
+            held = FileHold(self, file_map)
             if self._holds is None:
                 self._holds = weakref.WeakSet()
             self._holds.add(held)
@@ -237,6 +362,7 @@ class MappedFile:
     def close(self) -> None:
         """Close the file for new users; those with a hold can continue."""
         with self._lock:
+            self._is_closed = True
             self._descriptor = self._direct = self._file_map = None
 
     @property
@@ -253,7 +379,8 @@ class MappedFile:
 
     def modified_ms(self) -> int:
         """Return the time of the last write (ms), by the file system's clock."""
-        return os_files.modified_ms(self._fd)
+        descriptor = self._opened()
+        return os_files.modified_ms(descriptor.fd)
 
     def destroy(self) -> None:
         """Delete the file; readers that hold it can continue."""
@@ -304,3 +431,8 @@ class FileHold:
     def release(self) -> None:
         """Release the file for retention; may be called again."""
         self._mapped.let_go(self)
+
+
+def _identity_of(status: os.stat_result) -> int:
+    """Return device and inode of a file as one number, which takes less memory than two."""
+    return status.st_dev << _INODE_BITS | status.st_ino

@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.files import os_files
 from rocketflow_store.files.mapped.log_directories import LogDirectories
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from rocketflow_store.files.mapped.allocate_ahead import AllocateMappedFileService
+
+
+_NO_NAMES: Final = threading.Lock()
+"""The lock of all queues without an allocator, which have no names to sync."""
 
 
 class MappedFileQueue:
@@ -62,7 +66,7 @@ class MappedFileQueue:
         self._write, self._allocator = write, allocator
         self._names, self._synced_names = 0, 0
         self._names_failure: StoreFencedError | None = None
-        self._names_lock = threading.Lock()
+        self._names_lock = _NO_NAMES if allocator is None else threading.Lock()
         self._files: dict[int, MappedFile] = {}  # by offset, rising; never changed, only replaced
         self.replacements = 0
         """Rises when files are replaced: by a restore, or by a recovery that truncated the end."""
@@ -95,28 +99,31 @@ class MappedFileQueue:
             self._files = {start: mapped for start, mapped in self._files.items() if start != offset}
             known.close()
             self.replacements += 1
-        path = Path(entry.path)
-        if not self._usable(path):
+        if not self._usable(entry.path):
             return
         try:
-            self._add(MappedFile(path, offset, write=self._write))
+            self._add(MappedFile(entry.path, offset, write=self._write))
         except StoreAccessError:
-            if path.exists():
+            if os.path.exists(entry.path):
                 raise
 
     def _add(self, mapped: MappedFile) -> None:
-        self._files = dict(sorted({**self._files, mapped.file_from_offset: mapped}.items()))
+        known, offset = self._files, mapped.file_from_offset
+        if known and offset < next(reversed(known)):
+            self._files = dict(sorted({**known, offset: mapped}.items()))
+        else:
+            self._files = {**known, offset: mapped}
 
-    def _usable(self, path: Path) -> bool:
+    def _usable(self, path: str) -> bool:
         try:
-            size = path.stat().st_size
+            size = os.stat(path).st_size
         except FileNotFoundError:
             return False
         if size == self.file_size:
             return True
         if not self._write or size == 0:
             return False
-        what = "is a directory" if path.is_dir() else f"has {size} bytes"
+        what = "is a directory" if os.path.isdir(path) else f"has {size} bytes"
         raise StoreVersionError(
             path,
             f"{what}, the other files of this store have {self.file_size} bytes; restore it, or check it with "

@@ -116,9 +116,11 @@ class RemoteLogFile(MappedFile):
 
     def __init__(self, directory: RemoteDirectory, file_from_offset: int, file_size: int) -> None:
         name = file_name(file_from_offset)
-        self.path = cast("Path", directory.name_of(name))  # for messages only: it is never opened
+        self._path = cast("Path", directory.name_of(name))  # for messages only: it is never opened
+        self.name = str(self._path)
         self.file_from_offset, self.file_size = file_from_offset, file_size
         self._write, self._descriptor, self._direct, self._holds = False, None, None, None
+        self._is_closed = True  # it is never opened as a file
         self._retired_ms, self._lock = -1, threading.Lock()
         self._remote = RemoteMap(directory, name, file_size)
         self._file_map = cast("FileMap", self._remote)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from rocketflow_store.files.open_files import OPEN_FILES
 from rocketflow_store.metadata.config_files.topics import BATCH_CQ, QUEUE_TYPE_ATTRIBUTE, SIMPLE_CQ
 from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.model.topic_names import check_topic, is_system_topic
@@ -106,5 +107,6 @@ class TopicTable:
         self._batch_cq.pop(topic, None)
 
     def _create(self, topic: str, queues: int) -> int:
+        OPEN_FILES.check_new(f"topic {topic} with {queues} queues")
         self._file.set_queue_nums(topic, queues)
         return queues

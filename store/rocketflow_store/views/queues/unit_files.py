@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
@@ -10,7 +11,6 @@ from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.model.errors import WouldBlockError
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from typing import Any
 
     import numpy.typing as npt
@@ -70,7 +70,7 @@ class UnitFiles:
     @property
     def paths(self) -> list[Path]:
         """The files, oldest first."""
-        return [mapped.path for mapped in self._queue.files]
+        return [Path(mapped.name) for mapped in self._queue.files]
 
     @property
     def file_count(self) -> int:
