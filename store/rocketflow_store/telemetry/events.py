@@ -28,6 +28,7 @@ SUPERSEDED: Final = "RF-SINK-SUPERSEDED"
 DATA_LOSS: Final = "RF-DATA-LOSS"
 NO_EFFECT: Final = "RF-CONFIG"
 SKIPPED: Final = "RF-SKIP"
+BAD_BODY: Final = "RF-BAD-BODY"
 SUBSCRIPTION_CONFLICT: Final = "RF-SUBSCRIPTION-CONFLICT"
 
 
@@ -136,6 +137,12 @@ EVENTS: Final = (
         "A read skipped messages that it could not return.",
         "Damaged or missing records or units, and the caller asked to skip them.",
         "Run `rocketflow store verify PATH`; `--repair` rebuilds the units of all records that the log still has.",
+    ),
+    Event(
+        BAD_BODY,
+        "A read left out a message whose body it could not decode (onBadBody=quarantine).",
+        "A producer gave a body a compressed flag, and compressed it otherwise or not at all. The record is as it was sent.",
+        "Read the message with onBadBody=raw (`rocketflow store cat --on-bad-body raw`), and correct its producer.",
     ),
     Event(
         SUBSCRIPTION_CONFLICT,
