@@ -46,7 +46,7 @@ class RowReader:
     tags: str | None
     sql: str | None
     fail_on_data_loss: bool
-    on_bad_body: OnBadBody = OnBadBody.FAIL
+    on_bad_body: OnBadBody
 
     @classmethod
     def of(cls, options: SourceOptions, stores: Stores, projection: Projection) -> RowReader:

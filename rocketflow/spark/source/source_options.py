@@ -298,9 +298,7 @@ class SourceOptions:
             min_partitions=values.integer("minPartitions"),
             max_records_per_partition=values.integer("maxRecordsPerPartition"),
             fail_on_data_loss=values.flag("failOnDataLoss", True),
-            on_bad_body=OnBadBody(
-                values.choice("onBadBody", tuple(one.value for one in OnBadBody), OnBadBody.FAIL.value)
-            ),
+            on_bad_body=bad_body_policy(values),
             fail_on_missing_topic=values.flag("failOnMissingTopic", False),
             tags=_tags(values),
             sql=_sql(values),
@@ -309,6 +307,11 @@ class SourceOptions:
             push_down_predicate=values.flag("pushDownPredicate", False),
             consumer_group=_consumer_group(values),
         )
+
+
+def bad_body_policy(values: OptionValues) -> OnBadBody:
+    """Return the policy of `onBadBody`; raise OptionError for another value."""
+    return OnBadBody(values.choice("onBadBody", [one.value for one in OnBadBody], OnBadBody.FAIL.value))
 
 
 def _stores(values: OptionValues) -> tuple[StoreLocation, ...]:
