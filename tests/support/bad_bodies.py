@@ -79,7 +79,7 @@ BATCHES: Final = (
     Sent("flags of a compressed batch alone", PLAIN, WRAPPED | flag(ZLIB), None, "does not decompress as zlib"),
     Sent("last", b"last", 0, b"last"),
 )
-"""Records of several messages, which only readers of brokers' answers unwrap in a queue of single records."""
+"""Records that hold batches of messages, for a topic with the attribute queue.type=BatchCQ."""
 
 
 async def send_messages(address: str, topic: str, messages: tuple[Sent, ...] = MESSAGES) -> None:
@@ -88,7 +88,8 @@ async def send_messages(address: str, topic: str, messages: tuple[Sent, ...] = M
     channel = await peers.channel(address)
     for at, one in enumerate(messages):
         tag = "good" if one.plain is not None else "bad"
-        header = send_header(topic, sys_flag=one.sys_flag, properties=f"n\x01{at}\x02TAGS\x01{tag}\x02")
+        inner = "INNER_NUM\x011\x02" if one.sys_flag & WRAPPED else ""
+        header = send_header(topic, sys_flag=one.sys_flag, properties=f"n\x01{at}\x02TAGS\x01{tag}\x02{inner}")
         sent = await channel.request(RequestCode.SEND_MESSAGE, header, body=one.body, timeout_s=30)
         assert sent.code == ResponseCode.SUCCESS, sent.remark
         assert int(sent.fields["queueOffset"]) == at
