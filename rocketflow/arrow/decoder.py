@@ -33,7 +33,9 @@ def decoder(columns: Sequence[str] | None, on_bad_body: str = "fail") -> Callabl
     except ModuleNotFoundError as error:
         raise MissingPackageError(f"pull_arrow needs {error.name}: run 'pip install pyarrow numpy isal'") from None
 
-    PulledRecords(("", "", 0), columns, None, RaiseFaults(on_bad_body))  # a wrong column is reported before messages are taken
+    PulledRecords(
+        ("", "", 0), columns, None, RaiseFaults(on_bad_body)
+    )  # a wrong column is reported before messages are taken
 
     def decode(answer: Answer) -> list[pa.RecordBatch]:
         queue, wanted = answer.queue, answer.subscription

@@ -121,7 +121,6 @@ class Printer:
             self._table.flush()
         sys.stdout.flush()
 
-
     def stops_at(self, messages: Sequence[ReceivedMessage]) -> ReceivedMessage | None:
         """Return the first message whose body cannot be decoded, if that ends the output."""
         if self._on_bad_body is not OnBadBody.FAIL or self._body is BodyForm.NONE:
@@ -219,9 +218,7 @@ class Reader:
         return time.monotonic() < latest
 
 
-def _before(
-    consumer: PullConsumer, messages: Sequence[ReceivedMessage], bad: ReceivedMessage
-) -> list[ReceivedMessage]:
+def _before(consumer: PullConsumer, messages: Sequence[ReceivedMessage], bad: ReceivedMessage) -> list[ReceivedMessage]:
     """Return the messages before `bad`; the queues of the others go on where they are cut off."""
     count = next(at for at, one in enumerate(messages) if one is bad)
     queues = {(one.broker_name, one.topic, one.queue_id): one for one in consumer.assignment()}

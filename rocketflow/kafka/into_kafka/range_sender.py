@@ -100,7 +100,9 @@ class RangeSender:
         nulls = _has_nulls(rows.headers)
         if nulls:
             clients.allow_null_headers()
-        in_doubt = nulls or bool(rows.faults) or bool(bad) or int(sizes.max(initial=0)) > limits.max_bytes - _PROPERTIES_ROOM
+        in_doubt = (
+            nulls or bool(rows.faults) or bool(bad) or int(sizes.max(initial=0)) > limits.max_bytes - _PROPERTIES_ROOM
+        )
         in_doubt = in_doubt or (limits.needs_keys and None in rows.keys)
         stamps = [stamp for stamp in rows.timestamps if stamp is not None] or [now_ms]
         in_doubt = in_doubt or any(limits.refusal_of_time(stamp, now_ms) for stamp in (min(stamps), max(stamps)))

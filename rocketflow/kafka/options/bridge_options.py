@@ -96,7 +96,9 @@ class BridgeParser(JobParser):
 
 
 _ONLY_INTO_STORE: Final = frozenset({"--queues", "--share", "--hold-store"})
-_ONLY_INTO_KAFKA: Final = frozenset({"--by-key", "--create-topics", "--progress-topic", "--origin-headers", "--on-bad-body"})
+_ONLY_INTO_KAFKA: Final = frozenset(
+    {"--by-key", "--create-topics", "--progress-topic", "--origin-headers", "--on-bad-body"}
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, direction: str | None = None) -> None:

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Final
 from rocketflow.quality.bodies.csv_bodies import csv_dialect
 from rocketflow.quality.bodies.malformed import BodyReasons
 from rocketflow.quality.errors import BodySchemaError
-from rocketflow.quality.pass_columns import BODY_ERROR, CARRIED, HIDDEN, MESSAGE, PROPERTIES, SOURCE_COLUMNS, WELL_FORMED
+from rocketflow.quality.pass_columns import (
+    BODY_ERROR,
+    CARRIED,
+    HIDDEN,
+    MESSAGE,
+    PROPERTIES,
+    SOURCE_COLUMNS,
+    WELL_FORMED,
+)
 from rocketflow.quality.projection import Projection, quoted
 from rocketflow_store import OnBadBody
 

@@ -7,9 +7,9 @@ Kinds of findings: `record` (damaged bytes of the log: lost), `missing-file` (a 
 (bytes after the end), `blank` (the end mark of a CommitLog file), `missing-unit` / `wrong-unit` (a record that its
 queue does not point at), `stray-unit` (a unit without its record), `index-header`, `index-entry`, `index-chain`,
 `missing-entry` (a record that the index does not name), `lost-message` (a queue offset that no record has, or a record
-that claims one which others refute: lost), `bad-body` (a sound record whose body cannot be decoded), `checkpoint`, `config`, `meta`, `offset` (a position after its
-queue's end), `timer` (wheel, log or check of the timer), `file-size`, `foreign-file`. `repair` rebuilds everything that
-is not lost; bodies stay as they are.
+that claims one which others refute: lost), `bad-body` (a sound record whose body cannot be decoded), `checkpoint`,
+`config`, `meta`, `offset` (a position after its queue's end), `timer` (wheel, log or check of the timer), `file-size`,
+`foreign-file`. `repair` rebuilds everything that is not lost; bodies stay as they are.
 
 Every check is a function or small class that takes the state of the opened store (`observation`) and adds to the one
 list of findings; results of an earlier check that it needs are arguments.

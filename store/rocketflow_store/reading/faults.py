@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 class ReadFaults(ABC):
     """A policy for the faults that a read meets."""
 
-    def __init__(
-        self, on_bad_body: OnBadBody | str, report: Callable[[SkippedMessages], object] | None = None
-    ) -> None:
+    def __init__(self, on_bad_body: OnBadBody | str, report: Callable[[SkippedMessages], object] | None = None) -> None:
         self._on_bad_body, self._report = OnBadBody(on_bad_body), report
         self.count = 0
         """Number of messages skipped so far."""

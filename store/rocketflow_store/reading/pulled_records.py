@@ -141,7 +141,9 @@ class PulledRecords:
         if self._undecoded:
             counts = batch_nums(records, records.property_segments())
             rows = np.flatnonzero(np.isin(offsets, self._undecoded))
-            one_by_one = [np.arange(offsets[row], offsets[row] + (1 if counts is None else counts[row])) for row in rows]
+            one_by_one = [
+                np.arange(offsets[row], offsets[row] + (1 if counts is None else counts[row])) for row in rows
+            ]
             covered.append(np.setdiff1d(np.concatenate(one_by_one), np.concatenate([np.zeros(0, np.int64), *covered])))
         seen += covered
 

@@ -266,7 +266,7 @@ def test_a_batch_that_is_none_is_one_message_of_its_queue(servers: Servers, plac
     raw = [(at, one.body if one.plain is None else one.plain) for at, one in enumerate(BATCHES)]
     assert _batch(servers, asked, "raw", {}) == raw
     assert _batch(servers, asked, "quarantine", {}) == [raw[at] for at, one in enumerate(BATCHES) if one.plain]
-    with pytest.raises(BadBodyError, match="topic batches, queue 0, queue offset [23]"):
+    with pytest.raises(BadBodyError, match=r"topic batches, queue 0, queue offset [23]"):
         _batch(servers, asked, "fail", {})
 
 
