@@ -42,7 +42,7 @@ async def pull_arrow(
     first have arrived it waits 50 ms for more, because a batch of many rows costs little more than one of few. The
     columns are those of the Spark source, all but `properties` if None. Bodies are decompressed; CRCs are checked in
     bulk. `on_bad_body` says what happens to a message whose body cannot be decoded: `raw` returns the body as it is
-    stored, with the reason in the column `bodyError`, `quarantine` leaves the message out and logs it (RF-BAD-BODY).
+    stored, with the reason in the column `bodyError`, `quarantine` skips the message and logs it (RF-BAD-BODY).
 
     Raises MissingPackageError without pyarrow, UnknownColumnError, BadBodyError, and CorruptRecordError for a record
     that is damaged; both name broker, topic and offset, and a seek after it goes on.

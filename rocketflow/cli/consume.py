@@ -78,7 +78,7 @@ def consume(
     selection = Selection(topic, group, tags, sql, start)
     printer = Printer(body, on_bad_body, as_json=as_json)
     run_client(Reader(options, selection, printer, most=most, follow=follow).run())
-    if printer.left_out:
+    if printer.skipped:
         raise typer.Exit(failures.EXIT_LOST)
 
 
@@ -100,7 +100,7 @@ class Printer:
     def __init__(self, body: BodyForm, on_bad_body: OnBadBody, *, as_json: bool) -> None:
         self._body = body
         self._on_bad_body = on_bad_body
-        self.left_out = 0
+        self.skipped = 0
         self._as_json = as_json
         self._table = Table([name for name in TABLE_COLUMNS if name != "body" or body is not BodyForm.NONE])
 
@@ -110,7 +110,7 @@ class Printer:
             if one.body_error and self._body is not BodyForm.NONE:
                 print_bad_body((one.topic, one.queue_id, one.queue_offset), one.body_error, self._on_bad_body)
                 if self._on_bad_body is OnBadBody.QUARANTINE:
-                    self.left_out += 1
+                    self.skipped += 1
                     continue
             fields = received_fields(one, self._body)
             if self._as_json:

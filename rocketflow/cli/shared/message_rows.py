@@ -67,7 +67,7 @@ def print_bad_body(message: tuple[str, int, int], why: str, on_bad_body: OnBadBo
     if on_bad_body is OnBadBody.RAW:
         print(f"note: {where}); it is shown as it is stored", file=sys.stderr)
         return
-    also = "; the message is left out" if on_bad_body is OnBadBody.QUARANTINE else ""
+    also = "; the message is skipped" if on_bad_body is OnBadBody.QUARANTINE else ""
     print(f"error: {where}; --on-bad-body raw shows it as it is stored){also}", file=sys.stderr)
 
 

@@ -27,7 +27,7 @@ OnBadBodyOption = Annotated[
     OnBadBody,
     typer.Option(
         "--on-bad-body",
-        help="Bodies that cannot be decoded: end with an error, take them as stored, or leave their messages out.",
+        help="Bodies that cannot be decoded: end with an error, take them as stored, or skip their messages.",
     ),
 ]
 

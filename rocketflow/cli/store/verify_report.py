@@ -72,8 +72,8 @@ class VerifyReport:
             print(f"{self._appended} findings were added to {self._accepted.path}: later runs take them as accepted")
         elif self._fresh and all(one.kind == "bad-body" for one in self._fresh):
             print(
-                "next: onBadBody=raw (--on-bad-body raw) reads such bodies as they are stored, quarantine leaves them "
-                f"out; `rocketflow store verify {self._path} --accept FILE` records that they are known"
+                "next: onBadBody=raw (--on-bad-body raw) reads such bodies as they are stored, quarantine skips "
+                f"them; `rocketflow store verify {self._path} --accept FILE` records that they are known"
             )
         elif self._fresh and self._steps is None:
             print(f"next: `rocketflow store verify {self._path} --repair` rebuilds queues, index and the like")

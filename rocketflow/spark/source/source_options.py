@@ -130,7 +130,7 @@ SOURCE_OPTIONS: Final = (
         "fail",
         "Messages whose body cannot be decoded (a producer called it compressed, and it is not): the query fails and "
         "names the message; raw returns the body as it is stored, and the schema has the column `bodyError` with the "
-        "reason; quarantine leaves the message out and logs its place and the reason as RF-BAD-BODY.",
+        "reason; quarantine skips the message and logs its place and the reason as RF-BAD-BODY.",
     ),
     Option(
         "failOnMissingTopic",

@@ -363,7 +363,7 @@ class BadBodyError(CorruptRecordError):
 
 BAD_BODY_REMEDY: Final = (
     "the record is as it was sent: onBadBody=raw (--on-bad-body raw, on_bad_body='raw') returns its body as it is "
-    "stored, quarantine leaves the message out and reports it"
+    "stored, quarantine skips the message and reports it"
 )
 
 

@@ -9,11 +9,11 @@ from enum import Enum
 
 
 class OnBadBody(Enum):
-    """What a reader does with a message whose body cannot be decoded; the values are those of its option."""
+    """A policy of a reader for messages whose body cannot be decoded; the values are those of its option."""
 
     FAIL = "fail"
     """Raise BadBodyError, which names the message and the option."""
     RAW = "raw"
     """Return the message with the body as it is stored; `bodyError` says why."""
     QUARANTINE = "quarantine"
-    """Leave the message out, and report its place and the cause."""
+    """Skip the message, and report its place and the cause."""

@@ -30,7 +30,7 @@ class ReadFaults(ABC):
         """Number of messages skipped so far."""
 
     def keeps_bad_body(self, error: BadBodyError) -> bool:
-        """Return True to return a message with its body as it is stored, False to pass it to `left_out`, or raise."""
+        """Return True to return a message with its body as stored, False to pass it to `skipped_body`, or raise."""
         if self._on_bad_body is OnBadBody.FAIL:
             raise error
         return self._on_bad_body is OnBadBody.RAW
@@ -40,7 +40,7 @@ class ReadFaults(ABC):
         """True if messages may be returned with a body as it is stored."""
         return self._on_bad_body is OnBadBody.RAW
 
-    def left_out(
+    def skipped_body(
         self, rows: Sequence[SkippedMessages], *, store: Path, place: Path | str, offset: int, why: str
     ) -> None:
         """Log one event for all of `rows`, whose bodies cannot be decoded, and count and report each of them."""

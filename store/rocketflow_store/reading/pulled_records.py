@@ -181,13 +181,13 @@ class PulledRecords:
     # -- messages that cannot be returned
 
     def _keeps(self, one: SkippedMessages) -> bool:
-        """Return True to return a message whose body cannot be decoded as it is stored; else it is left out."""
+        """Return True to return a message whose body cannot be decoded as it is stored; else it is skipped."""
         identity = self._identity
         message = identity.topic, identity.queue_id, one.queue_offset
         self._undecoded.append(one.queue_offset)
         if self._faults.keeps_bad_body(BadBodyError(identity.broker_name, one.phy_offset, message, one.why)):
             return True
-        self._faults.left_out([one], **self._place_of(one, f"body: {one.why}"))
+        self._faults.skipped_body([one], **self._place_of(one, f"body: {one.why}"))
         return False
 
     def _damaged(self, offsets: Ints, places: Ints, faults: dict[int, str]) -> None:

@@ -382,14 +382,14 @@ class RangeRead:
         self._skip(mapped.path, rows.skipped(faults))
 
     def _keeps(self, place: Path | str, one: SkippedMessages) -> bool:
-        """Return True to return a message whose body cannot be decoded as it is stored; else it is left out."""
+        """Return True to return a message whose body cannot be decoded as it is stored; else it is skipped."""
         identity = self._identity
         message = identity.topic, identity.queue_id, one.queue_offset
         if self._faults.keeps_bad_body(BadBodyError(place, one.phy_offset, message, one.why)):
             return True
         why = f"skipped in topic {identity.topic}, queue {identity.queue_id}: body: {one.why}"
         root = self._queues.paths.root
-        self._faults.left_out([one], store=root, place=place, offset=one.queue_offset, why=why)
+        self._faults.skipped_body([one], store=root, place=place, offset=one.queue_offset, why=why)
         return False
 
     def _without_unit(self, offsets: Ints) -> None:

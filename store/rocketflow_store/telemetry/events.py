@@ -140,7 +140,7 @@ EVENTS: Final = (
     ),
     Event(
         BAD_BODY,
-        "A read left out a message whose body it could not decode (onBadBody=quarantine).",
+        "A read skipped a message whose body it could not decode (onBadBody=quarantine).",
         "A producer gave a body a compressed flag, and compressed it otherwise or not at all; the record is sound.",
         "Read the message with onBadBody=raw (`rocketflow store cat --on-bad-body raw`), and correct its producer.",
     ),

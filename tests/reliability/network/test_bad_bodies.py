@@ -115,7 +115,7 @@ READERS: Final[dict[str, Reader]] = {
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_reader_fails_returns_the_stored_body_or_leaves_the_message_out(
+def test_a_reader_fails_returns_the_stored_body_or_skips_the_message(
     servers: Servers, name: str, tally: Callable[..., Tally]
 ) -> None:
     counts, read = tally("N09", name), READERS[name]
@@ -154,7 +154,7 @@ def _decoded(line: dict[str, Any]) -> tuple[int, bytes | None]:
     return line["queueOffset"], None if line["body"] is None else base64.b64decode(line["body"])
 
 
-def test_commands_of_a_store_show_the_stored_body_or_leave_it_out(
+def test_commands_of_a_store_show_the_stored_body_or_skip_it(
     servers: Servers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cat = ("store", "cat", servers.store, "--topic", TOPIC, "--json", "--body", "base64")
@@ -168,7 +168,7 @@ def test_commands_of_a_store_show_the_stored_body_or_leave_it_out(
     assert [at for at, line in enumerate(lines) if "bodyError" in line] == BAD
     lines, err = _lines(capsys, *cat, "--on-bad-body", "quarantine", code=3)
     assert [_decoded(line) for line in lines] == GOOD
-    assert err.count("the message is left out") == len(BAD)
+    assert err.count("the message is skipped") == len(BAD)
     place = _places(servers)[FIRST]
     find = ("store", "find", servers.store, "--physical-offset", place, "--json", "--body", "base64")
     lines, _ = _lines(capsys, *find, "--on-bad-body", "raw", code=0)
@@ -191,7 +191,7 @@ def _places(servers: Servers) -> list[int]:
         return [int(one) for batch in batches for one in batch.column(0).to_pylist()]
 
 
-def test_consume_stops_before_such_a_message_shows_it_or_leaves_it_out(
+def test_consume_stops_before_such_a_message_shows_it_or_skips_it(
     servers: Servers, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def consume(group: str, *more: str, code: int) -> tuple[list[dict[str, Any]], str]:
@@ -210,7 +210,7 @@ def test_consume_stops_before_such_a_message_shows_it_or_leaves_it_out(
     assert [line["queueOffset"] for line in lines if "bodyError" in line] == BAD
     lines, err = consume("leaves", "--on-bad-body", "quarantine", code=3)
     assert [_decoded(line) for line in lines] == GOOD
-    assert err.count("the message is left out") == len(BAD)
+    assert err.count("the message is skipped") == len(BAD)
 
 
 def test_a_get_returns_the_stored_body_and_raises_for_the_other(servers: Servers) -> None:
@@ -236,7 +236,7 @@ def _is_received(sent: tuple[Sent, ...], messages: list[ReceivedMessage]) -> Non
 
 
 def test_clients_give_the_stored_body_and_the_reason_to_the_application(servers: Servers) -> None:
-    """Nothing after such a message is lost, and no queue stands still."""
+    """A message after such a one is not lost, and no queue stands still."""
 
     async def pushed() -> list[ReceivedMessage]:
         noted = Noted()

@@ -237,7 +237,7 @@ def decompressed_runs(
     """Yield runs of rows with their bodies; compressed ones (sysFlag bit 0) are decompressed.
 
     A run ends after the row with which its bodies reach `most_bytes`. `keeps` is called with each row whose body cannot
-    be decompressed, and the reason: True keeps the body as it is stored, False leaves the row out.
+    be decompressed, and the reason: True keeps the body as it is stored, False skips the row.
     """
     rows, size, values, errors = list[int](), 0, list[bytes](), list[bytes | None]()
     for row, (body, sys_flag) in enumerate(zip(records.bodies().to_pylist(), records.sys_flag.tolist(), strict=True)):
