@@ -497,8 +497,8 @@ BUGS: Final = (
         "a read that skips messages whose body cannot be decoded returns them as they are stored",
         [
             Change(
-                "                if not keeps(row, fault.why):\n                    continue\n",
-                "                keeps(row, fault.why)\n",
+                "            if not keeps(row, fault.why):\n                continue\n",
+                "            keeps(row, fault.why)\n",
             )
         ],
         [f"{BODIES}::test_a_reader_fails_returns_the_stored_body_or_skips_the_message"],
