@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rocketflow.arrow.decoder import LINGER_S, decoder
 from rocketflow.client.pull.consumer import POLL_BYTES, POLL_SECONDS
@@ -34,16 +34,18 @@ async def pull_arrow(
     *,
     timeout_s: float = POLL_SECONDS,
     max_bytes: int = POLL_BYTES,
+    on_bad_body: Literal["fail", "raw", "quarantine"] = "fail",
 ) -> list[pa.RecordBatch]:
     """Return messages as RecordBatches, each of one queue and in its order; none if `timeout_s` passes.
 
     Waits and commits as `PullConsumer.poll` does, and returns the same messages, about `max_bytes`. After the
     first have arrived it waits 50 ms for more, because a batch of many rows costs little more than one of few. The
     columns are those of the Spark source, all but `properties` if None. Bodies are decompressed; CRCs are checked in
-    bulk.
+    bulk. `on_bad_body` says what happens to a message whose body cannot be decoded: `raw` returns the body as it is
+    stored, with the reason in the column `bodyError`, `quarantine` skips the message and logs it (RF-BAD-BODY).
 
-    Raises MissingPackageError without pyarrow, UnknownColumnError, and CorruptRecordError for a record that is damaged,
-    which names broker, topic and offset; a seek after it goes on.
+    Raises MissingPackageError without pyarrow, UnknownColumnError, BadBodyError, and CorruptRecordError for a record
+    that is damaged; both name broker, topic and offset, and a seek after it goes on.
     """
-    decode = decoder(columns)
+    decode = decoder(columns, on_bad_body)
     return [batch for some in await consumer.poll_answers(decode, timeout_s, max_bytes, LINGER_S) for batch in some]

@@ -22,10 +22,10 @@ class MissingPackageError(RocketFlowError):
     """pyarrow or numpy is not installed."""
 
 
-def decoder(columns: Sequence[str] | None) -> Callable[[Answer], list[pa.RecordBatch]]:
+def decoder(columns: Sequence[str] | None, on_bad_body: str = "fail") -> Callable[[Answer], list[pa.RecordBatch]]:
     """Return a function that decodes an answer to batches of these columns.
 
-    Raises MissingPackageError and UnknownColumnError.
+    Raises MissingPackageError, UnknownColumnError, and ValueError for another policy than those of `onBadBody`.
     """
     try:
         from rocketflow_store import RaiseFaults
@@ -33,12 +33,15 @@ def decoder(columns: Sequence[str] | None) -> Callable[[Answer], list[pa.RecordB
     except ModuleNotFoundError as error:
         raise MissingPackageError(f"pull_arrow needs {error.name}: run 'pip install pyarrow numpy isal'") from None
 
-    PulledRecords(("", "", 0), columns, None, RaiseFaults())  # a wrong column is reported before messages are taken
+    PulledRecords(
+        ("", "", 0), columns, None, RaiseFaults(on_bad_body)
+    )  # a wrong column is reported before messages are taken
 
     def decode(answer: Answer) -> list[pa.RecordBatch]:
         queue, wanted = answer.queue, answer.subscription
         tags = wanted.sub_string if wanted.expression_type == TAG and wanted.sub_string != ALL else None
-        records = PulledRecords((queue.broker_name, queue.topic, queue.queue_id), columns, tags, RaiseFaults())
+        place = queue.broker_name, queue.topic, queue.queue_id
+        records = PulledRecords(place, columns, tags, RaiseFaults(on_bad_body))
         # as in `poll`, an offset without a message is no fault of the answer: the consumer reports it
         missing: list[tuple[int, int]] = []
         batches = list(records.batches(answer.records, answer.from_offset, answer.to_offset, lacking=missing.append))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rocketflow.arrow.decoder import LINGER_S, decoder
 from rocketflow.client.pull.consumer import POLL_BYTES, POLL_SECONDS
@@ -23,7 +23,8 @@ def pull_arrow(
     *,
     timeout_s: float = POLL_SECONDS,
     max_bytes: int = POLL_BYTES,
+    on_bad_body: Literal["fail", "raw", "quarantine"] = "fail",
 ) -> list[pa.RecordBatch]:
     """Return messages as RecordBatches, as `rocketflow.arrow.pull_arrow` does."""
-    decode = decoder(columns)
+    decode = decoder(columns, on_bad_body)
     return [batch for some in consumer.poll_answers(decode, timeout_s, max_bytes, LINGER_S) for batch in some]

@@ -19,11 +19,12 @@ from rocketflow.cli.shared.client_options import (
     client_options,
 )
 from rocketflow.cli.shared.failures import EXIT_LOST
-from rocketflow.cli.shared.message_rows import TABLE_COLUMNS, BodyForm, table_row
-from rocketflow.cli.shared.parameters import BodyOption, JsonOption, TopicOption, emit, time_argument
+from rocketflow.cli.shared.message_rows import TABLE_COLUMNS, BodyForm, print_bad_body, table_row
+from rocketflow.cli.shared.parameters import BodyOption, JsonOption, OnBadBodyOption, TopicOption, emit, time_argument
 from rocketflow.cli.shared.received_rows import received_fields
 from rocketflow.cli.shared.tables import Table
 from rocketflow.errors import UsageError
+from rocketflow_store import BadBodyError, OnBadBody
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,6 +57,7 @@ def consume(
     most: Annotated[int | None, typer.Option("--max", min=0, help="At most N messages.")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Print messages as they arrive, without end.")] = False,
     body: BodyOption = BodyForm.TEXT,
+    on_bad_body: OnBadBodyOption = OnBadBody.FAIL,
     as_json: JsonOption = False,
     credentials: CredentialsOption = None,
     tls: TlsOption = False,
@@ -75,10 +77,11 @@ def consume(
         raise UsageError("--tags and --sql exclude each other")
     options = client_options(name_servers, credentials, tls=tls, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key)
     selection = Selection(topic, group, tags, sql, start)
-    reader = Reader(options, selection, Printer(body, as_json=as_json), most=most, follow=follow)
-    skipped = run_client(reader.run())
+    printer = Printer(body, on_bad_body, as_json=as_json)
+    skipped = run_client(Reader(options, selection, printer, most=most, follow=follow).run())
     if skipped:
         print(f"error: {skipped} messages could not be read; see store verify at their broker", file=sys.stderr)
+    if skipped or printer.skipped:
         raise typer.Exit(EXIT_LOST)
 
 
@@ -97,14 +100,21 @@ class Selection:
 class Printer:
     """Prints messages as JSON lines, or as the table of `store cat`."""
 
-    def __init__(self, body: BodyForm, *, as_json: bool) -> None:
+    def __init__(self, body: BodyForm, on_bad_body: OnBadBody, *, as_json: bool) -> None:
         self._body = body
+        self._on_bad_body = on_bad_body
+        self.skipped = 0
         self._as_json = as_json
         self._table = Table([name for name in TABLE_COLUMNS if name != "body" or body is not BodyForm.NONE])
 
     def show(self, messages: Sequence[ReceivedMessage]) -> None:
         """Print messages and flush stdout, so that a commit follows the output."""
         for one in messages:
+            if one.body_error and self._body is not BodyForm.NONE:
+                print_bad_body((one.topic, one.queue_id, one.queue_offset), one.body_error, self._on_bad_body)
+                if self._on_bad_body is OnBadBody.QUARANTINE:
+                    self.skipped += 1
+                    continue
             fields = received_fields(one, self._body)
             if self._as_json:
                 emit(fields)
@@ -113,6 +123,12 @@ class Printer:
         if not self._as_json:
             self._table.flush()
         sys.stdout.flush()
+
+    def stops_at(self, messages: Sequence[ReceivedMessage]) -> ReceivedMessage | None:
+        """Return the first message whose body cannot be decoded, if that ends the output."""
+        if self._on_bad_body is not OnBadBody.FAIL or self._body is BodyForm.NONE:
+            return None
+        return next((one for one in messages if one.body_error), None)
 
 
 class Reader:
@@ -139,7 +155,7 @@ class Reader:
         await consumer.start()
         try:
             await self._subscribe(consumer)
-            await self._read(consumer, ends)
+            bad = await self._read(consumer, ends)
         except asyncio.CancelledError:
             await consumer.close()
             raise
@@ -147,6 +163,9 @@ class Reader:
             await consumer.abort()
             raise
         await consumer.close()
+        if bad is not None:
+            place = bad.topic, bad.queue_id, bad.queue_offset
+            raise BadBodyError(f"broker {bad.broker_name}", bad.physical_offset, place, bad.body_error)
         return consumer.skipped
 
     async def _ends(self) -> dict[MessageQueue, int]:
@@ -184,17 +203,34 @@ class Reader:
             else:
                 await (consumer.seek_to_begin(queue) if chosen.start == _FIRST else consumer.seek_to_end(queue))
 
-    async def _read(self, consumer: PullConsumer, ends: dict[MessageQueue, int]) -> None:
+    async def _read(self, consumer: PullConsumer, ends: dict[MessageQueue, int]) -> ReceivedMessage | None:
+        """Read until the end; return the message before which it ended earlier, because its body cannot be decoded."""
         latest = time.monotonic() + _SHARE_SECONDS
         while self._left != 0 and (self._follow or self._has_more(consumer, ends, latest)):
             most = _POLL_MESSAGES if self._left is None else min(self._left, _POLL_MESSAGES)
             found = await consumer.poll(_POLL_SECONDS, most)
+            bad = self._printer.stops_at(found)
+            if bad is not None:
+                self._printer.show(_before(consumer, found, bad))
+                return bad
             self._printer.show(found)
             if self._left is not None:
                 self._left -= len(found)
+        return None
 
     def _has_more(self, consumer: PullConsumer, ends: dict[MessageQueue, int], latest: float) -> bool:
         queues = consumer.assignment()
         if queues:
             return any(consumer.position(one) < ends.get(one, 0) for one in queues)
         return time.monotonic() < latest
+
+
+def _before(consumer: PullConsumer, messages: Sequence[ReceivedMessage], bad: ReceivedMessage) -> list[ReceivedMessage]:
+    """Return the messages before `bad`; the queues of the others go on where they are cut off."""
+    count = next(at for at, one in enumerate(messages) if one is bad)
+    queues = {(one.broker_name, one.topic, one.queue_id): one for one in consumer.assignment()}
+    for one in reversed(messages[count:]):
+        queue = queues.get((one.broker_name, one.topic, one.queue_id))
+        if queue is not None:
+            consumer.seek(queue, one.queue_offset)
+    return list(messages[:count])

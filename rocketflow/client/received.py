@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
-from rocketflow.client.compression import compression_of, decompress
+from rocketflow.client.compression import COMPRESSED_FLAG, plain_body
 from rocketflow.client.errors import ClientError
 
 _MAGIC_V1: Final = -626843481
@@ -43,7 +43,8 @@ class ReceivedMessage:
 
     `properties` has TAGS, KEYS and UNIQ_KEY too; times are milliseconds since 1970; `body` is decompressed,
     `stored_body_size` is its size before, in bytes. `broker_name` is that of the queue
-    it was read from, "" where the answer names none.
+    it was read from, "" where the answer names none. A broker stores bodies as they are sent: where `body_error` is not
+    "", the body could not be decoded for this reason, and `body` is as it is stored.
     """
 
     topic: str
@@ -65,6 +66,7 @@ class ReceivedMessage:
     stored_body_size: int = 0
     broker_name: str = ""
     offset_message_id: str = field(default="")
+    body_error: str = ""
 
     @property
     def tags(self) -> str | None:
@@ -93,7 +95,7 @@ def decode_properties(data: bytes) -> dict[str, str]:
 
 
 def decode_records(data: bytes, broker_name: str = "") -> Iterator[ReceivedMessage]:
-    """Yield the messages of an answer's body. Raises DamagedRecordError and DamagedBodyError."""
+    """Yield the messages of an answer's body. Raises DamagedRecordError."""
     position = 0
     while position < len(data):
         message, position = _decode(data, position, broker_name)
@@ -103,9 +105,9 @@ def decode_records(data: bytes, broker_name: str = "") -> Iterator[ReceivedMessa
 def unwrapped(message: ReceivedMessage) -> list[ReceivedMessage]:
     """Return the messages of an inner batch with their own offsets in the queue, and any other message as it is.
 
-    Raises DamagedRecordError.
+    A batch whose body cannot be decompressed is one message. Raises DamagedRecordError.
     """
-    if message.sys_flag & _WRAPPED != _WRAPPED:
+    if message.sys_flag & _WRAPPED != _WRAPPED or message.body_error:
         return [message]
     found: list[ReceivedMessage] = []
     body, position = message.body, 0
@@ -136,6 +138,18 @@ def unwrapped(message: ReceivedMessage) -> list[ReceivedMessage]:
     return found
 
 
+def messages_of(data: bytes, broker_name: str = "") -> Iterator[ReceivedMessage]:
+    """Yield the messages of an answer's body, those of inner batches each; a batch that is none is one message.
+
+    Raises DamagedRecordError.
+    """
+    for record in decode_records(data, broker_name):
+        try:
+            yield from unwrapped(record)
+        except DamagedRecordError as error:
+            yield replace(record, body_error=str(error))
+
+
 def _decode(data: bytes, begin: int, broker_name: str) -> tuple[ReceivedMessage, int]:
     try:
         sys_flag = int.from_bytes(data[begin + _SYS_FLAG_AT : begin + _SYS_FLAG_AT + 4], "big")
@@ -157,12 +171,12 @@ def _decode(data: bytes, begin: int, broker_name: str) -> tuple[ReceivedMessage,
         raise DamagedRecordError(f"the record at byte {begin} of an answer is damaged: {error}") from None
     if body_size < 0 or properties_end > end:
         raise DamagedRecordError(f"the record at byte {begin} of an answer is damaged: its parts exceed its size")
-    compression = compression_of(sys_flag)
+    plain, body_error = plain_body(body, sys_flag) if sys_flag & COMPRESSED_FLAG else (body, "")
     message = ReceivedMessage(  # in the order of its fields: by name it takes a fifth longer
         topic,
         queue_id,
         queue_offset,
-        body if compression is None else decompress(body, compression),
+        plain,
         decode_properties(data[topic_end + 2 : properties_end]),
         flag,
         sys_flag,
@@ -178,6 +192,7 @@ def _decode(data: bytes, begin: int, broker_name: str) -> tuple[ReceivedMessage,
         len(body),
         broker_name,
         f"{_id_prefix(store_host)}{physical & _UNSIGNED:016X}",
+        body_error,
     )
     return message, end
 

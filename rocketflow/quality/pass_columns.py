@@ -11,7 +11,9 @@ PROPERTIES: Final = "__rf_properties"
 WELL_FORMED: Final = "__rf_ok"
 CARRIED: Final = (MESSAGE, PROPERTIES, WELL_FORMED)
 """Columns of parsed rows besides the suite's columns."""
-HIDDEN: Final = frozenset({"body", "properties"})
+BODY_ERROR: Final = "bodyError"
+"""Why a body cannot be decoded; the source has it if such messages are quarantined (`onBadBody=quarantine`)."""
+HIDDEN: Final = frozenset({"body", "properties", BODY_ERROR})
 """Columns of the source that a suite does not see."""
 
 BITS: Final = 62

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rocketflow_store.engine.message_store import MessageStore as MessageStore
     from rocketflow_store.model.errors import BackupTargetError as BackupTargetError
+    from rocketflow_store.model.errors import BadBodyError as BadBodyError
     from rocketflow_store.model.errors import BatchSchemaError as BatchSchemaError
     from rocketflow_store.model.errors import CorruptRecordError as CorruptRecordError
     from rocketflow_store.model.errors import DescriptorLimitError as DescriptorLimitError
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from rocketflow_store.model.errors import WouldBlockError as WouldBlockError
     from rocketflow_store.model.message import Message as Message
     from rocketflow_store.model.message import MessageExt as MessageExt
+    from rocketflow_store.model.on_bad_body import OnBadBody as OnBadBody
     from rocketflow_store.model.results import AppendBatchResult as AppendBatchResult
     from rocketflow_store.model.results import PutMessageResult as PutMessageResult
     from rocketflow_store.model.results import StoreSnapshot as StoreSnapshot
@@ -71,6 +73,7 @@ __version__ = "0.2.0"
 
 _ERRORS = (
     "BackupTargetError",
+    "BadBodyError",
     "BatchSchemaError",
     "CorruptRecordError",
     "DescriptorLimitError",
@@ -117,6 +120,7 @@ _HOMES = {
     "Message": "model.message",
     "MessageExt": "model.message",
     "MessageStore": "engine.message_store",
+    "OnBadBody": "model.on_bad_body",
     "PutMessageResult": "model.results",
     "PutMessageStatus": "model.status",
     "RaiseFaults": "reading.faults",
@@ -131,6 +135,7 @@ _HOMES = {
 __all__ = [
     "AppendBatchResult",
     "BackupTargetError",
+    "BadBodyError",
     "BatchSchemaError",
     "CorruptRecordError",
     "DescriptorLimitError",
@@ -150,6 +155,7 @@ __all__ = [
     "MissingStorePathError",
     "NotAStoreError",
     "OffsetOutOfRangeError",
+    "OnBadBody",
     "OtherEngineError",
     "PutMessageResult",
     "PutMessageStatus",

@@ -8,6 +8,7 @@ from tests.planted.planting import SEEDS, Bug, Change
 
 STORE: Final = "tests/store"
 ROWS: Final = "tests/reliability"
+BODIES: Final = f"{ROWS}/network/test_bad_bodies.py"
 CONSUME: Final = "tests/rocketflow/client/consume"
 KAFKA: Final = "tests/rocketflow/kafka"
 POWER: Final = f"{ROWS}/test_power_loss.py::test_power_loss"
@@ -644,6 +645,62 @@ BUGS: Final = (
         "a compressed body is inflated before its size is checked",
         [Change("decode(bytes(stored), limit + 1)", "decode(bytes(stored), (1 << 31) - 1)")],
         ["tests/fuzz/test_fuzz.py::test_decompression_bomb_is_refused_without_its_memory"],
+    ),
+    Bug(
+        "frames-after-the-first-are-cut",
+        "of an LZ4 body of several frames only the first is decompressed",
+        [
+            Change(
+                "if len(out) >= limit or (engine.eof and not engine.unused_data):",
+                "if len(out) >= limit or engine.eof:",
+            )
+        ],
+        [f"{BODIES}::test_commands_of_a_store_show_the_stored_body_or_skip_it"],
+    ),
+    Bug(
+        "bad-body-is-returned-in-quarantine",
+        "a read that skips messages whose body cannot be decoded returns them as they are stored",
+        [
+            Change(
+                "            if not keeps(row, fault.why):\n                continue\n",
+                "            keeps(row, fault.why)\n",
+            )
+        ],
+        [f"{BODIES}::test_a_reader_fails_returns_the_stored_body_or_skips_the_message"],
+    ),
+    Bug(
+        "bad-body-stops-a-queue",
+        "a client refuses an answer that has a message whose body cannot be decoded",
+        [
+            Change(
+                "    except DamagedBodyError as error:\n        return data, str(error)\n",
+                "    except DamagedBodyError:\n        raise\n",
+            )
+        ],
+        [f"{BODIES}::test_consume_stops_before_such_a_message_shows_it_or_skips_it"],
+    ),
+    Bug(
+        "consume-commits-the-bad-body",
+        "`consume` ends at a message whose body cannot be decoded, and its group counts it as consumed",
+        [Change("            consumer.seek(queue, one.queue_offset)\n", "            pass\n")],
+        [f"{BODIES}::test_consume_stops_before_such_a_message_shows_it_or_skips_it"],
+    ),
+    Bug(
+        "filter-needs-bodies",
+        "a read over the network decompresses the bodies of messages that its filter does not select",
+        [
+            Change(
+                "            records, offsets, places = records.keep(chosen), offsets[chosen], places[chosen]\n",
+                "            pass\n",
+            )
+        ],
+        [f"{BODIES}::test_a_filter_that_does_not_select_such_messages_does_not_need_their_bodies"],
+    ),
+    Bug(
+        "verify-looks-into-no-body",
+        "a verification says clean of records whose body no reader can decode",
+        [Change("        check_bodies(records, self._mapped.path, report.bad_bodies)\n", "")],
+        [f"{BODIES}::test_verify_lists_such_messages_and_nothing_is_lost"],
     ),
     # -- queues beside the plain ones, deleted topics
     Bug(

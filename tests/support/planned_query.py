@@ -58,13 +58,7 @@ class PlannedQuery:
             pass
 
     def read(self, start: dict[str, Any], end: dict[str, Any]) -> list[Row]:
-        reader = RowReader(
-            open_stores(self.options),
-            Projection.of(source_schema(False)),
-            self.options.tags,
-            self.options.sql,
-            self.options.fail_on_data_loss,
-        )
+        reader = RowReader.of(self.options, open_stores(self.options), Projection.of(source_schema(False)))
         rows: list[Row] = []
         for task in self.planner.tasks(StreamOffset.from_json(start), StreamOffset.from_json(end)):
             for batch in reader.read(task):

@@ -41,12 +41,12 @@ async def operator(names: str) -> AsyncIterator[AdminClient]:
         yield client
 
 
-async def make_topic(names: str, topic: str, queues: int = 4) -> None:
+async def make_topic(names: str, topic: str, queues: int = 4, **more: Any) -> None:
     """Create a topic at all brokers and wait until the NameServer knows it."""
     async with operator(names) as client:
         for cluster in (await client.cluster_info()).cluster_addr_table:
             for address in await client.brokers_of(cluster):
-                config = TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues)
+                config = TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues, **more)
                 await client.create_topic(address, config)
         await until(lambda: _has_route(client, topic))
 

@@ -25,12 +25,13 @@ MESSAGE_FIELDS: Final = {
     "bodyCRC": "CRC-32 of the body as stored",
     "bodySize": "bytes of the body as stored",
     "properties": "properties, an object of strings",
-    "body": "body, decompressed, as --body asks for; null if it cannot be decompressed",
-    "bodyError": "why body is null; else missing",
+    "body": "body, decompressed, as --body asks for; null, or as --on-bad-body says, if it cannot be decoded",
+    "bodyError": "why the body cannot be decoded; else missing",
 }
 
 RECEIVED_FIELDS: Final = {
-    **{name: about for name, about in MESSAGE_FIELDS.items() if name != "bodyError"},
+    **MESSAGE_FIELDS,
+    "body": "body, decompressed, as --body asks for; as stored if it cannot be decoded",
     "brokerName": "broker of the queue; null if the answer does not name it",
 }
 """Those of a message that a broker sent."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import enum
 import hashlib
+import sys
 from typing import TYPE_CHECKING, Any
 
+from rocketflow.process.printable import printable
 from rocketflow.process.times import iso_time
-from rocketflow_store import CorruptRecordError, UnsupportedRecordError
+from rocketflow_store import BadBodyError, OnBadBody
 
 if TYPE_CHECKING:
     from rocketflow_store import MessageExt
@@ -23,10 +25,10 @@ class BodyForm(enum.Enum):
     NONE = "none"
 
 
-def message_fields(message: MessageExt, body_form: BodyForm) -> dict[str, Any]:
+def message_fields(message: MessageExt, body_form: BodyForm, *, raw: bool = False) -> dict[str, Any]:
     """Return all fields of a message; times in ms; `sha256` is that of the decompressed body.
 
-    If the body cannot be decompressed, `body` is None and `bodyError` is the reason.
+    If the body cannot be decoded, `bodyError` is the reason, and `body` is None, or with `raw` as it is stored.
     """
     fields: dict[str, Any] = {
         "topic": message.topic,
@@ -53,9 +55,20 @@ def message_fields(message: MessageExt, body_form: BodyForm) -> dict[str, Any]:
     if body_form is not BodyForm.NONE:
         try:
             fields["body"] = body_as(message.body, body_form)
-        except (CorruptRecordError, UnsupportedRecordError) as error:
-            fields |= {"body": None, "bodyError": error.why}
+        except BadBodyError as error:
+            fields |= {"body": body_as(message.stored_body, body_form) if raw else None, "bodyError": error.reason}
     return fields
+
+
+def print_bad_body(message: tuple[str, int, int], why: str, on_bad_body: OnBadBody) -> None:
+    """Print on stderr what happened to a message (topic, queue, offset) whose body cannot be decoded."""
+    topic, queue_id, offset = message
+    where = f"queue {queue_id}, offset {offset}: body: {why} (topic {printable(topic)}"
+    if on_bad_body is OnBadBody.RAW:
+        print(f"note: {where}); it is shown as it is stored", file=sys.stderr)
+        return
+    also = "; the message is skipped" if on_bad_body is OnBadBody.QUARANTINE else ""
+    print(f"error: {where}; --on-bad-body raw shows it as it is stored){also}", file=sys.stderr)
 
 
 def body_as(body: bytes, form: BodyForm) -> str:

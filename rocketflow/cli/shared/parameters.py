@@ -10,6 +10,7 @@ import typer
 
 from rocketflow.cli.shared.message_rows import BodyForm
 from rocketflow.process.times import parse_time
+from rocketflow_store import OnBadBody
 
 if TYPE_CHECKING:
     from rocketflow_store import StoreConfig, StoreReader
@@ -22,6 +23,13 @@ ConfigOption = Annotated[
 ]
 TopicOption = Annotated[str, typer.Option("--topic", help="The topic.")]
 BodyOption = Annotated[BodyForm, typer.Option("--body", help="How bodies are shown.")]
+OnBadBodyOption = Annotated[
+    OnBadBody,
+    typer.Option(
+        "--on-bad-body",
+        help="Bodies that cannot be decoded: end with an error, take them as stored, or skip their messages.",
+    ),
+]
 
 
 def time_argument(given: str | int) -> int:

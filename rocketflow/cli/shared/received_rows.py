@@ -14,7 +14,10 @@ _ADDED: Final = ("MIN_OFFSET", "MAX_OFFSET")
 
 
 def received_fields(message: ReceivedMessage, body_form: BodyForm) -> dict[str, Any]:
-    """Return all fields of a message; times in ms; `sha256` is that of the decompressed body."""
+    """Return all fields of a message; times in ms; `sha256` is that of the decompressed body.
+
+    If the body cannot be decoded, `body` is as it is stored, and `bodyError` is the reason.
+    """
     fields: dict[str, Any] = {
         "topic": message.topic,
         "brokerName": message.broker_name or None,
@@ -40,4 +43,6 @@ def received_fields(message: ReceivedMessage, body_form: BodyForm) -> dict[str, 
     }
     if body_form is not BodyForm.NONE:
         fields["body"] = body_as(message.body, body_form)
+        if message.body_error:
+            fields["bodyError"] = message.body_error
     return fields

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store import GetMessageStatus
+from rocketflow_store import BadBodyError, GetMessageStatus
 from rocketflow_store.spi.reads import inner_messages
 
 if TYPE_CHECKING:
@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from rocketflow_store import MessageExt, StoreReader
 
 _AT_A_TIME: Final = 32
+
+
+def _messages_in(message: MessageExt) -> list[MessageExt]:
+    """Return the messages in a record; if its body cannot be decoded, the record as one message."""
+    try:
+        return inner_messages(message)
+    except BadBodyError as error:
+        return [replace(message, body_fault=error.reason)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +108,7 @@ class TopicMessages:
             messages = got.messages
             self._skipped.look(queue_id, at, stop, got)
             for message in messages:
-                yield from (one for one in inner_messages(message) if at <= one.queue_offset < stop)
+                yield from (one for one in _messages_in(message) if at <= one.queue_offset < stop)
             if got.next_begin_offset <= at:
                 self._skipped.unknown(queue_id, at, stop)
                 break

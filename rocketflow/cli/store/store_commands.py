@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from rocketflow.cli.shared import failures
-from rocketflow.cli.shared.message_rows import TABLE_COLUMNS, BodyForm, message_fields, table_row
+from rocketflow.cli.shared.message_rows import TABLE_COLUMNS, BodyForm, message_fields, print_bad_body, table_row
 from rocketflow.cli.shared.parameters import (
     BodyOption,
     ConfigOption,
     JsonOption,
+    OnBadBodyOption,
     PathArgument,
     TopicOption,
     emit,
@@ -30,6 +31,7 @@ from rocketflow.cli.store.store_info import lost_queues_hint
 from rocketflow.errors import UsageError
 from rocketflow.process.nearest import did_you_mean
 from rocketflow.process.printable import printable
+from rocketflow_store import OnBadBody
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -127,6 +129,7 @@ def cat(
     tags: Annotated[str | None, typer.Option("--tags", help="Tag expression, e.g. 'a || b'.")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Print messages as they arrive, without end.")] = False,
     body: BodyOption = BodyForm.TEXT,
+    on_bad_body: OnBadBodyOption = OnBadBody.FAIL,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
@@ -143,12 +146,17 @@ def cat(
         skipped = SkippedReport()
         chosen = TopicMessages(reader, Selection(topic, queue, start, end, since, tags), skipped)
         messages = iter(chosen.newest(last)) if last is not None else chosen.oldest_first()
-        without_body = _show(chosen.arriving(messages) if follow else messages, body, as_json, most)
+        without_body = _show(chosen.arriving(messages) if follow else messages, body, on_bad_body, as_json, most)
     _end_with(skipped.count + without_body)
 
 
-def _show(messages: Iterable[MessageExt | None], body: BodyForm, as_json: bool, most: int | None) -> int:
-    """Print messages, `most` of them; None is a pause. Return the number of bodies that cannot be decoded."""
+def _show(
+    messages: Iterable[MessageExt | None], body: BodyForm, on_bad_body: OnBadBody, as_json: bool, most: int | None
+) -> int:
+    """Print messages, `most` of them; None is a pause.
+
+    Return the number of messages without their body: the body cannot be decoded, and is not to be shown as stored.
+    """
     shown = without_body = 0
     table = Table([name for name in TABLE_COLUMNS if name != "body" or body is not BodyForm.NONE])
     for message in messages if most != 0 else ():
@@ -158,11 +166,12 @@ def _show(messages: Iterable[MessageExt | None], body: BodyForm, as_json: bool, 
             sys.stdout.flush()
             time.sleep(_FOLLOW_S)
             continue
-        fields = message_fields(message, body)
+        fields = message_fields(message, body, raw=on_bad_body is OnBadBody.RAW)
         if why := fields.get("bodyError"):
-            without_body += 1
-            where = f"queue {message.queue_id}, offset {message.queue_offset}"
-            print(f"error: {where}: body: {why}", file=sys.stderr)
+            print_bad_body((message.topic, message.queue_id, message.queue_offset), why, on_bad_body)
+            without_body += on_bad_body is not OnBadBody.RAW
+            if on_bad_body is OnBadBody.QUARANTINE:
+                continue
         if as_json:
             emit(fields)
         else:
@@ -202,6 +211,7 @@ def find(
         int | None, typer.Option("--physical-offset", help="Offset of the record in the log.")
     ] = None,
     body: BodyOption = BodyForm.TEXT,
+    on_bad_body: OnBadBodyOption = OnBadBody.FAIL,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
@@ -239,7 +249,7 @@ def find(
                 found = [message]
         if key is not None or uniq_key is not None:
             _warn_of_index(reader, as_json)
-        without_body = _show(iter(found[:most]), body, as_json, None)
+        without_body = _show(iter(found[:most]), body, on_bad_body, as_json, None)
         if not found and not skipped.count:
             if by_name and topic is not None and topic not in _listed_topics(reader):
                 _check_topic(reader, topic)
@@ -613,6 +623,7 @@ def export(
     topic: TopicOption,
     to: Annotated[str, typer.Option("--to", metavar="DIR", help="Directory for the Parquet files.")],
     force: Annotated[bool, typer.Option("--force", help="Replace files of an earlier export.")] = False,
+    on_bad_body: OnBadBodyOption = OnBadBody.FAIL,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
@@ -627,7 +638,7 @@ def export(
     with open_reader(path, config) as reader:
         _check_topic(reader, topic)
         with _progress("export", of_bytes=False) as step:
-            result = export_topic(reader, topic, to, step, overwrite=force)
+            result = export_topic(reader, topic, to, step, overwrite=force, on_bad_body=on_bad_body)
     if as_json:
         emit(result)
     else:

@@ -70,6 +70,11 @@ class VerifyReport:
         print_findings(self._found, self._fresh, self._known)
         if self._appended and self._accepted is not None:
             print(f"{self._appended} findings were added to {self._accepted.path}: later runs take them as accepted")
+        elif self._fresh and all(one.kind == "bad-body" for one in self._fresh):
+            print(
+                "next: onBadBody=raw (--on-bad-body raw) reads such bodies as they are stored, quarantine skips "
+                f"them; `rocketflow store verify {self._path} --accept FILE` records that they are known"
+            )
         elif self._fresh and self._steps is None:
             print(f"next: `rocketflow store verify {self._path} --repair` rebuilds queues, index and the like")
         elif self._found.lost_records and self._fresh:

@@ -12,7 +12,7 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.client.compression import compression_of, decompress
+from rocketflow.client.compression import plain_body
 from rocketflow.client.messages import Message
 from rocketflow.client.produce.errors import BadMessageError
 from rocketflow.client.received import ReceivedMessage, decode_properties
@@ -45,7 +45,7 @@ class Replies:
         self._waiting.pop(correlation_id, None)
 
     async def handle(self, command: Command, address: str) -> Command:
-        """Take a reply; one that nothing waits for is logged. Raises HeaderError and DamagedBodyError."""
+        """Take a reply; one that nothing waits for is logged. Raises HeaderError."""
         reply = _received(command)
         waiting = self._waiting.get(reply.properties.get(CORRELATION_ID, ""))
         if waiting is None or waiting.done():
@@ -78,12 +78,13 @@ def reply_to(request: ReceivedMessage, body: bytes) -> Message:
 
 def _received(command: Command) -> ReceivedMessage:
     header = command.header(ReplyMessageRequestHeader)
-    compression = compression_of(header.sys_flag)
+    body, body_error = plain_body(command.body, header.sys_flag)
     return ReceivedMessage(
         topic=header.topic,
         queue_id=header.queue_id,
         queue_offset=0,
-        body=command.body if compression is None else decompress(command.body, compression),
+        body=body,
+        body_error=body_error,
         properties=decode_properties((header.properties or "").encode()),
         flag=header.flag,
         sys_flag=header.sys_flag,

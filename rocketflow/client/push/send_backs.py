@@ -10,6 +10,7 @@ import logging
 import random
 from typing import TYPE_CHECKING, Final
 
+from rocketflow.client.compression import COMPRESSION_MASK
 from rocketflow.client.errors import ClientError, NoRouteError, RequestRefusedError
 from rocketflow.client.messages import property_text
 from rocketflow.client.routes import publish_queues
@@ -107,7 +108,7 @@ class SendBacks:
             default_topic="TBW102",
             default_topic_queue_nums=4,
             queue_id=queue_id,
-            sys_flag=0,  # the body is decompressed
+            sys_flag=_sys_flag(message),
             born_timestamp=message.born_timestamp,
             flag=message.flag,
             properties=property_text(properties),
@@ -116,6 +117,12 @@ class SendBacks:
             unit_mode=False,
             batch=False,
         )
+
+
+def _sys_flag(message: ReceivedMessage) -> int:
+    """Return the flags of a copy: those of compression where the body is as it is stored, else it is decompressed."""
+    as_stored = message.body_error and len(message.body) == message.stored_body_size
+    return message.sys_flag & COMPRESSION_MASK if as_stored else 0
 
 
 _STORED: Final = frozenset({0, 10, 11, 12})

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from rocketflow.errors import UsageError
 from rocketflow.kafka.errors import TopicMissingError
-from rocketflow.kafka.options.bridge_options import QUARANTINE
 from rocketflow_store.spi.tables import topics_of
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class CopiedTopics:
         """Raise UsageError if refused messages or marks would go to a topic that messages are copied to."""
         options, into = self._options, {target: topic for topic, target in self.names.items()}
         own = {"--progress-topic": options.progress_topic}
-        if options.on_refused == QUARANTINE:
+        if options.quarantines:
             own["--quarantine-topic"] = options.quarantine_topic
             if options.quarantine_topic == options.progress_topic:
                 raise UsageError(

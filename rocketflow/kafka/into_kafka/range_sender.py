@@ -11,10 +11,10 @@ import pyarrow as pa
 from rocketflow.kafka.client import clients
 from rocketflow.kafka.errors import MessageRefusedError
 from rocketflow.kafka.into_kafka.refused_record import RefusedMessage, refused_record
-from rocketflow.kafka.into_kafka.to_records import COLUMNS, ProducerRows, kafka_rows
+from rocketflow.kafka.into_kafka.to_records import BODY_ERROR, COLUMNS, ProducerRows, body_errors, kafka_rows
 from rocketflow.kafka.options.bridge_options import CONTINUE, QUARANTINE
 from rocketflow.kafka.shared import property_names as names
-from rocketflow_store import RaiseFaults, SkipFaults
+from rocketflow_store import OnBadBody, RaiseFaults, SkipFaults
 
 if TYPE_CHECKING:
     from rocketflow.kafka.into_kafka.kafka_topics import TargetTopics
@@ -68,10 +68,13 @@ class RangeSender:
         """Send messages of a range until it ends or until they use this range's share of `room` bytes."""
         sent = Sent(following=one.start)
         skipped: list[SkippedMessages] = []
-        faults = SkipFaults(skipped.append) if self._options.on_data_loss == CONTINUE else RaiseFaults()
+        fails = self._options.on_bad_body is OnBadBody.FAIL
+        bad = OnBadBody.FAIL if fails else OnBadBody.RAW
+        faults = SkipFaults(skipped.append, bad) if self._options.on_data_loss == CONTINUE else RaiseFaults(bad)
+        columns = COLUMNS if fails else (*COLUMNS, BODY_ERROR)
         share = max(room // 4, min(room, _READ_BYTES))
         reads = self._reader.read(
-            one.topic, one.queue_id, one.start, one.end, COLUMNS, max_batch_bytes=_READ_BYTES, faults=faults
+            one.topic, one.queue_id, one.start, one.end, columns, max_batch_bytes=_READ_BYTES, faults=faults
         )
         for batch in reads:
             self._send_batch(one, target, batch, sent)
@@ -86,6 +89,7 @@ class RangeSender:
 
     def _send_batch(self, one: QueueRange, target: str, batch: pa.RecordBatch, sent: Sent) -> None:
         rows = kafka_rows(batch)
+        bad = body_errors(batch) if self._options.on_bad_body is OnBadBody.QUARANTINE else {}
         if self._options.origin_headers:
             offsets = batch.column("queueOffset").to_pylist()
             for headers, offset in zip(rows.headers, offsets, strict=True):
@@ -101,17 +105,23 @@ class RangeSender:
         nulls = _has_nulls(rows.headers)
         if nulls:
             clients.allow_null_headers()
-        in_doubt = nulls or bool(rows.faults) or int(sizes.max(initial=0)) > limits.max_bytes - _PROPERTIES_ROOM
+        in_doubt = (
+            nulls or bool(rows.faults) or bool(bad) or int(sizes.max(initial=0)) > limits.max_bytes - _PROPERTIES_ROOM
+        )
         in_doubt = in_doubt or (limits.needs_keys and None in rows.keys)
         stamps = [stamp for stamp in rows.timestamps if stamp is not None] or [now_ms]
         in_doubt = in_doubt or any(limits.refusal_of_time(stamp, now_ms) for stamp in (min(stamps), max(stamps)))
         for at, (key, value, headers, stamp) in enumerate(
             zip(rows.keys, rows.values, rows.headers, rows.timestamps, strict=True)
         ):
+            if at in bad:
+                self._quarantine(one, batch, rows, at, f"its body cannot be decoded: {bad[at]}", sent)
+                continue
             if in_doubt:
                 why = rows.faults.get(at) or limits.refusal_of_parts(key, value, headers)
                 why = why or limits.refusal_of_time(stamp, now_ms)
                 if why is not None:
+                    self._check_refused(one, batch, at, why)
                     self._quarantine(one, batch, rows, at, why, sent)
                     continue
                 headers = [clients.NullHeader(name) if item is None else (name, item) for name, item in headers]
@@ -121,17 +131,21 @@ class RangeSender:
                 place = partition
             send(target, null if value is None else value, key, headers, place, stamp)
 
+    def _check_refused(self, one: QueueRange, batch: pa.RecordBatch, at: int, why: str) -> None:
+        """Raise MessageRefusedError, unless refused messages are quarantined."""
+        offset = batch.column("queueOffset")[at].as_py()
+        if self._options.on_refused != QUARANTINE:
+            raise MessageRefusedError(
+                f"topic {one.topic} queue {one.queue_id} queue offset {offset}: {why}; give --on-refused quarantine to "
+                "skip such messages (or, if they are too large, raise max.message.bytes and --kafka-option "
+                "max_request_size)"
+            )
+
     def _quarantine(
         self, one: QueueRange, batch: pa.RecordBatch, rows: ProducerRows, at: int, why: str, sent: Sent
     ) -> None:
-        """Send the record of a refused message to the quarantine topic, or raise MessageRefusedError."""
+        """Send the record of a message that is not copied to the quarantine topic."""
         offset = batch.column("queueOffset")[at].as_py()
-        where = f"topic {one.topic} queue {one.queue_id} queue offset {offset}"
-        if self._options.on_refused != QUARANTINE:
-            raise MessageRefusedError(
-                f"{where}: {why}; give --on-refused quarantine to skip such messages (or, if they are too large, raise "
-                "max.message.bytes and --kafka-option max_request_size)"
-            )
         topic = self._options.quarantine_topic
         self._kafka.partitions(topic, 1)
         limits = self._kafka.limits(topic)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from rocketflow.errors import UsageError
 from rocketflow.kafka.errors import KafkaMissingError, MessageRefusedError
-from rocketflow.kafka.into_kafka.to_records import COLUMNS, kafka_rows
+from rocketflow.kafka.into_kafka.to_records import BODY_ERROR, COLUMNS, kafka_rows
 from rocketflow.kafka.options.secrets import Secrets, hidden_in_errors, hide_in_logs
 from rocketflow.kafka.shared import property_names as names
 from rocketflow.process.arguments import key_value
@@ -82,18 +82,20 @@ def has_connector(spark: SparkSession) -> bool:
 
 def _copy(spark: SparkSession, asked: BridgeOptions, checkpoint: str, options: Mapping[str, str]) -> dict[str, Any]:
     from rocketflow.spark.stream.query_run import AVAILABLE_NOW, await_query, start_query
-    from rocketflow_store import StoreConfig, StoreReader
+    from rocketflow_store import OnBadBody, StoreConfig, StoreReader
 
     with StoreReader(asked.store, StoreConfig.load()) as reader:
         mapped, missing = asked.choice.of_store(reader.topics(), reader.listed_topics())
     if missing:
         raise UsageError(f"the store at {asked.store} has no topic {', '.join(missing)}")
     began = time.monotonic()
+    read = (*_READ, BODY_ERROR) if asked.on_bad_body is OnBadBody.RAW else _READ
     rows = (
         spark.readStream.format("rocketflow")
         .options(path=asked.store, subscribe=",".join(mapped), includeProperties="true", startingOffsets=asked.start)
+        .option("onBadBody", asked.on_bad_body.value)
         .load()
-        .select(*_READ)
+        .select(*read)
         .mapInArrow(_to_kafka(mapped, by_key=asked.by_key), _SCHEMA)
     )
     writer = rows.writeStream.format("kafka").options(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     Codes = npt.NDArray[np.int64]
 
+BODY_ERROR: Final = "bodyError"
 COLUMNS: Final = ("queueOffset", "body", "flag", "bornTimestamp", "storeTimestamp", "properties")
 """The columns of the Spark source that `kafka_rows` needs."""
 
@@ -107,7 +108,7 @@ class _PropertyColumns:
 
 
 def kafka_rows(batch: pa.RecordBatch) -> ProducerRows:
-    """Convert the rows of a batch with `COLUMNS`."""
+    """Convert the rows of a batch with `COLUMNS`; those with a `bodyError`, if the batch has it, get a header."""
     properties = _PropertyColumns(batch.column("properties"))
     from_kafka = properties.has(names.ORIGIN_OFFSET)
     keys = properties.column(PROPERTY_SHARDING_KEY)
@@ -147,7 +148,17 @@ def kafka_rows(batch: pa.RecordBatch) -> ProducerRows:
     own = np.flatnonzero(~from_kafka)
     if len(own):
         _add_rocketmq(own.tolist(), batch, properties, keys, headers)
+    for row, why in body_errors(batch).items():
+        headers[row].append((names.BODY_ERROR_HEADER, why.encode()))
     return ProducerRows(keys, values, headers, timestamps, faults)
+
+
+def body_errors(batch: pa.RecordBatch) -> dict[int, str]:
+    """Return {row: why} of the rows whose body is as it is stored, because it cannot be decoded."""
+    at = batch.schema.get_field_index(BODY_ERROR)
+    if at < 0 or batch.column(at).null_count == batch.num_rows:
+        return {}
+    return {row: why for row, why in enumerate(batch.column(at).to_pylist()) if why is not None}
 
 
 def _headers(properties: _PropertyColumns, from_kafka: npt.NDArray[np.bool_]) -> list[list[Header]]:

@@ -11,6 +11,7 @@ from rocketflow.errors import UsageError
 from rocketflow.kafka.options.client_options import ClientOptions, parse_options
 from rocketflow.kafka.shared.topic_names import TopicChoice, check_store_name
 from rocketflow.process.arguments import JobParser
+from rocketflow_store import OnBadBody
 from rocketflow_store.spi.commits import check_sink_id
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class BridgeOptions:
     on_refused: str = STOP
     quarantine_topic: str = "KAFKA_QUARANTINE"
     on_data_loss: str = STOP
+    on_bad_body: OnBadBody = OnBadBody.FAIL
     max_batch_bytes: int = 16 * _MIB
     max_batch_rows: int = 200_000
     commit_interval_ms: int = 500
@@ -58,6 +60,11 @@ class BridgeOptions:
     def group_id(self) -> str:
         """The consumer group that the bridge reports its offsets to and that, with `shared`, assigns partitions."""
         return self.group or f"rocketflow-bridge-{self.bridge_id}"
+
+    @property
+    def quarantines(self) -> bool:
+        """True if messages may go to the quarantine topic."""
+        return self.on_refused == QUARANTINE or self.on_bad_body is OnBadBody.QUARANTINE
 
     @property
     def sink_id(self) -> str:
@@ -89,7 +96,9 @@ class BridgeParser(JobParser):
 
 
 _ONLY_INTO_STORE: Final = frozenset({"--queues", "--share", "--hold-store"})
-_ONLY_INTO_KAFKA: Final = frozenset({"--by-key", "--create-topics", "--progress-topic", "--origin-headers"})
+_ONLY_INTO_KAFKA: Final = frozenset(
+    {"--by-key", "--create-topics", "--progress-topic", "--origin-headers", "--on-bad-body"}
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, direction: str | None = None) -> None:
@@ -127,6 +136,12 @@ def add_arguments(parser: argparse.ArgumentParser, *, direction: str | None = No
     add("--on-refused", choices=(STOP, QUARANTINE), default=STOP, help="messages that the other side refuses")
     add("--quarantine-topic", default="KAFKA_QUARANTINE", metavar="T", help="topic of quarantined messages")
     add("--on-data-loss", choices=(STOP, CONTINUE), default=STOP, help="messages that were deleted before the copy")
+    add(
+        "--on-bad-body",
+        choices=tuple(one.value for one in OnBadBody),
+        default=OnBadBody.FAIL.value,
+        help="into Kafka: bodies that cannot be decoded: fail, raw (as stored, with a header), or quarantine",
+    )
     add("--max-batch-bytes", type=int, default=16 * _MIB, metavar="N", help="most bytes of one commit (16 MiB)")
     add("--max-batch-rows", type=int, default=200_000, metavar="N", help="most messages of one commit (200,000)")
     add("--commit-interval-ms", type=int, default=500, metavar="MS", help="longest wait for a fuller commit (500)")
@@ -166,6 +181,8 @@ def options_of(given: argparse.Namespace, direction: str | None = None) -> Bridg
     for name in wrong:
         if getattr(given, name):
             raise UsageError(f"--{name.replace('_', '-')} has no meaning with {direction}")
+    if into_store and given.on_bad_body != OnBadBody.FAIL.value:
+        raise UsageError(f"--on-bad-body has no meaning with {direction}")
     if given.share and given.hold_store:
         raise UsageError("--share excludes --hold-store: bridges that share partitions take the store's lock in turn")
     if given.share and given.start == "latest":
@@ -193,6 +210,7 @@ def options_of(given: argparse.Namespace, direction: str | None = None) -> Bridg
         on_refused=given.on_refused,
         quarantine_topic=given.quarantine_topic,
         on_data_loss=given.on_data_loss,
+        on_bad_body=OnBadBody(given.on_bad_body),
         max_batch_bytes=given.max_batch_bytes,
         max_batch_rows=given.max_batch_rows,
         commit_interval_ms=given.commit_interval_ms,

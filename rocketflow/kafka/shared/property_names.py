@@ -48,6 +48,8 @@ KEYS_HEADER: Final = "rocketmq.KEYS"
 FLAG_HEADER: Final = "rocketmq.FLAG"
 UNIQ_KEY_HEADER: Final = "rocketmq.UNIQ_KEY"
 ORIGIN_HEADER: Final = "rocketmq.origin"
+BODY_ERROR_HEADER: Final = "rocketmq.bodyError"
+"""Why a value is a body as it is stored: it cannot be decoded."""
 PROPERTIES_HEADER: Final = "rocketmq.properties"
 
 MAX_KEYS_SIZE: Final = 1024

@@ -13,10 +13,21 @@ from typing import TYPE_CHECKING, Final
 from rocketflow.quality.bodies.csv_bodies import csv_dialect
 from rocketflow.quality.bodies.malformed import BodyReasons
 from rocketflow.quality.errors import BodySchemaError
-from rocketflow.quality.pass_columns import CARRIED, HIDDEN, MESSAGE, PROPERTIES, SOURCE_COLUMNS, WELL_FORMED
+from rocketflow.quality.pass_columns import (
+    BODY_ERROR,
+    CARRIED,
+    HIDDEN,
+    MESSAGE,
+    PROPERTIES,
+    SOURCE_COLUMNS,
+    WELL_FORMED,
+)
 from rocketflow.quality.projection import Projection, quoted
+from rocketflow_store import OnBadBody
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
 
@@ -69,15 +80,28 @@ def suite_columns(spec: BodySpec, source: StructType) -> StructType:
     return StructType([StructField(one.name, one.dataType, True) for one in [*own, *more]])
 
 
-def source_columns(suite: Suite, *, properties: bool = False) -> StructType:
+def quarantining(options: Mapping[str, str]) -> tuple[dict[str, str], bool]:
+    """Return the options of the source, and whether messages whose body cannot be decoded are quarantined.
+
+    They are then read as they are stored, with the reason: the pass writes them to the quarantine topic.
+    """
+    found = {name: value for name, value in options.items() if name.lower() != "onbadbody"}
+    given = [value for name, value in options.items() if name.lower() == "onbadbody"]
+    if not given or given[0].strip().lower() != OnBadBody.QUARANTINE.value:
+        return dict(options), False
+    return {**found, "onBadBody": OnBadBody.RAW.value}, True
+
+
+def source_columns(suite: Suite, *, properties: bool = False, body_error: bool = False) -> StructType:
     """Return the columns to read of a message: those that are written on, and others that the suite names."""
     from pyspark.sql.types import StructType
 
     from rocketflow.spark.source.columns import source_schema
 
     words = set(re.findall(r"\w+", json.dumps([one.kwargs for one in suite.expectations])))
-    wanted = {*SOURCE_COLUMNS, *(["properties"] if properties else []), *(words - HIDDEN)}
-    return StructType([one for one in source_schema(properties).fields if one.name in wanted])
+    added = [*(["properties"] if properties else []), *([BODY_ERROR] if body_error else [])]
+    wanted = {*SOURCE_COLUMNS, *added, *(words - HIDDEN)}
+    return StructType([one for one in source_schema(properties, body_error).fields if one.name in wanted])
 
 
 def parsing(spec: BodySpec, source: StructType) -> Projection:
@@ -89,7 +113,10 @@ def parsing(spec: BodySpec, source: StructType) -> Projection:
     message = F.struct(*[F.col(name) for name in source.fieldNames() if name != "properties"]).alias(MESSAGE)
     properties = F.col("properties") if "properties" in source.fieldNames() else F.lit(None).cast("map<string,string>")
     parsed = (*([_parsed(spec).alias(_BODY)] if own else []), message, properties.alias(PROPERTIES))
-    judged = ("*", _readable(spec).alias(WELL_FORMED))
+    readable = _readable(spec)
+    if BODY_ERROR in source.fieldNames():
+        readable = F.col(f"{MESSAGE}.{BODY_ERROR}").isNull() & readable
+    judged = ("*", readable.alias(WELL_FORMED))
     seen = [F.when(F.col(WELL_FORMED), F.col(MESSAGE)).alias(_SEEN)]
     if own:  # one condition for the struct instead of one for each field: every batch is planned again
         seen.append(F.when(F.col(WELL_FORMED), F.col(_BODY)).alias(_BODY))

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from rocketflow.quality.bodies.malformed import BodyReasons
 from rocketflow.quality.check.record_room import fitted
-from rocketflow.quality.check.split import BAD_BIT, QUEUE_ID, TOPIC_SHIFT, WELL_FORMED_BIT
+from rocketflow.quality.check.split import BAD_BIT, QUEUE_ID, REASON, TOPIC_SHIFT, WELL_FORMED_BIT, is_undecoded
 from rocketflow.quality.pass_columns import BITS, MASK, NAMES, OBSERVED, OFFSET, PASSED, QUEUE, VALUES
 from rocketflow_store import MessageRejectedError, StoreConfig, StoreError
 from rocketflow_store.spi.records import BatchEncoder, config_for_encoding
@@ -183,7 +183,7 @@ class PassTask:
         picked = pa.array(malformed)
         bodies, properties = rows["body"].take(picked).to_pylist(), column.take(picked).to_pylist()
         explained = [
-            [*own, ("QUALITY_REASON", _printable(self.reasons.why(body)))]
+            own if is_undecoded(own) else [*own, (REASON, _printable(self.reasons.why(body)))]
             for own, body in zip(properties, bodies, strict=True)
         ]
         both = pa.concat_arrays([column, pa.array(explained, column.type)])

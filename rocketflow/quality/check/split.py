@@ -17,6 +17,7 @@ from rocketflow.quality.check.record_room import LEFT_OUT, VIOLATIONS
 from rocketflow.quality.pass_columns import (
     BAD,
     BITS,
+    BODY_ERROR,
     CARRIED,
     MASK,
     MESSAGE,
@@ -57,6 +58,8 @@ _LEFT_OUT: Final = LEFT_OUT.format("PROPERTIES")
 _COLUMNS: Final = ("TAGS", "KEYS")
 """Properties that are columns of the row as well."""
 
+REASON: Final = "QUALITY_REASON"
+"""Property of a malformed row that says why its body could not be read."""
 MALFORMED: Final = "body_matches_schema"
 """The label of the violation of a body that could not be read."""
 
@@ -69,6 +72,8 @@ class Route:
     good: str | None
     quarantine: str
     properties: bool
+    body_errors: bool = False
+    """True if rows have `BODY_ERROR`."""
     constants: dict[str, str] = field(default_factory=dict)
     """Properties of every quarantined row: the suite and its version."""
 
@@ -255,10 +260,14 @@ def _quality_properties(
         (VIOLATIONS, F.to_json(violations)),
     ]
     added = F.create_map(*[part for name, value in pairs for part in (F.lit(name), F.coalesce(value, F.lit("")))])
+    if route.body_errors:
+        error = F.col(f"{MESSAGE}.{BODY_ERROR}")
+        reason = F.create_map(F.lit(REASON), F.concat(F.lit("cannot be decoded: "), error))
+        added = F.when(error.isNotNull(), F.map_concat(added, reason)).otherwise(added)
     if not route.properties:
         return added
     none = F.create_map().cast("map<string,string>")
-    dropped = [*(one for one, _ in pairs), *_COLUMNS]
+    dropped = [*(one for one, _ in pairs), *([REASON] if route.body_errors else []), *_COLUMNS]
 
     def without(names: list[str]) -> Column:
         return F.map_filter(F.coalesce(own, none), lambda name, _: ~name.isin(names))
@@ -269,6 +278,11 @@ def _quality_properties(
     fits = F.octet_length(F.to_json(kept)) <= _MOST_PROPERTIES
     left_out = F.create_map(F.lit(_LEFT_OUT), F.lit("true"))
     return F.map_concat(F.when(fits, kept).otherwise(left_out), added)
+
+
+def is_undecoded(properties: Sequence[tuple[str, str]]) -> bool:
+    """Return True if the properties of a row to write end with the reason why its body cannot be decoded."""
+    return properties[-1][0] == REASON
 
 
 def _violation(label: str, observed: dict[str, Column]) -> Column:

@@ -22,7 +22,7 @@ from rocketflow.process.nearest import did_you_mean
 from rocketflow.quality.bodies.body_options import check_options
 from rocketflow.quality.bodies.csv_bodies import CsvDialect, csv_dialect
 from rocketflow.quality.projection import quoted
-from rocketflow_store import StoreConfig, StoreReader
+from rocketflow_store import OnBadBody, RaiseFaults, StoreConfig, StoreReader
 from rocketflow_store.spi.json_text import parse_json
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ def draft_suite(
 
 def _sample(store: str, topic: str, sample: int) -> list[bytes]:
     found: list[bytes] = []
+    faults = RaiseFaults(OnBadBody.QUARANTINE)  # a sample without them
     with StoreReader(store, StoreConfig.load()) as reader:
         if topic not in reader.topics():
             raise UsageError(f"no topic {topic!r} in this store: {did_you_mean(topic, reader.topics())}")
@@ -102,7 +103,7 @@ def _sample(store: str, topic: str, sample: int) -> list[bytes]:
         total = sum(high - low for _, low, high in bounds)
         for queue, low, high in bounds:
             for start, stop in _pieces(low, high, -(-sample * (high - low) // max(total, 1))):
-                for batch in reader.read(topic, queue, start, stop, columns=["body"]):
+                for batch in reader.read(topic, queue, start, stop, columns=["body"], faults=faults):
                     found += batch["body"].to_pylist()
     return found
 

@@ -215,12 +215,13 @@ class QualityQuery:
     """A job's query: planned, started, followed."""
 
     def __init__(self, spark: SparkSession, job: QualityJob, suite: Suite, spec: BodySpec) -> None:
-        from rocketflow.quality.bodies.parsed_bodies import source_columns, suite_columns
+        from rocketflow.quality.bodies.parsed_bodies import quarantining, source_columns, suite_columns
         from rocketflow.quality.check.suite_trial import plan_suite
 
         self._spark, self._job, self._spec = spark, job, spec
         print(f"planning {len(suite.expectations)} expectations of suite {suite.name}", file=sys.stderr, flush=True)
-        self._columns = source_columns(suite, properties=job.properties)
+        self._options, self._body_errors = quarantining(job.options)
+        self._columns = source_columns(suite, properties=job.properties, body_error=self._body_errors)
         self.plan: SuitePlan = plan_suite(spark, suite, suite_columns(spec, self._columns))
         self.summary = QualitySummary()
         self.error: BaseException | None = None
@@ -244,7 +245,7 @@ class QualityQuery:
     def start(self) -> StreamingQuery:
         """Start the query; the stream's own plan, which is built once, parses bodies and judges rows."""
         job = self._job
-        options = job_source_options(job.source, job.subscribe, job.options)
+        options = job_source_options(job.source, job.subscribe, self._options)
         if job.properties:
             options["includeProperties"] = "true"
         rows = self._spark.readStream.format("rocketflow").schema(self._columns).options(**options).load()
@@ -312,6 +313,7 @@ class QualityQuery:
             good=job.good_topic,
             quarantine=job.quarantine_topic,
             properties=job.properties,
+            body_errors=self._body_errors,
             constants={"QUALITY_SUITE": suite.name, "QUALITY_SUITE_VERSION": suite.version},
         )
         foreach = None if job.good_foreach is None else function_of(job.good_foreach)

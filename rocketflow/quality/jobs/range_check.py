@@ -64,16 +64,17 @@ def preflight(check: RangeCheck) -> tuple[Suite, BodySpec]:
 
 def check_range(spark: SparkSession, check: RangeCheck) -> dict[str, Any]:
     """Return the result's fields, as for a stream's batch, and `failed`: the reasons why the range fails."""
-    from rocketflow.quality.bodies.parsed_bodies import source_columns, suite_columns
+    from rocketflow.quality.bodies.parsed_bodies import quarantining, source_columns, suite_columns
     from rocketflow.quality.check.batch_check import BatchChecker, CheckSettings, describe
     from rocketflow.quality.check.split import Route
     from rocketflow.quality.check.suite_trial import plan_suite
 
     suite, spec = preflight(check)
-    columns = source_columns(suite)
+    options, body_errors = quarantining(check.source_options())
+    columns = source_columns(suite, body_error=body_errors)
     plan = plan_suite(spark, suite, suite_columns(spec, columns))
-    rows = spark.read.format("rocketflow").schema(columns).options(**check.source_options()).load()
-    route = Route((check.topic,), None, "quarantine", properties=False)
+    rows = spark.read.format("rocketflow").schema(columns).options(**options).load()
+    route = Route((check.topic,), None, "quarantine", properties=False, body_errors=body_errors)
     settings = CheckSettings(spec, route, Action.QUARANTINE, check.validator)
     checker = BatchChecker(plan, settings)
     checked = checker.check(checker.prepared(rows), 0, stop=False)

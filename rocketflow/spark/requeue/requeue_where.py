@@ -91,6 +91,7 @@ class Chooser:
             "endingOffsets": json.dumps({topic: ends}),
             "pushDownPredicate": "true",
             "includeProperties": str(PROPERTIES_COLUMN in self._schema.names).lower(),
+            "onBadBody": "raw",  # records are copied as they are
         }
         rows = self._spark.read.format("rocketflow").options(**options).schema(self._schema).load()
         return rows if self._request.where is None else rows.where(self._request.where)

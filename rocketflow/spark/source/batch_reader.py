@@ -32,7 +32,7 @@ class RocketFlowBatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions, projection: Projection) -> None:
         self._options = options
         self._stores = open_stores(options)
-        self._rows = RowReader(self._stores, projection, options.tags, options.sql, options.fail_on_data_loss)
+        self._rows = RowReader.of(options, self._stores, projection)
         self._narrowing = Narrowing()
 
     @property

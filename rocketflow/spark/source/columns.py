@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PROPERTIES_COLUMN: Final = "properties"
+BODY_ERROR_COLUMN: Final = "bodyError"
 
 _SPARK_TYPES: Final[dict[str, DataType]] = {
     "string": StringType(),
@@ -36,7 +37,7 @@ _SPARK_TYPES: Final[dict[str, DataType]] = {
 }
 
 COLUMN_TYPES: Final[dict[str, DataType]] = {field.name: _SPARK_TYPES[str(field.type)] for field in SOURCE_SCHEMA}
-"""Spark type of every source column, in the default schema's order, `properties` last."""
+"""Spark type of every source column, in the default schema's order, those that options add last."""
 
 
 class ColumnTypeError(StoreError):
@@ -100,12 +101,9 @@ def _same_type(asked: DataType, actual: DataType) -> bool:
     return asked == actual
 
 
-def source_schema(include_properties: bool) -> StructType:
-    """Return the default schema of the source."""
+def source_schema(include_properties: bool, body_error: bool = False) -> StructType:
+    """Return the default schema of the source, with the columns that its options add."""
+    added = {PROPERTIES_COLUMN: include_properties, BODY_ERROR_COLUMN: body_error}
     return StructType(
-        [
-            StructField(name, kind, nullable=True)
-            for name, kind in COLUMN_TYPES.items()
-            if include_properties or name != PROPERTIES_COLUMN
-        ]
+        [StructField(name, kind, nullable=True) for name, kind in COLUMN_TYPES.items() if added.get(name, True)]
     )

@@ -11,15 +11,16 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from rocketflow.spark.shared.worker_heap import freeze_heap_once
-from rocketflow.spark.source.columns import PROPERTIES_COLUMN, Projection
+from rocketflow.spark.source.columns import Projection
 from rocketflow.spark.source.data_loss import DataLossError, Loss, loss_of_range
 from rocketflow.spark.source.store_access import QueueBounds
 from rocketflow.spark.source.stores import Stores
 from rocketflow.spark.source.task_planning import QueueRange
-from rocketflow_store import OffsetOutOfRangeError
+from rocketflow_store import OffsetOutOfRangeError, OnBadBody, RaiseFaults, SkipFaults
 
 if TYPE_CHECKING:
-    from rocketflow.spark.source.sql_rows import SqlRows
+    from rocketflow.spark.source.source_options import SourceOptions
+    from rocketflow_store.spi.reads import Condition
 
 _log: Final = logging.getLogger("rocketflow.spark.rows")
 BATCH_BYTES: Final = 1 << 22
@@ -46,6 +47,13 @@ class RowReader:
     tags: str | None
     sql: str | None
     fail_on_data_loss: bool
+    on_bad_body: OnBadBody
+
+    @classmethod
+    def of(cls, options: SourceOptions, stores: Stores, projection: Projection) -> RowReader:
+        """Return the reader for the options of a read."""
+        fail, bad = options.fail_on_data_loss, options.on_bad_body
+        return cls(stores, projection, options.tags, options.sql, fail, bad)
 
     def read(self, ranges: Sequence[QueueRange]) -> Iterator[pa.RecordBatch]:
         """Yield RecordBatches of the projection's exact schema, of about BATCH_BYTES each.
@@ -57,24 +65,19 @@ class RowReader:
         return _merged(self._batches(ranges), self.projection.arrow_schema)
 
     def _batches(self, ranges: Sequence[QueueRange]) -> Iterator[pa.RecordBatch]:
-        sql = _sql_rows(self.sql)
-        columns = self.projection.columns
-        extra: tuple[str, ...] = ()
-        if sql is not None and PROPERTIES_COLUMN not in columns:
-            extra = (PROPERTIES_COLUMN,)
+        condition = _condition(self.sql)
         schema = self.projection.arrow_schema
         for one in ranges:
-            for batch in self._queue(one, columns + extra):
-                if sql is not None:
-                    batch = sql.keep(batch, batch.column(PROPERTIES_COLUMN))
-                    if batch.num_rows == 0:
-                        continue
-                yield pa.RecordBatch.from_arrays(batch.columns[: len(columns)], schema=schema)
+            for batch in self._queue(one, condition):
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
-    def _queue(self, one: QueueRange, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        fail = self.fail_on_data_loss
+    def _queue(self, one: QueueRange, condition: Condition | None) -> Iterator[pa.RecordBatch]:
+        columns, bad = self.projection.columns, self.on_bad_body
+        faults = RaiseFaults(bad) if self.fail_on_data_loss else SkipFaults(on_bad_body=bad)
         try:
-            yield from self.stores.batches(one, columns, self.tags, fail=fail, max_batch_bytes=BATCH_BYTES)
+            yield from self.stores.batches(
+                one, columns, self.tags, condition, faults=faults, max_batch_bytes=BATCH_BYTES
+            )
         except OffsetOutOfRangeError as error:
             bounds = QueueBounds(error.min_offset, error.max_offset)
             why = f"messages {one.start} to {one.end - 1} were planned but do not all exist any more"
@@ -82,12 +85,12 @@ class RowReader:
             raise DataLossError([loss]) from error
 
 
-def _sql_rows(sql: str | None) -> SqlRows | None:
+def _condition(sql: str | None) -> Condition | None:
     if sql is None:
         return None
     from rocketflow.spark.source.sql_rows import SqlRows
 
-    return SqlRows(sql)
+    return SqlRows(sql).mask
 
 
 def _merged(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

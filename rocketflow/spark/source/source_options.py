@@ -12,7 +12,7 @@ from rocketflow.spark.shared.network_options import NETWORK_OPTIONS, Network, pa
 from rocketflow.spark.shared.option_table import Option
 from rocketflow.spark.shared.option_values import OptionError, OptionValues, bad_value_error, time_or_none
 from rocketflow.spark.shared.store_locations import StoreLocation, given_settings, parse_stores
-from rocketflow_store import StoreConfigError, StoreError
+from rocketflow_store import OnBadBody, StoreConfigError, StoreError
 from rocketflow_store.spi.filters import TagFilter
 from rocketflow_store.spi.names import MAX_GROUP_LENGTH, MAX_TOPIC_LENGTH, validate_group, validate_topic
 
@@ -123,6 +123,14 @@ SOURCE_OPTIONS: Final = (
         "true",
         "Whether a query fails if messages that it should read are missing or damaged. False: they are skipped "
         "and logged as RF-DATA-LOSS and RF-SKIP.",
+    ),
+    Option(
+        "onBadBody",
+        "fail, raw or quarantine",
+        "fail",
+        "Messages whose body cannot be decoded (a producer called it compressed, and it is not): the query fails and "
+        "names the message; raw returns the body as it is stored, and the schema has the column `bodyError` with the "
+        "reason; quarantine skips the message and logs its place and the reason as RF-BAD-BODY.",
     ),
     Option(
         "failOnMissingTopic",
@@ -252,6 +260,7 @@ class SourceOptions:
     min_partitions: int | None
     max_records_per_partition: int | None
     fail_on_data_loss: bool
+    on_bad_body: OnBadBody
     fail_on_missing_topic: bool
     tags: str | None
     sql: str | None
@@ -289,6 +298,7 @@ class SourceOptions:
             min_partitions=values.integer("minPartitions"),
             max_records_per_partition=values.integer("maxRecordsPerPartition"),
             fail_on_data_loss=values.flag("failOnDataLoss", True),
+            on_bad_body=bad_body_policy(values),
             fail_on_missing_topic=values.flag("failOnMissingTopic", False),
             tags=_tags(values),
             sql=_sql(values),
@@ -297,6 +307,11 @@ class SourceOptions:
             push_down_predicate=values.flag("pushDownPredicate", False),
             consumer_group=_consumer_group(values),
         )
+
+
+def bad_body_policy(values: OptionValues) -> OnBadBody:
+    """Return the policy of `onBadBody`; raise OptionError for another value."""
+    return OnBadBody(values.choice("onBadBody", [one.value for one in OnBadBody], OnBadBody.FAIL.value))
 
 
 def _stores(values: OptionValues) -> tuple[StoreLocation, ...]:

@@ -1,8 +1,8 @@
-"""SQL92 filters over RecordBatches that carry the messages' properties."""
+"""SQL92 filters over the properties of messages as columns."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class SqlRows:
-    """Keeps the rows of a batch whose properties pass an expression."""
+    """Finds the rows whose properties pass an expression."""
 
     def __init__(self, expression: str) -> None:
         self._filter: SqlFilter = compile_filter(expression)
@@ -23,21 +23,12 @@ class SqlRows:
             name: pc.MapLookupOptions(query_key=_scalar(name), occurrence="last") for name in self._filter.properties
         }
 
-    def keep(self, batch: pa.RecordBatch, properties: pa.Array) -> pa.RecordBatch:
-        """Return the rows that pass; `properties` is the map column of the same rows."""
+    def mask(self, properties: pa.Array) -> npt.NDArray[np.bool_]:
+        """Return the mask of the rows that pass; `properties` is their map column."""
         columns = {
             name: pc.call_function("map_lookup", [properties], options) for name, options in self._lookups.items()
         }
-        mask = self._filter.mask(columns, batch.num_rows)
-        if mask.all():
-            return batch
-        kept: Any = batch.filter(_booleans(mask))
-        return kept
-
-
-def _booleans(mask: npt.NDArray[np.bool_]) -> pa.Array:
-    bits = np.packbits(mask, bitorder="little")
-    return pa.Array.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(bits)])
+        return self._filter.mask(columns, len(properties))
 
 
 def _scalar(text: str) -> pa.Scalar:

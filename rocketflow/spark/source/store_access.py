@@ -18,7 +18,7 @@ import numpy as np
 from rocketflow.spark.shared.store_locations import StoreLocation
 from rocketflow.spark.source.filter_push_down import KeyCandidates, narrowed_by_keys
 from rocketflow.spark.source.stream_offset import NO_RECORD, QueueKey, QueuePosition, StreamOffset
-from rocketflow_store import NotAStoreError, RaiseFaults, SkipFaults, StoreConfig, StoreReader
+from rocketflow_store import NotAStoreError, SkipFaults, StoreConfig, StoreReader
 from rocketflow_store.spi.reads import stored_at
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from rocketflow.spark.source.queue_choice import QueueChooser
     from rocketflow.spark.source.task_planning import QueueRange
+    from rocketflow_store import ReadFaults
+    from rocketflow_store.spi.reads import Condition
 
 _MAX_KEY_HITS = 1 << 20
 _MAX_CANDIDATES = 100_000
@@ -203,9 +205,16 @@ class SourceStores:
         return stored_at(self.reader(key.store), key.topic, key.queue_id, offset)
 
     def batches(
-        self, one: QueueRange, columns: Sequence[str], tags: str | None, *, fail: bool, max_batch_bytes: int
+        self,
+        one: QueueRange,
+        columns: Sequence[str],
+        tags: str | None,
+        condition: Condition | None,
+        *,
+        faults: ReadFaults,
+        max_batch_bytes: int,
     ) -> Iterator[pa.RecordBatch]:
-        """Return the messages of a range; with `fail` a damaged or missing one raises, else it is skipped.
+        """Return the messages of a range that `tags` and `condition` choose; `faults` decides about damaged ones.
 
         Raises OffsetOutOfRangeError where the store does not have the range any more.
         """
@@ -214,7 +223,8 @@ class SourceStores:
             *(key.topic, key.queue_id, one.start, one.end, columns),
             tags=tags,
             max_batch_bytes=max_batch_bytes,
-            faults=RaiseFaults() if fail else SkipFaults(),
+            faults=faults,
+            condition=condition,
         )
 
     def narrowed_by_keys(self, ranges: Sequence[QueueRange], keys: set[str]) -> list[QueueRange]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from rocketflow.spark.source.queue_choice import QueueChooser
     from rocketflow.spark.source.source_options import SourceOptions
     from rocketflow.spark.source.task_planning import QueueRange
+    from rocketflow_store import ReadFaults
+    from rocketflow_store.spi.reads import Condition
 
 
 class Stores(Protocol):
@@ -52,7 +54,14 @@ class Stores(Protocol):
     def store_timestamp_ms(self, key: QueueKey, offset: int) -> int | None: ...
     def narrowed_by_keys(self, ranges: Sequence[QueueRange], keys: set[str]) -> list[QueueRange]: ...
     def batches(
-        self, one: QueueRange, columns: Sequence[str], tags: str | None, *, fail: bool, max_batch_bytes: int
+        self,
+        one: QueueRange,
+        columns: Sequence[str],
+        tags: str | None,
+        condition: Condition | None,
+        *,
+        faults: ReadFaults,
+        max_batch_bytes: int,
     ) -> Iterator[pa.RecordBatch]: ...
 
 

@@ -34,7 +34,7 @@ class RocketFlowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def __init__(self, options: SourceOptions, projection: Projection) -> None:
         self._options = options
-        self._rows = RowReader(open_stores(options), projection, options.tags, options.sql, options.fail_on_data_loss)
+        self._rows = RowReader.of(options, open_stores(options), projection)
         self._planner: StreamPlanner | None = None
 
     def __getstate__(self) -> dict[str, Any]:

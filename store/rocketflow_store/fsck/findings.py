@@ -153,6 +153,11 @@ class Findings:
         else:
             self.listed.append(Finding(kind, str(file), offset, length, detail))
 
+    def update(self, other: Findings) -> None:
+        """Add the findings of `other`, whose kinds and files are others."""
+        self.listed += other.listed
+        self.unlisted += other.unlisted
+
 
 @dataclass(slots=True)
 class VerifyResult:

@@ -7,9 +7,9 @@ Kinds of findings: `record` (damaged bytes of the log: lost), `missing-file` (a 
 (bytes after the end), `blank` (the end mark of a CommitLog file), `missing-unit` / `wrong-unit` (a record that its
 queue does not point at), `stray-unit` (a unit without its record), `index-header`, `index-entry`, `index-chain`,
 `missing-entry` (a record that the index does not name), `lost-message` (a queue offset that no record has, or a record
-that claims one which others refute: lost), `checkpoint`, `config`, `meta`, `offset` (a position after its queue's
-end), `timer` (wheel, log or check of the timer), `file-size`, `foreign-file`. `repair` rebuilds everything that is not
-lost.
+that claims one which others refute: lost), `bad-body` (a sound record whose body cannot be decoded), `checkpoint`,
+`config`, `meta`, `offset` (a position after its queue's end), `timer` (wheel, log or check of the timer), `file-size`,
+`foreign-file`. `repair` rebuilds everything that is not lost; bodies stay as they are.
 
 Every check is a function or small class that takes the state of the opened store (`observation`) and adds to the one
 list of findings; results of an earlier check that it needs are arguments.
@@ -97,6 +97,8 @@ def _verify(seen: Observation, workers: int, progress: Progress) -> VerifyResult
         index.report_absent(log.reports, found)
         queues.report_absent(records, found)
     damage.report(found)
+    for one in log.reports:
+        found.update(one.bad_bodies)
     check_meta(reader.paths, reader.config, found)
     newest = max((one.max_store_timestamp for one in log.reports), default=0)
     ends = {**batches.ends, **queues.ends}

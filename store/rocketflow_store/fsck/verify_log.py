@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.fsck.findings import Damage
+from rocketflow_store.fsck.findings import Damage, Findings
+from rocketflow_store.fsck.verify_bodies import check_bodies
 from rocketflow_store.fsck.verify_index import Compared, ExpectedEntries
 from rocketflow_store.fsck.verify_units import UnitsCheck, UnitsReport
 from rocketflow_store.log.resync import is_complete, is_end_blank, next_proven
@@ -79,6 +80,7 @@ class LogFileReport:
     dispatched_phy_offset: int = 0
     """Physical offset of the last valid record that has a ConsumeQueue unit."""
     damage: list[Damage] = field(default_factory=list)
+    bad_bodies: Findings = field(default_factory=Findings)
     units: UnitsReport = field(default_factory=UnitsReport)
     index: Compared = field(default_factory=Compared)
 
@@ -188,6 +190,7 @@ class LogFileCheck:
         report.records += records.count
         report.bytes += int(records.sizes.sum())
         report.max_store_timestamp = max(report.max_store_timestamp, int(rows.store_timestamps.max()))
+        check_bodies(records, self._mapped.path, report.bad_bodies)
         entries, with_unit = rows.entries, np.flatnonzero(rows.queue_of >= 0)
         of_row = entries.of_row
         if len(with_unit):

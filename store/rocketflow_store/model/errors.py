@@ -6,7 +6,7 @@ and the exit code of a command (`exit_code`: 1 nothing was lost, 2 wrong use, 3 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -367,6 +367,28 @@ class CorruptRecordError(StoreError):
     def __init__(self, file: object, offset: int, why: str) -> None:
         super().__init__(f"{file} at {offset}: {why}")
         self.file, self.offset, self.why = str(file), offset, why
+
+
+class BadBodyError(CorruptRecordError):
+    """The body of a message cannot be decoded, though the record is as it was sent: nothing is lost.
+
+    `reason` is the cause alone; `file` and `offset` are the place of the record.
+    """
+
+    exit_code = 1
+
+    def __init__(self, file: object, offset: int, message: tuple[str, int, int], reason: str) -> None:
+        """Take the place of the record, (topic, queue id, queue offset), and the cause."""
+        self.topic, self.queue_id, self.queue_offset = message
+        self.reason = reason
+        where = f"topic {self.topic}, queue {self.queue_id}, queue offset {self.queue_offset}"
+        super().__init__(file, offset, f"body: {reason} ({where}); {BAD_BODY_REMEDY}")
+
+
+BAD_BODY_REMEDY: Final = (
+    "the record is as it was sent: onBadBody=raw (--on-bad-body raw, on_bad_body='raw') returns its body as it is "
+    "stored, quarantine skips the message and reports it"
+)
 
 
 class TruncatedRecordError(CorruptRecordError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rocketflow_store.model.errors import BadBodyError, CorruptRecordError, UnsupportedRecordError
 from rocketflow_store.model.property_names import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
 from rocketflow_store.model.system_flags import COMPRESSED_FLAG
 
@@ -76,15 +77,35 @@ class MessageExt:
     prepared_transaction_offset: int
     body_crc: int
     properties: Mapping[str, str]
+    body_fault: str | None = None
+    """Why the body is none, though it may decompress: that of an inner batch which is no batch."""
 
     @property
     def body(self) -> bytes:
-        """The body, decompressed if sysFlag says that it is compressed."""
+        """The body, decompressed if sysFlag says that it is compressed; raises BadBodyError if it cannot be."""
+        if self.body_fault is not None:
+            raise self.bad_body(self.body_fault)
         if not self.sys_flag & COMPRESSED_FLAG:
             return self.stored_body
         from rocketflow_store.model.compression import decompress_body
 
-        return decompress_body(self.stored_body, self.sys_flag)
+        try:
+            return decompress_body(self.stored_body, self.sys_flag)
+        except (CorruptRecordError, UnsupportedRecordError) as error:
+            raise self.bad_body(error.why) from error
+
+    def bad_body(self, reason: str) -> BadBodyError:
+        """Return the error for a body of this message that cannot be decoded."""
+        return BadBodyError("the log", self.phy_offset, (self.topic, self.queue_id, self.queue_offset), reason)
+
+    @property
+    def body_error(self) -> str | None:
+        """The reason for which `body` raises, None if it does not; `stored_body` has the body in any case."""
+        try:
+            _ = self.body
+        except BadBodyError as error:
+            return error.reason
+        return None
 
     @property
     def msg_id(self) -> str:

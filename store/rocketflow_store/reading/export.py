@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from rocketflow_store.files import os_files
 from rocketflow_store.files.os_files import access_error
 from rocketflow_store.model.errors import FileExistsInTargetError
+from rocketflow_store.model.on_bad_body import OnBadBody
 from rocketflow_store.reading.faults import SkipFaults
-from rocketflow_store.records.arrow.columns import DEFAULT_COLUMNS, source_schema
+from rocketflow_store.records.arrow.columns import BODY_ERROR, DEFAULT_COLUMNS, source_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,13 +32,16 @@ def export_topic(
     progress: Callable[[int, int], None] | None = None,
     *,
     overwrite: bool = True,
+    on_bad_body: OnBadBody = OnBadBody.FAIL,
 ) -> dict[str, Any]:
     """Write every queue of `topic` into `directory`; return {topic, rows, files, leftOut}.
 
-    Messages that cannot be read are skipped, and counted. `progress(done, total)` is called with queue offsets. Memory
+    Messages that cannot be read are skipped, and counted. With OnBadBody.RAW the files have a column `bodyError`.
+    `progress(done, total)` is called with queue offsets. Memory
     is bounded by one batch.
 
     Raises:
+        BadBodyError: a body cannot be decoded, and `on_bad_body` is OnBadBody.FAIL.
         FileExistsInTargetError: one of the files exists, and not `overwrite`; raised before anything is written.
     """
     import pyarrow.parquet
@@ -49,7 +53,7 @@ def export_topic(
         raise access_error(target, error) from error
     rows = wanted = passed = 0
     files: list[str] = []
-    schema = source_schema(DEFAULT_COLUMNS)
+    schema = source_schema((*DEFAULT_COLUMNS, BODY_ERROR) if on_bad_body is OnBadBody.RAW else DEFAULT_COLUMNS)
     bounds = {queue_id: reader.bounds(topic, queue_id) for queue_id in reader.queues(topic)}
     bounds = {queue_id: (low, high) for queue_id, (low, high) in bounds.items() if low < high}
     paths = {queue_id: target / f"{_file_name(topic)}-{queue_id:05d}.parquet" for queue_id in bounds}
@@ -62,7 +66,7 @@ def export_topic(
         temporary = path.with_name(f".{path.name}.tmp")
         try:
             with pyarrow.parquet.ParquetWriter(temporary, schema) as writer:
-                for batch in reader.read(topic, queue_id, low, high, faults=SkipFaults()):
+                for batch in reader.read(topic, queue_id, low, high, faults=SkipFaults(on_bad_body=on_bad_body)):
                     writer.write_batch(batch)
                     rows += batch.num_rows
                     if progress is not None and batch.num_rows:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.format.batch_body import decode_batch_body
 from rocketflow_store.format.properties import decode_properties
-from rocketflow_store.model.errors import CorruptRecordError
 from rocketflow_store.model.java_compat import crc32
 from rocketflow_store.model.system_flags import COMPRESSED_FLAG, INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
 
@@ -18,7 +17,7 @@ _WRAPPED: Final = INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
 
 
 def inner_messages(message: MessageExt) -> list[MessageExt]:
-    """Return `message` itself, or the messages in it, as a client does; raise CorruptRecordError for an invalid batch.
+    """Return `message` itself, or the messages in it, as a client does; raise BadBodyError for an invalid batch.
 
     Body, flag and properties are each message's own, the queue offset counts up, the rest is the record's.
     """
@@ -27,7 +26,7 @@ def inner_messages(message: MessageExt) -> list[MessageExt]:
     try:
         entries = decode_batch_body(message.body)
     except ValueError as error:
-        raise CorruptRecordError(message.topic, message.phy_offset, str(error)) from error
+        raise message.bad_body(str(error)) from error
     return [
         replace(
             message,

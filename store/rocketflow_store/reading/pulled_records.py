@@ -7,19 +7,20 @@ of a record) follows from the records themselves here; CRC, topic, queue and the
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from rocketflow_store.model.errors import CorruptRecordError
+from rocketflow_store.model.errors import BadBodyError, CorruptRecordError
 from rocketflow_store.model.system_flags import COMPRESSED_FLAG, INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
 from rocketflow_store.model.topic_names import LMQ_PREFIX
-from rocketflow_store.reading.range_read import Wanted
+from rocketflow_store.reading.range_read import ALL_ROWS, Wanted, chosen_rows, decodes
 from rocketflow_store.reading.skipped import REMOVED, SkippedMessages
 from rocketflow_store.records.arrow.gather import int_array
 from rocketflow_store.records.decoding.decode import ColumnBuilder, QueueIdentity, RecordColumns, decompressed_runs
-from rocketflow_store.records.decoding.inner_batches import RECORD_COLUMNS, NoBatchBodyError, unwrap
+from rocketflow_store.records.decoding.dispatch_rows import batch_nums
+from rocketflow_store.records.decoding.inner_batches import RECORD_COLUMNS, NoBatchBodyError, unwrap, without_batch
 from rocketflow_store.records.decoding.record_crc import judge_contents
 from rocketflow_store.records.decoding.scan import scan_records
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from rocketflow_store.model.errors import OffsetOutOfRangeError
     from rocketflow_store.reading.faults import ReadFaults
+    from rocketflow_store.reading.range_read import Condition, RowChoice
 
     Ints = npt.NDArray[np.int64]
 
@@ -51,13 +53,16 @@ class PulledRecords:
         columns: Sequence[str] | None,
         tags: str | None,
         faults: ReadFaults,
+        condition: Condition | None = None,
     ) -> None:
-        """Take (broker name, topic, queue id), the columns, and the tags that messages must have."""
+        """Take (broker name, topic, queue id), the columns, and the tags and the condition that messages must meet."""
         broker, topic, queue_id = queue
         self._identity = QueueIdentity(topic, queue_id, broker, exact=not topic.startswith(LMQ_PREFIX))
-        self._wanted = Wanted.of(columns, tags, 0)
+        self._wanted = Wanted.of(columns, tags, 0, faults, condition)
         self._faults = faults
-        more = (*self._wanted.columns, "queueOffset", "tags")
+        self._undecoded: list[int] = []
+        """Queue offsets of records of several messages whose body cannot be decoded."""
+        more = (*self._wanted.columns, "queueOffset", *self._wanted.choice.columns)
         self._more = tuple(dict.fromkeys(more))
         self._needed = tuple(dict.fromkeys((*more, *RECORD_COLUMNS)))
 
@@ -113,7 +118,7 @@ class PulledRecords:
         start, end = wanted
         places = records.field(">i8", 28).astype(np.int64)
         records.check_place(places, offsets, self._identity)
-        faults = _faults_of(records, bodies="body" in self._wanted.columns)
+        faults = _faults_of(records, bodies=decodes(self._wanted.columns))
         good = np.ones(records.count, bool)
         if faults:
             good[list(faults)] = False
@@ -129,59 +134,74 @@ class PulledRecords:
             rows = np.flatnonzero(good)
             records, offsets, places = records.keep(rows), offsets[rows], places[rows]
         seen.append(offsets)
-        yield from self._decoded(records, offsets, places, self._wanted.columns, tagged=True)
+        yield from self._decoded(records, offsets, places, self._wanted.columns, self._wanted.choice)
 
     def _inner(
         self, records: RecordColumns, offsets: Ints, places: Ints, wanted: tuple[int, int], seen: list[Ints]
     ) -> Iterator[pa.RecordBatch]:
         """Yield the messages of records that hold several."""
         start, end = wanted
-        for batch in self._decoded(records, offsets, places, self._needed, tagged=False):
+        self._undecoded.clear()
+        covered: list[Ints] = []
+        for batch in self._decoded(records, offsets, places, self._needed, ALL_ROWS):
             for part in self._unwrapped(batch):
                 found = np.asarray(part.column(part.schema.get_field_index("queueOffset")))
-                seen.append(found)
+                covered.append(found)
                 keep = (found >= start) & (found < end)
-                keep &= self._wanted.tag_filter.mask_tags(part.column(part.schema.get_field_index("tags")))
+                keep &= self._wanted.choice.mask_batch(part)
                 if keep.any():
                     yield _rows_of(part.select(self._wanted.columns), keep)
+        if self._undecoded:
+            counts = batch_nums(records, records.property_segments())
+            rows = np.flatnonzero(np.isin(offsets, self._undecoded))
+            one_by_one = [
+                np.arange(offsets[row], offsets[row] + (1 if counts is None else counts[row])) for row in rows
+            ]
+            covered.append(np.setdiff1d(np.concatenate(one_by_one), np.concatenate([np.zeros(0, np.int64), *covered])))
+        seen += covered
 
     def _unwrapped(self, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         try:
             yield unwrap(records, self._more)
         except NoBatchBodyError as error:
             at = records.column(records.schema.get_field_index("queueOffset"))[error.row].as_py()
-            self._damaged(np.array([at]), np.array([-1]), {0: str(error)})
             yield from self._unwrapped(records.slice(0, error.row))
+            if self._keeps(SkippedMessages(at, 1, -1, str(error))):
+                yield without_batch(records, error, self._more)
             yield from self._unwrapped(records.slice(error.row + 1))
 
     def _decoded(
-        self, records: RecordColumns, offsets: Ints, places: Ints, columns: tuple[str, ...], *, tagged: bool
+        self, records: RecordColumns, offsets: Ints, places: Ints, columns: tuple[str, ...], choice: RowChoice
     ) -> Iterator[pa.RecordBatch]:
-        """Yield sound records as batches, their bodies decompressed; with `tagged` only those with a wanted tag."""
+        """Yield the chosen ones of sound records as batches, their bodies decompressed."""
         if not records.count:
             return
-        if "body" not in columns or not (records.sys_flag & COMPRESSED_FLAG).any():
-            yield from self._tagged(ColumnBuilder(records, self._identity, offsets, places), columns, tagged)
+        builder = ColumnBuilder(records, self._identity, offsets, places)
+        if not decodes(columns) or not (records.sys_flag & COMPRESSED_FLAG).any():
+            yield from chosen_rows(builder, columns, choice)
             return
+        if not choice.matches_all:
+            chosen = np.flatnonzero(choice.mask(builder.column, records.count))
+            records, offsets, places = records.keep(chosen), offsets[chosen], places[chosen]
 
-        def damaged(faults: dict[int, str]) -> None:
-            self._damaged(offsets, places, faults)
+        def keeps(row: int, why: str) -> bool:
+            return self._keeps(SkippedMessages(int(offsets[row]), 1, int(places[row]), why))
 
-        for run, bodies in decompressed_runs(records, _MAX_DECOMPRESSED, damaged):
+        for run, bodies in decompressed_runs(records, _MAX_DECOMPRESSED, keeps):
             some = records.keep(np.array(run))
-            builder = ColumnBuilder(some, self._identity, offsets[run], places[run], bodies)
-            yield from self._tagged(builder, columns, tagged)
-
-    def _tagged(self, builder: ColumnBuilder, columns: tuple[str, ...], tagged: bool) -> Iterator[pa.RecordBatch]:
-        tag_filter = self._wanted.tag_filter
-        if not tagged or tag_filter.matches_all:
-            yield builder.batch(columns)
-            return
-        mask = tag_filter.mask_tags(builder.column("tags"))
-        if mask.any():
-            yield _rows_of(builder.batch(columns), mask)
+            yield ColumnBuilder(some, self._identity, offsets[run], places[run], bodies).batch(columns)
 
     # -- messages that cannot be returned
+
+    def _keeps(self, one: SkippedMessages) -> bool:
+        """Return True to return a message whose body cannot be decoded as it is stored; else it is skipped."""
+        identity = self._identity
+        message = identity.topic, identity.queue_id, one.queue_offset
+        self._undecoded.append(one.queue_offset)
+        if self._faults.keeps_bad_body(BadBodyError(identity.broker_name, one.phy_offset, message, one.why)):
+            return True
+        self._faults.skipped_body([one], **self._place_of(one, f"body: {one.why}"))
+        return False
 
     def _damaged(self, offsets: Ints, places: Ints, faults: dict[int, str]) -> None:
         """Meet rows whose records are damaged, or are other messages."""
@@ -209,10 +229,14 @@ class PulledRecords:
             self._skip(missing)
 
     def _skip(self, rows: list[SkippedMessages]) -> None:
-        first, identity = rows[0], self._identity
-        why = f"skipped in topic {identity.topic}, queue {identity.queue_id}: {first.why}"
+        self._faults.skipped(rows, **self._place_of(rows[0], rows[0].why))
+
+    def _place_of(self, first: SkippedMessages, why: str) -> dict[str, Any]:
+        """Return the arguments that say where messages were skipped, and why."""
+        identity = self._identity
         place = f"broker {identity.broker_name}"
-        self._faults.skipped(rows, store=Path(place), place=place, offset=first.queue_offset, why=why)
+        why = f"skipped in topic {identity.topic}, queue {identity.queue_id}: {why}"
+        return {"store": Path(place), "place": place, "offset": first.queue_offset, "why": why}
 
     def _where(self, queue_offset: int) -> str:
         return f"topic {self._identity.topic}, queue {self._identity.queue_id}, queue offset {queue_offset}"

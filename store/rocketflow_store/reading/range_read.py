@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
 from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS, UNIT_SIZE
 from rocketflow_store.model.errors import (
+    BadBodyError,
     CorruptRecordError,
     OffsetOutOfRangeError,
     StoreAccessError,
@@ -22,14 +22,14 @@ from rocketflow_store.model.system_flags import COMPRESSED_FLAG
 from rocketflow_store.reading.queue_units import plain_queue_units, plain_units
 from rocketflow_store.reading.skipped import NO_LOG_FILE, NO_UNIT, REMOVED, SkippedMessages
 from rocketflow_store.records.arrow.chunking import chunks
-from rocketflow_store.records.arrow.columns import DEFAULT_COLUMNS, SOURCE_COLUMNS
+from rocketflow_store.records.arrow.columns import BODY_ERROR, DEFAULT_COLUMNS, SOURCE_COLUMNS
 from rocketflow_store.records.arrow.hashing import string_hashes
 from rocketflow_store.records.decoding.decode import ColumnBuilder, decompressed_runs
-from rocketflow_store.records.decoding.inner_batches import RECORD_COLUMNS, NoBatchBodyError, unwrap
+from rocketflow_store.records.decoding.inner_batches import RECORD_COLUMNS, NoBatchBodyError, unwrap, without_batch
 from rocketflow_store.views.queues.consume_queue import lost, pre_blank, written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
     from typing import Self
 
@@ -46,6 +46,10 @@ if TYPE_CHECKING:
 
     Units = npt.NDArray[np.void]
     Ints = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
+
+Condition: TypeAlias = "Callable[[pa.Array], npt.NDArray[np.bool_]]"
+"""Returns the mask of the chosen rows for their properties, a map column."""
 
 BLOCK: Final = 1 << 16
 """Queue offsets that are looked up at once."""
@@ -59,21 +63,76 @@ _OF_THE_PLACE: Final = frozenset({"topic", "queueId", "queueOffset", "physicalOf
 
 
 @dataclass(frozen=True, slots=True)
+class RowChoice:
+    """The rows of a read: those with the tags whose properties meet the condition. No body is needed to choose."""
+
+    tag_filter: TagFilter
+    condition: Condition | None = None
+
+    @property
+    def matches_all(self) -> bool:
+        return self.tag_filter.matches_all and self.condition is None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that `mask` asks for."""
+        tags = () if self.tag_filter.matches_all else ("tags",)
+        return tags if self.condition is None else (*tags, "properties")
+
+    def mask(self, column: Callable[[str], pa.Array], count: int) -> Mask:
+        """Return the mask of the chosen rows of `count`, whose columns `column` returns."""
+        mask = np.ones(count, bool)
+        if not self.tag_filter.matches_all:
+            mask &= self.tag_filter.mask_tags(column("tags"))
+        if self.condition is not None:
+            mask &= self.condition(column("properties"))
+        return mask
+
+    def mask_batch(self, batch: pa.RecordBatch) -> Mask:
+        """Return the mask of the chosen rows of a batch, which has `columns`."""
+        return self.mask(lambda name: batch.column(batch.schema.get_field_index(name)), batch.num_rows)
+
+
+ALL_ROWS: Final = RowChoice(TagFilter.parse(None))
+
+
+def decodes(columns: Iterable[str]) -> bool:
+    """Return True if a read of these columns has to decompress bodies."""
+    return not {"body", BODY_ERROR}.isdisjoint(columns)
+
+
+@dataclass(frozen=True, slots=True)
 class Wanted:
-    """Request of a read: columns, the tags of its rows, and the number of bytes of a batch."""
+    """Request of a read: columns, the choice of its rows, and the number of bytes of a batch."""
 
     columns: tuple[str, ...]
-    tag_filter: TagFilter
+    choice: RowChoice
     max_batch_bytes: int
 
+    @property
+    def tag_filter(self) -> TagFilter:
+        """The tags of the rows."""
+        return self.choice.tag_filter
+
     @classmethod
-    def of(cls, columns: Sequence[str] | None, tags: str | None, max_batch_bytes: int) -> Self:
-        """Return the request; raise UnknownColumnError for an unknown column. None are the default columns."""
-        names = DEFAULT_COLUMNS if columns is None else tuple(columns)
+    def of(
+        cls,
+        columns: Sequence[str] | None,
+        tags: str | None,
+        max_batch_bytes: int,
+        faults: ReadFaults,
+        condition: Condition | None = None,
+    ) -> Self:
+        """Return the request; raise UnknownColumnError for an unknown column.
+
+        None are the default columns, with `bodyError` if `faults` returns bodies that cannot be decoded.
+        """
+        defaults = (*DEFAULT_COLUMNS, BODY_ERROR) if faults.returns_bad_bodies else DEFAULT_COLUMNS
+        names = defaults if columns is None else tuple(columns)
         for name in names:
             if name not in SOURCE_COLUMNS:
                 raise UnknownColumnError(name, SOURCE_COLUMNS)
-        return cls(names, TagFilter.parse(tags), max_batch_bytes)
+        return cls(names, RowChoice(TagFilter.parse(tags), condition), max_batch_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +235,7 @@ class RangeRead:
                 units, offsets = units[keep], offsets[keep]
         every = _Rows.of(units, offsets)
         for rows in chunks(np.maximum(units["msg_size"], 0), wanted.max_batch_bytes, _MAX_CHUNK_ROWS):
-            yield from self._decode(every.take(rows), wanted.columns, wanted.tag_filter)
+            yield from self._decode(every.take(rows), wanted.columns, wanted.choice)
 
     def _in_doubt(self, units: Units, offsets: Ints, matched: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Return the units whose tags code is not wanted and was not confirmed by a record of the topic."""
@@ -217,16 +276,15 @@ class RangeRead:
         wanted, units = self._wanted, queue.units_holding(start, end)
         bases = units["msg_base_offset"].astype(np.int64)
         self._between_batches(bases, bases + units["batch_size"], start, end)
-        more = tuple(dict.fromkeys([*wanted.columns, "queueOffset", "tags"]))
+        more = tuple(dict.fromkeys([*wanted.columns, "queueOffset", *wanted.choice.columns]))
         needed = tuple(dict.fromkeys([*more, *RECORD_COLUMNS]))
         every = _Rows.of(plain_units(units), bases, units)
         for rows in chunks(every.units["msg_size"], wanted.max_batch_bytes, _MAX_CHUNK_ROWS):
-            for records in self._decode(every.take(rows), needed, TagFilter.parse(None)):
+            for records in self._decode(every.take(rows), needed, ALL_ROWS):
                 for part in self._unwrap(records, more):
                     offsets = np.asarray(part.column(part.schema.get_field_index("queueOffset")))
                     keep = (offsets >= start) & (offsets < end)
-                    if not wanted.tag_filter.matches_all:
-                        keep &= wanted.tag_filter.mask_tags(part.column(part.schema.get_field_index("tags")))
+                    keep &= wanted.choice.mask_batch(part)
                     if keep.any():
                         chosen = part.select(wanted.columns)
                         yield chosen if keep.all() else chosen.take(_indices(np.flatnonzero(keep)))
@@ -248,15 +306,14 @@ class RangeRead:
             yield unwrap(records, columns)
         except NoBatchBodyError as error:
             topic, offset = self._identity.topic, records.column("queueOffset")[error.row].as_py()
-            why = f"{error} ({self._where(offset)})"
-            self._faults.meet(CorruptRecordError(topic, offset, why), error)
-            self._skip(topic, [SkippedMessages(offset, 1, -1, why)])
             yield from self._unwrap(records.slice(0, error.row), columns)
+            if self._keeps(topic, SkippedMessages(offset, 1, -1, str(error))):
+                yield without_batch(records, error, columns)
             yield from self._unwrap(records.slice(error.row + 1), columns)
 
-    def _decode(self, rows: _Rows, columns: tuple[str, ...], tag_filter: TagFilter) -> Iterator[pa.RecordBatch]:
+    def _decode(self, rows: _Rows, columns: tuple[str, ...], choice: RowChoice) -> Iterator[pa.RecordBatch]:
         """Read the records of `rows`."""
-        in_doubt = not (tag_filter.matches_all and _OF_THE_PLACE.issuperset(columns))
+        in_doubt = not (choice.matches_all and _OF_THE_PLACE.issuperset(columns))
         covered = 0
         for run, mapped in self._log.by_file(rows.places):
             if run.start > covered:
@@ -267,14 +324,14 @@ class RangeRead:
                 continue
             records, part = found
             records.check_place(part.places, part.offsets, self._identity)
-            faults = self._log.faults(records, mapped, bodies="body" in columns) if in_doubt else records.faults
+            faults = self._log.faults(records, mapped, bodies=decodes(columns)) if in_doubt else records.faults
             if faults:
                 faults |= dict.fromkeys(np.flatnonzero(lost(part.units)).tolist(), _LOST)
                 self._damaged_rows(mapped, part, faults)
                 good = part.others(faults)
                 records, part = records.keep(good), part.take(good)
             if records.count:
-                yield from self._columns(mapped, records, part, columns, tag_filter)
+                yield from self._columns(mapped, records, part, columns, choice)
         if covered < len(rows.units):
             self._without_file(rows.take(slice(covered, None)))
 
@@ -296,17 +353,24 @@ class RangeRead:
             return None
 
     def _columns(
-        self, mapped: MappedFile, records: RecordColumns, rows: _Rows, columns: tuple[str, ...], tag_filter: TagFilter
+        self, mapped: MappedFile, records: RecordColumns, rows: _Rows, columns: tuple[str, ...], choice: RowChoice
     ) -> Iterator[pa.RecordBatch]:
-        """Yield sound records as batches, their bodies decompressed."""
+        """Yield the chosen ones of sound records as batches, their bodies decompressed."""
         identity = self._identity
-        if "body" not in columns or not (records.sys_flag & COMPRESSED_FLAG).any():
-            yield from _matching(ColumnBuilder(records, identity, rows.offsets, rows.places), columns, tag_filter)
+        builder = ColumnBuilder(records, identity, rows.offsets, rows.places)
+        if not decodes(columns) or not (records.sys_flag & COMPRESSED_FLAG).any():
+            yield from chosen_rows(builder, columns, choice)
             return
-        for run, bodies in decompressed_runs(records, _MAX_DECOMPRESSED, partial(self._damaged_rows, mapped, rows)):
+        if not choice.matches_all:
+            chosen = np.flatnonzero(choice.mask(builder.column, records.count))
+            records, rows = records.keep(chosen), rows.take(chosen)
+
+        def keeps(row: int, why: str) -> bool:
+            return self._keeps(mapped.path, rows.skipped({row: why})[0])
+
+        for run, bodies in decompressed_runs(records, _MAX_DECOMPRESSED, keeps):
             some = records.keep(np.array(run))
-            builder = ColumnBuilder(some, identity, rows.offsets[run], rows.places[run], bodies)
-            yield from _matching(builder, columns, tag_filter)
+            yield ColumnBuilder(some, identity, rows.offsets[run], rows.places[run], bodies).batch(columns)
 
     # -- messages that cannot be returned
 
@@ -316,6 +380,17 @@ class RangeRead:
         why = f"{faults[first]} ({self._where(int(rows.offsets[first]))})"
         self._faults.meet(CorruptRecordError(mapped.path, int(rows.places[first]), why))
         self._skip(mapped.path, rows.skipped(faults))
+
+    def _keeps(self, place: Path | str, one: SkippedMessages) -> bool:
+        """Return True to return a message whose body cannot be decoded as it is stored; else it is skipped."""
+        identity = self._identity
+        message = identity.topic, identity.queue_id, one.queue_offset
+        if self._faults.keeps_bad_body(BadBodyError(place, one.phy_offset, message, one.why)):
+            return True
+        why = f"skipped in topic {identity.topic}, queue {identity.queue_id}: body: {one.why}"
+        root = self._queues.paths.root
+        self._faults.skipped_body([one], store=root, place=place, offset=one.queue_offset, why=why)
+        return False
 
     def _without_unit(self, offsets: Ints) -> None:
         """Meet messages without a unit in the queue."""
@@ -353,16 +428,18 @@ class RangeRead:
         return self._queues.paths.consume_queue / self._identity.topic / str(self._identity.queue_id)
 
 
-def _matching(builder: ColumnBuilder, columns: tuple[str, ...], tag_filter: TagFilter) -> Iterator[pa.RecordBatch]:
-    """Yield the rows whose tag matches, unless there are none."""
-    if tag_filter.matches_all:
+def chosen_rows(builder: ColumnBuilder, columns: tuple[str, ...], choice: RowChoice) -> Iterator[pa.RecordBatch]:
+    """Yield the chosen rows, unless there are none."""
+    if choice.matches_all:
         yield builder.batch(columns)
         return
-    mask = tag_filter.mask_tags(builder.column("tags"))
+    mask = choice.mask(builder.column, builder.count)
+    if not mask.any():
+        return
     batch = builder.batch(columns)
     if mask.all():
         yield batch
-    elif mask.any():
+    else:
         yield batch.take(_indices(np.flatnonzero(mask)))
 
 

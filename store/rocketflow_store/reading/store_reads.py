@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rocketflow_store.model.message import MessageExt
     from rocketflow_store.reading.faults import ReadFaults
     from rocketflow_store.reading.get_message_result import GetMessageResult
+    from rocketflow_store.reading.range_read import Condition
     from rocketflow_store.reading.read_sources import ReadSources
     from rocketflow_store.reading.tag_query import TagQueryResult
     from rocketflow_store.settings.store_config import StoreConfig
@@ -168,6 +169,7 @@ class StoreReads(ABC):
         tags: str | None = None,
         max_batch_bytes: int = 2 << 20,
         faults: ReadFaults = STRICT,
+        condition: Condition | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read messages [start, end) of a queue as RecordBatches with just `columns`; memory is bounded by a batch.
 
@@ -177,9 +179,15 @@ class StoreReads(ABC):
         range, are skipped, logged and counted. If a record has a record CRC, no column is returned before that is
         verified; for one without (4.9 has none) the body's CRC is verified if `body` is requested, and other columns
         have none. Columns that only describe the record's place need no CRC.
+
+        A body that cannot be decoded (a client called it compressed, and it is not) raises BadBodyError; with
+        `faults=SkipFaults()` the message is skipped like those, and `on_bad_body="raw"` of either returns it with the
+        body as it is stored and the reason as `bodyError`. `condition` returns the mask of the rows to return for a
+        column `properties`. Neither it nor `tags` needs a body.
         """
         self.check_open()
-        return self._batches(topic, queue_id, (start, end), Wanted.of(columns, tags, max_batch_bytes), faults)
+        wanted = Wanted.of(columns, tags, max_batch_bytes, faults, condition)
+        return self._batches(topic, queue_id, (start, end), wanted, faults)
 
     def _batches(
         self, topic: str, queue_id: int, offsets: tuple[int, int], wanted: Wanted, faults: ReadFaults

@@ -14,9 +14,11 @@ from rocketflow_store.reading.queue_figures import (
     record_bytes,
     stored_at,
 )
+from rocketflow_store.reading.range_read import Condition
 from rocketflow_store.reading.skipped import SkippedMessages
 
 __all__ = [
+    "Condition",
     "PulledRecords",
     "SkippedMessages",
     "consumer_offset_files",

@@ -30,6 +30,7 @@ SUPERSEDED: Final = "RF-SINK-SUPERSEDED"
 DATA_LOSS: Final = "RF-DATA-LOSS"
 NO_EFFECT: Final = "RF-CONFIG"
 SKIPPED: Final = "RF-SKIP"
+BAD_BODY: Final = "RF-BAD-BODY"
 SUBSCRIPTION_CONFLICT: Final = "RF-SUBSCRIPTION-CONFLICT"
 
 
@@ -158,6 +159,12 @@ EVENTS: Final = (
         "consumer reports what it did not get.",
         "Run `rocketflow store verify PATH` (of a broker: at its store); `--repair` rebuilds the units of all records "
         "that the log still has.",
+    ),
+    Event(
+        BAD_BODY,
+        "A read skipped a message whose body it could not decode (onBadBody=quarantine).",
+        "A producer gave a body a compressed flag, and compressed it otherwise or not at all; the record is sound.",
+        "Read the message with onBadBody=raw (`rocketflow store cat --on-bad-body raw`), and correct its producer.",
     ),
     Event(
         SUBSCRIPTION_CONFLICT,

@@ -17,7 +17,8 @@ from rocketflow.kafka.into_kafka.to_records import kafka_rows
 from rocketflow.kafka.into_store.refused_messages import refused_rows
 from rocketflow.kafka.shared.record_sizes import Header, batch_size, client_size
 from rocketflow.kafka.shared.refusal_limits import MAX_BODY
-from rocketflow_store import Message, MessageStore
+from rocketflow_store import BadBodyError, Message, MessageStore
+from rocketflow_store.model.compression import compress_body
 from rocketflow_store.records.encoding.encode import BatchEncoder
 from tests.rocketflow.kafka.bridging import Sent, Topics, bridge, small_store, stored
 from tests.rocketflow.kafka.test_mapping import as_rows, through_records
@@ -123,6 +124,37 @@ def test_quarantined_message_keeps_key_headers_and_origin(topics: Topics, store:
     again = topics.read(refused, 1)[0]
     assert (again[0].key, again[0].headers) == (sent[0].key, sent[0].headers)
     assert again[1].key == b"\xff" * 4096
+
+
+def test_body_that_cannot_be_decoded_stops_the_copy_is_sent_as_stored_or_quarantined(
+    topics: Topics, store: str, name: Name
+) -> None:
+    source, refused = name("t"), name("refused")
+    topics.create(source, partitions=1)
+    packed = compress_body(b"packed", 3)
+    sent = [(b"first", 0), (packed, 0x301), (b"not packed", 0x301), (b"no type", 0x701), (b"last", 0)]
+    with MessageStore.open(store, small_store(Path(store))) as opened:
+        opened.create_topic(source, 1)
+        for body, sys_flag in sent:
+            assert opened.put_message(Message(source, body, queue_id=0, sys_flag=sys_flag)).stored
+    asked = ["--topics", source, "--quarantine-topic", refused, "--progress-topic", name("marks")]
+    with pytest.raises(BadBodyError, match=f"topic {source}, queue 0, queue offset 2.*--on-bad-body"):
+        bridge("store-to-kafka", topics.address, store, *asked, "--id", name("fails"))
+    done = bridge("store-to-kafka", topics.address, store, *asked, "--id", name("raw"), "--on-bad-body", "raw")
+    assert (done.rows, done.quarantined, done.exit_code) == (5, 0, 0)
+    copied = topics.read(source, 1)[0]
+    assert [one.value for one in copied] == [b"first", b"packed", b"not packed", b"no type", b"last"]
+    errors = [dict(one.headers).get("rocketmq.bodyError") or b"" for one in copied]
+    assert [b"zlib" in errors[2], b"type 7" in errors[3], errors[0] + errors[1] + errors[4]] == [True, True, b""]
+    more = ["--id", name("quarantine"), "--on-bad-body", "quarantine", "--restart"]
+    done = bridge("store-to-kafka", topics.address, store, *asked, *more)
+    assert (done.rows, done.quarantined, done.exit_code) == (3, 2, 3)
+    assert [one.value for one in topics.read(source, 1)[0]][5:] == [b"first", b"packed", b"last"]
+    kept = topics.read(refused, 1)[0]
+    assert [one.value for one in kept] == [b"not packed", b"no type"]
+    first = dict(kept[0].headers)
+    assert first["rocketmq.origin"] == f"{source}:0:2".encode()
+    assert (first["refused"] or b"").startswith(b"its body cannot be decoded: does not decompress as zlib")
 
 
 def test_store_accepts_the_quarantine_row_of_any_message(tmp_path: Path) -> None:

@@ -100,6 +100,32 @@ def test_flights_are_split_into_good_and_bad_as_by_pandas(spark: SparkSession, t
     assert verify_store(store).findings == []
 
 
+def test_body_that_cannot_be_decoded_fails_the_check_or_is_quarantined_with_the_cause(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    body = b'{"i": 1}'
+    with MessageStore.open(tmp_path / "store") as opened:
+        opened.create_topic("data", 1)
+        for at, sys_flag in enumerate((0, 0x301, 0x701, 0)):
+            properties = {"n": str(at), "QUALITY_REASON": "of an earlier check"}
+            opened.put_message(Message("data", body, queue_id=0, sys_flag=sys_flag, properties=properties))
+    suite = write_suite(tmp_path / "s.json", NOT_NEGATIVE, schema="i int")
+    with pytest.raises(Exception, match=r"topic data, queue 0, queue offset 1.*onBadBody"):
+        _run(spark, _job(tmp_path, suite))
+    done = _run(spark, _job(tmp_path, suite, options={"onBadBody": "quarantine"}))
+    assert (done.rows, done.good, done.malformed, done.quarantined) == (4, 2, 2, 2)
+    assert origins(tmp_path / "store", "bad") == [("data", 0, 1), ("data", 0, 2)]
+    bad = rows_of(tmp_path / "store", "bad", ["body", "properties"])
+    assert [row["body"] for row in bad] == [body, body], "as it is stored"
+    properties = [dict(row["properties"]) for row in bad]
+    assert properties[0]["QUALITY_REASON"].startswith("cannot be decoded: does not decompress as zlib")
+    assert properties[1]["QUALITY_REASON"].startswith("cannot be decoded: compression type 7")
+    assert [one["n"] for one in properties] == ["1", "2"]
+    raw = {"checkpoint": str(tmp_path / "again"), "options": {"onBadBody": "raw"}, "good_topic": "all"}
+    done = _run(spark, _job(tmp_path, suite, **raw))
+    assert (done.rows, done.good) == (4, 4), "the stored bytes are what the suite expects"
+
+
 def test_repeated_batch_is_written_once(spark: SparkSession, tmp_path: Path) -> None:
     """The state after a kill between RocketFlow's commit and Spark's; the suite may have changed meanwhile."""
     fill(tmp_path / "store", "data", [{"i": one} for one in (1, -1, 2, -2)])

@@ -25,6 +25,7 @@ from rocketflow_store.delivery.requeue.requeue_run import (
 )
 from rocketflow_store.format.record import FIXED_SIZE
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.model.compression import compress_body
 from rocketflow_store.model.errors import CorruptRecordError, StoreConfigError, StoreError
 from rocketflow_store.model.system_flags import TRANSACTION_COMMIT, TRANSACTION_PREPARED
 from tests.support.damage import flip
@@ -54,7 +55,7 @@ def dead_letters(store: MessageStore, count: int) -> None:
     store.put_messages(
         Message(
             "%DLQ%g",
-            b"%d" % number,
+            compress_body(b"%d" % number, 3),
             tags=f"t{number}",
             keys=f"k{number} all",
             properties={**OVER, "own": "Köln"},

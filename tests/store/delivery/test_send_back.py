@@ -27,6 +27,7 @@ from rocketflow_store.delivery.requeue.ledger import ledger
 from rocketflow_store.delivery.requeue.send_back import SendBack, consumer_send_msg_back, consumer_send_msgs_back
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files import SubscriptionGroupConfig
+from rocketflow_store.model.compression import compress_body
 from rocketflow_store.model.errors import CorruptRecordError, MessageNotFoundError, StoreConfigError
 from rocketflow_store.model.message_id import decode_offset_msg_id
 from rocketflow_store.model.property_names import PROPERTY_CRC32
@@ -96,8 +97,8 @@ def test_send_back_stores_the_records_of_apaches_broker(golden_store: Callable[.
     assert min(compared.values()) >= 10, compared
 
 
-def put(store: MessageStore, count: int = 1, **more: Any) -> list[int]:
-    message = Message("orders", b"body", tags="paid", keys=["k-1"], properties={"city": "Köln"}, **more)
+def put(store: MessageStore, count: int = 1, body: bytes = b"body", **more: Any) -> list[int]:
+    message = Message("orders", body, tags="paid", keys=["k-1"], properties={"city": "Köln"}, **more)
     return [result.physical_offset for result in store.put_messages([message] * count)]
 
 
@@ -207,7 +208,8 @@ def test_bulk_send_back_makes_the_same_records(golden_store: Callable[..., Path]
     """All messages that a client sent and retried in features-53, and some with other hosts and compressed bodies."""
     shutil.copytree(golden_store("features-53"), tmp_path / "one")
     with MessageStore.open(tmp_path / "one") as store:
-        put(store, 5, sys_flag=1 | 0x300, born_host="[2001:db8::1]:9", reconsume_times=15)
+        packed = compress_body(b"body", 3)
+        put(store, 5, packed, sys_flag=1 | 0x300, born_host="[2001:db8::1]:9", reconsume_times=15)
         put(store, 5, reconsume_times=16, deliver_timestamp=1)
         store.config_files.subscription_groups.put(SubscriptionGroupConfig("g", retry_queue_nums=3))
     shutil.copytree(tmp_path / "one", tmp_path / "many")

@@ -21,7 +21,7 @@ from rocketflow.spark.source.network.pull_window import Piece, PullWindow
 from rocketflow.spark.source.queue_choice import QueueChooser
 from rocketflow.spark.source.store_access import QueueBounds
 from rocketflow.spark.source.stream_offset import NO_RECORD, QueueKey, QueuePosition, StreamOffset
-from rocketflow_store import OffsetOutOfRangeError, RaiseFaults, SkipFaults
+from rocketflow_store import OffsetOutOfRangeError
 from rocketflow_store.spi.reads import PulledRecords
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from rocketflow.spark.shared.network_options import Network
     from rocketflow.spark.source.task_planning import QueueRange
+    from rocketflow_store import ReadFaults
+    from rocketflow_store.spi.reads import Condition
 
 AT_ONCE: Final = 16
 RANGES_AT_ONCE: Final = 3
@@ -194,16 +196,22 @@ class NetworkStores:
         return list(ranges)
 
     def batches(
-        self, one: QueueRange, columns: Sequence[str], tags: str | None, *, fail: bool, max_batch_bytes: int
+        self,
+        one: QueueRange,
+        columns: Sequence[str],
+        tags: str | None,
+        condition: Condition | None,
+        *,
+        faults: ReadFaults,
+        max_batch_bytes: int,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of a range; with `fail` a damaged or missing one raises, else it is skipped.
+        """Yield the messages of a range that `tags` and `condition` choose; `faults` decides about damaged ones.
 
         All messages are pulled and `tags` are compared here: a broker that selects drops damaged ones silently.
-        Raises OffsetOutOfRangeError, with `fail`, where the broker does not have the range any more.
+        Raises OffsetOutOfRangeError, if `faults` does, where the broker does not have the range any more.
         """
         key = one.key
-        faults = RaiseFaults() if fail else SkipFaults()
-        decoder = PulledRecords((key.store, key.topic, key.queue_id), columns, tags, faults)
+        decoder = PulledRecords((key.store, key.topic, key.queue_id), columns, tags, faults, condition)
         position = one.start
         while position < one.end:
             try:

@@ -11,6 +11,9 @@ import pyarrow as pa
 
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
+BODY_ERROR: Final = "bodyError"
+"""Why a body is as it is stored, because it cannot be decoded; null for all other messages."""
+
 SOURCE_SCHEMA: Final = pa.schema(
     [
         ("topic", pa.string()),
@@ -34,10 +37,11 @@ SOURCE_SCHEMA: Final = pa.schema(
         ("physicalOffset", pa.int64()),
         ("brokerName", pa.string()),
         ("properties", pa.map_(pa.string(), pa.string())),
+        (BODY_ERROR, pa.string()),
     ]
 )
 SOURCE_COLUMNS: Final[tuple[str, ...]] = tuple(SOURCE_SCHEMA.names)
-DEFAULT_COLUMNS: Final[tuple[str, ...]] = SOURCE_COLUMNS[:-1]
+DEFAULT_COLUMNS: Final[tuple[str, ...]] = SOURCE_COLUMNS[:-2]
 
 SINK_COLUMNS: Final[tuple[str, ...]] = (
     "body",

@@ -233,27 +233,44 @@ class RecordColumns:
 
 
 def decompressed_runs(
-    records: RecordColumns, most_bytes: int, skip: Callable[[dict[int, str]], object]
-) -> Iterator[tuple[list[int], pa.Array]]:
+    records: RecordColumns, most_bytes: int, keeps: Callable[[int, str], bool]
+) -> Iterator[tuple[list[int], Bodies]]:
     """Yield runs of rows with their bodies; compressed ones (sysFlag bit 0) are decompressed.
 
-    A run ends after the row with which its bodies reach `most_bytes`. Rows whose body cannot be decompressed are in no
-    run: `skip` is called with each and the reason.
+    A run ends after the row with which its bodies reach `most_bytes`. `keeps` is called with each row whose body cannot
+    be decompressed, and the reason: True keeps the body as it is stored, False skips the row.
     """
-    rows, size, values = list[int](), 0, list[bytes]()
+    rows, size, values, errors = list[int](), 0, list[bytes](), list[bytes | None]()
     for row, (body, sys_flag) in enumerate(zip(records.bodies().to_pylist(), records.sys_flag.tolist(), strict=True)):
+        error = None
         try:
             values.append(decompress_body(body, sys_flag) if sys_flag & COMPRESSED_FLAG else body)
-        except (CorruptRecordError, UnsupportedRecordError) as error:
-            skip({row: f"body: {error.why}"})
-            continue
+        except (CorruptRecordError, UnsupportedRecordError) as fault:
+            if not keeps(row, fault.why):
+                continue
+            values.append(body)
+            error = fault.why.encode()
         rows.append(row)
+        errors.append(error)
         size += len(values[-1])
         if size >= most_bytes:
-            yield rows, values_array(values, pa.binary())
-            rows, size, values = [], 0, []
+            yield rows, Bodies.of(values, errors)
+            rows, size, values, errors = [], 0, [], []
     if rows:
-        yield rows, values_array(values, pa.binary())
+        yield rows, Bodies.of(values, errors)
+
+
+@dataclass(frozen=True, slots=True)
+class Bodies:
+    """Decompressed bodies; `errors` are the reasons for those that are as they are stored, else null."""
+
+    values: pa.Array
+    errors: pa.Array
+
+    @classmethod
+    def of(cls, values: Sequence[bytes], errors: Sequence[bytes | None]) -> Bodies:
+        """Return the bodies of some rows, and the reasons by row."""
+        return cls(values_array(values, pa.binary()), values_array(errors, pa.string()))
 
 
 @lru_cache(maxsize=64)
@@ -264,7 +281,7 @@ def _schema_of(columns: tuple[str, ...]) -> pa.Schema:
 class ColumnBuilder:
     """Builds the source's columns of checked records, each at most once and only those requested.
 
-    `bodies` are the decompressed bodies; None to return the stored ones.
+    `bodies` are the decompressed bodies; None to return the stored ones, none of which is compressed.
     """
 
     def __init__(
@@ -273,11 +290,12 @@ class ColumnBuilder:
         identity: QueueIdentity,
         queue_offsets: Ints,
         phy_offsets: Ints,
-        bodies: pa.Array | None = None,
+        bodies: Bodies | None = None,
     ) -> None:
         self._records, self._identity, self._bodies = records, identity, bodies
         self._queue_offsets, self._phy_offsets = queue_offsets, phy_offsets
         self._segments: PropertySegments | None = None
+        self._built: dict[str, pa.Array] = {}
 
     def batch(self, columns: Sequence[str]) -> pa.RecordBatch:
         """Return the columns, in order, as a RecordBatch of the source's types."""
@@ -285,7 +303,12 @@ class ColumnBuilder:
         return pa.RecordBatch.from_arrays(arrays, schema=_schema_of(tuple(columns)))
 
     def column(self, name: str) -> pa.Array:
-        """Return a column by its name in `columns.SOURCE_SCHEMA`."""
+        """Return a column by its name in `columns.SOURCE_SCHEMA`; it is built at the first call."""
+        if name not in self._built:
+            self._built[name] = self._column(name)
+        return self._built[name]
+
+    def _column(self, name: str) -> pa.Array:
         records, count = self._records, self._records.count
         kind = SOURCE_SCHEMA.field(name).type
         match name:
@@ -296,7 +319,9 @@ class ColumnBuilder:
             case "queueOffset":
                 return int_array(self._queue_offsets, kind)
             case "body":
-                return records.bodies() if self._bodies is None else self._bodies
+                return records.bodies() if self._bodies is None else self._bodies.values
+            case "bodyError":
+                return pa.nulls(count, kind) if self._bodies is None else self._bodies.errors
             case "tags":
                 return self._property("TAGS")
             case "keys":
@@ -332,6 +357,11 @@ class ColumnBuilder:
             case "properties":
                 return self.segments.maps()
         raise AssertionError(f"column {name} is in the schema but not built")
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return self._records.count
 
     @property
     def segments(self) -> PropertySegments:

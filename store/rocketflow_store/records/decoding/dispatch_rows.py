@@ -93,23 +93,23 @@ def rows_of_records(records: RecordColumns, file_from_offset: int, delay_levels_
         queues=queues,
         queue_of=queue_of,
         entries=entries.where(kinds != TRANSACTION_ROLLBACK),
-        batch_nums=_batch_nums(records, segments),
+        batch_nums=batch_nums(records, segments),
         lmq=lmqs_of_records(segments),
     )
 
 
-def _batch_nums(records: RecordColumns, segments: PropertySegments) -> Ints | None:
+def batch_nums(records: RecordColumns, segments: PropertySegments) -> Ints | None:
     """Return the number of messages in each record; None if no record is an inner batch."""
     inner = np.flatnonzero(records.sys_flag & INNER_BATCH_FLAG)
     if len(inner) == 0:
         return None
     numbers = segments.column(PROPERTY_INNER_NUM)
-    batch_nums = np.ones(records.count, np.int64)
+    found = np.ones(records.count, np.int64)
     for row in inner.tolist():
         text = numbers[row].as_py() or ""
         if text.isascii() and text.isdigit() and 0 < int(text) < 1 << 15:
-            batch_nums[row] = int(text)
-    return batch_nums
+            found[row] = int(text)
+    return found
 
 
 def lmqs_of_records(segments: PropertySegments) -> list[tuple[int, str, int]]:

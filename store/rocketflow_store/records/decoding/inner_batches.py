@@ -14,9 +14,9 @@ import pyarrow as pa
 from rocketflow_store.format.batch_body import BODY_AT, BODY_SIZE_AT, FLAG_AT, entry_positions
 from rocketflow_store.model.property_names import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
 from rocketflow_store.model.system_flags import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
-from rocketflow_store.records.arrow.columns import SOURCE_SCHEMA
+from rocketflow_store.records.arrow.columns import BODY_ERROR, SOURCE_SCHEMA
 from rocketflow_store.records.arrow.crc import crc32_column
-from rocketflow_store.records.arrow.gather import fixed_width_at, gather, int_array
+from rocketflow_store.records.arrow.gather import fixed_width_at, gather, int_array, values_array
 from rocketflow_store.records.decoding.batch_entries import entry_positions_of
 from rocketflow_store.records.decoding.properties import split_properties
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
 
-RECORD_COLUMNS: Final = ("body", "sysFlag", "queueOffset")
+RECORD_COLUMNS: Final = ("body", "sysFlag", "queueOffset", BODY_ERROR)
 """Columns of the records that `unwrap` needs besides the requested ones."""
 _PROPERTIES: Final = {"tags": PROPERTY_TAGS, "keys": PROPERTY_KEYS, "uniqKey": PROPERTY_UNIQ_KEY}
 
@@ -43,10 +43,14 @@ class NoBatchBodyError(ValueError):
 def unwrap(records: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
     """Return the messages of `records`, in order, with just `columns`; a record that is no batch is one message.
 
-    `records` has `columns` and RECORD_COLUMNS. Raises NoBatchBodyError.
+    `records` has `columns` and RECORD_COLUMNS. A record whose body could not be decompressed is one message too. Raises
+    NoBatchBodyError.
     """
     flags = INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
     wrapped = np.asarray(records.column("sysFlag")) & flags == flags
+    errors = records.column(BODY_ERROR)
+    if errors.null_count < len(errors):
+        wrapped &= ~np.asarray(errors.is_valid())
     if not wrapped.any():
         return records.select(columns)
     messages = _messages(records, np.flatnonzero(wrapped), (*columns, "queueOffset"))
@@ -56,6 +60,14 @@ def unwrap(records: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
         order = np.argsort(np.asarray(both.column(both.num_columns - 1)), kind="stable")
         messages = both.take(int_array(order, pa.int64())).combine_chunks().to_batches()[0]
     return pa.RecordBatch.from_arrays(messages.columns[:-1], names=list(columns))
+
+
+def without_batch(records: pa.RecordBatch, error: NoBatchBodyError, columns: Sequence[str]) -> pa.RecordBatch:
+    """Return the record of `error` as one message, with the error as its `bodyError`."""
+    record = records.slice(error.row, 1)
+    why = values_array([str(error).encode()], pa.string())
+    arrays = [why if name == BODY_ERROR else record.column(record.schema.get_field_index(name)) for name in columns]
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
 def _entries(bodies: Sequence[bytes], rows: Ints) -> list[Ints]:

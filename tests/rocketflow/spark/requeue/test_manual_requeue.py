@@ -29,6 +29,7 @@ from rocketflow_store.delivery.requeue.requeue_run import RequeueMismatchError, 
 from rocketflow_store.delivery.requeue.send_back import SendBack, consumer_send_msgs_back
 from rocketflow_store.files import lock
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.model.compression import compress_body
 from tests.support.output_fields import check_fields
 from tests.support.trials import COMMAND_LINE, environment
 
@@ -108,6 +109,22 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("requeue") / "s"
     dead_letters(path, 400)
     return path
+
+
+def test_messages_whose_body_cannot_be_decoded_are_requeued_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
+    bodies = [(b"plain", 0), (b"no zlib", 0x301), (compress_body(b"packed", 1), 0x101), (b"no type", 0x701)]
+    with MessageStore.open(tmp_path / "s", SMALL) as store:
+        store.create_topic("orders", 1)
+        for at, (body, sys_flag) in enumerate(bodies):
+            store.put_message(Message("from", body, queue_id=0, sys_flag=sys_flag, properties={"n": str(at)}))
+    path = tmp_path / "s"
+    assert requeue(spark, path, "all", "from", to_topic="orders").rows == 4
+    found = moved(path, "all")
+    assert [(found[at].stored_body, found[at].sys_flag) for at in range(4)] == bodies
+    assert requeue(spark, path, "bad", "from", to_topic="orders", where="bodyError IS NOT NULL").rows == 2
+    assert sorted(moved(path, "bad")) == [1, 3]
+    where = "body = CAST('packed' AS binary) OR body = CAST('no zlib' AS binary)"
+    assert requeue(spark, path, "by-body", "from", to_topic="orders", where=where).rows == 2
 
 
 def test_chosen_rows_go_to_their_topic_once(spark: SparkSession, store: Path) -> None:
