@@ -106,7 +106,7 @@ BUGS: Final = (
     Bug(
         "moved-directory-is-created-again",
         "a writer creates its directories again at the path that they were moved from",
-        [Change("    if str(path) in HELD and not os.path.isdir(path):", "    if False:")],
+        [Change("            if not is_there:", "            if False:")],
         [f"{STORE}/engine/test_moved_stores.py"],
     ),
     Bug(
@@ -212,7 +212,7 @@ BUGS: Final = (
     Bug(
         "failed-sync-keeps-cache",
         "after a failed sync the page cache counts as what was written",
-        [Change("            if self.on_close is not None:\n                self.on_close()\n", "")],
+        [Change("            elif self.on_close is not None:\n                self.on_close()\n", "")],
         [f"{STORE}/recovery/test_kept_cache.py", f"{STORE}/engine/test_flush_services.py"],
     ),
     Bug(
@@ -355,8 +355,8 @@ BUGS: Final = (
         [
             Change(
                 '    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")\n    try:\n'
-                "        fd = disk.open_file(temporary",
-                "    temporary = path\n    try:\n        fd = disk.open_file(temporary",
+                "        fd = _open(temporary",
+                "    temporary = path\n    try:\n        fd = _open(temporary",
             )
         ],
         [POWER],
@@ -406,7 +406,7 @@ BUGS: Final = (
             Change(
                 "if last is not None and last.file_from_offset < boundary and offset < last.end_offset:", "if False:"
             ),
-            Change("        os_files.zero_again(self._fd, self.path, stop, self.file_size)\n", ""),
+            Change("        os_files.zero_again(descriptor.fd, self.name, stop, self.file_size)\n", ""),
         ],
         [f"{ROWS}/test_torn_tails.py::test_the_last_record_torn_before_its_properties"],
     ),
@@ -498,9 +498,9 @@ BUGS: Final = (
         "descriptors-without-bound",
         "every queue file keeps its descriptor: a store has at most as many queues as the process has descriptors",
         [
-            Change("        if not self.has_room:\n            self._close_some()\n", ""),
-            Change("        if descriptor.fd >= _first_kept():\n            self._close_some()\n", ""),
-            Change("not in _NONE_FREE or not self._close_some():", "not in _NONE_FREE or True:"),
+            Change("                return -1\n            self._close_some()\n", "                return -1\n"),
+            Change("        if fd >= limit - min(limit // _FREE_SHARE, _MOST_FREE):\n", "        if fd < 0:\n"),
+            Change("not in NONE_FREE or not self._close_some():", "not in NONE_FREE or True:"),
         ],
         [f"{STORE}/files/test_open_files.py", f"{ROWS}/test_many_queues.py"],
     ),
@@ -518,7 +518,11 @@ BUGS: Final = (
     Bug(
         "new-queues-without-descriptors",
         "a record of a new queue is appended although no descriptor is left for its file: dispatch stops for all",
-        [Change("        if others > first:\n            raise DescriptorLimitError(name, limit)\n", "")],
+        [
+            Change(
+                "        if others > first:\n            raise DescriptorLimitError(name, LIMIT()[0] % _INFINITE)\n", ""
+            )
+        ],
         [f"{STORE}/files/test_open_files.py", f"{ROWS}/test_many_queues.py"],
     ),
     Bug(
@@ -786,11 +790,7 @@ BUGS: Final = (
     Bug(
         "rebuild-swaps-unsynced-files",
         "queue files of a rebuild are swapped in without a sync",
-        [
-            Change(
-                "                os_files.sync_file(fd, path)\n                finished(", "                finished("
-            )
-        ],
+        [Change("            os_files.sync_file(fd, path)\n            finished(own", "            finished(own")],
         [f"{STORE}/rebuild/test_rebuild.py::test_power_loss_at_any_step_is_repaired_by_another_rebuild"],
     ),
     Bug(
@@ -1873,8 +1873,8 @@ BUGS: Final = (
         "a signature that is cut counts as the complete one",
         [
             Change(
-                'return hmac.compare_digest(expected.encode(), fields.get(SIGNATURE, "").encode(errors="replace"))',
-                'return expected.startswith(fields.get(SIGNATURE, ""))',
+                "return content if hmac.compare_digest(expected.encode(), given) else None",
+                "return content if expected.encode().startswith(given) else None",
             )
         ],
         ["tests/rocketflow/remoting/test_signature.py"],
@@ -2679,7 +2679,7 @@ BUGS: Final = (
     Bug(
         "consume-ends-with-0",
         "rocketflow consume ends with exit code 0 although messages could not be read",
-        [Change("        raise typer.Exit(EXIT_LOST)\n", "")],
+        [Change("    if skipped or printer.skipped:\n", "    if printer.skipped:\n")],
         [f"{CONSUME}/test_skipped_messages.py"],
     ),
     Bug(
@@ -2735,10 +2735,12 @@ BUGS: Final = (
         [
             Change(
                 "    chunks = proven_chunks(batch.parts, store.config, redelivered=False)\n"
-                "    for topic in sorted({topic for part in batch.parts for topic in part.topics}):\n"
-                "        store.ensure_topic(topic, queues)\n",
-                "    for topic in sorted({topic for part in batch.parts for topic in part.topics}):\n"
-                "        store.ensure_topic(topic, queues)\n"
+                "    with store.one_topic_write():\n"
+                "        for topic in sorted({topic for part in batch.parts for topic in part.topics}):\n"
+                "            store.ensure_topic(topic, queues)\n",
+                "    with store.one_topic_write():\n"
+                "        for topic in sorted({topic for part in batch.parts for topic in part.topics}):\n"
+                "            store.ensure_topic(topic, queues)\n"
                 "    chunks = proven_chunks(batch.parts, store.config, redelivered=False)\n",
             )
         ],

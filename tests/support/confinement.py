@@ -13,6 +13,9 @@ FORBIDDEN = ("exec", "compile", "import", "pickle.find_class", "marshal.loads", 
 FORBIDDEN_FAMILIES = ("subprocess.", "os.posix_spawn", "os.spawn", "ctypes.", "socket.", "ftplib.", "urllib.")
 BY_PATH = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "os.link", "os.symlink", "os.chmod")
 
+OF_THE_SYSTEM = ("/proc/locks", "/proc/sys/kernel/random/boot_id")
+"""Files of the kernel that an open reads to name who holds a lock, and the boot; no input names them."""
+
 
 class ForbiddenError(AssertionError):
     """A decoder did what it must not do."""
@@ -34,7 +37,7 @@ class _Guard:
         if event in BY_PATH and not isinstance(arguments[0], int):
             for path in arguments[: 2 if event in ("os.rename", "os.link", "os.symlink") else 1]:
                 place = os.path.abspath(os.fsdecode(path))
-                if place != root and not place.startswith(root + os.sep):
+                if place != root and not place.startswith(root + os.sep) and place not in OF_THE_SYSTEM:
                     raise ForbiddenError(f"{event} {place}")
 
 

@@ -64,7 +64,7 @@ def boot_id() -> str:
 
 def next_descriptor() -> int:
     """Return the number that the next descriptor gets: the system gives the lowest that is free."""
-    fd = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    fd = os.eventfd(0, os.EFD_CLOEXEC)
     os.close(fd)
     return fd
 

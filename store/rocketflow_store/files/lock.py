@@ -126,7 +126,7 @@ class HeldDirectories:
         held = [path for path in new if path in self._fds]
         self._guarded += held
         if held:
-            places.hold(held)
+            places.hold([(path, _identity_of(self._fds[path])) for path in held])
 
     def _hold(self, paths: Iterable[Path]) -> None:
         known = {path: _identity_of(fd) for path, fd in self._fds.items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import resource
 import threading
@@ -28,7 +29,13 @@ _FREE_SHARE: Final = 8
 _MOST_FREE: Final = 64
 _AT_ONCE: Final = 8
 """One of this number of open files is closed at a time."""
-_NONE_FREE: Final = (errno.EMFILE, errno.ENFILE)
+_INFINITE: Final = 1 << 31
+"""Stands for RLIM_INFINITY, which is -1."""
+
+LIMIT: Final = functools.partial(resource.getrlimit, resource.RLIMIT_NOFILE)
+"""Return the limit of this process, which can change, and the highest that it may set."""
+
+NONE_FREE: Final = (errno.EMFILE, errno.ENFILE)
 
 
 class OnDemand(Protocol):
@@ -61,20 +68,28 @@ class OpenFiles:
     def __len__(self) -> int:
         return len(self._files)
 
-    @property
-    def has_room(self) -> bool:
-        """True if another file can be opened without closing one."""
-        return len(self._files) < _limit() // _SHARE
+    def open(self, path: str, file: OnDemand, *, write: bool, if_room: bool = False) -> int:
+        """Open a file and return the number for its `Descriptor`; others are closed if there are too many.
 
-    def open(self, path: object, flags: int, file: OnDemand) -> Descriptor:
-        """Open a file; others are closed if there are too many. Raises OSError as the system does."""
-        if not self.has_room:
+        With `if_room` no other is closed: the file stays closed then, and -1 is returned. Raises OSError as the system
+        does.
+        """
+        limit = LIMIT()[0] % _INFINITE
+        if len(self._files) >= limit // _SHARE:
+            if if_room:
+                return -1
             self._close_some()
-        descriptor = Descriptor(self.open_other(path, flags))
-        self._files[descriptor.fd] = weakref.ref(file)
-        if descriptor.fd >= _first_kept():
+        flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC
+        try:
+            fd = disk.open_file(path, flags)
+        except OSError as error:
+            if error.errno not in NONE_FREE:
+                raise
+            fd = self.open_other(path, flags)
+        self._files[fd] = weakref.ref(file)
+        if fd >= limit - min(limit // _FREE_SHARE, _MOST_FREE):
             self._close_some()
-        return descriptor
+        return fd
 
     def open_other(self, path: object, flags: int, mode: int = 0o777) -> int:
         """Open what is not opened on demand, and close files for it if no descriptor is free."""
@@ -82,7 +97,7 @@ class OpenFiles:
             try:
                 return disk.open_file(path, flags, mode)  # type: ignore[arg-type]
             except OSError as error:
-                if error.errno not in _NONE_FREE or not self._close_some():
+                if error.errno not in NONE_FREE or not self._close_some():
                     raise
 
     def check_new(self, name: str) -> None:
@@ -90,12 +105,12 @@ class OpenFiles:
 
         If others have taken almost all descriptors, the last are for the files that exist.
         """
-        limit, first = _limit(), _first_kept()
+        first = _first_kept()
         if _next_descriptor() < first:
             return
         others = disk.open_descriptors() - len(self._files)
         if others > first:
-            raise DescriptorLimitError(name, limit)
+            raise DescriptorLimitError(name, LIMIT()[0] % _INFINITE)
         self._close_some()
 
     def keep_free(self) -> None:
@@ -161,14 +176,9 @@ class Descriptor:
 OPEN_FILES: Final = OpenFiles()
 
 
-def _limit() -> int:
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 1 << 31 if limit == resource.RLIM_INFINITY else limit
-
-
 def _first_kept() -> int:
     """Return the first of the highest descriptors, which files on demand leave free for others."""
-    limit = _limit()
+    limit = LIMIT()[0] % _INFINITE
     return limit - min(limit // _FREE_SHARE, _MOST_FREE)
 
 
@@ -176,4 +186,4 @@ def _next_descriptor() -> int:
     try:
         return disk.next_descriptor()
     except OSError:
-        return _limit()
+        return LIMIT()[0] % _INFINITE

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from rocketflow_store.files import disk, places
-from rocketflow_store.files.open_files import OPEN_FILES
+from rocketflow_store.files.open_files import NONE_FREE, OPEN_FILES
 from rocketflow_store.model.errors import StoreAccessError, StoreFencedError, StoreFullError, UnreadableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from rocketflow_store.files.open_files import Descriptor, OnDemand
 
 _BLOCK: Final = 1 << 20
 _ZEROS: Final = bytes(_BLOCK)
@@ -37,21 +36,23 @@ _NO_DIRECT: Final = (errno.EINVAL, errno.EOPNOTSUPP)
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
+def _open(path: Path | str, flags: int, mode: int = 0o777) -> int:
+    """Open what is not opened on demand; files that are make room for it if no descriptor is free."""
+    try:
+        return disk.open_file(path, flags, mode)
+    except OSError as error:
+        if error.errno not in NONE_FREE:
+            raise
+    return OPEN_FILES.open_other(path, flags, mode)
+
+
 def open_file(path: Path, *, write: bool, create: bool = False) -> int:
     """Open `path` and return the descriptor; raise StoreAccessError if that fails."""
     if write and places.LOST:
         places.refuse_lost(path)
     flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC | (os.O_CREAT if create else 0)
     try:
-        return OPEN_FILES.open_other(path, flags, 0o644)
-    except OSError as error:
-        raise access_error(path, error) from error
-
-
-def open_on_demand(path: str, file: OnDemand, *, write: bool) -> Descriptor:
-    """Open `file` for as long as `OPEN_FILES` leaves it open; raise StoreAccessError if that fails."""
-    try:
-        return OPEN_FILES.open(path, (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC, file)
+        return _open(path, flags, 0o644)
     except OSError as error:
         raise access_error(path, error) from error
 
@@ -69,11 +70,9 @@ def close_file(fd: int) -> None:
 
 def create_exclusively(path: Path, *, write: bool = False) -> int:
     """Create a file and return its descriptor; raise OSError as the system does (FileExistsError if it exists)."""
-    if places.LOST:
-        places.refuse_lost(path)
-    return OPEN_FILES.open_other(
-        path, (os.O_RDWR if write else os.O_WRONLY) | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644
-    )
+    if places.HELD:
+        places.refuse_second(path)
+    return _open(path, (os.O_RDWR if write else os.O_WRONLY) | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
 
 
 def read_file(path: Path) -> bytes:
@@ -81,7 +80,7 @@ def read_file(path: Path) -> bytes:
 
     If it cannot be opened, OSError is raised as by the system, so that callers can distinguish missing from refused.
     """
-    fd = OPEN_FILES.open_other(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = _open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts = []
         found, position = disk.fstat(fd), 0
@@ -314,7 +313,7 @@ def write_at(fd: int, path: object, position: int, data: bytes | bytearray | mem
 def open_direct(path: str) -> int:
     """Open a descriptor whose writes bypass the page cache; return -1 if the file system does not support it."""
     try:
-        return OPEN_FILES.open_other(path, os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC, 0o644)
+        return _open(path, os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         if error.errno in _NO_DIRECT:
             return -1
@@ -364,7 +363,7 @@ def begin_writeback(fd: int, position: int, size: int) -> None:
 def sync_directory(path: Path) -> None:
     """Make creates, renames and deletes in a directory durable."""
     try:
-        fd = OPEN_FILES.open_other(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = _open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         if places.HELD:
             places.refuse_second(path)
@@ -511,11 +510,11 @@ def _written_ranges(fd: int, path: object, begin: int, end: int) -> list[tuple[i
 
 def write_atomically(path: Path, data: bytes | pa.Buffer, *, keep_backup: bool = False, mode: int = 0o644) -> None:
     """Replace `path` by `data` durably; with `keep_backup` the previous content is kept as `NAME.bak`."""
-    if places.LOST:
-        places.refuse_lost(path)
+    if places.HELD:
+        places.refuse_second(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        fd = OPEN_FILES.open_other(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        fd = _open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
         try:
             write_at(fd, temporary, 0, data)
             sync_file(fd, temporary)
@@ -632,5 +631,5 @@ def touch(path: Path) -> None:
     """Create an empty file, or set the time of an existing one to now; raise OSError as the system does."""
     if places.LOST:
         places.refuse_lost(path)
-    disk.close(OPEN_FILES.open_other(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+    disk.close(_open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
     disk.utime(path)

@@ -7,8 +7,8 @@ replaced or deleted at its paths until it is closed.
 
 from __future__ import annotations
 
+import errno
 import os
-from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.model.errors import StoreMovedError
@@ -17,23 +17,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-HELD: Final = Counter[str]()
-"""The writers that hold a directory, by its path; empty if no store is open for writing."""
+HELD: Final[dict[str, tuple[int, tuple[int, int]]]] = {}
+"""The number of writers that hold a directory, and its device and inode, by its path.
+
+Empty if no store is open for writing, which callers test first.
+"""
 LOST: Final[dict[str, str]] = {}
 """Why nothing may be changed at and below a path; usually empty, which callers test first."""
 
 
-def hold(paths: Iterable[Path]) -> None:
-    """Count a writer that has the directories at `paths`."""
-    HELD.update(map(str, paths))
+def hold(paths: Iterable[tuple[Path, tuple[int, int]]]) -> None:
+    """Count a writer that has directories, each with its device and inode."""
+    for path, identity in paths:
+        count, _ = HELD.get(str(path), (0, identity))
+        HELD[str(path)] = count + 1, identity
 
 
 def let_go(paths: Iterable[Path]) -> None:
     """Take back a `hold` of each of `paths`."""
     for key in map(str, paths):
-        HELD[key] -= 1
-        if HELD[key] <= 0:
-            del HELD[key]
+        count, identity = HELD.pop(key)
+        if count > 1:
+            HELD[key] = count - 1, identity
 
 
 def lose(paths: Iterable[Path], why: str) -> None:
@@ -62,8 +67,17 @@ def refuse_lost(path: Path) -> None:
 
 
 def refuse_second(path: Path) -> None:
-    """Raise StoreMovedError instead of creating a held directory that is no longer at its path."""
+    """Raise StoreMovedError instead of creating what is at or below a held directory that is no longer at its path."""
     if LOST:
         refuse_lost(path)
-    if str(path) in HELD and not os.path.isdir(path):
-        raise StoreMovedError(path, f"{path} was renamed or deleted: put it back")
+    for one in (path, *path.parents):
+        held = HELD.get(str(one))
+        if held is not None:
+            try:
+                named = os.stat(one)
+                is_there = (named.st_dev, named.st_ino) == held[1]
+            except OSError as error:
+                is_there = error.errno not in (errno.ENOENT, errno.ENOTDIR)
+            if not is_there:
+                raise StoreMovedError(one, f"{one} was renamed, replaced or deleted: put it back")
+            return

@@ -84,11 +84,13 @@ class MappedFile:
         self._directory = ""
         self._seen: tuple[int, int, int] | None = None
         self._lock = threading.Lock()
-        if OPEN_FILES.has_room:
-            self._descriptor = os_files.open_on_demand(self.name, self, write=write)
-            status = os_files.status(self._descriptor.fd)
-        else:
-            status = os_files.status_of(self.name)
+        try:
+            fd = OPEN_FILES.open(self.name, self, write=write, if_room=True)
+        except OSError as error:
+            raise os_files.access_error(self.name, error) from error
+        if fd >= 0:
+            self._descriptor = Descriptor(fd)
+        status = os_files.status_of(self.name) if fd < 0 else os_files.status(fd)
         self.file_size = status.st_size
         self._identity = _identity_of(status)
 
@@ -121,11 +123,11 @@ class MappedFile:
         with self._lock:
             if self._descriptor is None and not self._is_closed:
                 try:
-                    descriptor = os_files.open_on_demand(self.name, self, write=self._write)
-                except StoreAccessError as error:
-                    if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
-                        return None
-                    raise
+                    descriptor = Descriptor(OPEN_FILES.open(self.name, self, write=self._write))
+                except (FileNotFoundError, NotADirectoryError):
+                    return None
+                except OSError as error:
+                    raise os_files.access_error(self.name, error) from error
                 if _identity_of(os_files.status(descriptor.fd)) == self._identity:
                     self._descriptor = descriptor
             return self._descriptor
