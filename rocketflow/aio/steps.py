@@ -15,7 +15,7 @@ LOG: Final = logging.getLogger("rocketflow.aio")
 STEPS_SECONDS: Final = 9.5
 """How long all steps of a stop may take together: less than a stop may, so that the last ones are named too."""
 
-_LEAST_SECONDS: Final = 0.2
+LEAST_SECONDS: Final = 0.2
 """What a step has when earlier ones have used the time up."""
 
 Action = Callable[[], Awaitable[None] | None]
@@ -111,7 +111,7 @@ class Steps:
     async def _wait(self, step: Step, task: asyncio.Task[None], end: float) -> None:
         """Wait for a step until the loop's time `end`; after a cut for a vital step only."""
         loop = asyncio.get_running_loop()
-        end = max(end, loop.time() + _LEAST_SECONDS)
+        end = max(end, loop.time() + LEAST_SECONDS)
         while not task.done() and loop.time() < end and not (self._is_cut and not step.vital):
             try:
                 await asyncio.wait({task}, timeout=end - loop.time())
