@@ -15,7 +15,7 @@ import pytest
 from tests.support.trials import LEVEL
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = {"jobs", "rocketflow", "store", "conf", "tests", "airflow_dags"}
+FOLDERS = {"jobs", "rocketflow", "store", "conf", "tests", "airflow_dags", "findings"}
 
 
 def tracked() -> list[str]:
