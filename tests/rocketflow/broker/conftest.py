@@ -1,4 +1,4 @@
-"""What the tests of brokers in the test's own process share."""
+"""Fixtures of the tests of brokers in the test's own process."""
 
 from __future__ import annotations
 
