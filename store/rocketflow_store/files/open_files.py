@@ -108,10 +108,21 @@ class OpenFiles:
         first = _first_kept()
         if _next_descriptor() < first:
             return
-        others = disk.open_descriptors() - len(self._files)
-        if others > first:
+        others = self._others()
+        if others is None and self._close_some():
+            others = self._others()
+        if others is None or others > first:
             raise DescriptorLimitError(name, LIMIT()[0] % _INFINITE)
         self._close_some()
+
+    def _others(self) -> int | None:
+        """Return the number of descriptors that do not belong to these files, None if none is free for the count."""
+        try:
+            return disk.open_descriptors() - len(self._files)
+        except OSError as error:
+            if error.errno not in NONE_FREE:
+                raise
+            return None
 
     def keep_free(self) -> None:
         """Close files if few descriptors are free."""

@@ -61,7 +61,7 @@ def test_new_topic_without_free_descriptors_is_refused_as_one_that_is_not_to_be_
         topics = Topics(store, BrokerSettings(), lambda: None, nothing)
         topics.create_system_topics()
         with monkeypatch.context() as few:
-            few.setattr(resource, "getrlimit", lambda _: (8, 8))
+            few.setattr("rocketflow_store.files.open_files.LIMIT", lambda: (8, 8))
             with pytest.raises(RefusedError, match="file descriptors of this process are in use") as caught:
                 asyncio.run(topics.for_send("orders", "TBW102", 4))
             assert caught.value.code == ResponseCode.TOPIC_NOT_EXIST

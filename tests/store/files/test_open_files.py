@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -215,3 +217,27 @@ def test_new_names_are_refused_only_while_others_have_the_descriptors(
             mapped.write(0, b"%08d" % (number + 1))
             assert mapped.read(0, 8) == b"%08d" % (number + 1)
     OPEN_FILES.check_new("topic t")
+
+
+ALL_USED = """
+import os, resource
+from rocketflow_store import DescriptorLimitError
+from rocketflow_store.files.open_files import OPEN_FILES
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+OPEN_FILES.check_new("topic t")
+used = []
+while len(used) < 64:
+    try:
+        used.append(os.open("/dev/null", os.O_RDONLY))
+    except OSError:
+        break
+try:
+    OPEN_FILES.check_new("topic t")
+except DescriptorLimitError as error:
+    print(error)
+"""
+
+
+def test_new_name_is_refused_if_no_descriptor_is_left_to_count_them() -> None:
+    done = subprocess.run([sys.executable, "-c", ALL_USED], capture_output=True, text=True, check=False, timeout=60)
+    assert "topic t cannot be created" in done.stdout, done.stderr[-1000:]
