@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 import threading
 from typing import TYPE_CHECKING
 
