@@ -135,6 +135,8 @@ def _refuse_without_log(root: Path) -> None:
     if _holds_log(path):
         return
     needed = _needed_end(root / CONSUME_QUEUE)
+    if _holds_log(path):  # a writer has begun it meanwhile, before its queues
+        return
     if needed and not _was_never_durable(root):
         raise MissingStorePathError(
             "storePathCommitLog",
