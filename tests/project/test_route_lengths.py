@@ -31,7 +31,7 @@ def test_clean_open_takes_a_short_route_and_reads_small_files_once(tmp_path: Pat
     with opened_files(path) as opened:
         route = route_of(lambda: stores.append(MessageStore.open(path)))
     stores[0].close()
-    assert route.changes <= 565, route  # the locks of its directories took twelve
+    assert route.changes <= 560, route
     assert route.depth <= 12, route
     assert {name: opened[name] for name in SMALL_FILES if opened[name] > 1} == {}
 

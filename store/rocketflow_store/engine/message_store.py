@@ -98,10 +98,10 @@ class MessageStore(StoreReads):
     def _start(self, parts: StoreParts, lock: StoreLock, on_error: ExitStack) -> None:
         self._parts, writer = parts, parts.writer
         self._statistics = StoreStatistics(parts.config.clock.now_ms())
-        lock.hold_open()
         mark_open(parts.paths)
         self._dispatch = dispatch = confirmed_dispatch(parts)
         on_error.callback(dispatch.confirm_file.close, remove=False)
+        lock.hold_open()
         queues = WrittenQueues(parts.paths, parts.log, parts.views, lambda: dispatch.confirm_offset)
         log_end = lambda: writer.commit_log.committed_offset  # noqa: E731
         self._reads = ReadSources.of(parts.config, parts.files, parts.log, queues, parts.views.index, log_end)

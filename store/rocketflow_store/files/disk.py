@@ -16,6 +16,7 @@ _MADV_POPULATE_READ: Final = 22
 
 open_file = os.open
 close = os.close
+eventfd = os.eventfd
 fstat = os.fstat
 statvfs = os.statvfs
 lseek = os.lseek
@@ -60,13 +61,6 @@ def boot_id() -> str:
             return file.read().strip()
     except (OSError, ValueError):
         return ""
-
-
-def next_descriptor() -> int:
-    """Return the number that the next descriptor gets: the system gives the lowest that is free."""
-    fd = os.eventfd(0, os.EFD_CLOEXEC)
-    os.close(fd)
-    return fd
 
 
 def open_descriptors() -> int:

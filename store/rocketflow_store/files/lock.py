@@ -106,11 +106,19 @@ class HeldDirectories:
     """
 
     def __init__(self, root: Path, written: Iterable[Path], replaced: Iterable[Path]) -> None:
-        """Lock none yet: `written` stay the same while the store is open, `replaced` may be others later."""
+        """Lock those that exist: `written` stay the same while the store is open, `replaced` may be others later.
+
+        Raises as `hold` does, with nothing locked.
+        """
         self._root, self._written, self._replaced = root, tuple(written), tuple(replaced)
         self._fds: dict[Path, int] = {}
         self._unlocked: set[Path] = set()
         self._guarded: list[Path] = []
+        try:
+            self.hold()
+        except BaseException:
+            self.release()
+            raise
 
     def hold(self) -> None:
         """Lock the directories that exist; of one that was replaced, the one that is there now.

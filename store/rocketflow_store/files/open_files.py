@@ -106,7 +106,7 @@ class OpenFiles:
         If others have taken almost all descriptors, the last are for the files that exist.
         """
         first = _first_kept()
-        if _next_descriptor() < first:
+        if next_descriptor() < first:
             return
         others = self._others()
         if others is None and self._close_some():
@@ -126,7 +126,7 @@ class OpenFiles:
 
     def keep_free(self) -> None:
         """Close files if few descriptors are free."""
-        if _next_descriptor() >= _first_kept():
+        if next_descriptor() >= _first_kept():
             self._close_some()
 
     def closed(self, fd: int) -> None:
@@ -193,8 +193,11 @@ def _first_kept() -> int:
     return limit - min(limit // _FREE_SHARE, _MOST_FREE)
 
 
-def _next_descriptor() -> int:
+def next_descriptor() -> int:
+    """Return the number that the next descriptor gets, the lowest that is free; the limit if none is."""
     try:
-        return disk.next_descriptor()
+        fd = disk.eventfd(0, os.EFD_CLOEXEC)
     except OSError:
         return LIMIT()[0] % _INFINITE
+    disk.close(fd)
+    return fd

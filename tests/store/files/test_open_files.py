@@ -25,7 +25,7 @@ OF_FILES = 64
 @pytest.fixture(autouse=True)
 def limit(monkeypatch: pytest.MonkeyPatch) -> int:
     """Let the process have so few descriptors that half of them are for `OF_FILES` files."""
-    others = max(len(OPEN_FILES), disk.next_descriptor())
+    others = max(len(OPEN_FILES), open_files.next_descriptor())
     found = 2 * (others + OF_FILES)
     monkeypatch.setattr(open_files, "LIMIT", lambda: (found, found))
     return found
@@ -209,7 +209,7 @@ def test_new_names_are_refused_only_while_others_have_the_descriptors(
     files = made(tmp_path, stack, 3)
     OPEN_FILES.check_new("topic t")
     with ExitStack() as others:
-        while disk.next_descriptor() < limit - 4:
+        while open_files.next_descriptor() < limit - 4:
             others.callback(os.close, os.open("/dev/null", os.O_RDONLY))
         with pytest.raises(DescriptorLimitError, match=rf"topic t cannot be created: .* {limit:,} file descriptors"):
             OPEN_FILES.check_new("topic t")

@@ -154,17 +154,18 @@ class StoreLock:
 
     def __init__(self, paths: StorePaths) -> None:
         self._path = paths.lock
-        self._directories = HeldDirectories(paths.root, paths.written_directories, paths.passing_directories)
-        self.hold, self.hold_open = self._directories.hold, self._directories.hold_open
-        self.lose = self._directories.lose
         try:
-            self.hold()
-            self._record = DirectoryLock(paths.lock)
-        except BaseException as error:
-            self._directories.release()
-            if isinstance(error, StoreLockedError) and error.path == str(paths.root):
+            held = HeldDirectories(paths.root, paths.written_directories, paths.passing_directories)
+            try:
+                self._record = DirectoryLock(self._path)
+            except BaseException:
+                held.release()
+                raise
+        except StoreLockedError as error:
+            if error.path == str(paths.root):
                 raise _locked_error(paths, error.holder) from error
             raise
+        self._directories, self.hold, self.hold_open, self.lose = held, held.hold, held.hold_open, held.lose
 
     def moved(self) -> Path | None:
         """Return a directory, or `lock`, that an open store has locked and that is no longer the one at its path."""
