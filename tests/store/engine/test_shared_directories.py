@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -29,6 +31,16 @@ print(os.getpid(), flush=True)
 sys.stdin.read()
 """
 """Holds the file `lock` as a Java broker does."""
+OPENER = """
+import sys
+from rocketflow_store import MessageStore, StoreConfig
+from rocketflow_store.model.errors import StoreLockedError
+try:
+    MessageStore.open(sys.argv[1], StoreConfig(store_path_commit_log=sys.argv[2]))
+except StoreLockedError as error:
+    print(error, file=sys.stderr)
+    sys.exit(error.exit_code)
+"""
 
 
 def config(**more: object) -> StoreConfig:
@@ -144,6 +156,27 @@ def test_root_is_refused_under_any_name_though_its_lock_was_deleted(taken: Path,
                 assert reader.state == "running"
         with pytest.raises(StoreLockedError, match=f"pid {process.pid} "):
             check_unlocked(taken)
+
+
+def test_log_is_refused_under_the_name_of_another_mount(served: tuple[Path, int], tmp_path: Path) -> None:
+    """The second process sees the log at a bind mount, in a mount namespace of its own."""
+    taken, pid = served
+    alone = ["unshare", "--mount", "--map-root-user"]
+    (tmp_path / "mounted").mkdir()
+    mount = ["mount", "--bind", str(taken / "commitlog"), str(tmp_path / "mounted")]
+    if not shutil.which("unshare") or subprocess.run([*alone, *mount], capture_output=True, check=False).returncode:
+        pytest.skip("cannot mount in a namespace of its own here")
+    program = [sys.executable, "-c", OPENER, str(tmp_path / "second"), str(tmp_path / "mounted")]
+    run = subprocess.run(
+        [*alone, "sh", "-c", f'{shlex.join(mount)} && exec "$@"', "sh", *program],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+    )
+    assert run.returncode == 75, run
+    assert f"mounted: locked by pid {pid} " in run.stderr
+    assert not (tmp_path / "second").exists()
 
 
 def test_reader_of_the_second_root_sees_the_writer_of_the_log(taken: Path, tmp_path: Path) -> None:
