@@ -35,6 +35,7 @@ LATE: Final = (
 )
 PROPERTIES: Final = "tests/rocketflow/broker/test_client_properties.py"
 WRITES: Final = "tests/rocketflow/broker/test_table_writes.py"
+BEGINS: Final = "test_store_is_readable_whose_log_begins_while_a_reader_looks_at_its_queues"
 
 BUGS: Final = (
     # -- start and stop of servers
@@ -102,6 +103,16 @@ BUGS: Final = (
         "a put is acknowledged after a sync of a log file that was deleted",
         [Change("        if seen != self._seen:\n", "        if False:\n")],
         [f"{STORE}/engine/test_moved_stores.py"],
+    ),
+    Bug(
+        "reader-refuses-a-log-that-has-just-begun",
+        "a reader that looked for the log before a writer made it, and for the queues afterwards, reports a lost log",
+        [
+            Change(
+                "    if _holds_log(path):  # a writer has begun it meanwhile, before its queues\n        return\n", ""
+            )
+        ],
+        [f"{STORE}/engine/test_many_directories.py::{BEGINS}"],
     ),
     Bug(
         "moved-directory-is-created-again",

@@ -22,6 +22,7 @@ from rocketflow_store.files.mapped.log_directories import LogDirectories
 from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.metadata.layout import store_layout
 from rocketflow_store.metadata.layout.store_layout import StoreLayout, asked_layout, recorded_layout, side_directory
 from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.model.clock import ManualClock
@@ -291,6 +292,25 @@ def test_log_in_other_directories_without_settings_is_refused(root: Path, paths:
         with pytest.raises(MissingStorePathError, match=r"broker\.conf"):
             open_it(root)  # type: ignore[operator]
     assert not (root / "commitlog").exists()
+
+
+def test_store_is_readable_whose_log_begins_while_a_reader_looks_at_its_queues(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer makes the log before the queues, a reader looks for them in the same order."""
+    with MessageStore.open(root, StoreConfig(**SMALL)) as store:
+        fill(store, 3)
+    (root / "commitlog").rename(root / "later")
+    look = store_layout._needed_end
+
+    def begun_meanwhile(queues: Path) -> int:
+        needed = look(queues)
+        (root / "later").rename(root / "commitlog")
+        return needed
+
+    monkeypatch.setattr(store_layout, "_needed_end", begun_meanwhile)
+    with StoreReader(root) as reader:
+        assert reader.snapshot().queues
 
 
 def test_paths_of_broker_settings(tmp_path: Path) -> None:
