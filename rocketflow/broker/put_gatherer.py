@@ -290,7 +290,7 @@ class PutGatherer:
         error = done.exception()
         is_late = error is not None or not done.result()
         if error is not None:
-            LOG.error("messages of %d runs may not be on the disk: %s", len(runs), error)
+            LOG.error("messages of %d runs may not be on the disk, or are not visible yet: %s", len(runs), error)
         self._answer(runs, error, is_late=is_late)
         self._sync()
 

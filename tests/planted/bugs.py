@@ -115,6 +115,12 @@ BUGS: Final = (
         [f"{STORE}/engine/test_many_directories.py::{BEGINS}"],
     ),
     Bug(
+        "synced-messages-of-a-fenced-store-stay-hidden",
+        "messages that were synced while the store was fenced, and acknowledged, are not visible until a restart",
+        [Change("        if in_time and self._acknowledgement.sync_flush:\n", "        if False:\n")],
+        [f"{STORE}/append/test_raw_append.py"],
+    ),
+    Bug(
         "moved-directory-is-created-again",
         "a writer creates its directories again at the path that they were moved from",
         [Change("            if not is_there:", "            if False:")],

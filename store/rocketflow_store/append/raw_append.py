@@ -59,9 +59,13 @@ class RawAppend:
     def flush_to(self, end: int, timeout_s: float) -> bool:
         """Sync the log up to `end`; return False after `timeout_s`. One sync serves all callers that wait.
 
-        With SYNC_FLUSH the thread that syncs also publishes what it synced, before any caller returns.
+        With SYNC_FLUSH readers see the records when this returns True: the thread that syncs publishes for all callers,
+        except if the store was fenced meanwhile or the dispatch failed; then each caller tries it.
         """
-        return self._acknowledgement.flush_to(end, timeout_s)
+        in_time = self._acknowledgement.flush_to(end, timeout_s)
+        if in_time and self._acknowledgement.sync_flush:
+            self._acknowledgement.make_visible_to(end)
+        return in_time
 
     def publish(self, end: int) -> None:
         """Make records before `end` visible to readers, as far as the flush mode allows.

@@ -143,11 +143,11 @@ class WritingStore(MessageStore):
     def flush_to(self, end: int, timeout_s: float) -> bool:
         """Sync the log up to the offset `end`; return False after `timeout_s`. Blocks; callers share a sync.
 
-        With SYNC_FLUSH the records are also visible to readers when this returns True, unless their dispatch failed
-        (`publish` raises the reason).
+        With SYNC_FLUSH the records are also visible to readers when this returns True.
 
         Raises:
             StoreFencedError: The sync failed; no later one is attempted.
+            StoreError: The records are durable, but their dispatch failed (see `publish`).
         """
         self.check_open()
         return self._writing.raw.flush_to(end, timeout_s)

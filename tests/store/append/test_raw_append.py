@@ -23,6 +23,7 @@ from rocketflow_store import (
     StoreConfig,
     StoreConfigError,
     StoreFencedError,
+    StoreFullError,
 )
 from rocketflow_store.delivery.requeue.send_back import consumer_send_msg_back
 from rocketflow_store.files import disk, os_files
@@ -35,6 +36,7 @@ from rocketflow_store.spi.broker import Arrival, RawMessage, WritingStore, decod
 from rocketflow_store.spi.maintenance import verify_store
 from rocketflow_store.spi.names import HALF_TOPIC
 from rocketflow_store.testing import Probe
+from rocketflow_store.views.dispatch.dispatcher import Dispatcher
 from tests.support.record_bytes import unplaced_record
 from tests.support.trials import some
 
@@ -419,6 +421,41 @@ def test_failed_sync_fences_the_store(tmp_path: Path, monkeypatch: pytest.Monkey
         monkeypatch.undo()
         assert store.put_state().fenced
         assert store.max_offset("t", 0) == 0
+
+
+def test_records_are_visible_after_a_sync_during_which_the_store_was_fenced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if it was moved: the sync succeeded, and its caller will acknowledge the records."""
+    config = replace(SMALL, flush_disk_type=FlushDiskType.SYNC_FLUSH)
+    real = os.fdatasync
+
+    def fdatasync(fd: int) -> None:
+        real(fd)
+        Probe(store).fence(StoreFencedError("s", "it was moved"))
+
+    with open_store(tmp_path / "s", config, store_host=HOST) as store:
+        appended = store.append([raw("t", b"1")])
+        monkeypatch.setattr(disk, "fdatasync", fdatasync)
+        assert store.flush_to(appended.end, 60)
+        assert (store.put_state().fenced, store.max_offset("t", 0)) == (True, 1)
+
+
+def test_synced_records_whose_dispatch_fails_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = replace(SMALL, flush_disk_type=FlushDiskType.SYNC_FLUSH)
+
+    def dispatch_run(*_: object) -> None:
+        raise StoreFullError("s", "no space")
+
+    with open_store(tmp_path / "s", config, store_host=HOST) as store:
+        appended = store.append([raw("t", b"1")])
+        with monkeypatch.context() as broken:
+            broken.setattr(Dispatcher, "dispatch_run", dispatch_run)
+            with pytest.raises(StoreFullError):
+                store.flush_to(appended.end, 60)
+        assert store.max_offset("t", 0) == 0
+        assert store.flush_to(appended.end, 60)
+        assert store.max_offset("t", 0) == 1
 
 
 def test_malformed_store_host_is_refused(tmp_path: Path) -> None:
