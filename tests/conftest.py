@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,8 +47,13 @@ settings.load_profile("project")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let the processes that tests start keep bytecode: each would compile all its modules, for a second or two."""
+    """Give the processes that tests start what they need in any environment.
+
+    They keep bytecode, since each would compile all its modules, for a second or two. SIGHUP ends them, also if the
+    tests run under nohup.
+    """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def _scope(nodeid: str) -> str:
