@@ -14,6 +14,7 @@ KAFKA: Final = "tests/rocketflow/kafka"
 POWER: Final = f"{ROWS}/test_power_loss.py::test_power_loss"
 BESIDE: Final = "tests/rocketflow/spark/test_store_writes.py"
 FAILING: Final = f"{ROWS}/test_failing_syncs.py"
+REFUSALS: Final = "tests/rocketflow/cli/test_network_refusals.py"
 PRODUCE: Final = "tests/rocketflow/client/produce"
 PULL: Final = "tests/rocketflow/client/pull"
 PUSH: Final = "tests/rocketflow/client/push"
@@ -2280,6 +2281,17 @@ BUGS: Final = (
         ],
         [f"{PRODUCE}/test_faults.py"],
     ),
+    Bug(
+        "permission-is-asked-for-again",
+        "a send that is refused for lack of permission is repeated at other brokers",
+        [
+            Change(
+                "        ResponseCode.NO_BUYER_ID,\n",
+                "        ResponseCode.NO_BUYER_ID,\n        ResponseCode.NO_PERMISSION,\n",
+            )
+        ],
+        [f"{PRODUCE}/test_attempts.py::test_other_codes_end_a_send"],
+    ),
     # -- push consumers
     Bug(
         "unfinished-message-is-committed",
@@ -2387,6 +2399,41 @@ BUGS: Final = (
         ["tests/rocketflow/client/produce/test_attempts.py"],
     ),
     Bug(
+        "refused-heartbeats-are-logged-only",
+        "a consumer whose account may not be in its group reads nothing, and its application gets no error",
+        [Change("                raise one\n", "                self._log_refusal(one)\n")],
+        [REFUSALS],
+    ),
+    Bug(
+        "refused-topic-stays-subscribed",
+        "after a topic that the account may not read, brokers refuse the other topics of the consumer too",
+        [
+            Change(
+                "                self._membership.unsubscribe(topic)  # the other topics would be refused with it\n",
+                "",
+            )
+        ],
+        [f"{REFUSALS}::test_consumer_whose_topic_is_refused_reads_another_one"],
+    ),
+    Bug(
+        "first-name-server-is-not-waited-for",
+        "a client that is started just before its NameServer fails",
+        [Change("if self._was_answered or asyncio", "if True or asyncio")],
+        ["tests/rocketflow/client/test_first_route.py"],
+    ),
+    Bug(
+        "first-broker-is-not-waited-for",
+        "a client that is started just before its broker fails",
+        [Change("        await self.wait_for_brokers()\n        return", "        return")],
+        ["tests/rocketflow/client/test_first_route.py"],
+    ),
+    Bug(
+        "missing-topic-is-waited-for",
+        "a topic that does not exist is an error after the time-out of the client only",
+        [Change("return bool(decode_body(reply.body, ClusterInfo).broker_addr_table)", "return False")],
+        ["tests/rocketflow/client/test_first_route.py"],
+    ),
+    Bug(
         "untraced-messages-have-rows",
         "a consumer writes rows about messages whose producer or broker wants none",
         [Change(' or one.properties.get("TRACE_ON") == "false":\n', ":\n")],
@@ -2460,6 +2507,29 @@ BUGS: Final = (
             )
         ],
         ["tests/rocketflow/cli/admin/test_admin_commands.py"],
+    ),
+    Bug(
+        "refused-sends-end-like-unreachable-ones",
+        "a send that brokers refuse ends a command with 69, as if no broker could be reached",
+        [Change("(SendRefusedError if refused else SendFailedError)", "(SendFailedError)")],
+        [REFUSALS],
+    ),
+    Bug(
+        "each-line-is-refused-by-itself",
+        "a send of many lines to a topic that the account may not write to prints a line for each",
+        [
+            Change(
+                "if isinstance(error, SendFailedError) and error.code == ResponseCode.NO_PERMISSION:",
+                "if False:",
+            )
+        ],
+        [REFUSALS],
+    ),
+    Bug(
+        "server-does-not-say-that-it-is-ready",
+        "systemd and --wait are not told that a server serves",
+        [Change("        say_ready(started())\n", "")],
+        ["tests/rocketflow/cli/test_servers.py::test_server_says_at_the_socket_of_systemd_that_it_serves"],
     ),
     # -- parts of consumers, lite pull consumers
     Bug(

@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from rocketflow.cli.app import run
+from rocketflow.client import ClientOptions, ProducerOptions
 from rocketflow.testing import Cluster, start_cluster
 from tests.support.output_fields import check_fields
+from tests.support.servers import running
 from tests.support.trials import COMMAND_LINE, environment
 
 Rows = list[dict[str, Any]]
@@ -41,6 +43,13 @@ def call(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> Call:
         return [json.loads(line) for line in found.out.splitlines()]
 
     return called
+
+
+@pytest.fixture
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let clients wait for servers that have just been started 0.2 s instead of 3 s."""
+    monkeypatch.setitem(ClientOptions.__init__.__kwdefaults__, "timeout_s", 0.2)
+    monkeypatch.setitem(ProducerOptions.__init__.__kwdefaults__, "send_timeout_s", 0.2)
 
 
 def started(cluster: Cluster, *words: str) -> subprocess.Popen[str]:
@@ -205,10 +214,33 @@ def test_bad_input_is_named(
     assert text in said
 
 
-@pytest.mark.parametrize("words", [["send", "--topic", "t", "x"], ["consume", "--topic", "t"]])
-def test_servers_that_are_away_end_with_69(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["send", "--topic", "t", "x", "--count", "20"],
+        ["consume", "--topic", "t"],
+        ["consume", "--topic", "t", "-g", "g", "--follow"],
+        ["admin", "topicList"],
+    ],
+)
+def test_name_server_that_is_away_ends_a_command_with_one_line_and_69(
+    capsys: pytest.CaptureFixture[str], short_waits: None, words: list[str]
+) -> None:
     assert run([*words, "-n", "127.0.0.1:1"]) == 69
-    assert "127.0.0.1:1" in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: no NameServer answers: 127.0.0.1:1: ")
+    assert line.endswith("or start one, 'rocketflow namesrv' for example")
+
+
+@pytest.mark.parametrize("words", [["send", "--topic", "t", "x", "--count", "20"], ["consume", "--topic", "t"]])
+def test_cluster_without_brokers_ends_a_command_with_one_line_and_69(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, short_waits: None, words: list[str]
+) -> None:
+    with running("namesrv", tmp_path) as names:
+        assert run([*words, "-n", names.address]) == 69
+        (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: no broker has registered at {names.address} within 0.2 s: ")
+    assert line.endswith(f"start one, 'rocketflow broker -n {names.address}' for example")
 
 
 @pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "127.0.0.1:port", "127.0.0.1:70000", "127.0.0.1:1;:9876"])
