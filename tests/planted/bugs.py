@@ -2401,7 +2401,12 @@ BUGS: Final = (
     Bug(
         "refused-heartbeats-are-logged-only",
         "a consumer whose account may not be in its group reads nothing, and its application gets no error",
-        [Change("                raise one\n", "                self._log_refusal(one)\n")],
+        [
+            Change(
+                "                self._refusals[one.address] = str(one)\n                raise one\n",
+                "                self._log_refusal(one)\n",
+            )
+        ],
         [REFUSALS],
     ),
     Bug(
@@ -2506,6 +2511,24 @@ BUGS: Final = (
                 "            perm=perm",
             )
         ],
+        ["tests/rocketflow/cli/admin/test_admin_commands.py"],
+    ),
+    Bug(
+        "admin-hides-messages",
+        "updateTopic hides the messages of queues that it takes from consumers, and says success",
+        [Change("if queue >= read_queues and count}", "if False}")],
+        ["tests/rocketflow/cli/admin/test_admin_commands.py"],
+    ),
+    Bug(
+        "broker-hides-messages-silently",
+        "a broker logs nothing about messages that a smaller number of queues hides",
+        [Change("            for text in hidden:\n                LOG.warning(text)\n", "")],
+        ["tests/rocketflow/cli/admin/test_admin_commands.py"],
+    ),
+    Bug(
+        "nothing-is-deleted-with-success",
+        "deleteTopic of a topic that nobody has says success",
+        [Change("    if all(one is None for one in known):\n", "    if False:\n")],
         ["tests/rocketflow/cli/admin/test_admin_commands.py"],
     ),
     Bug(
