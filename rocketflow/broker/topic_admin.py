@@ -103,7 +103,7 @@ class TopicAdmin:
             if count:
                 found.append(
                     f"topic {one.topic_name}: {count} messages of its last {len(bounds)} queues are hidden from "
-                    f"consumers: readQueueNums was {before} and is {one.read_queue_nums}; with {before} again they are read"
+                    f"consumers: readQueueNums was {before} and is {one.read_queue_nums}; {before} shows them again"
                 )
         return found
 

@@ -16,6 +16,7 @@ from rocketflow.cli.shared.parameters import (
     BodyOption,
     ConfigOption,
     JsonOption,
+    LastOption,
     OnBadBodyOption,
     PathArgument,
     TopicOption,
@@ -43,8 +44,6 @@ store_app.command()(topics)
 store_app.command()(groups)
 
 _MAX_INT64 = (1 << 63) - 1
-_MAX_LAST = 100_000
-"""Number of messages that are held at once; for more use --since."""
 _FOLLOW_S = 0.1
 
 
@@ -117,13 +116,15 @@ def cat(
     start: Annotated[int | None, typer.Option("--from", min=0, help="First queue offset.")] = None,
     end: Annotated[int | None, typer.Option("--to", min=0, help="Queue offset after the last.")] = None,
     most: Annotated[int | None, typer.Option("--max", min=0, max=_MAX_INT64, help="At most N messages.")] = None,
-    last: Annotated[
-        int | None, typer.Option("--last", min=1, max=_MAX_LAST, help="The N newest messages, in the order of the log.")
-    ] = None,
+    last: LastOption = None,
     since: Annotated[
         int | None,
         typer.Option(
-            "--since", metavar="TIME", parser=time_argument, help="Stored at or after this time, ISO 8601 or ms."
+            "--begin",
+            "--since",
+            metavar="TIME",
+            parser=time_argument,
+            help="Stored at or after this time, ISO 8601 or ms (--since is the old name).",
         ),
     ] = None,
     tags: Annotated[str | None, typer.Option("--tags", help="Tag expression, e.g. 'a || b'.")] = None,
@@ -139,7 +140,7 @@ def cat(
     if last is not None and most is not None:
         raise typer.BadParameter("--last and --max exclude each other: --last sets the number")
     if since is not None and start is not None:
-        raise typer.BadParameter("--since and --from exclude each other: both set the first message")
+        raise typer.BadParameter("--begin and --from exclude each other: both set the first message")
     with open_reader(path, config) as reader:
         if not follow:
             _check_topic(reader, topic, queue)

@@ -147,6 +147,27 @@ def test_messages_are_selected_by_start_tag_and_condition(cluster: Cluster, call
     assert bodies(call("consume", topic, "-g", "late", "--from", "first", "--max", "1")) == ["one"]
 
 
+def test_last_messages_are_the_newest_of_all_queues(cluster: Cluster, call: Call) -> None:
+    topic = cluster.create_topic(queues=3)
+    for number in range(9):
+        call("send", topic, str(number), "--tag", "rare" if number in (0, 1, 4) else "common")
+    assert sorted(bodies(call("consume", topic, "--last", "4"))) == ["5", "6", "7", "8"]
+    times = [one["storeTimestamp"] for one in call("consume", topic, "--tail", "9")]
+    assert (len(times), times) == (9, sorted(times))
+    assert len(call("consume", topic, "--last", "50")) == 9
+    assert sorted(bodies(call("consume", topic, "--last", "2", "--tags", "rare"))) == ["1", "4"]
+    assert call("consume", topic, "--last", "2", "--tags", "none") == []
+    (begun,) = call("consume", topic, "--last", "1")
+    assert bodies(call("consume", topic, "--begin", str(begun["storeTimestamp"])))[-1:] == ["8"]
+    with started(cluster, "consume", "--topic", topic, "--json", "--last", "2", "--follow") as reading:
+        assert reading.stdout is not None
+        assert [json.loads(reading.stdout.readline())["body"] for _ in range(2)] == ["7", "8"]
+        call("send", topic, "new")
+        assert json.loads(reading.stdout.readline())["body"] == "new"
+        reading.send_signal(signal.SIGTERM)
+        assert reading.wait(END_SECONDS) == 128 + signal.SIGTERM
+
+
 def test_delayed_message_comes_later(cluster: Cluster, call: Call) -> None:
     topic = cluster.create_topic(queues=1)
     call("send", topic, "later", "--delay-level", "1")
@@ -203,6 +224,8 @@ def test_text_of_both_commands(cluster: Cluster, capsys: pytest.CaptureFixture[s
         (["consume", "--topic", "missing"], 1, "topic 'missing' has no route"),
         (["consume", "--topic", "t", "--tags", "a", "--sql", "b"], 2, "--tags and --sql exclude each other"),
         (["consume", "--topic", "t", "--from", "soon"], 2, "'soon' is not a valid time"),
+        (["consume", "--topic", "t", "--last", "2", "-g", "g"], 2, "--last excludes -g, --max, --begin and --from"),
+        (["consume", "--topic", "t", "--begin", "1", "--from", "last"], 2, "--begin and --from exclude each other"),
     ],
 )
 def test_bad_input_is_named(

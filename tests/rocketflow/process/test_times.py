@@ -96,7 +96,8 @@ def test_store_commands_take_iso_times(capsys: pytest.CaptureFixture[str], store
         {"offset": 4}
     ]
     assert len(bodies(capsys, *cat, "--since", first)) == 12
-    assert bodies(capsys, *cat, "--since", after) == []
+    assert bodies(capsys, *cat, "--begin", after) == []
+    assert len(bodies(capsys, *cat, "--begin", first)) == 12
     for words in ((*cat, "--since"), (*find, "--begin")):
         assert run([*map(str, words), "noon"]) == 2
         assert "ISO 8601" in capsys.readouterr().err
@@ -116,6 +117,7 @@ def test_last_shows_the_newest_messages_of_all_queues_in_the_order_of_the_log(
     assert bodies(capsys, *cat, "--last", 4) == ["8", "9", "10", "11"]
     assert bodies(capsys, *cat, "--last", 2, "--queue", 1) == ["7", "10"]
     assert bodies(capsys, *cat, "--last", 3, "--tags", "odd") == ["7", "9", "11"]
+    assert bodies(capsys, *cat, "--tail", 2) == ["10", "11"]
     assert bodies(capsys, *cat, "--last", 99) == [str(n) for n in range(12)]
     for more in (("--max", 1), ("--last", 0)):
         assert run([*map(str, (*cat, "--last", 2, *more))]) == 2
