@@ -12,6 +12,7 @@ import typer
 from rocketflow.cli.shared.client_options import (
     CredentialsOption,
     NameServersOption,
+    ProfileOption,
     TlsCertOption,
     TlsKeyOption,
     TlsOption,
@@ -54,6 +55,7 @@ _SHARE_SECONDS: Final = 10.0
 def consume(
     topic: TopicOption,
     name_servers: NameServersOption = "",
+    profile: ProfileOption = "",
     group: Annotated[
         str | None, typer.Option("-g", "--group", help="Share the topic with this group, and commit its progress.")
     ] = None,
@@ -92,7 +94,9 @@ def consume(
         raise UsageError("--last excludes -g, --max, --begin and --from: it reads the newest messages, for no group")
     if begin is not None and start != _FIRST:
         raise UsageError("--begin and --from exclude each other: both say where to begin")
-    options = client_options(name_servers, credentials, tls=tls, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key)
+    options = client_options(
+        name_servers, credentials, profile=profile, tls=tls, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key
+    )
     selection = Selection(topic, group, tags, sql, start if begin is None else begin)
     printer = Printer(body, on_bad_body, as_json=as_json)
     skipped = run_client(Reader(options, selection, printer, most=most, last=last, follow=follow).run())

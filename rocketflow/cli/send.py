@@ -17,6 +17,7 @@ import typer
 from rocketflow.cli.shared.client_options import (
     CredentialsOption,
     NameServersOption,
+    ProfileOption,
     TlsCertOption,
     TlsKeyOption,
     TlsOption,
@@ -53,6 +54,7 @@ def send(
         str | None, typer.Argument(metavar="[BODY]", help="The body; without it, lines of --input.")
     ] = None,
     name_servers: NameServersOption = "",
+    profile: ProfileOption = "",
     source: Annotated[str, typer.Option("--input", metavar="FILE|-", help="One message a line; - is stdin.")] = "-",
     form: Annotated[
         Literal["lines", "json"], typer.Option("--format", help="Lines are bodies, or JSON as in store append.")
@@ -86,7 +88,9 @@ def send(
     from rocketflow.cli.shared.client_run import run_client
     from rocketflow.client.messages import Message
 
-    options = client_options(name_servers, credentials, tls=tls, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key)
+    options = client_options(
+        name_servers, credentials, profile=profile, tls=tls, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key
+    )
     template = Message(
         topic,
         b"",

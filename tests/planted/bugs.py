@@ -14,6 +14,7 @@ KAFKA: Final = "tests/rocketflow/kafka"
 POWER: Final = f"{ROWS}/test_power_loss.py::test_power_loss"
 BESIDE: Final = "tests/rocketflow/spark/test_store_writes.py"
 FAILING: Final = f"{ROWS}/test_failing_syncs.py"
+PROFILES: Final = "tests/rocketflow/cli/test_profiles.py"
 REFUSALS: Final = "tests/rocketflow/cli/test_network_refusals.py"
 PRODUCE: Final = "tests/rocketflow/client/produce"
 PULL: Final = "tests/rocketflow/client/pull"
@@ -2499,6 +2500,35 @@ BUGS: Final = (
         "client commands ignore the account that they are given",
         [Change("        credentials=_credentials(credentials),\n", "")],
         ["tests/rocketflow/cli/admin/test_accounts.py"],
+    ),
+    Bug(
+        "profiles-are-readable-by-others",
+        "the file with the secrets of profiles may be read by other users",
+        [Change("os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)", "os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)")],
+        [PROFILES],
+    ),
+    Bug(
+        "used-profile-goes-to-another-cluster",
+        "account and TLS of the profile in use are taken for a cluster that the command or NAMESRV_ADDR names",
+        [Change("named if named is not None or _is_given(name_servers) or _is_given(variable) else", "named or")],
+        [PROFILES],
+    ),
+    Bug(
+        "named-profile-keeps-the-account-of-the-environment",
+        "the account of the environment signs requests to the cluster of a profile that was named",
+        [Change("    if account is None and named is None:\n", "    if account is None:\n")],
+        [PROFILES],
+    ),
+    Bug(
+        "last-messages-of-any-queue",
+        "consume --last prints messages of one queue, and leaves out newer ones of the others",
+        [
+            Change(
+                "sorted(everything, key=lambda one: (one.store_timestamp, one.physical_offset))[-count:]",
+                "everything[-count:]",
+            )
+        ],
+        ["tests/rocketflow/cli/test_send_and_consume.py::test_last_messages_are_the_newest_of_all_queues"],
     ),
     Bug(
         "permission-changes-queues",

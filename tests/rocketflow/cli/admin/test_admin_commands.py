@@ -604,5 +604,6 @@ def test_servers_that_are_away_are_named(capsys: pytest.CaptureFixture[str], mon
     assert run(["admin", "topicList", "-n", "127.0.0.1:1"]) == 69
     assert "no NameServer answers: 127.0.0.1:1" in capsys.readouterr().err
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")  # no profiles
     assert run(["admin", "topicList"]) == 2
     assert "no NameServer is given: add -n host:port, or set NAMESRV_ADDR" in capsys.readouterr().err
