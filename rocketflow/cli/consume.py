@@ -19,7 +19,7 @@ from rocketflow.cli.shared.client_options import (
     TlsTrustOption,
     client_options,
 )
-from rocketflow.cli.shared.failures import EXIT_LOST
+from rocketflow.cli.shared.failures import EXIT_LOST, ends_at_interrupt
 from rocketflow.cli.shared.message_rows import TABLE_COLUMNS, BodyForm, print_bad_body, table_row
 from rocketflow.cli.shared.parameters import (
     BodyOption,
@@ -99,7 +99,8 @@ def consume(
     )
     selection = Selection(topic, group, tags, sql, start if begin is None else begin)
     printer = Printer(body, on_bad_body, as_json=as_json)
-    skipped = run_client(Reader(options, selection, printer, most=most, last=last, follow=follow).run())
+    with ends_at_interrupt(expected=follow):
+        skipped = run_client(Reader(options, selection, printer, most=most, last=last, follow=follow).run())
     if skipped:
         print(f"error: {skipped} messages could not be read; see store verify at their broker", file=sys.stderr)
     if skipped or printer.skipped:

@@ -2502,6 +2502,21 @@ BUGS: Final = (
         ["tests/rocketflow/cli/admin/test_accounts.py"],
     ),
     Bug(
+        "interrupted-follow-is-an-error",
+        "Ctrl-C, the only end of a command that follows, is reported as an error",
+        [Change("        if not expected or number != signal.SIGINT:\n", "        if True:\n")],
+        [
+            "tests/rocketflow/cli/test_store_commands.py::test_interrupt_is_no_error_of_a_command_that_follows",
+            "tests/rocketflow/cli/test_send_and_consume.py::test_interrupted_consumer_commits_what_it_printed",
+        ],
+    ),
+    Bug(
+        "help-is-cut",
+        "lists of commands cut the sentences about them",
+        [Change("    command.short_help = command.short_help or (text if found is None else found[0])\n", "")],
+        ["tests/rocketflow/cli/test_front_door.py::test_list_of_commands_has_whole_sentences"],
+    ),
+    Bug(
         "profiles-are-readable-by-others",
         "the file with the secrets of profiles may be read by other users",
         [Change("os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)", "os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)")],

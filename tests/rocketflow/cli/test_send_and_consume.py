@@ -197,7 +197,7 @@ def test_interrupted_consumer_commits_what_it_printed(cluster: Cluster, call: Ca
         printed = [json.loads(reading.stdout.readline()) for _ in range(5)]
         reading.send_signal(signal.SIGINT)
         assert reading.wait(END_SECONDS) == 128 + signal.SIGINT
-        assert reading.stderr.read() == "error: stopped by SIGINT; nothing was left half done\n"
+        assert reading.stderr.read() == "", "Ctrl-C is the end that --follow has"
     call("send", topic, "after")
     assert [one["queueOffset"] for one in printed] == [0, 1, 2, 3, 4]
     assert bodies(call("consume", topic, "-g", "printers")) == ["after"]
