@@ -88,10 +88,14 @@ def test_client_waits_for_its_first_name_server(call: object, monkeypatch: pytes
         names.address = f"127.0.0.1:{(port := free_port())}"
         names.routes = {"a": names.address}
         calling = asyncio.ensure_future(call(names.address))  # type: ignore[operator]
-        await failed.wait()
+        waiting = asyncio.ensure_future(failed.wait())
+        await asyncio.wait({calling, waiting}, return_when=asyncio.FIRST_COMPLETED)
         server = await asyncio.start_server(names.serve, "127.0.0.1", port)
-        await calling
-        server.close()
+        try:
+            await calling
+        finally:
+            server.close()
+            waiting.cancel()
 
     run(main())
 
