@@ -215,7 +215,7 @@ class Reader:
         chosen = self._selection
         return PullOptions(
             group=chosen.group or TOOLS_GROUP,
-            start=starts.get(chosen.start, ConsumeFrom.TIMESTAMP),
+            start=starts.get(str(chosen.start), ConsumeFrom.TIMESTAMP),
             start_ms=chosen.start_ms,
             auto_commit=chosen.group is not None,
             **vars(self._options),
@@ -259,7 +259,8 @@ class Reader:
         queues = {one: bounds.get(one, (0, 0)) for one in consumer.assignment()}
         found: dict[tuple[str, int], list[ReceivedMessage]] = {}
         for queue, (begin, end) in queues.items():
-            reach, start, some = count, end, []
+            reach, start = count, end
+            some: list[ReceivedMessage] = []
             while len(some) < count and start > begin:
                 start, stop = max(begin, end - reach), start
                 some = await self._between(consumer, queue, start, stop) + some

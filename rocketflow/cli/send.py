@@ -197,8 +197,8 @@ async def _send_together(producer: Producer, messages: list[Numbered], report: R
     try:
         await asyncio.gather(*sends)
     finally:
-        for one in sends:
-            one.cancel()
+        for task in sends:
+            task.cancel()
         await asyncio.gather(*sends, return_exceptions=True)
         for number, _ in messages:
             outcome = outcomes.get(number)

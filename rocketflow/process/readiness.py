@@ -1,4 +1,4 @@
-"""Readiness of servers: said to whoever started them (sd_notify), and waited for by `--wait`."""
+"""Readiness of servers: reported to the process that started them (sd_notify), and waited for by `--wait`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST: Final = 4096
 
 
 def say_ready(status: str) -> None:
-    """Say at the socket that systemd names in NOTIFY_SOCKET, if there is one, that this process serves, and where."""
+    """Report that this process serves, and where, at the socket that systemd names in NOTIFY_SOCKET, if it does."""
     address = os.environ.get(NOTIFY_SOCKET)
     if not address:
         return

@@ -37,7 +37,7 @@ _FIELDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How a cluster is reached; files of TLS have absolute paths. The secret is not part of its text."""
+    """Address, account and TLS of a cluster; files of TLS have absolute paths. The secret is not part of its text."""
 
     name_servers: str
     access_key: str = ""
