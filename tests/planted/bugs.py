@@ -2498,7 +2498,7 @@ BUGS: Final = (
     Bug(
         "commands-are-not-signed",
         "client commands ignore the account that they are given",
-        [Change("        credentials=_credentials(credentials),\n", "")],
+        [Change("        credentials=account,\n", "")],
         ["tests/rocketflow/cli/admin/test_accounts.py"],
     ),
     Bug(

@@ -41,7 +41,7 @@ class Profile:
 
     name_servers: str
     access_key: str = ""
-    secret_key: str = field(default="", repr=False)
+    secret_key: str = field(repr=False, default="")
     tls: bool = False
     tls_ca: str = ""
     tls_cert: str = ""
