@@ -195,8 +195,10 @@ class Cluster:
         except RequestRefusedError as error:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
-            why = error.remark or "no broker has registered it"
-            raise NoRouteError(f"topic {topic!r} has no route: {why}") from None
+            why = (error.remark or "no broker has registered it").splitlines()[0]  # Apache's has a link to a page
+            raise NoRouteError(
+                f"topic {topic!r} has no route: {why}; 'rocketflow admin topicList' lists topics"
+            ) from None
         except RemotingError as error:
             address = self._name_servers[self._name_server]
             raise NoRouteError(f"{address}: the route of topic {topic!r} cannot be read: {error}") from None

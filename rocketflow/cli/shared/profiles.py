@@ -6,10 +6,8 @@ The profile of `--profile` or ROCKETFLOW_PROFILE stands above the rest of the en
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import secrets
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
@@ -117,6 +115,9 @@ def _profile(values: dict[str, Any]) -> Profile:
 
 def save_profiles(profiles: Profiles) -> Path:
     """Replace the file; only its owner may read it. Raises UsageError."""
+    import json
+    import secrets
+
     file = profiles_file()
     rows = {
         name: {key: value for key, attribute in _FIELDS.items() if (value := getattr(one, attribute))}
