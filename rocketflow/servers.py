@@ -13,6 +13,7 @@ from rocketflow.aio.loop import serve
 from rocketflow.aio.steps import UncleanStopError
 from rocketflow.errors import AddressInUseError, RocketFlowError
 from rocketflow.process.port_holders import port_holder
+from rocketflow.process.readiness import say_ready
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,9 +56,14 @@ def run_broker(
 
 
 def _serve(service: Service, started: Callable[[], str], ports: Sequence[int]) -> None:
-    """Run a server at its ports and print a line once it serves. Raises RocketFlowError."""
+    """Run a server at its ports; print a line once it serves, and say so to systemd. Raises RocketFlowError."""
+
+    def is_ready() -> None:
+        print(f"ready: {started()}", flush=True)
+        say_ready(started())
+
     try:
-        serve(service, lambda: print(started(), flush=True))
+        serve(service, is_ready)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             holders = [one for port in ports if (one := port_holder(port))]

@@ -101,7 +101,7 @@ class StoreConnection:
                 f"connection {self.conn_id}: no suite for topic {topic}: give one, or set the extra 'expectations_dir'"
             )
         file = suite or str(Path(self.expectations_dir or "") / f"{topic}.json")
-        times = ["--from-ms", str(begin_ms), "--to-ms", str(end_ms)]
+        times = ["--begin", str(begin_ms), "--end", str(end_ms - 1)]
         return ["quality", "check", self.path, "--topic", topic, "--suite", file, *times, "--json"]
 
 

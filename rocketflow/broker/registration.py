@@ -172,5 +172,6 @@ class Registration:
         )
         try:
             await self._peers.request(address, RequestCode.UNREGISTER_BROKER, header, timeout_s=UNREGISTER_SECONDS)
-        except _FAILURES as error:
-            LOG.warning("NameServer %s did not take the farewell: %s", address, error)
+        except _FAILURES as error:  # a NameServer that has stopped knows no broker any more
+            level = logging.WARNING if isinstance(error, TimeoutError) else logging.INFO
+            LOG.log(level, "NameServer %s did not take the farewell: %s", address, error)

@@ -6,6 +6,7 @@ RocketMQ's source: broker/processor/AdminBrokerProcessor.java.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from rocketflow.broker.stats import BrokerStats
     from rocketflow.broker.topics import Topics
     from rocketflow_store.spi.broker import WritingStore
+
+LOG: Final = logging.getLogger("rocketflow.broker")
 
 _ALL_PERMISSIONS: Final = 7
 
@@ -83,8 +86,26 @@ class TopicAdmin:
             check_topic_name(one.topic_name)
             self._check_not_system(one.topic_name)
             _check_settings(one)
+        hidden = await asyncio.to_thread(self._hidden, wanted)
         if await self._topics.change(wanted):
+            for text in hidden:
+                LOG.warning(text)
             await self._topics.registered()
+
+    def _hidden(self, wanted: Sequence[bodies.TopicConfig]) -> list[str]:
+        """Return a text for each topic of whose messages some will not be read any more. Waits for the disk."""
+        found = []
+        known = self._topics.all()
+        for one in wanted:
+            before = known[one.topic_name].read_queue_nums if one.topic_name in known else 0
+            bounds = [self._store.bounds(one.topic_name, queue) for queue in range(one.read_queue_nums, before)]
+            count = sum(end - begin for begin, end in bounds)
+            if count:
+                found.append(
+                    f"topic {one.topic_name}: {count} messages of its last {len(bounds)} queues are hidden from "
+                    f"consumers: readQueueNums was {before} and is {one.read_queue_nums}; {before} shows them again"
+                )
+        return found
 
     def _check_not_system(self, topic: str) -> None:
         if self._topics.is_system(topic):

@@ -10,13 +10,15 @@ from typing import Annotated
 import typer
 
 from rocketflow.cli.late_commands import LateCommands
-from rocketflow.cli.shared import failures
+from rocketflow.cli.shared import failures, profiles
 from rocketflow.process import logging_setup
 from rocketflow.process.printable import printable
 
 _SPARK_ARGUMENTS = "@spark-arguments@"
 _COMPLETE = "_ROCKETFLOW_COMPLETE"
 _LABEL_WIDTH = 36
+_JOBS = ("submit", "bridge", "quality")
+"""Commands that take the profile from the environment."""
 
 
 class Shell(enum.Enum):
@@ -49,11 +51,15 @@ def _print_version(asked: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
     logging: Annotated[
         str | None,
         typer.Option("--logging", metavar="FILE", help="Targets of log lines: a JSON file like conf/logging.json."),
     ] = None,
+    profile: Annotated[
+        str, typer.Option("--profile", metavar="NAME", help="The cluster to reach: see rocketflow profile.")
+    ] = "",
     show_version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
     ] = False,
@@ -63,6 +69,10 @@ def _root(
     if logging:
         os.environ[logging_setup.VARIABLE] = logging
     logging_setup.set_up_logging()
+    if profile:
+        os.environ[profiles.VARIABLE] = profile
+    if context.invoked_subcommand in _JOBS:
+        profiles.export_profile()
 
 
 @app.command()

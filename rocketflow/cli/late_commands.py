@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, Final
 
@@ -18,8 +19,12 @@ MODULES: Final[Mapping[str, str]] = {
     "bridge": "rocketflow.cli.bridge:bridge_app",
     "quality": "rocketflow.cli.quality_commands:quality_app",
     "admin": "rocketflow.cli.admin.admin_app:admin_app",
+    "profile": "rocketflow.cli.profile:profile_app",
 }
 """The module and the function, or the application of subcommands, of each command that is imported when it is used."""
+
+
+_SENTENCE: Final = re.compile(r".*?\.(?= |$)")
 
 
 class _Commands(MutableMapping[str, Any]):
@@ -51,6 +56,8 @@ class LateCommands(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
+        for one in self.commands.values():
+            _list_in_whole_sentences(one)
         self.commands = _Commands(self.commands)
 
 
@@ -65,4 +72,15 @@ def _build(name: str) -> Any:
     else:
         parent.command(name)(found)
     group: Any = typer.main.get_command(parent)
-    return group.commands[name]
+    built = group.commands[name]
+    _list_in_whole_sentences(built)
+    return built
+
+
+def _list_in_whole_sentences(command: Any) -> None:
+    """Let lists of commands show the first sentence of a command's help, and of its subcommands'; they would cut it."""
+    text = " ".join((command.help or "").partition("\n\n")[0].partition("Example:")[0].split())
+    found = _SENTENCE.match(text)
+    command.short_help = command.short_help or (text if found is None else found[0])
+    for one in getattr(command, "commands", {}).values():
+        _list_in_whole_sentences(one)

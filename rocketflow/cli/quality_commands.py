@@ -79,12 +79,22 @@ def check(
     from_ms: Annotated[
         int | None,
         typer.Option(
-            "--from-ms", metavar="TIME", parser=time_argument, help="Stored at or after this time, ISO 8601 or ms."
+            "--begin",
+            "--from-ms",
+            metavar="TIME",
+            parser=time_argument,
+            help="Stored at or after this time, ISO 8601 or ms (--from-ms is the old name).",
+        ),
+    ] = None,
+    end: Annotated[
+        int | None,
+        typer.Option(
+            "--end", metavar="TIME", parser=time_argument, help="Stored at or before this time, ISO 8601 or ms."
         ),
     ] = None,
     to_ms: Annotated[
         int | None,
-        typer.Option("--to-ms", metavar="TIME", parser=time_argument, help="Stored before this time, ISO 8601 or ms."),
+        typer.Option("--to-ms", metavar="TIME", parser=time_argument, help="Stored before this time; use --end."),
     ] = None,
     body_schema: Annotated[
         str | None, typer.Option("--body-schema", metavar="DDL|FILE", help="Schema of bodies (default: the suite's).")
@@ -107,11 +117,13 @@ def check(
 ) -> None:
     """Check a range of a topic without writing; exit code 1 if it fails.
 
-    Example: rocketflow quality check /data/s --topic flights --suite conf/expectations/flights.json --from-ms 0
+    Example: rocketflow quality check /data/s --topic flights --suite conf/expectations/flights.json --begin 0
     """
     from rocketflow.process.arguments import key_values
     from rocketflow.quality.jobs.range_check import RangeCheck
 
+    if end is not None:
+        to_ms = end + 1 if to_ms is None else min(to_ms, end + 1)
     options, body_options = key_values("--option", option or []), key_values("--body-option", body_option or [])
     found = _checked(
         RangeCheck(store, topic, suite, from_ms, to_ms, body_schema, body_format, validator, options, body_options),

@@ -17,6 +17,7 @@ import typer
 from rocketflow.cli.shared.client_options import (
     CredentialsOption,
     NameServersOption,
+    ProfileOption,
     TlsCertOption,
     TlsKeyOption,
     TlsOption,
@@ -53,6 +54,7 @@ def send(
         str | None, typer.Argument(metavar="[BODY]", help="The body; without it, lines of --input.")
     ] = None,
     name_servers: NameServersOption = "",
+    profile: ProfileOption = "",
     source: Annotated[str, typer.Option("--input", metavar="FILE|-", help="One message a line; - is stdin.")] = "-",
     form: Annotated[
         Literal["lines", "json"], typer.Option("--format", help="Lines are bodies, or JSON as in store append.")
@@ -86,7 +88,9 @@ def send(
     from rocketflow.cli.shared.client_run import run_client
     from rocketflow.client.messages import Message
 
-    options = client_options(name_servers, credentials, tls=tls, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key)
+    options = client_options(
+        name_servers, credentials, profile=profile, tls=tls, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key
+    )
     template = Message(
         topic,
         b"",
@@ -172,6 +176,7 @@ async def _send_together(producer: Producer, messages: list[Numbered], report: R
     from rocketflow.client.errors import ClientError
     from rocketflow.client.produce import by_sharding_key
     from rocketflow.client.produce.errors import BadMessageError, SendFailedError
+    from rocketflow.remoting.codes import ResponseCode
 
     outcomes: dict[int, SendResult | ClientError] = {}
 
@@ -181,18 +186,20 @@ async def _send_together(producer: Producer, messages: list[Numbered], report: R
                 to = by_sharding_key if message.sharding_key else None
                 outcomes[number] = await producer.send(message, to=to)
             except (BadMessageError, SendFailedError) as error:
+                if isinstance(error, SendFailedError) and error.code == ResponseCode.NO_PERMISSION:
+                    raise  # no other line would be accepted
                 outcomes[number] = error
 
     by_key: dict[object, list[Numbered]] = defaultdict(list)
     for one in messages:
         by_key[one[1].sharding_key or one[0]].append(one)
+    sends = [asyncio.ensure_future(in_turn(some)) for some in by_key.values()]
     try:
-        async with asyncio.TaskGroup() as group:
-            for some in by_key.values():
-                group.create_task(in_turn(some))
-    except* ClientError as failures:
-        raise failures.exceptions[0] from None
+        await asyncio.gather(*sends)
     finally:
+        for task in sends:
+            task.cancel()
+        await asyncio.gather(*sends, return_exceptions=True)
         for number, _ in messages:
             outcome = outcomes.get(number)
             if isinstance(outcome, ClientError):

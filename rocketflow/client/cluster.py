@@ -19,6 +19,7 @@ from rocketflow.client.errors import (
     ClientStateError,
     NoAnswerError,
     NoBrokerAddressError,
+    NoBrokersError,
     NoNameServerError,
     NoRoomError,
     NoRouteError,
@@ -29,6 +30,7 @@ from rocketflow.client.ids import make_client_id
 from rocketflow.client.routes import MASTER_ID, address_of
 from rocketflow.remoting.bodies import (
     BrokerData,
+    ClusterInfo,
     ConsumerData,
     HeartbeatData,
     ProducerData,
@@ -50,6 +52,9 @@ if TYPE_CHECKING:
     from rocketflow.remoting.prepared_frame import PreparedFrame
 
 LOG: Final = logging.getLogger("rocketflow.client")
+
+_AGAIN_SECONDS: Final = 0.1
+"""The pause between two questions to servers that have just been started."""
 
 Handler = Callable[["Command", str], Awaitable["Command | None"]]
 """Handles a request of the broker at an address; returns its answer, or None for a request that wants none."""
@@ -84,6 +89,9 @@ class Cluster:
     Heartbeats go to every broker of a route, without consumers to masters only, every `heartbeat_s` and on each new
     connection. `handlers` answer requests of brokers, by code. While more than `unsent_limit` bytes wait for a server,
     requests without an answer wait too.
+
+    A client may be started together with its servers: its first question to a NameServer, and for a route while no
+    broker has registered, is repeated for `first_wait_s` (the options' `timeout_s` if that is 0).
     """
 
     def __init__(
@@ -93,8 +101,11 @@ class Cluster:
         handlers: Mapping[int, Handler] | None = None,
         *,
         unsent_limit: int = UNSENT_LIMIT,
+        first_wait_s: float = 0.0,
     ) -> None:
         self.options = options
+        self._first_wait_s = first_wait_s or options.timeout_s
+        self._was_answered = False
         self.client_id = make_client_id(options.instance_name, options.unit_name)
         self._membership = membership or NoGroups()
         processors = {code: self._processor(one) for code, one in (handlers or {}).items()}
@@ -104,6 +115,7 @@ class Cluster:
         self._routes: dict[str, TopicRouteData] = {}
         self._listeners: list[Callable[[str], None]] = []
         self._greeted: WeakSet[Channel] = WeakSet()
+        self._refusals: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_open = False
 
@@ -146,6 +158,36 @@ class Cluster:
 
     async def ask_route(self, topic: str) -> TopicRouteData:
         """Ask a NameServer for the route of a topic and keep it. Raises as `route` does."""
+        try:
+            return await self._ask_route(topic)
+        except NoRouteError:
+            if self._routes:
+                raise
+        await self.wait_for_brokers()
+        return await self._ask_route(topic)
+
+    async def wait_for_brokers(self) -> None:
+        """Wait until a broker has registered. Raises NoBrokersError."""
+        loop = asyncio.get_running_loop()
+        latest = loop.time() + self._first_wait_s
+        while not await self._has_brokers():
+            if loop.time() >= latest:
+                names = ";".join(self._name_servers)
+                raise NoBrokersError(
+                    f"no broker has registered at {names} within {self._first_wait_s:g} s: start one, "
+                    f"'rocketflow broker -n {names}' for example"
+                )
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _has_brokers(self) -> bool:
+        """Return whether a broker has registered; True if the NameServer does not say so."""
+        try:
+            reply = await self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
+            return bool(decode_body(reply.body, ClusterInfo).broker_addr_table)
+        except (RequestRefusedError, RemotingError):
+            return True
+
+    async def _ask_route(self, topic: str) -> TopicRouteData:
         header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
         try:
             reply = await self.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
@@ -153,8 +195,10 @@ class Cluster:
         except RequestRefusedError as error:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
-            why = error.remark or "no broker has registered it"
-            raise NoRouteError(f"topic {topic!r} has no route: {why}") from None
+            why = (error.remark or "no broker has registered it").splitlines()[0]  # Apache's has a link to a page
+            raise NoRouteError(
+                f"topic {topic!r} has no route: {why}; 'rocketflow admin topicList' lists topics"
+            ) from None
         except RemotingError as error:
             address = self._name_servers[self._name_server]
             raise NoRouteError(f"{address}: the route of topic {topic!r} cannot be read: {error}") from None
@@ -243,16 +287,31 @@ class Cluster:
 
         Return its answer, whose code is 0. Raises NoNameServerError, and RequestRefusedError.
         """
+        latest = asyncio.get_running_loop().time() + self._first_wait_s
+        while True:
+            try:
+                return await self._ask_name_servers(code, header, body)
+            except NoNameServerError:
+                if self._was_answered or asyncio.get_running_loop().time() >= latest:
+                    raise
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _ask_name_servers(self, code: int, header: Header | None, body: bytes) -> Command:
         failures = []
         for _ in self._name_servers:
             address = self._name_servers[self._name_server]
             try:
                 channel = await self._channel(address)
-                return _accepted(address, code, await self._answer_of(channel, address, code, header, body=body))
+                reply = await self._answer_of(channel, address, code, header, body=body)
+                self._was_answered = True
+                return _accepted(address, code, reply)
             except UnreachableError as error:
                 failures.append(str(error))
                 self._name_server = (self._name_server + 1) % len(self._name_servers)
-        raise NoNameServerError(f"no NameServer answers: {'; '.join(failures)}")
+        raise NoNameServerError(
+            f"no NameServer answers: {'; '.join(failures)}: give the address of one that runs, or start one, "
+            "'rocketflow namesrv' for example"
+        )
 
     async def _channel(self, address: str) -> Channel:
         try:
@@ -283,8 +342,27 @@ class Cluster:
 
     # --- heartbeats
 
+    async def announce(self) -> None:
+        """Send heartbeats. Raises RequestRefusedError where the client's account may not read a topic or be in a group.
+
+        It would get no messages, and a repetition would be refused too.
+        """
+        for one in await self._heartbeats():
+            if one.code == ResponseCode.NO_PERMISSION:
+                self._refusals[one.address] = str(one)
+                raise one
+            self._log_refusal(one)
+
     async def send_heartbeats(self) -> None:
-        """Send a heartbeat to every broker of the routes, to masters only for a client without consumers."""
+        """Send a heartbeat to every broker of the routes, to masters only for a client without consumers.
+
+        Refusals are logged, once for each reason.
+        """
+        for one in await self._heartbeats():
+            self._log_refusal(one)
+
+    async def _heartbeats(self) -> list[RequestRefusedError]:
+        """Send heartbeats and return the refusals."""
         consumers = self._membership.consumers()
         addresses = [
             address
@@ -292,13 +370,14 @@ class Cluster:
             for broker_id, address in broker.broker_addrs.items()
             if consumers or broker_id == MASTER_ID
         ]
-        await asyncio.gather(*(self.send_heartbeat(one) for one in addresses))
+        found = await asyncio.gather(*(self._heartbeat(one) for one in addresses))
+        return [one for one in found if one is not None]
 
-    async def send_heartbeat(self, address: str) -> None:
-        """Send a heartbeat to a broker; a failure is logged, and the next one repeats it."""
+    async def _heartbeat(self, address: str) -> RequestRefusedError | None:
+        """Send a heartbeat to a broker and return its refusal; the next one repeats a failure."""
         producers, consumers = self._membership.producers(), self._membership.consumers()
         if not producers and not consumers:
-            return
+            return None
         data = HeartbeatData(client_id=self.client_id, producer_data_set=producers, consumer_data_set=consumers)
         try:
             channel = await self._channel(address)
@@ -308,9 +387,20 @@ class Cluster:
             )
         except UnreachableError as error:
             LOG.info("no heartbeat reached a broker: %s", error)
+            return None
+        if reply.code == ResponseCode.SUCCESS:
+            self._refusals.pop(address, None)
+            return None
+        return RequestRefusedError(address, RequestCode.HEART_BEAT, reply.code, reply.remark)
+
+    def _log_refusal(self, refusal: RequestRefusedError) -> None:
+        """Log a refusal whose reason is new; sends of a producer without permission are refused too, and say so."""
+        before = self._refusals.get(refusal.address)
+        self._refusals[refusal.address] = str(refusal)
+        if before == str(refusal):
             return
-        if reply.code != ResponseCode.SUCCESS:
-            LOG.warning("%s refused the heartbeat: %s %s", address, reply.code, reply.remark)
+        is_said = refusal.code == ResponseCode.NO_PERMISSION and not self._membership.consumers()
+        LOG.log(logging.INFO if is_said else logging.WARNING, "the heartbeat was refused: %s", refusal)
 
     async def leave(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
         """Take leave of the brokers that were sent heartbeats (35) for a group; failures are logged.
@@ -336,7 +426,12 @@ class Cluster:
         """Send a heartbeat on a connection that has had none: a broker that started again knows no client."""
         if channel not in self._greeted:
             self._greeted.add(channel)
-            self.spawn(self.send_heartbeat(address))
+            self.spawn(self._send_first_heartbeat(address))
+
+    async def _send_first_heartbeat(self, address: str) -> None:
+        refusal = await self._heartbeat(address)
+        if refusal is not None:
+            self._log_refusal(refusal)
 
     # --- requests of brokers
 

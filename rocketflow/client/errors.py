@@ -38,6 +38,12 @@ class NoRouteError(ClientError):
     """The NameServers know no queue of a topic that the client may use."""
 
 
+class NoBrokersError(NoRouteError):
+    """The NameServers know no broker at all."""
+
+    exit_code: ClassVar[int] = _UNREACHABLE
+
+
 class NoBrokerAddressError(ClientError):
     """The routes have no address of a broker: it has not registered, or its registration expired."""
 

@@ -14,6 +14,8 @@ KAFKA: Final = "tests/rocketflow/kafka"
 POWER: Final = f"{ROWS}/test_power_loss.py::test_power_loss"
 BESIDE: Final = "tests/rocketflow/spark/test_store_writes.py"
 FAILING: Final = f"{ROWS}/test_failing_syncs.py"
+PROFILES: Final = "tests/rocketflow/cli/test_profiles.py"
+REFUSALS: Final = "tests/rocketflow/cli/test_network_refusals.py"
 PRODUCE: Final = "tests/rocketflow/client/produce"
 PULL: Final = "tests/rocketflow/client/pull"
 PUSH: Final = "tests/rocketflow/client/push"
@@ -2297,6 +2299,17 @@ BUGS: Final = (
         ],
         [f"{PRODUCE}/test_faults.py"],
     ),
+    Bug(
+        "permission-is-asked-for-again",
+        "a send that is refused for lack of permission is repeated at other brokers",
+        [
+            Change(
+                "        ResponseCode.NO_BUYER_ID,\n",
+                "        ResponseCode.NO_BUYER_ID,\n        ResponseCode.NO_PERMISSION,\n",
+            )
+        ],
+        [f"{PRODUCE}/test_attempts.py::test_other_codes_end_a_send"],
+    ),
     # -- push consumers
     Bug(
         "unfinished-message-is-committed",
@@ -2404,6 +2417,46 @@ BUGS: Final = (
         ["tests/rocketflow/client/produce/test_attempts.py"],
     ),
     Bug(
+        "refused-heartbeats-are-logged-only",
+        "a consumer whose account may not be in its group reads nothing, and its application gets no error",
+        [
+            Change(
+                "                self._refusals[one.address] = str(one)\n                raise one\n",
+                "                self._log_refusal(one)\n",
+            )
+        ],
+        [REFUSALS],
+    ),
+    Bug(
+        "refused-topic-stays-subscribed",
+        "after a topic that the account may not read, brokers refuse the other topics of the consumer too",
+        [
+            Change(
+                "                self._membership.unsubscribe(topic)  # the other topics would be refused with it\n",
+                "",
+            )
+        ],
+        [f"{REFUSALS}::test_consumer_whose_topic_is_refused_reads_another_one"],
+    ),
+    Bug(
+        "first-name-server-is-not-waited-for",
+        "a client that is started just before its NameServer fails",
+        [Change("if self._was_answered or asyncio", "if True or asyncio")],
+        ["tests/rocketflow/client/test_first_route.py"],
+    ),
+    Bug(
+        "first-broker-is-not-waited-for",
+        "a client that is started just before its broker fails",
+        [Change("        await self.wait_for_brokers()\n        return", "        return")],
+        ["tests/rocketflow/client/test_first_route.py"],
+    ),
+    Bug(
+        "missing-topic-is-waited-for",
+        "a topic that does not exist is an error after the time-out of the client only",
+        [Change("return bool(decode_body(reply.body, ClusterInfo).broker_addr_table)", "return False")],
+        ["tests/rocketflow/client/test_first_route.py"],
+    ),
+    Bug(
         "untraced-messages-have-rows",
         "a consumer writes rows about messages whose producer or broker wants none",
         [Change(' or one.properties.get("TRACE_ON") == "false":\n', ":\n")],
@@ -2462,8 +2515,52 @@ BUGS: Final = (
     Bug(
         "commands-are-not-signed",
         "client commands ignore the account that they are given",
-        [Change("        credentials=_credentials(credentials),\n", "")],
+        [Change("        credentials=account,\n", "")],
         ["tests/rocketflow/cli/admin/test_accounts.py"],
+    ),
+    Bug(
+        "interrupted-follow-is-an-error",
+        "Ctrl-C, the only end of a command that follows, is reported as an error",
+        [Change("        if not expected or number != signal.SIGINT:\n", "        if True:\n")],
+        [
+            "tests/rocketflow/cli/test_store_commands.py::test_interrupt_is_no_error_of_a_command_that_follows",
+            "tests/rocketflow/cli/test_send_and_consume.py::test_interrupted_consumer_commits_what_it_printed",
+        ],
+    ),
+    Bug(
+        "help-is-cut",
+        "lists of commands cut the sentences about them",
+        [Change("    command.short_help = command.short_help or (text if found is None else found[0])\n", "")],
+        ["tests/rocketflow/cli/test_front_door.py::test_list_of_commands_has_whole_sentences"],
+    ),
+    Bug(
+        "profiles-are-readable-by-others",
+        "the file with the secrets of profiles may be read by other users",
+        [Change("os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)", "os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)")],
+        [PROFILES],
+    ),
+    Bug(
+        "used-profile-goes-to-another-cluster",
+        "account and TLS of the profile in use are taken for a cluster that the command or NAMESRV_ADDR names",
+        [Change("named if named is not None or _is_given(name_servers) or _is_given(variable) else", "named or")],
+        [PROFILES],
+    ),
+    Bug(
+        "named-profile-keeps-the-account-of-the-environment",
+        "the account of the environment signs requests to the cluster of a profile that was named",
+        [Change("    if account is None and named is None:\n", "    if account is None:\n")],
+        [PROFILES],
+    ),
+    Bug(
+        "last-messages-of-any-queue",
+        "consume --last prints messages of one queue, and leaves out newer ones of the others",
+        [
+            Change(
+                "sorted(everything, key=lambda one: (one.store_timestamp, one.physical_offset))[-count:]",
+                "everything[-count:]",
+            )
+        ],
+        ["tests/rocketflow/cli/test_send_and_consume.py::test_last_messages_are_the_newest_of_all_queues"],
     ),
     Bug(
         "permission-changes-queues",
@@ -2477,6 +2574,47 @@ BUGS: Final = (
             )
         ],
         ["tests/rocketflow/cli/admin/test_admin_commands.py"],
+    ),
+    Bug(
+        "admin-hides-messages",
+        "updateTopic hides the messages of queues that it takes from consumers, and says success",
+        [Change("if queue >= read_queues and count}", "if False}")],
+        ["tests/rocketflow/cli/admin/test_admin_commands.py"],
+    ),
+    Bug(
+        "broker-hides-messages-silently",
+        "a broker logs nothing about messages that a smaller number of queues hides",
+        [Change("            for text in hidden:\n                LOG.warning(text)\n", "")],
+        ["tests/rocketflow/cli/admin/test_admin_commands.py"],
+    ),
+    Bug(
+        "nothing-is-deleted-with-success",
+        "deleteTopic of a topic that nobody has says success",
+        [Change("    if all(one is None for one in known):\n", "    if False:\n")],
+        ["tests/rocketflow/cli/admin/test_admin_commands.py"],
+    ),
+    Bug(
+        "refused-sends-end-like-unreachable-ones",
+        "a send that brokers refuse ends a command with 69, as if no broker could be reached",
+        [Change("(SendRefusedError if refused else SendFailedError)", "(SendFailedError)")],
+        [REFUSALS],
+    ),
+    Bug(
+        "each-line-is-refused-by-itself",
+        "a send of many lines to a topic that the account may not write to prints a line for each",
+        [
+            Change(
+                "if isinstance(error, SendFailedError) and error.code == ResponseCode.NO_PERMISSION:",
+                "if False:",
+            )
+        ],
+        [REFUSALS],
+    ),
+    Bug(
+        "server-does-not-say-that-it-is-ready",
+        "systemd and --wait are not told that a server serves",
+        [Change("        say_ready(started())\n", "")],
+        ["tests/rocketflow/cli/test_servers.py::test_server_says_at_the_socket_of_systemd_that_it_serves"],
     ),
     # -- parts of consumers, lite pull consumers
     Bug(

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 
-from rocketflow.remoting.bodies import BrokerData, QueueData, TopicRouteData, encode_body
+from rocketflow.remoting.bodies import BrokerData, ClusterInfo, QueueData, TopicRouteData, encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command, answer, decode_command, encode_command
 from rocketflow.remoting.frame import FrameReceiver
@@ -38,11 +38,24 @@ class ScriptedBroker:
         self.leaves: list[Command] = []
         """The requests of clients that leave their groups."""
 
+        self.registers_after: int | None = None
+        """Questions about the brokers of the cluster (106) until one is known; None: the answer has no body."""
+
+        self.has_topics_then = True
+        """Whether topics have a route once a broker is known."""
+
+        self.cuts = 0
+        """Connections that are ended before the first answer."""
+
         self.route_requests = 0
         self.address = ""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the requests of a connection."""
+        if self.cuts:
+            self.cuts -= 1
+            writer.close()
+            return
         receiver = FrameReceiver()
         while data := await reader.read(65536):
             for frame in receiver.feed(data):
@@ -59,6 +72,8 @@ class ScriptedBroker:
             if not self.routes:
                 return answer(command, ResponseCode.TOPIC_NOT_EXIST, remark="no route")
             return answer(command, body=encode_body(route_of(self.routes)))
+        if command.code == RequestCode.GET_BROKER_CLUSTER_INFO and self.registers_after is not None:
+            return answer(command, body=encode_body(self._cluster_info(self.registers_after)))
         if command.code == RequestCode.END_TRANSACTION:
             self.ends.append(command)
         if command.code == RequestCode.UNREGISTER_CLIENT:
@@ -76,6 +91,15 @@ class ScriptedBroker:
         stored = SendMessageResponseHeader(msg_id="0" * 32, queue_id=0, queue_offset=0)
         kept = code in (0, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT)
         return answer(command, code, stored if kept else None, remark="scripted")
+
+    def _cluster_info(self, questions: int) -> ClusterInfo:
+        self.registers_after = max(questions - 1, 0)
+        if questions > 1:
+            return ClusterInfo()
+        if self.has_topics_then:
+            self.routes = {"a": self.address}
+        known = BrokerData(broker_name="a", broker_addrs={"0": self.address})
+        return ClusterInfo(broker_addr_table={"a": known}, cluster_addr_table={"C": ["a"]})
 
 
 def route_of(brokers: Mapping[str, str]) -> TopicRouteData:

@@ -11,6 +11,7 @@ from rocketflow.cli.admin.output import Output
 from rocketflow.cli.shared.client_options import (
     CredentialsOption,
     NameServersOption,
+    ProfileOption,
     TlsCertOption,
     TlsKeyOption,
     TlsOption,
@@ -30,6 +31,7 @@ admin_app = typer.Typer(
 
 def _common(
     name_servers: NameServersOption = "",
+    profile: ProfileOption = "",
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of mqadmin's text.")] = False,
     credentials: CredentialsOption = None,
     tls: TlsOption = False,

@@ -11,9 +11,15 @@ from rocketflow.cli.admin.options import BrokerOption, ClusterOption, OneCluster
 from rocketflow.cli.admin.output import Output
 from rocketflow.cli.admin.subcommand import subcommand
 from rocketflow.cli.admin.targets import TrueOrFalse, broker_names, chosen_brokers, parse_attributes
+from rocketflow.errors import RocketFlowError
 
 if TYPE_CHECKING:
     from rocketflow.client.admin.admin_client import AdminClient
+
+
+class HiddenMessagesError(RocketFlowError):
+    """A change of a topic would hide messages from its consumers."""
+
 
 OWN_PREFIXES = ("%RETRY%", "%DLQ%")
 _QUEUES = 8
@@ -144,8 +150,12 @@ async def update_topic(
         TrueOrFalse, typer.Option("-s", "--hasUnitSub", help="Whether units subscribe to it.")
     ] = "false",
     attributes: Annotated[str, typer.Option("-a", "--attributes", help="Attributes: +name=value,-name.")] = "",
+    force: Annotated[bool, typer.Option("--force", help="Also if it hides messages of queues from -r on.")] = False,
 ) -> None:
     """Create a topic, or change it.
+
+    Consumers read the first -r queues. A change that hides messages of the others from them is refused without
+    --force: let fewer queues take messages first (-w), and -r follow once those of the others are consumed.
 
     Example: rocketflow admin updateTopic -n 127.0.0.1:9876 -c DefaultCluster -t orders
     """
@@ -154,6 +164,9 @@ async def update_topic(
 
     set_to, removed = parse_attributes(attributes)
     addresses = await chosen_brokers(admin, broker, cluster)
+    if not force:
+        for address in addresses:
+            await _refuse_hiding(admin, address, topic, read_queues)
     config = TopicConfig(
         topic_name=topic,
         read_queue_nums=read_queues,
@@ -173,6 +186,18 @@ async def update_topic(
         text = ";".join(f"{names.get(one, one)}:{write_queues}" for one in addresses)
         await admin.put_kv_config(ORDER_NAMESPACE, topic, text)
     output.lines(rows, "create topic to {brokerAddr} success.")
+
+
+async def _refuse_hiding(admin: "AdminClient", address: str, topic: str, read_queues: int) -> None:
+    """Raise HiddenMessagesError if queues that have messages would be read no more."""
+    found = await admin.messages_by_queue(address, topic) or {}
+    hidden = {queue: count for queue, count in sorted(found.items()) if queue >= read_queues and count}
+    if hidden:
+        queues = ", ".join(map(str, hidden))
+        raise HiddenMessagesError(
+            f"topic {topic} at {address}: {sum(hidden.values()):,} messages in queue {queues} would be hidden from "
+            f"consumers by -r {read_queues}: set only -w, and -r once they are consumed, or add --force"
+        )
 
 
 @subcommand("updateTopicPerm")
@@ -209,10 +234,13 @@ async def update_topic_perm(
 
 @subcommand("deleteTopic")
 async def delete_topic(admin: "AdminClient", output: Output, topic: TopicOption, cluster: OneClusterOption) -> None:
-    """Delete a topic at all brokers of a cluster.
+    """Delete a topic at all brokers of a cluster; a topic that no broker has is an error.
 
     Example: rocketflow admin deleteTopic -n 127.0.0.1:9876 -c C -t orders
     """
+    known = [await admin.messages_by_queue(one, topic) for one in await admin.brokers_of(cluster)]
+    if all(one is None for one in known):
+        await admin.route(topic)  # what a NameServer alone knows is deleted there
     await admin.delete_topic(cluster, topic)
     output.lines(
         [{"topic": topic, "cluster": cluster}],

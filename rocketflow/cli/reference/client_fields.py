@@ -222,6 +222,13 @@ CLIENT_FIELDS: Final[dict[str, dict[str, str]]] = {
     },
     "admin wipeWritePerm": _WRITE_PERM,
     "consume": RECEIVED_FIELDS,
+    "profile list": {
+        "name": "name",
+        "namesrvAddr": "addresses of the NameServers",
+        "account": "name of the account, null for none",
+        "tls": "whether TLS is used",
+        "used": "whether it is used where a command names none",
+    },
     "send": {
         "status": "SEND_OK, or another one of a stored message; if it was refused MESSAGE_ILLEGAL or NOT_ACKNOWLEDGED",
         "topic": "topic",

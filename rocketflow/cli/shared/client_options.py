@@ -8,6 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from rocketflow.cli.shared.profiles import (
+    ACCESS_KEY,
+    NAME_SERVERS,
+    SECRET_KEY,
+    VARIABLE,
+    Profile,
+    named_profile,
+    used_profile,
+)
 from rocketflow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -15,14 +24,22 @@ if TYPE_CHECKING:
     from rocketflow.client.options import ClientOptions
     from rocketflow.remoting.signature import Credentials
 
-NAME_SERVERS: Final = "NAMESRV_ADDR"
-ACCESS_KEY: Final = "ROCKETFLOW_ACCESS_KEY"
-SECRET_KEY: Final = "ROCKETFLOW_SECRET_KEY"
 _FORM: Final = "two lines are expected, accessKey: NAME and secretKey: SECRET"
 
 NameServersOption = Annotated[
     str,
-    typer.Option("-n", "--namesrvAddr", metavar="ADDR", envvar=NAME_SERVERS, help="NameServers: host:port;host:port."),
+    typer.Option(
+        "-n",
+        "--namesrvAddr",
+        metavar="ADDR",
+        help=f"NameServers: host:port;host:port (else {NAME_SERVERS}, or those of the profile).",
+    ),
+]
+ProfileOption = Annotated[
+    str,
+    typer.Option(
+        "--profile", metavar="NAME", help=f"Address, account and TLS: see rocketflow profile (else {VARIABLE})."
+    ),
 ]
 CredentialsOption = Annotated[
     Path | None,
@@ -41,29 +58,62 @@ TlsKeyOption = Annotated[str, typer.Option("--tls-key", metavar="FILE", help="Th
 
 
 def client_options(
-    name_servers: str, credentials: Path | None, *, tls: bool, tls_ca: str, tls_cert: str, tls_key: str
+    name_servers: str,
+    credentials: Path | None,
+    *,
+    profile: str | Profile = "",
+    tls: bool,
+    tls_ca: str,
+    tls_cert: str,
+    tls_key: str,
 ) -> ClientOptions:
-    """Return the options of a client. Raises UsageError."""
+    """Return the options of a client: what is not given comes from the profile. Raises UsageError."""
     from rocketflow.client.options import ClientOptions
+    from rocketflow.remoting.signature import Credentials
 
-    if not name_servers.strip(" ;,"):
-        raise UsageError(f"no NameServer is given: add -n host:port, or set {NAME_SERVERS}")
+    named = profile if isinstance(profile, Profile) else named_profile(profile)
+    variable = os.environ.get(NAME_SERVERS, "")
+    found = named if named is not None or _is_given(name_servers) or _is_given(variable) else used_profile()
+    if not _is_given(name_servers):
+        name_servers = variable if found is None else found.name_servers
+    if not _is_given(name_servers):
+        raise UsageError(
+            f"no NameServer is given: add -n host:port, or set {NAME_SERVERS} or a profile "
+            "(rocketflow profile set NAME -n host:port)"
+        )
+    account = account_of(credentials) if credentials is not None else None
+    if account is None and named is None:
+        account = _account_of_environment()
+    if found is not None:
+        if account is None and found.access_key:
+            account = Credentials(found.access_key, found.secret_key)
+        if not (tls or tls_ca or tls_cert or tls_key):
+            tls, tls_ca, tls_cert, tls_key = found.tls, found.tls_ca, found.tls_cert, found.tls_key
     wants_tls = tls or bool(tls_ca or tls_cert or tls_key)
     return ClientOptions(
         name_servers=name_servers,
-        credentials=_credentials(credentials),
+        credentials=account,
         tls=_tls(tls_ca, tls_cert, tls_key) if wants_tls else None,
     )
 
 
-def _credentials(file: Path | None) -> Credentials | None:
+def _is_given(name_servers: str) -> bool:
+    return bool(name_servers.strip(" ;,"))
+
+
+def account_of(file: Path) -> Credentials:
+    """Return the account of a file. Raises UsageError."""
     from rocketflow.remoting.signature import Credentials
 
-    if file is not None:
-        found = _read(file)
-        if not found.get("accessKey") or not found.get("secretKey"):
-            raise UsageError(f"{file} is no file of an account: {_FORM}")
-        return Credentials(found["accessKey"], found["secretKey"])
+    found = _read(file)
+    if not found.get("accessKey") or not found.get("secretKey"):
+        raise UsageError(f"{file} is no file of an account: {_FORM}")
+    return Credentials(found["accessKey"], found["secretKey"])
+
+
+def _account_of_environment() -> Credentials | None:
+    from rocketflow.remoting.signature import Credentials
+
     name, secret = os.environ.get(ACCESS_KEY, ""), os.environ.get(SECRET_KEY, "")
     if bool(name) != bool(secret):
         missing = SECRET_KEY if name else ACCESS_KEY

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -70,6 +71,19 @@ def report(error: BaseException, command: str = "") -> int:
         return EXIT_INTERRUPTED
     print(f"error: {type(error).__name__}: {printable(str(error))} (run with --debug for details)", file=sys.stderr)
     return EXIT_FINDINGS
+
+
+@contextlib.contextmanager
+def ends_at_interrupt(*, expected: bool) -> Iterator[None]:
+    """Let Ctrl-C end a command without an error line if it is the `expected` end; its exit code stays."""
+    try:
+        yield
+    except (StoppedError, KeyboardInterrupt) as error:
+        number = error.number if isinstance(error, StoppedError) else signal.SIGINT
+        if not expected or number != signal.SIGINT:
+            raise
+        sys.stdout.flush()
+        raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -22,6 +22,12 @@ ConfigOption = Annotated[
     typer.Option("--config", metavar="FILE", help="broker.conf, if file sizes or paths are not RocketMQ's."),
 ]
 TopicOption = Annotated[str, typer.Option("--topic", help="The topic.")]
+MAX_LAST: Final = 100_000
+"""Most messages of --last, which are held at once."""
+LastOption = Annotated[
+    int | None,
+    typer.Option("--last", "--tail", min=1, max=MAX_LAST, help="The N newest messages, the newest at the end."),
+]
 BodyOption = Annotated[BodyForm, typer.Option("--body", help="How bodies are shown.")]
 OnBadBodyOption = Annotated[
     OnBadBody,

@@ -40,10 +40,12 @@ def append_lines(
     config: StoreConfig | None = None,
     *,
     create: bool = False,
+    in_sum: bool = False,
 ) -> int:
     """Append every line of `source`; return the number of refused lines.
 
-    Lines that arrive together are put in one batch, and no line waits for a later one.
+    Prints an object for each line, or with `in_sum` one line for all. Lines that arrive together are put in one batch,
+    and no line waits for a later one.
     """
     from rocketflow_store import FlushDiskType, MessageRejectedError, MessageStore, StoreConfig
     from rocketflow_store.spi.names import check_send_topic
@@ -57,6 +59,7 @@ def append_lines(
     flush = FlushDiskType.SYNC_FLUSH if sync else FlushDiskType.ASYNC_FLUSH
     settings = replace(config or StoreConfig(), flush_disk_type=flush)
     refused = number = 0
+    outcomes = Outcomes(in_sum)
     with opened_input(source) as opened, MessageStore.open(path, settings) as store:
         batch: list[tuple[int, Message]] = []
         for lines in lines_as_they_come(opened.read1):
@@ -67,13 +70,15 @@ def append_lines(
                 try:
                     batch.append((number, parse_line(line, topic, queue)))
                 except (ValueError, RecursionError) as error:
-                    refused += _flush(store, batch)
-                    _report(number, "nested too deeply" if isinstance(error, RecursionError) else str(error))
+                    refused += _flush(store, batch, outcomes)
+                    outcomes.refused(number, "nested too deeply" if isinstance(error, RecursionError) else str(error))
                     refused += 1
                 if len(batch) >= _BATCH:
-                    refused += _flush(store, batch)
-            refused += _flush(store, batch)
+                    refused += _flush(store, batch, outcomes)
+            refused += _flush(store, batch, outcomes)
             sys.stdout.flush()
+    if in_sum:
+        print(f"{topic}: {outcomes.count} messages stored" + (f", {refused} not" if refused else ""))
     return refused
 
 
@@ -88,7 +93,38 @@ def _check_exists(path: str, config: StoreConfig | None) -> None:
         raise UsageError(f"{path} holds no store: check the path, or create one there with --create")
 
 
-def _flush(store: Any, batch: list[tuple[int, Message]]) -> int:
+class Outcomes:
+    """Prints what became of each line, or counts it with `in_sum`; refused lines are also named on stderr."""
+
+    def __init__(self, in_sum: bool) -> None:
+        self._in_sum = in_sum
+        self.count = 0
+
+    def stored(self, result: PutMessageResult) -> None:
+        """Take note of a message that was stored."""
+        self.count += 1
+        self._print(
+            {
+                "status": result.status.name,
+                "topic": result.topic,
+                "queueId": result.queue_id,
+                "queueOffset": result.queue_offset,
+                "physicalOffset": result.physical_offset,
+                "msgId": result.msg_id,
+            }
+        )
+
+    def refused(self, number: int, why: str, status: str = "MESSAGE_ILLEGAL") -> None:
+        """Take note of a line that was not."""
+        self._print({"status": status, "line": number, "error": why})
+        print(f"error: line {number}: {why}", file=sys.stderr)
+
+    def _print(self, fields: dict[str, Any]) -> None:
+        if not self._in_sum:
+            print(json.dumps(fields))
+
+
+def _flush(store: Any, batch: list[tuple[int, Message]], outcomes: Outcomes) -> int:
     """Put the collected messages with one flush; print the outcomes in order."""
     if not batch:
         return 0
@@ -98,27 +134,11 @@ def _flush(store: Any, batch: list[tuple[int, Message]]) -> int:
     for (number, _), result in zip(batch, results, strict=True):
         if not result.stored:
             refused += 1
-            _report(number, result.why, result.status.name)
-            continue
-        print(
-            json.dumps(
-                {
-                    "status": result.status.name,
-                    "topic": result.topic,
-                    "queueId": result.queue_id,
-                    "queueOffset": result.queue_offset,
-                    "physicalOffset": result.physical_offset,
-                    "msgId": result.msg_id,
-                }
-            )
-        )
+            outcomes.refused(number, result.why, result.status.name)
+        else:
+            outcomes.stored(result)
     batch.clear()
     return refused
-
-
-def _report(number: int, why: str, status: str = "MESSAGE_ILLEGAL") -> None:
-    print(json.dumps({"status": status, "line": number, "error": why}))
-    print(f"error: line {number}: {why}", file=sys.stderr)
 
 
 def parse_line(line: bytes, topic: str, queue: int | None) -> Message:

@@ -16,6 +16,7 @@ from rocketflow.cli.shared.parameters import (
     BodyOption,
     ConfigOption,
     JsonOption,
+    LastOption,
     OnBadBodyOption,
     PathArgument,
     TopicOption,
@@ -43,8 +44,6 @@ store_app.command()(topics)
 store_app.command()(groups)
 
 _MAX_INT64 = (1 << 63) - 1
-_MAX_LAST = 100_000
-"""Number of messages that are held at once; for more use --since."""
 _FOLLOW_S = 0.1
 
 
@@ -117,13 +116,15 @@ def cat(
     start: Annotated[int | None, typer.Option("--from", min=0, help="First queue offset.")] = None,
     end: Annotated[int | None, typer.Option("--to", min=0, help="Queue offset after the last.")] = None,
     most: Annotated[int | None, typer.Option("--max", min=0, max=_MAX_INT64, help="At most N messages.")] = None,
-    last: Annotated[
-        int | None, typer.Option("--last", min=1, max=_MAX_LAST, help="The N newest messages, in the order of the log.")
-    ] = None,
+    last: LastOption = None,
     since: Annotated[
         int | None,
         typer.Option(
-            "--since", metavar="TIME", parser=time_argument, help="Stored at or after this time, ISO 8601 or ms."
+            "--begin",
+            "--since",
+            metavar="TIME",
+            parser=time_argument,
+            help="Stored at or after this time, ISO 8601 or ms (--since is the old name).",
         ),
     ] = None,
     tags: Annotated[str | None, typer.Option("--tags", help="Tag expression, e.g. 'a || b'.")] = None,
@@ -139,8 +140,8 @@ def cat(
     if last is not None and most is not None:
         raise typer.BadParameter("--last and --max exclude each other: --last sets the number")
     if since is not None and start is not None:
-        raise typer.BadParameter("--since and --from exclude each other: both set the first message")
-    with open_reader(path, config) as reader:
+        raise typer.BadParameter("--begin and --from exclude each other: both set the first message")
+    with failures.ends_at_interrupt(expected=follow), open_reader(path, config) as reader:
         if not follow:
             _check_topic(reader, topic, queue)
         skipped = SkippedReport()
@@ -354,10 +355,11 @@ def offset(
 def append(
     path: PathArgument,
     topic: TopicOption,
+    file: Annotated[str, typer.Argument(metavar="[FILE|-]", help="JSON lines; - is stdin.")] = "",
     queue: Annotated[
         int | None, typer.Option("--queue", min=0, max=65_535, help="Queue for lines without queueId.")
     ] = None,
-    source: Annotated[str, typer.Option("--input", metavar="FILE|-", help="JSON lines; - is stdin.")] = "-",
+    source: Annotated[str, typer.Option("--input", metavar="FILE|-", help="The same as FILE.")] = "",
     flush: Annotated[
         Literal["sync", "async"], typer.Option("--flush", help="Whether a line is stored after a sync or before.")
     ] = "sync",
@@ -365,10 +367,21 @@ def append(
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """Append JSON lines to a topic. Example: echo '{"body":"hi"}' | rocketflow store append /data/store --topic t"""
+    """Append JSON lines to a topic. Example: rocketflow store append /data/store lines.json --topic t
+
+    Without FILE they come from stdin: echo '{"body":"hi"}' | rocketflow store append /data/store --topic t
+
+    An object a line says what became of each; on a terminal one line does so for all, unless --json is given.
+    """
     from rocketflow.cli.store.append_lines import append_lines
 
-    refused = append_lines(path, topic, queue, source, flush == "sync", load_config(config), create=create)
+    if file and source:
+        raise typer.BadParameter(f"{file} and --input {source}: give one of them")
+    in_sum = not as_json and sys.stdout is not None and sys.stdout.isatty()
+    settings = load_config(config)
+    refused = append_lines(
+        path, topic, queue, file or source or "-", flush == "sync", settings, create=create, in_sum=in_sum
+    )
     if refused:
         raise typer.Exit(failures.EXIT_FINDINGS)
 

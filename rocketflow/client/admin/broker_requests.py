@@ -36,6 +36,9 @@ class BrokerRequests:
     async def brokers_of(self, cluster_name: str) -> list[str]:
         """Return the addresses of the masters of a cluster, by broker name. Raises UnknownClusterError."""
         info = await self.cluster_info()
+        if not info.cluster_addr_table:
+            await self.cluster.wait_for_brokers()
+            info = await self.cluster_info()
         if cluster_name not in info.cluster_addr_table:
             known = ", ".join(sorted(info.cluster_addr_table)) or "none"
             raise UnknownClusterError(

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow.client.admin.broker_requests import BrokerRequests, attribute_changes
 from rocketflow.client.admin.figures import QueueBounds, decode_object, queue_table
+from rocketflow.client.errors import RequestRefusedError
 from rocketflow.client.routes import MASTER_ID
 from rocketflow.remoting.bodies import GroupList, MessageQueue, TopicConfig, TopicList, TopicRouteData, decode_body
-from rocketflow.remoting.codes import RequestCode
+from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers import admin as headers
 from rocketflow.remoting.headers.route import DeleteTopicFromNamesrvRequestHeader, GetTopicsByClusterRequestHeader
 
@@ -97,12 +98,24 @@ class TopicRequests(BrokerRequests):
 
     async def topic_status(self, topic: str) -> dict[MessageQueue, QueueBounds]:
         """Return the bounds of a topic's queues at all brokers."""
-        header = headers.GetTopicStatsInfoRequestHeader(topic=topic)
-        replies = await asyncio.gather(
-            *(self.cluster.request(one, RequestCode.GET_TOPIC_STATS_INFO, header) for one in await self.masters(topic))
-        )
-        tables = [queue_table(decode_object(one.body), "offsetTable", QueueBounds) for one in replies]
+        tables = await asyncio.gather(*(self.topic_status_at(one, topic) for one in await self.masters(topic)))
         return dict(sorted((queue, bounds) for table in tables for queue, bounds in table.items()))
+
+    async def topic_status_at(self, broker_address: str, topic: str) -> dict[MessageQueue, QueueBounds]:
+        """Return the bounds of a topic's queues at a broker."""
+        header = headers.GetTopicStatsInfoRequestHeader(topic=topic)
+        reply = await self.cluster.request(broker_address, RequestCode.GET_TOPIC_STATS_INFO, header)
+        return queue_table(decode_object(reply.body), "offsetTable", QueueBounds)
+
+    async def messages_by_queue(self, broker_address: str, topic: str) -> dict[int, int] | None:
+        """Return the number of messages in each queue of a topic at a broker, None if the broker has no such topic."""
+        try:
+            status = await self.topic_status_at(broker_address, topic)
+        except RequestRefusedError as error:
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                return None
+            raise
+        return {queue.queue_id: one.max_offset - one.min_offset for queue, one in status.items()}
 
     async def groups_of_topic(self, topic: str) -> list[str]:
         """Return the groups that read a topic or have offsets of it."""

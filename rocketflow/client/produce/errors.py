@@ -34,7 +34,8 @@ class SendFailedError(ClientError):
 
     def __init__(self, topic: str, failures: Sequence[ClientError]) -> None:
         attempts = "1 attempt" if len(failures) == 1 else f"{len(failures)} attempts"
-        super().__init__(f"topic {topic!r}: not acknowledged after {attempts}: {'; '.join(map(str, failures))}")
+        reasons = "; ".join(dict.fromkeys(map(str, failures)))
+        super().__init__(f"topic {topic!r}: not acknowledged after {attempts}: {reasons}")
         self.topic = topic
         self.failures = tuple(failures)
 
@@ -47,3 +48,15 @@ class SendFailedError(ClientError):
     def code(self) -> int | None:
         """Return the code of the last answer."""
         return next((one.code for one in reversed(self.failures) if isinstance(one, RequestRefusedError)), None)
+
+
+class SendRefusedError(SendFailedError):
+    """Brokers answered all attempts of a send, and refused them: without permission (code 16) after the first."""
+
+    exit_code: ClassVar[int] = 1
+
+
+def send_failed(topic: str, failures: Sequence[ClientError]) -> SendFailedError:
+    """Return the error of a send whose attempts have failed."""
+    refused = all(isinstance(one, RequestRefusedError) for one in failures)
+    return (SendRefusedError if refused else SendFailedError)(topic, failures)

@@ -62,8 +62,9 @@ class Producer:
 
     Sends raise ClientError: BadMessageError for a message that brokers would refuse, NoRouteError for a topic without
     queues, NoNameServerError where no NameServer answers for a topic that is new to the producer, NoRoomError where too
-    many messages wait for answers, and SendFailedError once all attempts have failed; it says whether the message may
-    be stored all the same. A message that is sent again keeps its unique key, by which consumers can recognise it.
+    many messages wait for answers, and SendFailedError once all attempts have failed, SendRefusedError if brokers
+    refused them. Its `may_be_stored` says whether the message may be stored all the same. A message that is sent again
+    keeps its unique key, by which consumers can recognise it.
 
     `to` is a queue, or a selector that chooses one; such a send has one attempt. Otherwise the queues take turns, and
     a failed attempt is followed by one at another broker. `timeout_s` replaces `send_timeout_s` of the options.
@@ -76,7 +77,9 @@ class Producer:
         self._replies = Replies()
         given = {RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self._replies.handle, **(handlers or {})}
         limit = min(options.max_in_flight_bytes, UNSENT_LIMIT)
-        self.cluster = Cluster(options, OneGroup(options.group), given, unsent_limit=limit)
+        self.cluster = Cluster(
+            options, OneGroup(options.group), given, unsent_limit=limit, first_wait_s=options.send_timeout_s
+        )
         self._sender = Sender(self.cluster, options)
         self._in_flight = InFlight(options.max_in_flight, options.max_in_flight_bytes)
         self._keys = UniqueKeys()

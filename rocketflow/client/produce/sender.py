@@ -10,8 +10,8 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.client.errors import ClientError, NoRouteError, RequestRefusedError, UnreachableError
-from rocketflow.client.produce.errors import BadMessageError, SendFailedError
+from rocketflow.client.errors import ClientError, NoBrokersError, NoRouteError, RequestRefusedError, UnreachableError
+from rocketflow.client.produce.errors import BadMessageError, send_failed
 from rocketflow.client.produce.faults import BrokerFaults
 from rocketflow.client.produce.options import TEMPLATE_TOPIC
 from rocketflow.client.produce.results import STATUSES, SendResult, SendStatus, send_result
@@ -34,13 +34,15 @@ RETRIED_CODES: Final = frozenset(
         ResponseCode.SERVICE_NOT_AVAILABLE,
         ResponseCode.SYSTEM_ERROR,
         ResponseCode.SYSTEM_BUSY,
-        ResponseCode.NO_PERMISSION,
         ResponseCode.NO_BUYER_ID,
         ResponseCode.NOT_IN_CURRENT_UNIT,
         ResponseCode.GO_AWAY,
     }
 )
-"""The codes of answers after which another broker is tried."""
+"""The codes of answers after which another broker is tried.
+
+RocketMQ's clients also retry NO_PERMISSION: an account that may not send to a topic may do so at no broker.
+"""
 
 
 class Sender:
@@ -72,7 +74,7 @@ class Sender:
         return await asyncio.shield(asking)
 
     async def send(self, out: Outgoing, to: MessageQueue | Selector | None, timeout_s: float) -> SendResult:
-        """Send until a broker has stored the messages. Raises SendFailedError, and as `queues` does.
+        """Send until a broker has stored the messages. Raises SendFailedError (SendRefusedError), and as `queues` does.
 
         A queue that is given, or chosen by a selector, has one attempt.
         """
@@ -107,7 +109,7 @@ class Sender:
             )
             if reply.code not in RETRIED_CODES and reply.code not in STATUSES:
                 break
-        raise SendFailedError(out.topic, failures)
+        raise send_failed(out.topic, failures)
 
     def address_of(self, queue: MessageQueue) -> str:
         """Return the address of a queue's broker. Raises NoBrokerAddressError."""
@@ -170,6 +172,8 @@ class Sender:
     async def _ask_queues(self, topic: str) -> TopicQueues:
         try:
             found = TopicQueues(topic, await self._cluster.route(topic))
+        except NoBrokersError:
+            raise
         except NoRouteError as error:
             found = await self._template_queues(topic, error)
         if not found.queues:
@@ -184,7 +188,7 @@ class Sender:
         except NoRouteError:
             raise NoRouteError(
                 f"{error}; no broker creates topics for sends either (autoCreateTopicEnable=true): create the topic "
-                f"first, 'mqadmin updateTopic -t {topic}' for example"
+                f"first, 'rocketflow admin updateTopic -t {topic} -c CLUSTER' for example"
             ) from None
         at_most = self._options.queues_of_new_topics
         ends_at = self._loop.time() + self._options.route_refresh_s

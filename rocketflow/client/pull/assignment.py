@@ -14,7 +14,7 @@ from rocketflow.client.consume.membership import check_subscription, client_ids,
 from rocketflow.client.consume.rebalance import RebalanceLoop, assigned_queues, changes, sorted_queues
 from rocketflow.client.consume.start_positions import StartPositions
 from rocketflow.client.consume.subscriptions import subscription
-from rocketflow.client.errors import ClientError, ClientStateError
+from rocketflow.client.errors import ClientError, ClientStateError, RequestRefusedError
 from rocketflow.client.pull.queue_buffer import QueueBuffer
 from rocketflow.client.routes import subscribe_queues
 
@@ -87,7 +87,7 @@ class Assignment:
                 self._membership.unsubscribe(topic)
             for one in subscriptions:
                 self._membership.subscribe(one)
-            await self._cluster.send_heartbeats()
+            await self._cluster.announce()
             added, removed = changes(self._fetcher.buffers, wanted)
             await self._remove(removed)
             for queue, buffer in self._fetcher.buffers.items():
@@ -104,7 +104,11 @@ class Assignment:
         async with self._changing:
             await self._check(wanted)
             wanted = self._membership.subscribe(wanted)
-            await self._cluster.send_heartbeats()
+            try:
+                await self._cluster.announce()
+            except RequestRefusedError:
+                self._membership.unsubscribe(topic)  # the other topics would be refused with it
+                raise
             for queue in self._of_topic(topic):
                 self._fetcher.select(queue, wanted)
             if not await self._rebalance_topic(topic):

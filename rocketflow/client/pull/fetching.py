@@ -39,7 +39,7 @@ _FOR_THE_CALLER: Final = frozenset(
         ResponseCode.INVALID_PARAMETER,
     )
 )
-"""Refusals that a repetition does not change: `poll` raises them."""
+"""Refusals that a repetition does not change: `poll` raises them, and pulls wait until it has."""
 
 
 class Fetcher:
@@ -122,7 +122,9 @@ class Fetcher:
             self._turns.remove(found[0].queue)
             self._turns.append(found[0].queue)
         elif self._failures:
-            raise self._failures.popitem()[1]
+            queue, failure = self._failures.popitem()
+            self._room[queue].set()
+            raise failure
         return found
 
     def taken(self, buffer: QueueBuffer) -> None:
@@ -199,12 +201,21 @@ class Fetcher:
         )
 
     async def _failed(self, buffer: QueueBuffer, error: ClientError) -> None:
-        LOG.warning("a pull of %s failed and is repeated: %s", buffer.queue, error)
         code = error.code if isinstance(error, RequestRefusedError) else None
         if code in _FOR_THE_CALLER:
-            self._failures[buffer.queue] = error
-            self._arrived.set()
+            await self._until_raised(buffer.queue, error)
+        else:
+            LOG.warning("a pull of %s failed and is repeated: %s", buffer.queue, error)
         await asyncio.sleep(_FLOW_CONTROL_SECONDS if code == ResponseCode.FLOW_CONTROL else _RETRY_SECONDS)
+
+    async def _until_raised(self, queue: MessageQueue, error: ClientError) -> None:
+        """Let `ready` raise a refusal; a caller who polls again wants another pull."""
+        self._failures[queue] = error
+        self._arrived.set()
+        room = self._room[queue]
+        while queue in self._failures:
+            room.clear()
+            await room.wait()
 
     def _made_room(self) -> None:
         for one in self._room.values():

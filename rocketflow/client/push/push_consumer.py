@@ -124,14 +124,14 @@ class PushConsumer:
 
         `expression` is `tag || tag` or `*`, with expression type SQL92 a condition on properties. All clients of a
         group have to subscribe alike. Raises SubscriptionError, and after `start` RequestRefusedError for SQL that a
-        broker refuses.
+        broker refuses, and for a topic that the account may not read.
         """
         made = subscription(topic, expression, version=now_ms(), expression_type=expression_type)
         if self._is_started:
             await self._find([made])
         self._membership.subscribe(made)
         if self._is_started:
-            await self._cluster.send_heartbeats()
+            await self._cluster.announce()
             self._rebalances.wake()
 
     async def unsubscribe(self, topic: str) -> None:
@@ -143,7 +143,8 @@ class PushConsumer:
     async def start(self) -> None:
         """Find the topics and begin to consume.
 
-        Raises NoNameServerError, RequestRefusedError where a broker refuses a subscription by SQL, and OffsetFileError.
+        Raises NoNameServerError, RequestRefusedError where a broker refuses a subscription by SQL, or the account may
+        not be in the group or read a topic, and OffsetFileError.
         """
         if self._is_started:
             raise ClientStateError("the consumer is started already")
@@ -153,7 +154,7 @@ class PushConsumer:
         await self._cluster.start()
         try:
             await self._find(list(self._membership.subscriptions().values()))
-            await self._cluster.send_heartbeats()
+            await self._cluster.announce()
         except ClientError:
             await self._cluster.close()
             raise

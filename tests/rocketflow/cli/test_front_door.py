@@ -113,6 +113,19 @@ def test_short_help_prints_what_long_help_prints(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == long != ""
 
 
+@pytest.mark.parametrize("command", [[], ["store"], ["admin"], ["quality"], ["bridge"], ["profile"]])
+def test_list_of_commands_has_whole_sentences(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERMINAL_WIDTH", "80")
+    assert run([*command, "--help"]) == 0
+    listed = capsys.readouterr().out.partition("Commands:\n")[2]
+    about = re.split(r"\n  (?=\S)", f"\n{listed.rstrip()}")[1:]
+    assert len(about) > 2
+    assert [one for one in about if not one.endswith(".") or "..." in one or "Example" in one] == []
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_answers_the_script_of_each_shell(capsys: pytest.CaptureFixture[str], shell: str) -> None:
     assert run(["completion", shell]) == 0

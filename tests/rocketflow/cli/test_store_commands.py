@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from rocketflow.cli.app import run
 from rocketflow_store import Message, MessageStore, StoreReader
 from tests.support.golden import GOLDEN
 from tests.support.output_fields import check_fields
-from tests.support.trials import LEVEL
+from tests.support.trials import LEVEL, environment
 
 CLOSED = ("basic-49", "basic-53", "basic-55", "features-55", "expired-53", "features-53", "propcrc-53")
 
@@ -37,6 +38,42 @@ def failure(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int
     assert "Traceback" not in out + err
     assert err.startswith("error: "), err
     return code, err
+
+
+def test_append_takes_a_file_and_prints_one_line_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text('{"body": "a"}\n{\n{"body": "b"}\n')
+    to = ("store", "append", tmp_path / "s", "--topic", "t", "--create")
+    rows = call(capsys, *to, lines, code=1)
+    assert [one["status"] for one in rows] == ["PUT_OK", "MESSAGE_ILLEGAL", "PUT_OK"]
+    assert failure(capsys, *to, lines, "--input", lines) == (
+        2,
+        f"error: Invalid value: {lines} and --input {lines}: give one of them\n",
+    )
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert run([*map(str, to), str(lines)]) == 1
+    assert capsys.readouterr().out == "t: 2 messages stored, 1 not\n"
+    assert len(call(capsys, *to, lines, "--json", code=1)) == 3
+
+
+def test_interrupt_is_no_error_of_a_command_that_follows(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s") as opened:
+        opened.put_message(Message("t", b"x"))
+    words = ["store", "cat", str(tmp_path / "s"), "--topic", "t", "--json", "--follow"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "rocketflow", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(PYTHONUNBUFFERED="1"),
+    ) as following:
+        assert following.stdout is not None
+        assert json.loads(following.stdout.readline())["body"] == "x"
+        following.send_signal(signal.SIGINT)
+        out, err = following.communicate(timeout=60)
+    assert (following.returncode, out, err) == (130, "", "")
 
 
 @pytest.mark.parametrize("name", CLOSED if LEVEL != "sample" else CLOSED[1:5:2])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketflow.cli.app import run
+from rocketflow.errors import UsageError
 from rocketflow.process.times import iso_time, parse_time
 from rocketflow.spark.requeue.requeue_arguments import parse_arguments
 from rocketflow.spark.shared.option_values import OptionError
@@ -96,7 +97,8 @@ def test_store_commands_take_iso_times(capsys: pytest.CaptureFixture[str], store
         {"offset": 4}
     ]
     assert len(bodies(capsys, *cat, "--since", first)) == 12
-    assert bodies(capsys, *cat, "--since", after) == []
+    assert bodies(capsys, *cat, "--begin", after) == []
+    assert len(bodies(capsys, *cat, "--begin", first)) == 12
     for words in ((*cat, "--since"), (*find, "--begin")):
         assert run([*map(str, words), "noon"]) == 2
         assert "ISO 8601" in capsys.readouterr().err
@@ -116,6 +118,7 @@ def test_last_shows_the_newest_messages_of_all_queues_in_the_order_of_the_log(
     assert bodies(capsys, *cat, "--last", 4) == ["8", "9", "10", "11"]
     assert bodies(capsys, *cat, "--last", 2, "--queue", 1) == ["7", "10"]
     assert bodies(capsys, *cat, "--last", 3, "--tags", "odd") == ["7", "9", "11"]
+    assert bodies(capsys, *cat, "--tail", 2) == ["10", "11"]
     assert bodies(capsys, *cat, "--last", 99) == [str(n) for n in range(12)]
     for more in (("--max", 1), ("--last", 0)):
         assert run([*map(str, (*cat, "--last", 2, *more))]) == 2
@@ -130,3 +133,27 @@ def test_appended_lines_take_iso_times(capsys: pytest.CaptureFixture[str], tmp_p
     assert run(words) == 1
     assert "bornTimestamp: 'noon' is not a valid time" in capsys.readouterr().err
     assert [row["bornTimestamp"] for row in answer(capsys, "store", "cat", tmp_path / "s", "--topic", "t")] == [NOON]
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (("--begin", "5", "--end", "9"), (5, 10)),
+        (("--from-ms", "5", "--to-ms", "9"), (5, 9)),
+        (("--end", "9", "--to-ms", "20"), (None, 10)),
+    ],
+)
+def test_end_of_a_check_is_part_of_its_range(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    wanted: tuple[int | None, int],
+) -> None:
+    from rocketflow.quality.jobs import range_check
+
+    def ranged(store: str, topic: str, suite: str, *rest: object) -> None:
+        raise UsageError(f"range {rest[:2]}")
+
+    monkeypatch.setattr(range_check, "RangeCheck", ranged)
+    assert run(["quality", "check", "/s", "--topic", "t", "--suite", "f", *words]) == 2
+    assert capsys.readouterr().err == f"error: range {wanted}\n"

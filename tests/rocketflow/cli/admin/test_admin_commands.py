@@ -104,6 +104,40 @@ def test_topics_are_created_changed_listed_and_deleted(cluster: Cluster, printed
     check_fields("admin deleteTopic", deleted)
 
 
+def test_change_that_hides_messages_is_refused_without_force(cluster: Cluster, printed: Printed, rows: Rows) -> None:
+    at = ("-b", cluster.broker_address, "-t", cluster.create_topic("narrow", queues=4))
+
+    async def fill() -> None:
+        async with Producer(ProducerOptions(group="shop", name_servers=cluster.name_server_address)) as producer:
+            for queue in (0, 2, 2, 3):
+                await producer.send(Message("narrow", b"x"), to=MessageQueue("narrow", "broker-a", queue))
+
+    run_loop(fill())
+    refused = printed("updateTopic", *at, "-w", "2", "-r", "2", code=1)
+    assert refused == (
+        f"error: topic narrow at {cluster.broker_address}: 3 messages in queue 2, 3 would be hidden from consumers by "
+        "-r 2: set only -w, and -r once they are consumed, or add --force\n"
+    )
+    assert printed("updateTopic", "-c", "DefaultCluster", "-t", "narrow", "-w", "1", "-r", "3", code=1)
+    (queues,) = rows("topicRoute", "-t", "narrow")[0]["queueDatas"]
+    assert (queues["readQueueNums"], queues["writeQueueNums"]) == (4, 4)
+    rows("updateTopic", *at, "-w", "2", "-r", "4")
+    log = cluster.directory / "broker.log"
+    assert "hidden" not in log.read_text()
+    rows("updateTopic", *at, "-w", "2", "-r", "2", "--force")
+    (queues,) = rows("topicRoute", "-t", "narrow")[0]["queueDatas"]
+    assert (queues["readQueueNums"], queues["writeQueueNums"]) == (2, 2)
+    assert (
+        "topic narrow: 3 messages of its last 2 queues are hidden from consumers: readQueueNums was 4"
+        in log.read_text()
+    )
+
+
+def test_deletion_of_a_topic_that_no_broker_has_is_an_error(printed: Printed) -> None:
+    refused = printed("deleteTopic", "-c", "DefaultCluster", "-t", "nothing", code=1)
+    assert refused.startswith("error: topic 'nothing' has no route: ")
+
+
 def test_attributes_of_a_topic_are_set_kept_and_removed(cluster: Cluster, rows: Rows) -> None:
     at = ("-b", cluster.broker_address, "-t", "typed")
 
@@ -570,5 +604,6 @@ def test_servers_that_are_away_are_named(capsys: pytest.CaptureFixture[str], mon
     assert run(["admin", "topicList", "-n", "127.0.0.1:1"]) == 69
     assert "no NameServer answers: 127.0.0.1:1" in capsys.readouterr().err
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")  # no profiles
     assert run(["admin", "topicList"]) == 2
     assert "no NameServer is given: add -n host:port, or set NAMESRV_ADDR" in capsys.readouterr().err

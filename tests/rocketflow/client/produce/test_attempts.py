@@ -10,14 +10,14 @@ import pytest
 from rocketflow.aio.loop import run
 from rocketflow.client import Message, Producer, ProducerOptions, SendStatus
 from rocketflow.client.errors import ClientError, NoAnswerError, NoRouteError, UnreachableError
-from rocketflow.client.produce.errors import SendFailedError
+from rocketflow.client.produce.errors import SendFailedError, SendRefusedError
 from rocketflow.remoting.bodies import MessageQueue
 from rocketflow.remoting.codes import ResponseCode
 from tests.support.ports import free_port
 from tests.support.scripted_broker import SILENT, ScriptedBroker, scripted
 
-RETRIED = [1, 2, 14, 16, 17, 204, 205, 1500]
-REFUSED = [3, 4, 13, 15, 29, 207, 999]
+RETRIED = [1, 2, 14, 17, 204, 205, 1500]
+REFUSED = [3, 4, 13, 15, 16, 29, 207, 999]
 NOT_OK = [10, 11, 12]
 
 
@@ -47,9 +47,9 @@ def test_other_codes_end_a_send(code: int) -> None:
     async def main() -> None:
         broker = ScriptedBroker([code])
         async with scripted(broker) as names, Producer(options(names)) as producer:
-            with pytest.raises(SendFailedError, match="after 1 attempt: ") as found:
+            with pytest.raises(SendRefusedError, match="after 1 attempt: ") as found:
                 await producer.send(Message("t", b"b"))
-            assert found.value.code == code
+            assert (found.value.code, found.value.exit_code) == (code, 1)
         assert len(broker.sends) == 1
 
     run(main())
