@@ -192,9 +192,14 @@ def test_mqadmin_shows_the_state_of_a_python_consumer(tmp_path: Path) -> None:
     async def ask(names: str) -> list[str]:
         await make_topic(names, "shown", 2)
         await put(names, "shown", map(str, range(6)), queues=2)
+
+        async def is_committed() -> bool:
+            return sum((await committed(names, "g-shown", "shown")).values()) == 6
+
         calls: list[Call] = []
         async with consuming(options(names, "g-shown"), noting(calls), "shown") as consumer:
             await until(lambda: len(calls) == 6 and len(consumer.queues()) == 3)
+            await until(is_committed)
             at = ("-n", names, "-g", "g-shown")
             return await asyncio.to_thread(
                 mqadmin,

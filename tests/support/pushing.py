@@ -15,7 +15,7 @@ from rocketflow.client.options import ClientOptions
 from rocketflow.client.push import ConsumeContext, ConsumeFrom, ConsumeStatus, PushConsumer, PushOptions
 from rocketflow.client.received import ReceivedMessage
 from rocketflow.remoting.bodies import MessageQueue, TopicConfig
-from rocketflow.remoting.codes import RequestCode
+from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.send import SendMessageRequestHeaderV2
 from tests.support.servers import RunningServer, running, running_broker, wait_for_a_broker
 
@@ -77,7 +77,9 @@ async def put(
                 flag=0,
                 properties=f"{text}UNIQ_KEY\x01{topic}-{body}\x02",
             )
-            await client.cluster.request(address, RequestCode.SEND_MESSAGE_V2, header, body=body.encode())
+            request = RequestCode.SEND_MESSAGE_V2, header
+            while (answer := await client.cluster.ask(address, *request, body=body.encode())).code:
+                assert answer.code == ResponseCode.SYSTEM_BUSY, answer.remark  # it was not stored
 
         for number, body in enumerate(bodies):
             await send(number, body)
