@@ -20,7 +20,15 @@ from rocketflow.cli.shared.client_options import (
 )
 from rocketflow.cli.shared.failures import EXIT_LOST
 from rocketflow.cli.shared.message_rows import TABLE_COLUMNS, BodyForm, print_bad_body, table_row
-from rocketflow.cli.shared.parameters import BodyOption, JsonOption, OnBadBodyOption, TopicOption, emit, time_argument
+from rocketflow.cli.shared.parameters import (
+    BodyOption,
+    JsonOption,
+    OnBadBodyOption,
+    TagsOption,
+    TopicOption,
+    emit,
+    time_argument,
+)
 from rocketflow.cli.shared.received_rows import received_fields
 from rocketflow.cli.shared.tables import Table
 from rocketflow.errors import UsageError
@@ -49,7 +57,7 @@ def consume(
     group: Annotated[
         str | None, typer.Option("-g", "--group", help="Share the topic with this group, and commit its progress.")
     ] = None,
-    tags: Annotated[str | None, typer.Option("--tags", help="Tag expression, e.g. 'a || b'.")] = None,
+    tags: TagsOption = None,
     sql: Annotated[str | None, typer.Option("--sql", help="SQL92 condition on properties.")] = None,
     start: Annotated[
         str, typer.Option("--from", metavar="first|last|TIME", help="Begin here; a group only where it has no offset.")
