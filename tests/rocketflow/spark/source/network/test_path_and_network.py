@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from rocketflow.cli.app import run
 from rocketflow.errors import UsageError
 from rocketflow.spark.shared.option_values import OptionError
 from rocketflow.spark.source.batch_reader import RocketFlowBatchReader
@@ -32,6 +34,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
     """Run a broker over a store with a topic without messages, and one whose queue 3 never had a message."""
     home = tmp_path_factory.mktemp("same")
     write(home / "a", [*numbered("full", range(ROWS), queues=3), Message("%DLQ%g", b"0", queue_id=0)])
+    for ms in BORN:
+        write(home / "a", [Message("born", b"x", born_timestamp=ms, queue_id=0)])
     with MessageStore.open(home / "a" / "store", SIZES) as store:
         store.create_topic("full", 4)
         store.create_topic("empty", 4)
@@ -61,7 +65,7 @@ ANSWERS: list[tuple[dict[str, str], int]] = [
     ({"assign": '{"full": [0, 3], "empty": [1]}'}, ROWS // 3),
     ({"subscribePattern": "emp.*"}, 0),
     ({"subscribePattern": "nothing.*"}, 0),
-    ({"subscribePattern": "[a-z]+"}, ROWS),
+    ({"subscribePattern": "[e-z]+"}, ROWS),
     ({"subscribe": "empty", "startingTimestamp": "0"}, 0),
     ({"subscribe": "empty", "endingTimestamp": "0"}, 0),
     ({"subscribe": "full", "endingTimestamp": "0"}, 0),
@@ -94,6 +98,25 @@ REFUSALS: list[tuple[dict[str, str], type[Exception], str]] = [
     ({"subscribe": "full", "startingOffsets": '{"a/full": {"0": 0}}'}, OptionError, "names no number for topic a/full"),
     ({"subscribe": "full", "startingTimestamp": "9000000000000"}, OptionError, "no message of topic a/full queue 0"),
 ]
+
+
+LEAST, MOST = -62_104_060_800_000, 253_370_764_800_000 - 1  # the years 2 to 9998
+BORN = [0, 1, -1, -5000, LEAST, LEAST - 1, MOST, MOST + 1, 1 << 53, 1 << 62, (1 << 63) - 1, -(1 << 63)]
+
+
+def test_time_that_no_calendar_has_is_null_and_printed_as_its_number(
+    cluster: Brokers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    expected = [epoch + timedelta(milliseconds=ms) if LEAST <= ms <= MOST else None for ms in BORN]
+    for by in PLACES:
+        rows = read({**place(cluster, by), "subscribe": "born"})
+        assert [row["bornTimestamp"] for row in rows] == expected
+        assert all(row["storeTimestamp"] is not None for row in rows)
+    for words in (["store", "cat", str(cluster.store("a"))], ["consume", "-n", cluster.address]):
+        assert run([*words, "--topic", "born", "--json"]) == 0
+        printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [one["bornTimestamp"] for one in printed] == BORN
 
 
 @pytest.mark.parametrize(("question", "kind", "message"), REFUSALS)
@@ -139,7 +162,7 @@ def test_job_that_ends_by_itself_refuses_a_missing_topic_before_spark_starts(clu
     for fine in ("full", "a/full", "empty", "full,a/empty"):
         check_source(asked(fine), ends_by_itself=True)
     check_source(asked("absent"), ends_by_itself=False)
-    with pytest.raises(UsageError, match="no topic absent in the store; it has"):
+    with pytest.raises(UsageError, match="no topic absent in the store"):
         check_source(asked("absent"), ends_by_itself=True)
 
 
@@ -181,3 +204,19 @@ def test_write_without_rows_creates_its_topic(spark: SparkSession, cluster: Brok
         assert reader.queues(topic) == []
     for asked in PLACES:
         assert read({**place(cluster, asked), "assign": json.dumps({topic: [0, 1]})}) == []
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("by", PLACES)
+def test_nulls_among_properties_and_keys_are_no_entries(spark: SparkSession, cluster: Brokers, by: str) -> None:
+    topic = f"nulls-{by}"
+    where = place(cluster, by) if by == "network" else {"path": str(cluster.store("a"))}
+    rows = spark.sql(
+        "SELECT '0' body, map('p', null, 'q', '1') properties, array('k1', null, 'k2') keys"
+        " UNION ALL SELECT '1', map('p', null, 'q', null), array(cast(null AS string))"
+    )
+    rows.coalesce(1).write.format("rocketflow").options(**where, topic=topic, queues="1").mode("append").save()
+    for asked in PLACES:
+        found = read({**place(cluster, asked), "subscribe": topic, "includeProperties": "true"})
+        assert [row["keys"] for row in found] == ["k1 k2", None]
+        assert [{"p", "q"} & dict(row["properties"]).keys() for row in found] == [{"q"}, set()]
