@@ -33,7 +33,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
 
 @pytest.fixture(autouse=True)
 def task(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand in for the task of a query `q`."""
+    """Give the writers the context of a task of a query `q`."""
     names = {"sql.streaming.queryId": "q", "streaming.sql.batchId": "0", "spark.jobGroup.id": "run"}
     context = SimpleNamespace(getLocalProperty=names.get, partitionId=lambda: 0, taskAttemptId=lambda: 0)
     monkeypatch.setattr(writers, "TaskContext", SimpleNamespace(get=lambda: context))
