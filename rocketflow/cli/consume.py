@@ -26,6 +26,7 @@ from rocketflow.cli.shared.parameters import (
     JsonOption,
     LastOption,
     OnBadBodyOption,
+    TagsOption,
     TopicOption,
     emit,
     time_argument,
@@ -59,7 +60,7 @@ def consume(
     group: Annotated[
         str | None, typer.Option("-g", "--group", help="Share the topic with this group, and commit its progress.")
     ] = None,
-    tags: Annotated[str | None, typer.Option("--tags", help="Tag expression, e.g. 'a || b'.")] = None,
+    tags: TagsOption = None,
     sql: Annotated[str | None, typer.Option("--sql", help="SQL92 condition on properties.")] = None,
     start: Annotated[
         str, typer.Option("--from", metavar="first|last", help="Begin here; a group only where it has no offset.")

@@ -1371,6 +1371,41 @@ BUGS: Final = (
         ["tests/rocketflow/cli/test_typos.py"],
     ),
     Bug(
+        "available-now-waits-for-a-topic",
+        "a stream that ends by itself waits for a topic that does not exist",
+        [Change("ends_by_itself=self._target is not None or not limited)", "ends_by_itself=False)")],
+        [f"{NETWORK}/test_path_and_network.py"],
+    ),
+    Bug(
+        "empty-topic-is-missing",
+        "a configured topic without messages counts as missing",
+        [
+            Change(
+                "    return chooser.missing([*queues, *stores.configured(chooser)])\n",
+                "    return chooser.missing(queues)\n",
+            )
+        ],
+        [f"{NETWORK}/test_path_and_network.py"],
+    ),
+    Bug(
+        "system-topics-offered",
+        "an error about a missing topic offers topics of the system",
+        [Change("for name in known if not is_system_topic(_plain(name)))", "for name in known)")],
+        [f"{NETWORK}/test_path_and_network.py"],
+    ),
+    Bug(
+        "born-timestamp-overflows",
+        "a time that no calendar has becomes another time",
+        [Change("    known = (milliseconds >= _FIRST_TIME_MS)", "    known = (milliseconds >= -(1 << 63))")],
+        [f"{NETWORK}/test_path_and_network.py"],
+    ),
+    Bug(
+        "seconds-as-milliseconds",
+        "a time in seconds is taken as one of January 1970",
+        [Change("    if number in _SECONDS:\n", "    if number in ():\n")],
+        ["tests/rocketflow/process/test_times.py"],
+    ),
+    Bug(
         "offsets-of-unknown-topics",
         "starting offsets of a topic that is not subscribed are ignored",
         [Change("    _check_topics(choice, queues, named)\n", "")],

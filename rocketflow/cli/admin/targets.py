@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, Literal
 
 from rocketflow.errors import UsageError
-from rocketflow.process.times import TIME_FORM, parse_time
+from rocketflow.process.times import TIME_FORM, SecondsError, parse_time
 from rocketflow.remoting.addresses import is_address
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ def time_of(text: str) -> int:
         if "#" in text:
             return int(datetime.strptime(text, _MQADMIN_TIME).timestamp() * 1000)
         return parse_time(text)
+    except SecondsError as error:
+        raise UsageError(str(error)) from None
     except ValueError:
         raise UsageError(f"{text!r} is no time: now, {TIME_FORM}, or 2026-01-31#12:30:00:000") from None
 

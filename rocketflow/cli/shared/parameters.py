@@ -9,11 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from rocketflow.cli.shared.message_rows import BodyForm
+from rocketflow.process.tag_hints import likely_tags
 from rocketflow.process.times import parse_time
 from rocketflow_store import OnBadBody
 
 if TYPE_CHECKING:
     from rocketflow_store import StoreConfig, StoreReader
+
+
+def tags_argument(given: str | None) -> str | None:
+    """Return a tag expression; print a note if it names one tag where several were probably meant."""
+    meant = None if given is None else likely_tags(given)
+    if meant is not None:
+        print(f"note: --tags {given!r} names one tag; did you mean --tags {meant!r}?", file=sys.stderr)
+    return given
+
 
 PathArgument = Annotated[str, typer.Argument(metavar="PATH", help="The store directory (storePathRootDir).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
@@ -29,6 +39,9 @@ LastOption = Annotated[
     typer.Option("--last", "--tail", min=1, max=MAX_LAST, help="The N newest messages, the newest at the end."),
 ]
 BodyOption = Annotated[BodyForm, typer.Option("--body", help="How bodies are shown.")]
+TagsOption = Annotated[
+    str | None, typer.Option("--tags", callback=tags_argument, help="Tag expression, e.g. 'a || b'.")
+]
 OnBadBodyOption = Annotated[
     OnBadBody,
     typer.Option(

@@ -19,10 +19,12 @@ from rocketflow.cli.shared.parameters import (
     LastOption,
     OnBadBodyOption,
     PathArgument,
+    TagsOption,
     TopicOption,
     emit,
     load_config,
     open_reader,
+    tags_argument,
     time_argument,
 )
 from rocketflow.cli.shared.tables import Table, print_table
@@ -127,7 +129,7 @@ def cat(
             help="Stored at or after this time, ISO 8601 or ms (--since is the old name).",
         ),
     ] = None,
-    tags: Annotated[str | None, typer.Option("--tags", help="Tag expression, e.g. 'a || b'.")] = None,
+    tags: TagsOption = None,
     follow: Annotated[bool, typer.Option("--follow", help="Print messages as they arrive, without end.")] = False,
     body: BodyOption = BodyForm.TEXT,
     on_bad_body: OnBadBodyOption = OnBadBody.FAIL,
@@ -191,7 +193,8 @@ def find(
     topic: Annotated[str | None, typer.Option("--topic", help="Topic, with --key or --tags.")] = None,
     key: Annotated[str | None, typer.Option("--key", help="One of KEYS, or a UNIQ_KEY.")] = None,
     tags: Annotated[
-        str | None, typer.Option("--tags", help="Tag expression, e.g. 'a || b': the newest messages.")
+        str | None,
+        typer.Option("--tags", callback=tags_argument, help="Tag expression, e.g. 'a || b': the newest messages."),
     ] = None,
     begin: Annotated[
         int | None,

@@ -113,7 +113,7 @@ def kafka_rows(batch: pa.RecordBatch) -> ProducerRows:
     from_kafka = properties.has(names.ORIGIN_OFFSET)
     keys = properties.column(PROPERTY_SHARDING_KEY)
     values: list[bytes | None] = batch.column("body").to_pylist()
-    born = np.asarray(batch.column("bornTimestamp").cast(pa.int64())) // 1000
+    born = np.asarray(batch.column("bornTimestamp").cast(pa.int64()).fill_null(-1000)) // 1000
     timestamps: list[int | None] = born.tolist()
     headers = _headers(properties, from_kafka)
 

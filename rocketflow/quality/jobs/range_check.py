@@ -47,7 +47,7 @@ class RangeCheck:
 def preflight(check: RangeCheck) -> tuple[Suite, BodySpec]:
     """Check all that needs no JVM; return the suite and the form of bodies."""
     from rocketflow.spark.source.source_options import SourceOptions
-    from rocketflow.spark.source.topic_check import MissingTopicError, describe_missing
+    from rocketflow.spark.source.topic_check import describe_missing
     from rocketflow_store import StoreReader
 
     if check.from_ms is not None and check.to_ms is not None and check.from_ms > check.to_ms:
@@ -58,7 +58,7 @@ def preflight(check: RangeCheck) -> tuple[Suite, BodySpec]:
         with StoreReader(store.path, store.store_config()) as reader:
             known = reader.topics()
         if check.topic not in known:
-            raise MissingTopicError(describe_missing([check.topic], known))
+            raise UsageError(describe_missing([check.topic], known))
     return suite, spec
 
 

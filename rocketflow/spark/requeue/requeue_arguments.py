@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow.errors import UsageError
 from rocketflow.process.arguments import JobParser
-from rocketflow.process.times import TIME_FORM, parse_time
+from rocketflow.process.times import TIME_FORM, SecondsError, parse_time
 from rocketflow_store import FlushDiskType, MessageRejectedError, StoreConfig
 from rocketflow_store.spi.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, check_send_topic, validate_topic
 from rocketflow_store.spi.requeue import RequeueRequest, check_run_id
@@ -142,6 +142,8 @@ def _until(text: str | None) -> int:
         return SystemClock().now_ms()
     try:
         found = parse_time(text)
+    except SecondsError as error:
+        raise UsageError(f"--until {text!r}: {error}") from None
     except ValueError:
         found = -1
     if not 0 <= found < 10**18:

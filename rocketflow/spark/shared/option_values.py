@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from rocketflow.process.nearest import nearest_name
-from rocketflow.process.times import TIME_FORM, parse_time
+from rocketflow.process.times import TIME_FORM, SecondsError, check_milliseconds, parse_time
 from rocketflow_store import StoreError
 from rocketflow_store.spi.json_text import parse_json
 
@@ -64,11 +64,16 @@ def bad_value_error(option: str, value: object, allowed: str) -> OptionError:
 
 
 def time_or_none(given: object) -> int | None:
-    """Return a time at or after 1970 in ms, given as a number or as text; None for anything else."""
+    """Return a time at or after 1970 in ms, given as a number or as text; None for anything else.
+
+    Raises SecondsError if it seems to be a number of seconds.
+    """
     if type(given) is int:
-        return given if 0 <= given <= _MAX_LONG else None
+        return check_milliseconds(given) if 0 <= given <= _MAX_LONG else None
     try:
         found = parse_time(given) if isinstance(given, str) else -1
+    except SecondsError:
+        raise
     except ValueError:
         return None
     return found if found >= 0 else None
@@ -146,7 +151,10 @@ class OptionValues(Mapping[str, str]):
         """Return a time at or after 1970 in ms, given in ms or as ISO 8601, or None if the option is not set."""
         if option not in self:
             return None
-        found = time_or_none(self[option])
+        try:
+            found = time_or_none(self[option])
+        except SecondsError as error:
+            raise OptionError(option, f"option {option}: {error}") from error
         if found is None:
             raise bad_value_error(option, self[option], TIME_FORM)
         return found

@@ -75,9 +75,9 @@ def row_messages(batch: pa.RecordBatch, first_row: int, topic: str | None, keys:
             topic=topic if topic is not None else row["topic"],
             body=body.encode() if isinstance(body, str) else body,
             tags=row.get("tags") or "",
-            keys=row.get("keys") or (),
+            keys=_without_nulls(row.get("keys")),
             sharding_key=row.get("shardingKey") or "",
-            properties=dict(row.get("properties") or {}),
+            properties={name: value for name, value in row.get("properties") or () if value is not None},
             flag=row.get("flag") or 0,
             delay_level=row.get("delayTimeLevel") or 0,
             deliver_at_ms=_ms(row.get("deliverTimestamp")),
@@ -123,6 +123,12 @@ def _queue_of(one: RowMessage, count: int) -> int | None:
         value = java_hash(one.message.sharding_key)
         return abs(value) % count if value != -(1 << 31) else 0
     return None
+
+
+def _without_nulls(keys: str | list[str | None] | None) -> str | list[str]:
+    if isinstance(keys, str):
+        return keys
+    return [key for key in keys or () if key is not None]
 
 
 def _ms(time: datetime | Any) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
@@ -269,13 +269,17 @@ def _commit(
             port.commit_nothing(sink_id, query_id, batch_id)
         return
     first = staged[0]
+    parts = [one.part for one in staged]
+    topic = port.options.topic
+    if topic is not None and not any(part.rows for part in parts):  # its topic exists after the commit all the same
+        parts = [replace(part, topics=(topic,)) for part in parts]
     batch = SinkBatch(
         sink_id=first.sink_id,
         query_id=first.query_id,
         batch_id=batch_id,
         run_id=first.run_id,
         run_seq=first.run_seq,
-        parts=[one.part for one in staged],
+        parts=parts,
         more_follow=more_follow,
     )
     port.commit(batch)

@@ -17,7 +17,7 @@ from rocketflow.spark.source.source_options import SourceOptions
 from rocketflow.spark.source.starting_positions import resolve_positions
 from rocketflow.spark.source.stores import open_stores
 from rocketflow.spark.source.task_planning import QueueRange, TaskLimits, plan_tasks
-from rocketflow.spark.source.topic_check import MissingTopicError, describe_missing
+from rocketflow.spark.source.topic_check import missing_error, missing_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,9 +55,9 @@ class RocketFlowBatchReader(DataSourceReader):
         self._stores.check()
         chooser = QueueChooser(options.topics, options.include_system_topics)
         queues = self._stores.snapshot(chooser)
-        missing = chooser.missing(queues)
+        missing = missing_names(chooser, self._stores, queues)
         if missing:
-            raise MissingTopicError(describe_missing(missing, self._stores.topics()))
+            raise missing_error(missing, self._stores)
         start_by_time, end_by_time = self._stores.start_by_time, self._stores.offset_by_time
         clamp, named = not options.fail_on_data_loss, options.topics.named
         starts = resolve_positions(options.starting, queues, start_by_time, clamp=clamp, named=named)

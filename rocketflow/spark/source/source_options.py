@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
+from rocketflow.process.tag_hints import likely_tags
+from rocketflow.process.times import SecondsError
 from rocketflow.spark.shared.network_options import NETWORK_OPTIONS, Network, parse_network
 from rocketflow.spark.shared.option_table import Option
 from rocketflow.spark.shared.option_values import OptionError, OptionValues, bad_value_error, time_or_none
@@ -175,7 +177,7 @@ SOURCE_OPTIONS: Final = (
         "consumerGroup",
         "GROUP",
         "",
-        "Group under which the progress of the query is published for lag tools, after each batch.",
+        "Group under which the progress of the query is published for lag tools, after each batch; streams only.",
     ),
     Option(
         "config",
@@ -305,7 +307,7 @@ class SourceOptions:
             include_properties=values.flag("includeProperties", False),
             include_system_topics=values.flag("includeSystemTopics", False),
             push_down_predicate=values.flag("pushDownPredicate", False),
-            consumer_group=_consumer_group(values),
+            consumer_group=_consumer_group(values, streaming=streaming),
         )
 
 
@@ -445,7 +447,12 @@ def _queue_numbers(
     found: list[tuple[str, tuple[tuple[int, int], ...]]] = []
     for topic, queues in sorted(parsed.items()):
         _check_topic(option, values[option], topic, stores, qualified_only=True)
-        numbers = {one: number_of(value) for one, value in queues.items()} if isinstance(queues, dict) else {"": None}
+        try:
+            numbers = (
+                {one: number_of(value) for one, value in queues.items()} if isinstance(queues, dict) else {"": None}
+            )
+        except SecondsError as error:
+            raise OptionError(option, f"option {option}, topic {topic}: {error}") from error
         entries = [(int(one), value) for one, value in numbers.items() if value is not None and _is_queue_id(one)]
         if len(entries) < len(numbers):
             raise bad_value_error(option, values[option], form)
@@ -470,6 +477,11 @@ def _tags(values: OptionValues) -> str | None:
             TagFilter.parse(text)
         except StoreError as error:
             raise bad_value_error("tags", text, f"a tag expression such as 'a || b' ({error})") from error
+        if (meant := likely_tags(text)) is not None:
+            why = (
+                f"option tags={text!r} names one tag; did you mean {meant!r}? A tag with such characters is chosen by "
+            )
+            raise OptionError("tags", f"{why}the option sql: \"TAGS = '...'\"")
     return text
 
 
@@ -486,8 +498,13 @@ def _sql(values: OptionValues) -> str | None:
     return text
 
 
-def _consumer_group(values: OptionValues) -> str | None:
+def _consumer_group(values: OptionValues, *, streaming: bool) -> str | None:
     group = values.text("consumerGroup")
+    if group is not None and not streaming:
+        why = (
+            "a batch read neither starts at a group's progress nor publishes any; a stream does, ended by availableNow"
+        )
+        raise OptionError("consumerGroup", f"option consumerGroup={group!r}: {why}")
     try:
         return None if group is None else validate_group(group)
     except StoreConfigError as error:

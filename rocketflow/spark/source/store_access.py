@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice, product
 from pathlib import Path
@@ -18,8 +19,9 @@ import numpy as np
 from rocketflow.spark.shared.store_locations import StoreLocation
 from rocketflow.spark.source.filter_push_down import KeyCandidates, narrowed_by_keys
 from rocketflow.spark.source.stream_offset import NO_RECORD, QueueKey, QueuePosition, StreamOffset
-from rocketflow_store import NotAStoreError, SkipFaults, StoreConfig, StoreReader
+from rocketflow_store import NotAStoreError, SkipFaults, StoreConfig, StoreError, StoreReader
 from rocketflow_store.spi.reads import stored_at
+from rocketflow_store.spi.tables import PERM_INHERIT, TopicsFile, topics_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -48,6 +50,7 @@ class _Open:
     reader: StoreReader
     identity: tuple[object, ...]
     generation: int
+    topics: TopicsFile
 
 
 _OPEN: dict[StoreLocation, _Open] = {}
@@ -65,7 +68,8 @@ def open_reader(location: StoreLocation) -> StoreReader:
     identity = reader.identity()
     if known is not None:
         known.reader.close()
-    _OPEN[location] = _Open(reader, identity, 0 if known is None else known.generation + 1)
+    generation = 0 if known is None else known.generation + 1
+    _OPEN[location] = _Open(reader, identity, generation, topics_of(location.path))
     return reader
 
 
@@ -106,12 +110,18 @@ class SourceStores:
         return self._by_name.keys()
 
     def listed_topics(self) -> set[str]:
-        """Return the topics of every store's `topics.json`, as `topic` and as `store/topic`."""
-        listed: set[str] = set()
-        for name in self._by_name:
-            for topic in self.reader(name).listed_topics():
-                listed |= {topic, f"{name}/{topic}"}
-        return listed
+        """Return the topics of every store's `topics.json`, named as those of `topics`.
+
+        Those that a broker has for itself and its cluster are omitted. Raises StoreError if the file is damaged.
+        """
+        found: set[str] = set()
+        for name, location in self._by_name.items():
+            open_reader(location)
+            topics = _OPEN[location].topics.topics()
+            own = {topic for topic, config in topics.items() if config.perm & PERM_INHERIT}
+            own |= {f"{topic}_REPLY_TOPIC" for topic in own}
+            found |= {QueueKey(name, topic, 0).qualified_topic for topic in topics.keys() - own}
+        return found
 
     def topics(self) -> set[str]:
         """Return the topics that have a queue, as `topic` in an unnamed store and as `store/topic`."""
@@ -126,6 +136,20 @@ class SourceStores:
             for (topic, queue_id), bounds in self.reader(name).snapshot().queues.items():
                 found[QueueKey(name, topic, queue_id)] = QueueBounds(*bounds)
         return {key: found[key] for key in chooser.chosen(found)}
+
+    def configured(self, chooser: QueueChooser) -> list[QueueKey]:
+        """Return the queues that `topics.json` gives to the topics that a read names, also those without messages.
+
+        A file that cannot be read gives none; `listed_topics` raises for it.
+        """
+        found: list[QueueKey] = []
+        for name, location in self._by_name.items():
+            open_reader(location)
+            for topic in chooser.named_topics() or ():
+                with suppress(StoreError):
+                    config = _OPEN[location].topics.get(topic)
+                    found += [QueueKey(name, topic, one) for one in range(config.read_queue_nums if config else 0)]
+        return found
 
     def check(self) -> None:
         """Open every store; raise NotAStoreError if a path is not a store or an empty directory."""

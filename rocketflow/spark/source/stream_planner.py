@@ -88,6 +88,8 @@ class StreamPlanner:
     def latest(self, start: StreamOffset, *, limited: bool) -> StreamOffset | None:
         """Return the end of the batch that begins at `start`, or None if there is none (yet).
 
+        Only `Trigger.Once` asks without limits.
+
         Waits up to `long_poll_s` for new messages instead of returning at once, because Spark repeats the call.
         """
         start = self._stores.adopted(start)
@@ -108,6 +110,7 @@ class StreamPlanner:
         queues = self._queues.bounds()
         generations = {name: self._stores.generation(name) for name in self._stores.names()}
         resumed = self._losses.resume(start, queues, generations)
+        self._queues.check_missing(queues, start, ends_by_itself=self._target is not None or not limited)
         starts = self._starts(start, queues, resumed)
         ends = {key: self._end_of(key, bounds) for key, bounds in queues.items() if key in starts}
         waiting = ranges_between(starts, ends)

@@ -11,7 +11,7 @@ from rocketflow.spark.source.source_options import SourceOptions
 from rocketflow.spark.source.store_access import QueueBounds
 from rocketflow.spark.source.stores import Stores
 from rocketflow.spark.source.stream_offset import CheckpointError, QueueKey, StreamOffset
-from rocketflow.spark.source.topic_check import MissingTopicError, describe_missing
+from rocketflow.spark.source.topic_check import describe_missing, missing_error, missing_names
 
 _log: Final = logging.getLogger("rocketflow.spark.stream_planner")
 
@@ -19,7 +19,7 @@ Queues = Mapping[QueueKey, QueueBounds]
 
 
 class StreamQueues:
-    """The queues that one query run reads; logs missing topics once."""
+    """The queues that one query run reads."""
 
     def __init__(self, options: SourceOptions, stores: Stores) -> None:
         self._options, self._stores = options, stores
@@ -27,17 +27,27 @@ class StreamQueues:
         self._warned_missing: list[str] = []
 
     def bounds(self) -> dict[QueueKey, QueueBounds]:
-        """Return the queues and their bounds; raise MissingTopicError if the options ask for it."""
-        chosen = self._stores.snapshot(self._chooser)
-        missing = self._chooser.missing(chosen) if self._options.topics.named else []
-        if missing and missing != self._warned_missing:
+        """Return the queues that have messages, and their bounds."""
+        return self._stores.snapshot(self._chooser)
+
+    def check_missing(self, queues: Queues, start: StreamOffset, *, ends_by_itself: bool) -> None:
+        """Warn once about topics that do not exist, for which the query waits.
+
+        Raises:
+            MissingTopicError: the options ask for it, or the query ends by itself and would never read them. A topic
+                that the checkpoint names existed: it is lost, and `LossGuard` has decided about it.
+        """
+        missing = missing_names(self._chooser, self._stores, queues)
+        if ends_by_itself:
+            never = self._chooser.missing([*queues, *self._stores.configured(self._chooser), *start])
+            if missing and never:
+                raise missing_error(never, self._stores)
+        elif missing and missing != self._warned_missing:
             existing = self._stores.topics()
-            problem = describe_missing(missing, existing)
             if self._options.fail_on_missing_topic and self._lacks_topic(existing):
-                raise MissingTopicError(problem)
+                raise missing_error(missing, self._stores)
             self._warned_missing = missing
-            _log.warning("%s; the query waits for them", problem)
-        return chosen
+            _log.warning("%s; the query waits for them", describe_missing(missing, existing))
 
     def _lacks_topic(self, existing: set[str]) -> bool:
         """Return True if a topic that the query names has no queue and is not listed by any store."""

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rocketflow.spark.source.columns import Projection
+
+_NO_LIMIT: Final = ReadMaxRows((1 << 63) - 1)
 
 
 class RocketFlowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -51,7 +53,10 @@ class RocketFlowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return self.planner.initial().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return a limit that represents all limits of the options: Spark has no limit of several parts."""
+        """Return a limit that represents all limits of the options: Spark has no limit of several parts.
+
+        It never is ReadAllAvailable: that is what `Trigger.Once` passes.
+        """
         options = self._options
         if options.max_offsets_per_trigger is not None:
             return ReadMaxRows(options.max_offsets_per_trigger)
@@ -59,7 +64,7 @@ class RocketFlowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             return ReadMaxBytes(options.max_bytes_per_trigger)
         if options.min_offsets_per_trigger is not None:
             return ReadMinRows(options.min_offsets_per_trigger)
-        return ReadAllAvailable()
+        return _NO_LIMIT
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         end = self.planner.latest(StreamOffset.from_json(start), limited=not isinstance(limit, ReadAllAvailable))

@@ -168,7 +168,8 @@ def commit_batch(
     """Commit a batch to the log once: all rows or none, in the order of its parts, visible at one instant.
 
     The same batch again changes nothing; other rows under a committed batch id raise ReplayMismatchError (with
-    replay_mismatch="skip" they are skipped if the number of rows agrees). New topics get `queues` queues.
+    replay_mismatch="skip" they are skipped if the number of rows agrees). New topics get `queues` queues, also
+    those that parts without rows name.
     """
     check_sink_id(batch.sink_id)
     for part in batch.parts:
@@ -194,12 +195,12 @@ def _commit_batch(store: CommitTarget, batch: SinkBatch, queues: int | None, rep
     else:
         with _refusals_reported(store.path):
             _check_fence(batch, newest)
-    if batch.rows == 0:
-        return CommitResult(CommitStatus.COMMITTED, 0, store.max_phy_offset, store.max_phy_offset)
-    chunks = proven_chunks(batch.parts, store.config, redelivered=False)
+    chunks = proven_chunks(batch.parts, store.config, redelivered=False) if batch.rows else []
     with store.one_topic_write():
         for topic in sorted({topic for part in batch.parts for topic in part.topics}):
             store.ensure_topic(topic, queues)
+    if batch.rows == 0:
+        return CommitResult(CommitStatus.COMMITTED, 0, store.max_phy_offset, store.max_phy_offset)
     envelope = CommitEnvelope(
         batch.sink_id,
         batch.batch_id,

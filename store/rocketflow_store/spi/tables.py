@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from rocketflow_store.metadata.config_files.subscription_groups import SubscriptionGroupConfig
-from rocketflow_store.metadata.config_files.topics import BATCH_CQ, PERM_READ, PERM_WRITE, SIMPLE_CQ, TopicConfig
+from rocketflow_store.metadata.config_files.topics import (
+    BATCH_CQ,
+    PERM_INHERIT,
+    PERM_READ,
+    PERM_WRITE,
+    SIMPLE_CQ,
+    TopicConfig,
+    TopicsFile,
+)
 from rocketflow_store.metadata.layout.group_offsets import group_offsets, publish_group_offsets
 from rocketflow_store.metadata.layout.store_paths import topics_of
 
 __all__ = [
     "BATCH_CQ",
+    "PERM_INHERIT",
     "PERM_READ",
     "PERM_WRITE",
     "SIMPLE_CQ",
     "SubscriptionGroupConfig",
     "TopicConfig",
+    "TopicsFile",
     "group_offsets",
     "publish_group_offsets",
     "topics_of",

@@ -57,9 +57,9 @@ def _serve() -> int:
     environment = airflow_environment()
     home = cache_directory() / "airflow-standalone"
     shutil.rmtree(home / "wheel", ignore_errors=True)
-    store = Path(os.environ.get("STORE") or _demo_store(home / "demo-store")).absolute()
+    store = Path(os.environ.get("ROCKETFLOW_AIRFLOW_STORE") or _demo_store(home / "demo-store")).absolute()
     extra = {"path": str(store), "command": rocketflow_command(), "audit_dir": str(home / "audit")}
-    port = _port_near(int(os.environ.get("PORT", _PORT)))
+    port = _port_near(int(os.environ.get("ROCKETFLOW_AIRFLOW_PORT", _PORT)))
     variables = airflow_variables(environment, home, unpacked_wheel(home / "wheel"), {"rocketflow_default": extra})
     variables |= {
         "AIRFLOW__API__HOST": "127.0.0.1",
@@ -103,7 +103,7 @@ def _print_usage(home: Path, port: int, store: Path) -> None:
     password = json.loads((home / "passwords.json").read_text())[_USER]
     print(
         f"\n  http://127.0.0.1:{port}   user {_USER}   password {password}\n\n"
-        f"  store    {store} (connection rocketflow_default; STORE=PATH make airflow for another)\n"
+        f"  store    {store} (connection rocketflow_default; make airflow ROCKETFLOW_AIRFLOW_STORE=PATH for another)\n"
         f"  damage   rm -r {store}/consumequeue {store}/index\n"
         "  repair   trigger rocketflow_index_rebuild (all DAGs are paused: the trigger form unpauses)\n"
         "  stop     Ctrl-C\n",

@@ -142,3 +142,11 @@ def test_quality_commands_name_the_store_first(capsys: pytest.CaptureFixture[str
     assert "--topic" in capsys.readouterr().err
     assert run(["quality", "results", str(store), "--topic", "order"]) == 2
     assert "did you mean orders?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("command", "code"), [("cat", 0), ("find", 1)])
+def test_tags_that_are_joined_otherwise_are_noted(
+    store: Path, capsys: pytest.CaptureFixture[str], command: str, code: int
+) -> None:
+    assert run(["store", command, str(store), "--topic", "orders", "--tags", "a,b"]) == code
+    assert "note: --tags 'a,b' names one tag; did you mean --tags 'a || b'?" in capsys.readouterr().err

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from rocketflow.cli.admin.targets import time_of
 from rocketflow.cli.app import run
 from rocketflow.errors import UsageError
-from rocketflow.process.times import iso_time, parse_time
+from rocketflow.process.times import SecondsError, iso_time, parse_time
 from rocketflow.spark.requeue.requeue_arguments import parse_arguments
 from rocketflow.spark.shared.option_values import OptionError
 from rocketflow.spark.source.source_options import SourceOptions
@@ -39,6 +40,24 @@ def test_time_is_read_as_milliseconds_or_iso(text: str, ms: int) -> None:
 def test_text_that_names_no_time_is_refused_with_what_is_allowed(text: str) -> None:
     with pytest.raises(ValueError, match="ISO 8601 such as"):
         parse_time(text)
+
+
+@pytest.mark.parametrize(("text", "meant"), [("1700000000", "2023-11-14T22:13:20"), ("4102444800", "2100-01-01")])
+def test_number_of_seconds_is_refused_with_the_time_that_it_names(text: str, meant: str) -> None:
+    with pytest.raises(SecondsError, match=rf"{text} is .*1970-.*give {text}000 \({meant}"):
+        parse_time(text)
+    for option in ("startingTimestamp", "endingTimestamp"):
+        with pytest.raises(OptionError, match=f"option {option}: {text} is .* give {text}000"):
+            SourceOptions.parse({"path": "/s", "subscribe": "t", option: text}, streaming=False)
+    for option in ("startingOffsetsByTimestamp", "endingOffsetsByTimestamp"):
+        for value in (text, f'"{text}"'):
+            given = {"path": "/s", "subscribe": "t", option: f'{{"t": {{"0": {value}}}}}'}
+            with pytest.raises(OptionError, match=f"option {option}, topic t: {text} is .* give {text}000"):
+                SourceOptions.parse(given, streaming=False)
+    with pytest.raises(UsageError, match=f"--until '{text}': {text} is .* give {text}000"):
+        parse_arguments(["--store", "/s", "--until", text])
+    with pytest.raises(UsageError, match=f"{text} is .* give {text}000"):
+        time_of(text)
 
 
 def test_time_that_no_calendar_has_is_printed_as_its_number() -> None:

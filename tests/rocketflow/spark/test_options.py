@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketflow.process.tag_hints import likely_tags
 from rocketflow.spark.shared.network_options import ACCESS_VARIABLE, SECRET_VARIABLE, Network
 from rocketflow.spark.shared.option_values import OptionError, OptionValues
 from rocketflow.spark.shared.store_locations import StoreLocation
@@ -91,6 +92,41 @@ def test_error_of_a_wrong_value_names_option_value_and_allowed_values(option: st
     assert option in str(caught.value)
     assert repr(value) in str(caught.value) or value[1:6] in str(caught.value)
     assert caught.value.option == option
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("web,shop", "web || shop"),
+        ("web, shop ,app", "web || shop || app"),
+        ("web|shop", "web || shop"),
+        ("web || shop;app", "web || shop || app"),
+        ("web OR shop", "web || shop"),
+        ("'web' || \"shop\"", "web || shop"),
+        ("web || shop", None),
+        ("web", None),
+        ("orders", None),
+        ("band or", None),
+        ("||web||", None),
+        ("a b", None),
+        ("*", None),
+        (" ", None),
+    ],
+)
+def test_tags_that_are_joined_otherwise_are_refused_with_what_was_meant(given: str, meant: str | None) -> None:
+    assert likely_tags(given) == meant
+    if meant is not None:
+        with pytest.raises(OptionError, match="did you mean") as caught:
+            parse(tags=given)
+        assert repr(meant) in str(caught.value)
+        assert caught.value.option == "tags"
+
+
+def test_group_of_a_batch_read_is_refused() -> None:
+    given = {"path": "/x", "subscribe": "a", "consumerGroup": "g"}
+    assert SourceOptions.parse(given, streaming=True).consumer_group == "g"
+    with pytest.raises(OptionError, match=r"consumerGroup='g': a batch read neither .* availableNow"):
+        SourceOptions.parse(given, streaming=False)
 
 
 def test_topics_are_chosen_in_exactly_one_way() -> None:

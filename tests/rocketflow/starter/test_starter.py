@@ -15,10 +15,12 @@ from rocketflow.starter.starter import PROJECT
 from tests.support.trials import LEVEL
 
 PAID = 14
+OF_A_SHELL = dict.fromkeys(("STORE", "CHECKPOINT", "ORDERS_STORE", "TOPIC", "DATA", "ROCKETFLOW"), "/nowhere")
+"""Variables that a shell may have exported, as RocketFlow's README does: none is the project's."""
 
 
 def make(directory: Path, *targets: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **OF_A_SHELL}
     if LEVEL == "sample":  # a short job ends before its compiled code pays
         environment["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1"
     done = subprocess.run(
@@ -54,7 +56,14 @@ def test_init_lists_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[
     directory.mkdir()
     assert run(["init", str(directory), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
-    wanted = {"Makefile", "README.md", "broker.conf", "dags/orders_pipeline.py", "expectations/orders.json"}
+    wanted = {
+        ".gitignore",
+        "Makefile",
+        "README.md",
+        "broker.conf",
+        "dags/orders_pipeline.py",
+        "expectations/orders.json",
+    }
     assert wanted < set(printed["files"])
     for name in printed["files"]:
         assert (directory / name).read_bytes() == (PROJECT / name).read_bytes()

@@ -126,6 +126,13 @@ class BrokerReads:
         self.table.take_brokers(found.values())
         return sorted(found)
 
+    async def own_topics(self) -> set[str]:
+        """Return the topics that brokers have for themselves and their clusters."""
+        reply = await self._cluster.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
+        found = decode_body(reply.body, ClusterInfo)
+        clusters = found.cluster_addr_table
+        return {*found.broker_addr_table, *clusters, *(f"{name}_REPLY_TOPIC" for name in clusters)}
+
     async def topics(self) -> list[str]:
         """Return the names of all topics that NameServers know."""
         reply = await self._cluster.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)

@@ -101,16 +101,13 @@ class NetworkStores:
         self._reads.table.expect(keys)
 
     def topics(self) -> set[str]:
-        """Return the topics that NameServers know."""
-        return set(LOOP.wait(self._reads.topics()))
+        """Return the topics that NameServers know, without those that brokers and clusters have for themselves."""
+        return set(LOOP.wait(self._reads.topics())) - LOOP.wait(self._reads.own_topics())
 
     listed_topics = topics
 
     def snapshot(self, chooser: QueueChooser) -> dict[QueueKey, QueueBounds]:
-        """Return the bounds of the chosen queues, each as its broker answers it.
-
-        As by path, a queue that never had a message is not there; a topic without messages has its queues.
-        """
+        """Return the bounds of the chosen queues that ever had a message, each as its broker answers it."""
         return LOOP.wait(self._snapshot(self._reads, chooser))
 
     async def _snapshot(self, reads: BrokerReads, chooser: QueueChooser) -> dict[QueueKey, QueueBounds]:
@@ -120,12 +117,11 @@ class NetworkStores:
             topics += [one for one in reads.table.topics() if one not in set(topics)]
         keys = chooser.chosen(await reads.queues(topics))
         found = await asyncio.gather(*(reads.bounds(key) for key in keys))
-        written = {key.topic for key, (_, high) in zip(keys, found, strict=True) if high > 0}
-        return {
-            key: QueueBounds(low, high)
-            for key, (low, high) in zip(keys, found, strict=True)
-            if high > 0 or key.topic not in written
-        }
+        return {key: QueueBounds(low, high) for key, (low, high) in zip(keys, found, strict=True) if high > 0}
+
+    def configured(self, chooser: QueueChooser) -> list[QueueKey]:
+        """Return the queues that brokers offer of the topics that a read names, also those without messages."""
+        return LOOP.wait(self._reads.queues(chooser.named_topics() or []))
 
     def publish(self, store: str, group: str, offsets: Mapping[QueueKey, int]) -> None:
         """Commit next offsets of a broker's queues for a consumer group. Raises ClientError."""

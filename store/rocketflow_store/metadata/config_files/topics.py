@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 PERM_PRIORITY: Final = 8
 PERM_READ: Final = 4
 PERM_WRITE: Final = 2
+PERM_INHERIT: Final = 1
+"""Topics that a broker makes by its own, its cluster's and its template's name have it; those of users do not."""
 
 QUEUE_TYPE_ATTRIBUTE: Final = "queue.type"
 SIMPLE_CQ: Final = "SimpleCQ"

@@ -335,11 +335,11 @@ class ColumnBuilder:
             case "sysFlag":
                 return int_array(records.sys_flag, kind)
             case "bornTimestamp":
-                return int_array(records.field(">i8", 40) * 1000, kind)
+                return _times(records.field(">i8", 40), kind)
             case "bornHost":
                 return _host_names(records.hosts(48, records.born_v6, shifted=False))
             case "storeTimestamp":
-                return int_array(records.after_born_host(">i8", 56) * 1000, kind)
+                return _times(records.after_born_host(">i8", 56), kind)
             case "storeHost":
                 return _host_names(records.hosts(64, records.store_v6, shifted=True))
             case "reconsumeTimes":
@@ -382,6 +382,20 @@ class ColumnBuilder:
             return hex_strings(raw)
         text = [(host + offset.tobytes()).hex().upper() for host, offset in zip(hosts, offsets, strict=True)]
         return values_array([one.encode() for one in text], pa.string())
+
+
+_FIRST_TIME_MS: Final = -62_104_060_800_000  # the begin of the year 2
+_END_OF_TIMES_MS: Final = 253_370_764_800_000  # the begin of the year 9999
+
+
+def _times(milliseconds: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
+    """Return times in ms as timestamps; null outside of the years 2 to 9998, which each time zone's calendar has."""
+    if not len(milliseconds) or (
+        int(milliseconds.min()) >= _FIRST_TIME_MS and int(milliseconds.max()) < _END_OF_TIMES_MS
+    ):
+        return int_array(milliseconds * 1000, kind)
+    known = (milliseconds >= _FIRST_TIME_MS) & (milliseconds < _END_OF_TIMES_MS)
+    return pa.array(np.where(known, milliseconds, 0).astype(np.int64) * 1000, mask=~known).cast(kind)
 
 
 _HEX_PAIRS = np.frombuffer("".join(f"{value:02X}" for value in range(256)).encode(), "<u2")

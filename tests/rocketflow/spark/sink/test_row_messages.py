@@ -55,6 +55,22 @@ def test_a_row_becomes_a_message_with_its_properties() -> None:
     }
 
 
+def test_nulls_among_properties_and_keys_are_no_entries() -> None:
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "body": ["0", "1", "2"],
+            "keys": [["k1", None, "k2"], [None], None],
+            "properties": pa.array([[("p", None), ("q", "1")], [("p", None)], None], pa.map_(pa.string(), pa.string())),
+        }
+    )
+    found = [one.message.wire_properties() for one in row_messages(batch, 0, "t", RowKeys("s", 0, 0))]
+    assert [{name: one[name] for name in one if name != "UNIQ_KEY"} for one in found] == [
+        {"q": "1", "KEYS": "k1 k2"},
+        {},
+        {},
+    ]
+
+
 def test_rows_without_a_queue_take_turns_and_the_others_go_to_the_queue_they_name() -> None:
     found = made(rows(3 * GROUP_ROWS), turn=2)
     assert [(one.queue, len(one.messages), one.is_free) for one in found] == [
