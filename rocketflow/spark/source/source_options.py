@@ -467,9 +467,11 @@ def _tags(values: OptionValues) -> str | None:
     text = values.text("tags")
     if text is not None:
         try:
-            TagFilter.parse(text)
+            names_none = TagFilter.parse(text).matches_none
         except StoreError as error:
             raise bad_value_error("tags", text, f"a tag expression such as 'a || b' ({error})") from error
+        if names_none:
+            raise bad_value_error("tags", text, "a tag expression such as 'a || b'; blanks match no message")
     return text
 
 
