@@ -111,6 +111,7 @@ class Channel(asyncio.Protocol):
         self.address = ""
         self._hooks = tuple(hooks)
         self.last_heard = self._loop.time()
+        self._has_heard = False
         self._frame_begun: float | None = None
         self._reported = 0
 
@@ -155,6 +156,7 @@ class Channel(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take the next bytes; close the connection where they are no frames."""
         self.last_heard = self._loop.time()
+        self._has_heard = True
         self._unread.append(data)
         self._take_frames()
 
@@ -172,6 +174,9 @@ class Channel(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the requests that wait for answers."""
+        why = f"{self.address}: the connection ended before the answer came"
+        if not self._has_heard and self._is_client_without_tls:
+            why += "; nothing has come from the server at all, which may demand TLS (tls.server.mode=enforcing)"
         self._transport = self._frames = None
         self._writing_paused = False
         self._resumed.set()
@@ -180,8 +185,14 @@ class Channel(asyncio.Protocol):
         self._out_size = 0
         for waiter in self._pending.pop_all():
             if not waiter.done():
-                waiter.set_exception(ChannelClosedError(f"{self.address}: the connection ended before the answer came"))
+                waiter.set_exception(ChannelClosedError(why))
         self._owner.closed(self)
+
+    @property
+    def _is_client_without_tls(self) -> bool:
+        if self._owner.limits_requests or self._transport is None:
+            return False
+        return self._transport.get_extra_info("sslcontext") is None
 
     # --- what others call
 

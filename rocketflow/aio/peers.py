@@ -94,6 +94,13 @@ class Peers:
             raise OSError(f"{address}: no connection within {CONNECT_SECONDS:g} s") from None
         except ssl.SSLError as error:
             raise OSError(f"{address}: the TLS handshake failed: {error}") from None
+        except (ConnectionResetError, ConnectionAbortedError, BrokenPipeError) as error:
+            if context is None:
+                raise
+            raise OSError(
+                f"{address}: the server ended the connection during the TLS handshake: its port may have no TLS. Set "
+                "tls.server.certPath and tls.server.keyPath there, or connect without TLS"
+            ) from error
         except (ValueError, OverflowError) as error:  # a host that cannot be encoded, a port above 65535
             raise OSError(f"{address!r} is no address: {error}") from None
         return channel

@@ -399,6 +399,8 @@ class Server:
             )
         except OSError as error:  # TimeoutError and ssl.SSLError are OSErrors
             why = str(error) or type(error).__name__
+            if "WRONG_VERSION_NUMBER" in why or "HTTP_REQUEST" in why:
+                why = "it began without TLS, which tls.server.mode=enforcing demands"
             LOG.info("%s: the connection is closed before it has begun: %s", address, why)
             sock.close()
         except BaseException:

@@ -37,11 +37,11 @@ class Attribute:
 
 OF_TOPICS: Final[Mapping[str, Attribute]] = {
     "cleanup.policy": Attribute(("COMPACTION", "DELETE"), fixed=True),
-    "message.type": Attribute(("DELAY", "FIFO", "NORMAL", "TRANSACTION", "UNSPECIFIED")),
+    "message.type": Attribute(("DELAY", "FIFO", "MIXED", "NORMAL", "TRANSACTION", "UNSPECIFIED")),
     "queue.type": Attribute(("BatchCQ", "SimpleCQ"), fixed=True),
     "reserve.time": Attribute(),
 }
-"""The attributes of topics; the message type MIXED needs a setting of Apache's broker that is off by default."""
+"""The attributes of topics. `TopicAdmin` refuses MIXED, which needs a setting of Apache's broker, off by default."""
 
 OF_GROUPS: Final[Mapping[str, Attribute]] = {}
 """The attributes of groups: 5.3.3 has none."""

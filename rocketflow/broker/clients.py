@@ -12,6 +12,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from rocketflow.access.guard import NO_SENDER, Sender
 from rocketflow.broker.filters import is_condition, is_tags
+from rocketflow.broker.topics import RETRY_PREFIX
 from rocketflow.remoting.bodies import ConsumerData, SubscriptionData
 
 CHANNEL_EXPIRY_MS: Final = 120_000
@@ -324,7 +325,12 @@ def _take_condition(group: ConsumerGroup[C], one: SubscriptionData) -> None:
 
 
 def _reads(subscriptions: Iterable[SubscriptionData]) -> Reads:
-    return frozenset((one.topic, one.expression_type or "TAG", one.sub_string or "*") for one in subscriptions)
+    """Return what a client reads, without the retry topic, which consumers of some kinds read and others do not."""
+    return frozenset(
+        (one.topic, one.expression_type or "TAG", one.sub_string or "*")
+        for one in subscriptions
+        if not one.topic.startswith(RETRY_PREFIX)
+    )
 
 
 def _shown(reads: Sequence[tuple[str, str, str]]) -> str:

@@ -21,8 +21,7 @@ from rocketflow.remoting.headers.offset import (
     ResetOffsetRequestHeader,
 )
 from rocketflow.remoting.headers.pull import QueryConsumeQueueRequestHeader
-from rocketflow_store import WouldBlockError
-from rocketflow_store.spi.filters import TagFilter
+from rocketflow_store import StoreError, WouldBlockError
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
@@ -263,11 +262,14 @@ class GroupAdmin:
         """Answer units of a ConsumeQueue (request 321)."""
         header = request.command.header(QueryConsumeQueueRequestHeader)
         topic = header.topic or ""
-        if not 0 <= header.queue_id < self._topics.known(topic).read_queue_nums:
+        config = self._topics.get(topic)
+        if config is None or not 0 <= header.queue_id < config.read_queue_nums:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"{header.queue_id}@{topic} is not exist!")
         begin, end = self._store.bounds(topic, header.queue_id)
-        count = max(0, min(header.count, MAX_UNITS))
-        units = await asyncio.to_thread(self._units, topic, header.queue_id, max(begin, header.index), count)
+        stop = min(end, header.index + min(header.count, MAX_UNITS))
+        units: list[dict[str, Any]] = []
+        if begin <= header.index < stop:
+            units = await asyncio.to_thread(self._units, topic, header.queue_id, header.index, stop)
         found: dict[str, Any] = {"maxQueueIndex": end, "minQueueIndex": begin, "queueData": units}
         if header.consumer_group:
             subscription = self._consumers.subscription(header.consumer_group, topic)
@@ -278,17 +280,16 @@ class GroupAdmin:
                 found["filterData"] = "null"  # as Apache's broker says of a group that filters by tags
         request.reply(body=encode_body(found))
 
-    def _units(self, topic: str, queue_id: int, index: int, count: int) -> list[dict[str, Any]]:
-        with self._store.get_message(topic, queue_id, index, count) as found:
-            return [
-                {
-                    "eval": False,
-                    "physicOffset": one.phy_offset,
-                    "physicSize": one.store_size,
-                    "tagsCode": next(iter(TagFilter.parse(one.tags).codes), 0) if one.tags else 0,
-                }
-                for one in found.messages
-            ]
+    def _units(self, topic: str, queue_id: int, start: int, stop: int) -> list[dict[str, Any]]:
+        """Return the units of messages [start, stop), of a BatchCQ topic one for each record. Waits for the disk."""
+        try:
+            units = self._store.read_units(topic, queue_id, start, stop).tolist()
+        except StoreError as error:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        return [
+            {"eval": False, "physicOffset": phy_offset, "physicSize": size, "tagsCode": tags_code}
+            for phy_offset, size, tags_code in dict.fromkeys(units)
+        ]
 
     def _get_subscription(self, request: Request) -> None:
         header = request.command.header(headers.QuerySubscriptionByConsumerRequestHeader)

@@ -156,7 +156,7 @@ def changed_groups(
             changes = {} if one.attributes is msgspec.UNSET else one.attributes
             merged = attributes.merged(now.attributes if now else None, changes, attributes.OF_GROUPS)
         except StoreError as error:
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, str(error)) from None
         except attributes.AttributesError as error:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"group {name}: {error}") from None
         planned[name] = replace(now or SubscriptionGroupConfig(name), **{**_given(one), "attributes": merged})

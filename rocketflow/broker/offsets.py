@@ -20,8 +20,14 @@ if TYPE_CHECKING:
     from rocketflow.broker.groups import Groups
     from rocketflow.broker.topics import Topics
     from rocketflow_store.spi.broker import WritingStore
+    from rocketflow_store.spi.tables import TopicConfig
 
 LOG: Final = logging.getLogger("rocketflow.broker")
+
+
+def least_offset(topic: TopicConfig | None, begin: int, end: int) -> int:
+    """Return the begin of a queue for clients: -1, as in RocketMQ, for a BatchCQ topic's that never had a message."""
+    return -1 if not end and topic is not None and topic.is_batch_cq else begin
 
 
 class GroupOffsets:
@@ -178,7 +184,8 @@ class OffsetRequests:
     def begin(self, request: Request) -> None:
         """Answer where a queue begins (request 31)."""
         header = request.command.header(headers.GetMinOffsetRequestHeader)
-        offset = self._store.min_offset(header.topic, header.queue_id)
+        begin, end = self._store.bounds(header.topic, header.queue_id)
+        offset = least_offset(self._topics.get(header.topic), begin, end)
         request.reply(header=headers.GetMinOffsetResponseHeader(offset=offset))
 
     async def search(self, request: Request) -> None:

@@ -19,6 +19,7 @@ from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import OVERLOAD, RefusedError, Request
 from rocketflow.broker.filters import Filter, is_tags, parse_filter
 from rocketflow.broker.held_pulls import HeldPull, HeldPulls
+from rocketflow.broker.offsets import least_offset
 from rocketflow.broker.topics import PERM_READ
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import RESPONSE_FLAG
@@ -377,7 +378,7 @@ class Pulls:
         answer = PullMessageResponseHeader(
             suggest_which_broker_id=0,
             next_begin_offset=found.next_offset,
-            min_offset=found.min_offset,
+            min_offset=least_offset(topic, found.min_offset, found.max_offset),
             max_offset=found.max_offset,
             topic_sys_flag=topic_flag,
             group_sys_flag=group_flag,

@@ -39,14 +39,17 @@ class Queries:
         """Answer the messages of a topic with a key (request 12)."""
         header = request.command.header(QueryMessageRequestHeader)
         by_uniq_key = request.command.fields.get(UNIQ_KEY_QUERY) == "true"
-        count = max(1, min(header.max_num, MAX_COUNT))
+        not_found = RefusedError(ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct")
+        if header.max_num <= 0:
+            raise not_found
         found = await asyncio.to_thread(
             self._store.query_records,
-            *(header.topic, header.key, count, max(0, header.begin_timestamp), header.end_timestamp, MAX_BYTES),
+            *(header.topic, header.key, min(header.max_num, MAX_COUNT)),
+            *(max(0, header.begin_timestamp), header.end_timestamp, MAX_BYTES),
         )
         body = _with_uniq_key(found, header.key) if by_uniq_key else found.data
         if not body:
-            raise RefusedError(ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct")
+            raise not_found
         self._access.check_pulled(request, header.topic, body)
         answer = QueryMessageResponseHeader(
             index_last_update_timestamp=found.index_end_ms, index_last_update_phyoffset=found.index_end_phy_offset

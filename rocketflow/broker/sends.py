@@ -166,9 +166,9 @@ class Sends:
                     self._halves.note(message, result)
                 result = result._replace(queue_id=queue_id)
             if first is None or first.done():
-                self._answer(request, result, message.topic, transaction_id)
+                self._answer(request, result, message, transaction_id)
             else:
-                first.add_done_callback(lambda _: self._answer(request, result, message.topic, transaction_id))
+                first.add_done_callback(lambda _: self._answer(request, result, message, transaction_id))
 
         self._gatherer.add(message, stored, request.refuse)
 
@@ -220,7 +220,9 @@ class Sends:
             return message._replace(topic=config.topic_name, queue_id=0, properties=properties)
         return message
 
-    def _answer(self, request: Request, result: PutMessageResult, topic: str, transaction_id: str | None) -> None:
+    def _answer(
+        self, request: Request, result: PutMessageResult, message: RawMessage, transaction_id: str | None
+    ) -> None:
         code = _CODES.get(result.status, ResponseCode.SYSTEM_ERROR)
         if not result.stored:
             busy = result.status is PutMessageStatus.OS_PAGE_CACHE_BUSY
@@ -229,17 +231,26 @@ class Sends:
         if request.command.is_one_way:
             request.reply(code)
             return
-        if transaction_id is None or result.timer_out_ms is not None or code or request.command.header_type:
-            self._send_answer(request, code, result, topic, transaction_id)
+        unusual = result.timer_out_ms is not None or code or request.command.header_type
+        if transaction_id is None or unusual or (message.is_batch and self._is_batch_cq(message.topic)):
+            self._send_answer(request, code, result, message, transaction_id)
             return
         place = number_value(result.queue_id), number_value(result.queue_offset)
         values = text_value(result.msg_id), *place, text_value(transaction_id)
         request.send_frame(code, self._usual_answer.frame(request.command.opaque, values))
 
+    def _is_batch_cq(self, topic: str) -> bool:
+        config = self._topics.get(topic)
+        return config is not None and config.is_batch_cq
+
     def _send_answer(
-        self, request: Request, code: int, result: PutMessageResult, topic: str, transaction_id: str | None
+        self, request: Request, code: int, result: PutMessageResult, message: RawMessage, transaction_id: str | None
     ) -> None:
-        """Send an answer that is not the usual one: in the other header type, say, or with a handle for a recall."""
+        """Send an answer that is not the usual one: in the other header type, say, or with a handle for a recall.
+
+        That to a batch that is one record of a BatchCQ topic names the batch's id: clients take it as the message's.
+        """
+        topic = message.topic
         fields = {
             **self._common,
             "msgId": result.msg_id,
@@ -248,6 +259,8 @@ class Sends:
         }
         if transaction_id is not None:
             fields["transactionId"] = transaction_id
+            if message.is_batch and self._is_batch_cq(topic):
+                fields["batchUniqId"] = transaction_id
             if result.timer_out_ms is not None and not topic.startswith(RETRY_PREFIX):
                 due_ms = result.timer_out_ms + 1  # a message due at a tick itself would get the tick before
                 fields["recallHandle"] = RecallHandle(

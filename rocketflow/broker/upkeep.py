@@ -61,19 +61,19 @@ class Upkeep:
         LOG.info("expired files are deleted for %s: %s", request.channel.address, done)
         request.reply()
 
-    def _set_mode(self, request: Request) -> None:
+    async def _set_mode(self, request: Request) -> None:
         """Take note that a group pulls a topic, as all do; another mode is refused (request 401)."""
         body = decode_body(request.command.body, SetMessageRequestModeRequestBody)
         if body.topic.startswith(RETRY_PREFIX):
             raise RefusedError(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
         self._topics.known(body.topic)
-        if self._groups.get(body.consumer_group) is None:
-            raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group does not exist")
         if body.mode != PULL_MODE:
             raise RefusedError(
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
                 f"mode {body.mode} is not supported: consumers of this broker pull (mode {PULL_MODE})",
             )
+        if await self._groups.for_use(body.consumer_group) is None:
+            raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group does not exist")
         request.reply()
 
     def _get_replication(self, request: Request) -> None:

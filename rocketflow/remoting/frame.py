@@ -33,6 +33,16 @@ _SMALL_PART: Final = 4096
 """Received parts below this many bytes are joined with the next one: a peer cannot make many objects of few bytes."""
 
 
+_OTHER_PROTOCOLS: Final = {
+    0x1603: "a TLS handshake has come to a port without TLS: set tls.server.certPath and tls.server.keyPath of the "
+    "server (tls.server.mode must not be disabled), or let the client connect without TLS",
+    0x1503: "the server has answered with a TLS alert: its port demands TLS, connect with it",
+    0x5052: "an HTTP/2 connection has come to a port of RocketMQ's remoting protocol: gRPC clients need RocketMQ's "
+    "proxy",
+}
+"""What begins with these two bytes, each of which would announce a frame that is too large."""
+
+
 class HeaderType(IntEnum):
     """Serialization of a header."""
 
@@ -120,6 +130,9 @@ class FrameReceiver:
         return Frame(_HEADER_TYPES[kind >> 24], header, b"".join(parts)), after
 
     def _refuse(self, size: int) -> NoReturn:
+        other = _OTHER_PROTOCOLS.get(size >> 16)
+        if other:
+            raise FrameError(other)
         raise FrameError(f"a frame of {4 + size} bytes is announced; between 8 and {self._max_frame_size} are allowed")
 
 

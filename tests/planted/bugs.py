@@ -24,6 +24,7 @@ OPERATORS: Final = "tests/rocketflow/broker/test_operator_requests.py"
 CHANGES: Final = "tests/rocketflow/broker/test_topic_and_group_changes.py"
 KEPT: Final = "test_a_change_of_a_topic_keeps_the_attributes_that_it_does_not_name"
 PUTS: Final = "tests/rocketflow/broker/test_put_gatherer.py"
+ANSWERS: Final = "tests/rocketflow/broker/test_answers.py"
 WAITING: Final = "tests/rocketflow/broker/test_waiting_puts.py"
 SILENT: Final = "tests/rocketflow/aio/test_silent_clients.py"
 TABLES: Final = "tests/rocketflow/broker/test_tables.py"
@@ -161,6 +162,52 @@ BUGS: Final = (
         "a pull with a new subscription whose condition is wrong is answered by the old condition",
         [Change("        if condition.sub_version < header.sub_version:\n", "        if condition.sub_version < 0:\n")],
         ["tests/rocketflow/broker/test_pull_checks.py"],
+    ),
+    Bug(
+        "retry-topic-counts-as-a-subscription",
+        "a push consumer and a pull consumer of a group are reported as a conflict of subscriptions",
+        [Change("        if not one.topic.startswith(RETRY_PREFIX)\n", "")],
+        ["tests/rocketflow/broker/test_pull_checks.py"],
+    ),
+    Bug(
+        "batch-id-not-answered",
+        "the answer to a batch that is one record of a BatchCQ topic does not name the batch's id",
+        [Change('                fields["batchUniqId"] = transaction_id\n', "                pass\n")],
+        [ANSWERS],
+    ),
+    Bug(
+        "empty-batch-queue-begins-at-0",
+        "the empty queue of a BatchCQ topic begins at 0",
+        [
+            Change(
+                "    return -1 if not end and topic is not None and topic.is_batch_cq else begin\n",
+                "    return begin\n",
+            )
+        ],
+        [ANSWERS],
+    ),
+    Bug(
+        "units-before-the-index",
+        "units of a queue are returned for a range that begins before it",
+        [Change("        if begin <= header.index < stop:\n", "        if header.index < stop:\n")],
+        [ANSWERS],
+    ),
+    Bug(
+        "blank-tags-match-all",
+        "an expression of blanks matches every message",
+        [
+            Change(
+                'if expression is None or expression in ("", "*"):',
+                'if expression is None or expression.strip() in ("", "*"):',
+            )
+        ],
+        [ANSWERS, f"{STORE}/filters/test_tags.py"],
+    ),
+    Bug(
+        "tls-handshake-not-named",
+        "a TLS handshake at a port without TLS is reported as a frame that is too large",
+        [Change("        other = _OTHER_PROTOCOLS.get(size >> 16)\n", "        other = None\n")],
+        ["tests/rocketflow/aio/test_tls.py"],
     ),
     Bug(
         "conflicts-repeated",

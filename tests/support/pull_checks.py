@@ -21,8 +21,13 @@ Ask = Callable[..., Awaitable[Command]]
 
 
 async def heartbeat(ask: Ask, expression: str = "*", version: int = 1, kind: str = "TAG", **group: str) -> None:
-    subscription = SubscriptionData(topic="t", sub_string=expression, expression_type=kind, sub_version=version)
-    consumer = ConsumerData(group_name=GROUP, subscription_data_set=[subscription], **group)  # type: ignore[arg-type]
+    await heartbeat_of(
+        ask, SubscriptionData(topic="t", sub_string=expression, expression_type=kind, sub_version=version), **group
+    )
+
+
+async def heartbeat_of(ask: Ask, *subscriptions: SubscriptionData, **group: str) -> None:
+    consumer = ConsumerData(group_name=GROUP, subscription_data_set=[*subscriptions], **group)  # type: ignore[arg-type]
     body = encode_body(HeartbeatData(client_id="me", consumer_data_set=[consumer]))
     assert (await ask(CODE.HEART_BEAT, None, body)).code == ResponseCode.SUCCESS
 

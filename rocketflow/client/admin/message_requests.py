@@ -62,10 +62,13 @@ class MessageRequests(TopicRequests):
         return reply.header(headers.GetMaxOffsetResponseHeader).offset
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """Return the offset of the first message of a queue that is stored still."""
+        """Return the offset of the first message of a queue that is stored still.
+
+        Brokers answer -1 for a queue of a BatchCQ topic that never had a message.
+        """
         header = headers.GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
         reply = await self.cluster.request(await self.address_of(queue), RequestCode.GET_MIN_OFFSET, header)
-        return reply.header(headers.GetMinOffsetResponseHeader).offset
+        return max(reply.header(headers.GetMinOffsetResponseHeader).offset, 0)
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """Return the offset of the first message of a queue that was stored at a time or after it."""

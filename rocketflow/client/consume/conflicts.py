@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.client.admin.figures import ConsumerConnection
+from rocketflow.client.consume.start_positions import RETRY_PREFIX
 from rocketflow.client.errors import ClientError
 from rocketflow.remoting.bodies import SubscriptionData, decode_body
 from rocketflow.remoting.codes import RequestCode
@@ -30,9 +31,12 @@ _FIRST_S: Final = 1.0
 
 
 def differences(own: Mapping[str, SubscriptionData], group: Mapping[str, SubscriptionData]) -> list[str]:
-    """Return how a client's subscriptions differ from those that a broker has of its group, one text for each topic."""
+    """Return how a client's subscriptions differ from those that a broker has of its group, one text for each topic.
+
+    Retry topics do not count: consumers of some kinds read them and others do not.
+    """
     found = []
-    for topic in sorted({*own, *group}):
+    for topic in sorted(one for one in {*own, *group} if not one.startswith(RETRY_PREFIX)):
         mine, other = own.get(topic), group.get(topic)
         if mine is None:
             found.append(f"other clients read topic {topic}, this one does not")

@@ -474,7 +474,7 @@ def _tags(values: OptionValues) -> str | None:
     text = values.text("tags")
     if text is not None:
         try:
-            TagFilter.parse(text)
+            names_none = TagFilter.parse(text).matches_none
         except StoreError as error:
             raise bad_value_error("tags", text, f"a tag expression such as 'a || b' ({error})") from error
         if (meant := likely_tags(text)) is not None:
@@ -482,6 +482,8 @@ def _tags(values: OptionValues) -> str | None:
                 f"option tags={text!r} names one tag; did you mean {meant!r}? A tag with such characters is chosen by "
             )
             raise OptionError("tags", f"{why}the option sql: \"TAGS = '...'\"")
+        if names_none:
+            raise bad_value_error("tags", text, "a tag expression such as 'a || b'; blanks match no message")
     return text
 
 

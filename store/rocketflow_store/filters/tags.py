@@ -20,28 +20,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TagFilter:
-    """The tags of an expression; no tags means that every message matches."""
+    """The tags of an expression: messages with one of them match, or every message if it `matches_all`."""
 
     tags: tuple[str, ...]
     codes: frozenset[int]
+    matches_all: bool = False
 
     @classmethod
     def parse(cls, expression: str | None) -> TagFilter:
         """Return the filter of an expression; None, an empty string and `*` match every message.
 
+        As in RocketMQ, blanks match no message.
+
         Raises:
-            InvalidFilterError: the expression names no tag.
+            InvalidFilterError: the expression consists of separators alone.
         """
-        if expression is None or expression.strip() in ("", "*"):
-            return cls((), frozenset())
-        tags = tuple(dict.fromkeys(tag.strip() for tag in expression.split("||") if tag.strip()))
-        if not tags:
+        if expression is None or expression in ("", "*"):
+            return cls((), frozenset(), matches_all=True)
+        parts = expression.split("||")
+        if not any(parts):
             raise InvalidFilterError(expression, 0, "names no tag; use * for all, or TagA || TagB")
+        tags = tuple(dict.fromkeys(tag.strip() for tag in parts if tag.strip()))
         return cls(tags, frozenset(string_hash(tag) for tag in tags))
 
     @property
-    def matches_all(self) -> bool:
-        return not self.tags
+    def matches_none(self) -> bool:
+        return not (self.tags or self.matches_all)
 
     def matches_code(self, tags_code: int) -> bool:
         """Return True if a unit with this tags code may have one of the tags; only its low 32 bits count."""

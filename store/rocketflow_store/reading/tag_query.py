@@ -77,9 +77,9 @@ class TagQuery:
 
     @classmethod
     def parse(cls, topic: str, tags: str, begin: int, end: int) -> TagQuery:
-        """Return the query; raise InvalidFilterError for an expression that matches every message."""
+        """Return the query; raise InvalidFilterError for an expression that names no tag."""
         chosen = TagFilter.parse(tags)
-        if chosen.matches_all:
+        if chosen.matches_all or chosen.matches_none:
             raise InvalidFilterError(tags, 0, "names no tag: a query is for messages with given TAGS")
         return cls(topic, chosen, begin, end)
 

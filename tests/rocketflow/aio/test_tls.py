@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import ssl
@@ -188,6 +189,41 @@ def test_a_permissive_port_serves_both_and_a_port_without_tls_closes_handshakes(
             with pytest.raises(OSError):
                 await answer(address, client_tls(ca))
             assert await answer(address, None) == b"x"
+
+    loop(main())
+
+
+def test_a_side_that_expects_tls_and_one_without_it_name_the_setting(
+    loop: Loop, ca: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        caplog.set_level(logging.INFO, "rocketflow.aio")
+        async with served(None) as (_, address):
+            with pytest.raises(OSError, match=r"127\.0\.0\.1:\d+: .*TLS handshake.*tls\.server\.certPath"):
+                await answer(address, client_tls(ca))
+            assert "a TLS handshake has come to a port without TLS: set tls.server.certPath" in caplog.text
+            await is_closed(address, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            assert "gRPC clients need RocketMQ's proxy" in caplog.text
+        async with served(server_tls(ca)) as (_, address):
+            with pytest.raises(ChannelClosedError, match="may demand TLS"):
+                await answer(address, None)
+            assert "it began without TLS, which tls.server.mode=enforcing demands" in caplog.text
+
+    loop(main())
+
+
+def test_a_connection_that_ends_after_an_answer_is_not_said_to_lack_tls(loop: Loop) -> None:
+    async def main() -> None:
+        server = Server({ECHO: lambda one: one.reply() if one.command.body else one.channel.close()})
+        peers = Peers()
+        address = f"127.0.0.1:{await server.listen('127.0.0.1', 0)}"
+        try:
+            await peers.request(address, ECHO, body=b"x", timeout_s=SECONDS)
+            with pytest.raises(ChannelClosedError, match=r"before the answer came$"):
+                await peers.request(address, ECHO, timeout_s=SECONDS)
+        finally:
+            await peers.close()
+            await server.close()
 
     loop(main())
 

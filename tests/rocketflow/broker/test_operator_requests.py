@@ -174,7 +174,8 @@ def test_upkeep_is_answered_and_modes_but_pull_are_refused(tmp_path: Path) -> No
             ("t", GROUP, "PULL", ResponseCode.SUCCESS),
             ("t", GROUP, "POP", ResponseCode.REQUEST_CODE_NOT_SUPPORTED),
             ("none", GROUP, "PULL", ResponseCode.TOPIC_NOT_EXIST),
-            ("t", "none", "PULL", ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+            ("t", "new", "PULL", ResponseCode.SUCCESS),
+            ("t", "bad name", "PULL", ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
             ("%RETRY%g", GROUP, "PULL", ResponseCode.NO_PERMISSION),
         ):
             body = SetMessageRequestModeRequestBody(topic=topic, consumer_group=group, mode=mode)

@@ -11,13 +11,15 @@ from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
 from rocketflow.broker.service import Broker
 from rocketflow.broker.settings import load_broker_settings
+from rocketflow.remoting.bodies import SubscriptionData
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.command import Command
 from rocketflow.remoting.headers.header import Header
 from rocketflow_store.telemetry.events import counts
 from tests.rocketflow.broker.test_operator_requests import Check, with_broker
 from tests.rocketflow.broker.test_runtime_figures import options_at
-from tests.support.pull_checks import Ask, check_broadcasting, check_subscriptions, heartbeat
+from tests.support.pull_checks import Ask, check_broadcasting, check_subscriptions, heartbeat, heartbeat_of
+from tests.support.request_headers import GROUP
 
 CODE = RequestCode
 
@@ -37,6 +39,9 @@ def test_different_subscriptions_of_a_group_are_an_event(tmp_path: Path, caplog:
         await heartbeat(ask, "*", 1)
         await heartbeat(ask, "TagA", 2)
         assert "RF-SUBSCRIPTION-CONFLICT" not in caplog.text  # one client may change its subscription
+        same = SubscriptionData(topic="t", sub_string="TagA", sub_version=2)
+        await heartbeat_of(ask_too, same, SubscriptionData(topic=f"%RETRY%{GROUP}", sub_string="*", sub_version=2))
+        assert "RF-SUBSCRIPTION-CONFLICT" not in caplog.text  # a push consumer beside a pull consumer
         await heartbeat(ask_too, "TagB", 1)
         await heartbeat(ask_too, "TagB", 1)
         await other.close()

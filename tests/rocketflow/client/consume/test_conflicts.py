@@ -27,6 +27,11 @@ def test_equal_subscriptions_of_other_versions_do_not_differ() -> None:
     assert differences({**one("a"), **one("b", "x")}, {**one("a", version=9), **one("b", "x")}) == []
 
 
+def test_retry_topics_that_one_client_alone_reads_do_not_differ() -> None:
+    assert differences({**one("a"), **one("%RETRY%g")}, one("a")) == []
+    assert differences(one("a"), {**one("a"), **one("%RETRY%g")}) == []
+
+
 def test_each_topic_that_differs_is_named() -> None:
     found = differences(
         {**one("a"), **one("c", "x"), **one("d", "x > 1", "SQL92"), **one("e")},
