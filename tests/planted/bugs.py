@@ -33,6 +33,7 @@ TRANSACTIONS: Final = "tests/rocketflow/broker/test_transactions.py"
 LATE: Final = (
     f"{ROWS}/network/test_transactions.py::test_late_answer_to_an_earlier_question_and_a_later_one_are_one_decision"
 )
+UNAVAILABLE: Final = "    PutMessageStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,\n"
 SENT: Final = "tests/rocketflow/broker/test_sent_inputs.py"
 PROPERTIES: Final = "tests/rocketflow/broker/test_client_properties.py"
 WRITES: Final = "tests/rocketflow/broker/test_table_writes.py"
@@ -1651,8 +1652,9 @@ BUGS: Final = (
         "a message with an invalid time is answered with a code on which clients send again",
         [
             Change(
-                "    PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,\n    PutMessageStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,\n    PutMessageStatus.OS_PAGE",
-                "    PutMessageStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,\n    PutMessageStatus.OS_PAGE",
+                "    PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,\n"
+                f"{UNAVAILABLE}    PutMessageStatus.OS_PAGE",
+                f"{UNAVAILABLE}    PutMessageStatus.OS_PAGE",
             )
         ],
         [f"{SENT}::test_sends_have_the_outcome_that_they_have_at_rocketmq_or_an_explained_one"],
