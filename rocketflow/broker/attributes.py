@@ -8,8 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rocketflow_store.spi.tables import TopicConfig
+
+CLEANUP_POLICY: Final = "cleanup.policy"
+COMPACTION: Final = "COMPACTION"
 
 _MAX_LONG: Final = (1 << 63) - 1
 _LONG: Final = re.compile(r"[+-]?[0-9]{1,19}")
@@ -21,23 +27,41 @@ class AttributesError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """An attribute and its values, without `values` numbers from -1; one that is `fixed` is set at creation only."""
+    """An attribute and its values, without `values` numbers from -1; one that is `fixed` is set at creation only.
+
+    `unsupported` are values that RocketMQ has and RocketFlow refuses, and why.
+    """
 
     values: tuple[str, ...] = ()
     fixed: bool = False
+    unsupported: Mapping[str, str] = field(default_factory=dict)
 
     def check(self, name: str, value: str) -> None:
         """Raise AttributesError for a value that is not allowed."""
+        if value in self.unsupported:
+            raise AttributesError(self.refusal(name, value))
         if self.values:
             if value not in self.values:
                 raise AttributesError(f"attribute {name}={value}: the value must be one of {', '.join(self.values)}")
         elif not (_LONG.fullmatch(value) and -1 <= int(value) <= _MAX_LONG):
             raise AttributesError(f"attribute {name}={value}: the value must be a number from -1 to {_MAX_LONG}")
 
+    def refusal(self, name: str, value: str) -> str:
+        """Return why a value is unsupported."""
+        return f"attribute {name}={value} is not supported: {self.unsupported[value]}"
+
 
 OF_TOPICS: Final[Mapping[str, Attribute]] = {
-    "cleanup.policy": Attribute(("COMPACTION", "DELETE"), fixed=True),
-    "message.type": Attribute(("DELAY", "FIFO", "MIXED", "NORMAL", "TRANSACTION", "UNSPECIFIED")),
+    CLEANUP_POLICY: Attribute(
+        ("DELETE",), fixed=True, unsupported={COMPACTION: "RocketFlow deletes old messages and does not compact topics"}
+    ),
+    "message.type": Attribute(
+        ("DELAY", "FIFO", "MIXED", "NORMAL", "TRANSACTION", "UNSPECIFIED"),
+        unsupported={
+            "LITE": "RocketFlow has no lite topics",
+            "PRIORITY": "RocketFlow does not choose queues by priority",
+        },
+    ),
     "queue.type": Attribute(("BatchCQ", "SimpleCQ"), fixed=True),
     "reserve.time": Attribute(),
 }
@@ -45,6 +69,17 @@ OF_TOPICS: Final[Mapping[str, Attribute]] = {
 
 OF_GROUPS: Final[Mapping[str, Attribute]] = {}
 """The attributes of groups: 5.3.3 has none."""
+
+
+def is_compacted(topic: TopicConfig) -> bool:
+    """Return whether RocketMQ keeps only the last message of each key of a topic: one of a store that it wrote."""
+    return topic.attributes.get(CLEANUP_POLICY) == COMPACTION
+
+
+def unsupported(topic: TopicConfig) -> list[str]:
+    """Return why values of a topic's attributes are unsupported: RocketMQ wrote the topic of this store."""
+    known = [(name, value, OF_TOPICS[name]) for name, value in topic.attributes.items() if name in OF_TOPICS]
+    return [one.refusal(name, value) for name, value, one in known if value in one.unsupported]
 
 
 def parse_changes(text: str) -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import RefusedError, Request
+from rocketflow.broker.attributes import is_compacted
 from rocketflow.broker.client_properties import BY_BROKER
 from rocketflow.broker.put_gatherer import PC_SYNCHRONIZED
 from rocketflow.broker.topics import DLQ_PREFIX, DLQ_QUEUES, PERM_WRITE, RETRY_PREFIX
@@ -54,6 +55,7 @@ _CODES: Final = {
     PutMessageStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
     PutMessageStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
     PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
+    PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
     PutMessageStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
     PutMessageStatus.OS_PAGE_CACHE_BUSY: ResponseCode.SYSTEM_BUSY,
 }
@@ -68,6 +70,9 @@ _UNIQ_KEY: Final = re.compile(b"(?:^|\x02)UNIQ_KEY\x01([^\x02]*)")
 _DROPPED: Final = re.compile(f"\x02(?:{'|'.join(BY_BROKER)})\x01[^\x02]*")
 """Properties that the broker sets, in a text with a separator before it."""
 _DELAY: Final = re.compile(b"(?:^|(?<=\x02))DELAY\x01[^\x02]*(?:\x02|$)")
+_NO_DELAY: Final = b"DELAY\x01-1\x02"
+"""What a dead letter of an orderly consumer has in place of its delay."""
+_KEYS: Final = re.compile(b"(?:^|\x02)KEYS\x01([^\x02]*)")
 
 
 class Sends:
@@ -109,7 +114,7 @@ class Sends:
         if config is None or header.topic.startswith(RETRY_PREFIX):
             return self._send_after_creation(request, header, is_first=config is None)
         self._check_state(header.topic)
-        self._put_sent(request, self._raw(request, header, _queue(header, config)))
+        self._put_sent(request, self._raw(request, header, config))
         return None
 
     async def _send_after_creation(self, request: Request, header: SendMessageRequestHeader, *, is_first: bool) -> None:
@@ -127,7 +132,7 @@ class Sends:
         config = await self._topics.for_send(
             header.topic, header.default_topic, header.default_topic_queue_nums, is_unit=bool(header.unit_mode)
         )
-        message = self._raw(request, header, _queue(header, config))
+        message = self._raw(request, header, config)
         if header.topic.startswith(RETRY_PREFIX):
             return await self._retried(request, header, message)
         return message
@@ -153,18 +158,20 @@ class Sends:
     ) -> None:
         """Put a message into the store; answer the request with the result, after `first` is done.
 
-        `queue_id` is the queue that the answer to a half message names: that of its real topic.
+        The answer names the queue of the message's topic, whichever topic it is stored under first; `queue_id` is that
+        of the real topic of a half message.
         """
+        named = message.queue_id if queue_id is None else queue_id
         uniq_key = _UNIQ_KEY.search(message.properties)
         transaction_id = uniq_key[1].decode() if uniq_key else None
 
         def stored(result: PutMessageResult) -> None:
             if result.stored:
                 self._counts.sent(message, result)
-            if queue_id is not None:
-                if result.stored:
-                    self._halves.note(message, result)
-                result = result._replace(queue_id=queue_id)
+            if queue_id is not None and result.stored:
+                self._halves.note(message, result)
+            if result.queue_id != named:
+                result = result._replace(queue_id=named)
             if first is None or first.done():
                 self._answer(request, result, message, transaction_id)
             else:
@@ -177,9 +184,11 @@ class Sends:
         if is_send_refused(topic):
             raise RefusedError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
 
-    def _raw(self, request: Request, header: SendMessageRequestHeader, queue_id: int) -> RawMessage:
+    def _raw(self, request: Request, header: SendMessageRequestHeader, config: TopicConfig) -> RawMessage:
+        """Return the message of a request to a topic. Raises RefusedError if the topic does not take it."""
+        queue_id = _queue(header, config)
         properties = own_properties(header.properties or "") + self._added
-        return RawMessage(
+        message = RawMessage(
             header.topic,
             queue_id,
             request.command.body,
@@ -191,6 +200,9 @@ class Sends:
             header.reconsume_times or 0,
             is_batch=bool(header.batch) or request.command.code == RequestCode.SEND_BATCH_MESSAGE,
         )
+        if config.attributes:
+            _check_key(message, config)
+        return message
 
     def _half(self, message: RawMessage) -> RawMessage:
         """Return the half message that takes the place of a transactional message. Raises RefusedError."""
@@ -206,6 +218,8 @@ class Sends:
 
     async def _retried(self, request: Request, header: SendMessageRequestHeader, message: RawMessage) -> RawMessage:
         """Return a message that a consumer sends to its retry topic as it is, or as a dead letter."""
+        if message.is_batch:
+            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, f"retry topic {header.topic} takes no batches")
         group_name = header.topic.removeprefix(RETRY_PREFIX)
         group = await self._groups.for_use(group_name)
         if group is None:
@@ -216,7 +230,7 @@ class Sends:
         times = header.reconsume_times or 0
         if times > most or (times > 0 and self._locks.any_held(group_name, monotonic_ms())):
             config = await self._topics.ensure(f"{DLQ_PREFIX}{group_name}", DLQ_QUEUES)
-            properties = _DELAY.sub(b"", message.properties)
+            properties = _DELAY.sub(b"", message.properties) + _NO_DELAY
             return message._replace(topic=config.topic_name, queue_id=0, properties=properties)
         return message
 
@@ -289,6 +303,14 @@ def send_header(request: Request) -> SendMessageRequestHeader:
     """Return the header of a send or a reply. Raises HeaderError."""
     command = request.command
     return command.header(SendMessageRequestHeader if command.code in _LONG_NAMES else SendMessageRequestHeaderV2)
+
+
+def _check_key(message: RawMessage, config: TopicConfig) -> None:
+    """Raise RefusedError for a message without a key to a topic that RocketMQ compacts; batches are not checked."""
+    if is_compacted(config) and not message.is_batch:
+        keys = _KEYS.findall(message.properties)
+        if not keys or not keys[-1].decode("utf-8", "replace").strip():
+            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, f"topic {config.topic_name}: the message needs a key")
 
 
 def _queue(header: SendMessageRequestHeader, config: TopicConfig) -> int:

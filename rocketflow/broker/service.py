@@ -17,6 +17,7 @@ from rocketflow.aio.server import Limits, Processor, Server
 from rocketflow.aio.steps import STEPS_SECONDS, Step, Steps
 from rocketflow.broker.access import Access
 from rocketflow.broker.admin import Admin
+from rocketflow.broker.attributes import unsupported
 from rocketflow.broker.awaited_replies import AwaitedReplies
 from rocketflow.broker.client_requests import ClientRequests
 from rocketflow.broker.clients import ConsumerTable, ProducerTable
@@ -311,6 +312,9 @@ class _Parts:
         )
 
     async def _create_system_tables(self) -> None:
+        for name, topic in self._topics.all().items():
+            for why in unsupported(topic):
+                LOG.warning("topic %s: %s; its messages are served as those of a usual topic", name, why)
         await asyncio.to_thread(self._topics.create_system_topics)
         await asyncio.to_thread(self._groups.create_system_groups)
 

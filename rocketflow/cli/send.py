@@ -67,7 +67,7 @@ def send(
     properties: Annotated[
         list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="A property; may be repeated.")
     ] = None,
-    delay_level: Annotated[int, typer.Option("--delay-level", min=0, max=18, help="RocketMQ's delay level.")] = 0,
+    delay_level: Annotated[int, typer.Option("--delay-level", min=0, help="RocketMQ's delay level.")] = 0,
     deliver_at: Annotated[
         int, typer.Option("--deliver-at", metavar="TIME", parser=time_argument, help="Deliver then, ISO 8601 or ms.")
     ] = 0,

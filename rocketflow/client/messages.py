@@ -21,9 +21,10 @@ class Message:
     """A message to send.
 
     `keys` are the words under which the index lists it, `sharding_key` is the text by which `by_sharding_key` chooses
-    its queue. It is delivered later by `delay_level` (1 to 18 of the broker's `messageDelayLevel`), `delay_s` or
-    `delay_ms` after it was stored, or at `deliver_at_ms` (milliseconds since 1970): no more than one of the four is
-    set. A producer sets `unique_key` (UNIQ_KEY) when it first sends the message and keeps it when it is sent again.
+    its queue. It is delivered later by `delay_level` (from 1 on, one of the broker's `messageDelayLevel`; a level after
+    the last one is the last one), `delay_s` or `delay_ms` after it was stored, or at `deliver_at_ms` (milliseconds
+    since 1970): no more than one of the four is set. A producer sets `unique_key` (UNIQ_KEY) when it first sends the
+    message and keeps it when it is sent again.
     """
 
     topic: str

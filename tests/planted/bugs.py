@@ -36,6 +36,8 @@ TRANSACTIONS: Final = "tests/rocketflow/broker/test_transactions.py"
 LATE: Final = (
     f"{ROWS}/network/test_transactions.py::test_late_answer_to_an_earlier_question_and_a_later_one_are_one_decision"
 )
+UNAVAILABLE: Final = "    PutMessageStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,\n"
+SENT: Final = "tests/rocketflow/broker/test_sent_inputs.py"
 PROPERTIES: Final = "tests/rocketflow/broker/test_client_properties.py"
 WRITES: Final = "tests/rocketflow/broker/test_table_writes.py"
 BEGINS: Final = "test_store_is_readable_whose_log_begins_while_a_reader_looks_at_its_queues"
@@ -954,7 +956,12 @@ BUGS: Final = (
     Bug(
         "delayed-message-into-the-commit-topic",
         "REAL_TOPIC may name a topic that only the store itself writes to",
-        [Change("    if topic == COMMIT_TOPIC or is_send_refused(topic):\n", "    if topic == SCHEDULE_TOPIC:\n")],
+        [
+            Change(
+                "    if is_send_refused(topic):\n        return NO_TARGET\n",
+                "    if topic == SCHEDULE_TOPIC:\n        return NO_TARGET\n",
+            )
+        ],
         [f"{STORE}/delivery/test_delay_delivery.py::test_message_without_a_legal_target_is_skipped_and_reported"],
     ),
     Bug(
@@ -1718,6 +1725,84 @@ BUGS: Final = (
         "a delayed retry of a transaction's message is refused for the flag that old clients give it",
         [Change("message._replace(sys_flag=message.sys_flag & ~ROLLBACK) if is_retry else message", "message")],
         [f"{PROPERTIES}::test_delayed_retry_of_a_transactions_message_is_delivered_though_it_has_the_flag_of_a_half"],
+    ),
+    Bug(
+        "delayed-send-names-another-queue",
+        "the answer to a delayed send names a queue that its topic does not have",
+        [
+            Change(
+                "            if result.queue_id != named:\n",
+                "            if queue_id is not None:\n",
+            )
+        ],
+        [f"{SENT}::test_sends_have_the_outcome_that_they_have_at_rocketmq_or_an_explained_one"],
+    ),
+    Bug(
+        "level-above-the-last-kept",
+        "a delay level above the last one is stored as the client sends it",
+        [
+            Change(
+                "level, properties[PROPERTY_DELAY] = last, str(last)",
+                "level = last",
+            )
+        ],
+        [f"{SENT}::test_sends_have_the_outcome_that_they_have_at_rocketmq_or_an_explained_one"],
+    ),
+    Bug(
+        "invalid-time-sent-again",
+        "a message with an invalid time is answered with a code on which clients send again",
+        [
+            Change(
+                "    PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,\n"
+                f"{UNAVAILABLE}    PutMessageStatus.OS_PAGE",
+                f"{UNAVAILABLE}    PutMessageStatus.OS_PAGE",
+            )
+        ],
+        [f"{SENT}::test_sends_have_the_outcome_that_they_have_at_rocketmq_or_an_explained_one"],
+    ),
+    Bug(
+        "traces-by-region-refused",
+        "topics whose names look like a broker's own take no messages",
+        [
+            Change(
+                "name.startswith(OWN_PREFIX)",
+                "name.startswith(SYSTEM_PREFIX)",
+            )
+        ],
+        [f"{SENT}::test_sends_have_the_outcome_that_they_have_at_rocketmq_or_an_explained_one"],
+    ),
+    Bug(
+        "compacted-topic-takes-no-key",
+        "a topic that RocketMQ compacts takes messages without a key",
+        [
+            Change(
+                "        if config.attributes:\n            _check_key(message, config)\n",
+                "",
+            )
+        ],
+        [f"{SENT}::test_sends_have_the_outcome_that_they_have_at_rocketmq_or_an_explained_one"],
+    ),
+    Bug(
+        "dead-letter-without-a-level",
+        "a dead letter of an orderly consumer has no DELAY",
+        [
+            Change(
+                '_DELAY.sub(b"", message.properties) + _NO_DELAY',
+                '_DELAY.sub(b"", message.properties)',
+            )
+        ],
+        [f"{SENT}::test_sends_have_the_outcome_that_they_have_at_rocketmq_or_an_explained_one"],
+    ),
+    Bug(
+        "delayed-batch-delivered-at-once",
+        "a batch with a delay level is stored without a delay",
+        [
+            Change(
+                "            if placed != batch.topic:\n",
+                "            if not placed:\n",
+            )
+        ],
+        [f"{SENT}::test_sends_have_the_outcome_that_they_have_at_rocketmq_or_an_explained_one"],
     ),
     Bug(
         "client-sets-the-brokers-properties",

@@ -37,7 +37,7 @@ ROLLBACK: Final = 0xC
 MARK_TAG: Final = "d"
 
 _HALF: Final = re.compile(b"(?:^|\x02)TRAN_MSG\x01(?i:true)(?:\x02|$)")
-_DELAY: Final = re.compile(b"(?:^|\x02)(?:DELAY\x01(?!0?\x02)|TIMER_(?:DELIVER_MS|DELAY_SEC|DELAY_MS)\x01)")
+_DELAY: Final = re.compile(b"(?:^|\x02)(?:DELAY\x01(?!0?\x02|-)|TIMER_(?:DELIVER_MS|DELAY_SEC|DELAY_MS)\x01)")
 _UNIQ_KEY: Final = re.compile(b"(?:^|\x02)UNIQ_KEY\x01([^\x02]+)")
 _BROKERS: Final = re.compile(f"(?:^|(?<=\x02))(?:{'|'.join(OF_HALF)})\x01[^\x02]*(?:\x02|$)".encode())
 """Properties that the broker gives a half message: a client cannot."""

@@ -19,7 +19,6 @@ RETRY_PREFIX: Final = "%RETRY%"
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 _MAX_NAME: Final = 127
 _MAX_GROUP: Final = 120
-_DELAY_LEVELS: Final = 18
 _REFUSED_TOPICS: Final = frozenset(
     {
         "SCHEDULE_TOPIC_XXXX",
@@ -98,5 +97,3 @@ def _check_delay(message: Message) -> None:
         raise BadMessageError(
             f"topic {message.topic!r}: set one of delay_level, delay_s, delay_ms and deliver_at_ms, to a number above 0"
         )
-    if message.delay_level > _DELAY_LEVELS:
-        raise BadMessageError(f"topic {message.topic!r}: delay_level {message.delay_level} is above {_DELAY_LEVELS}")

@@ -26,6 +26,8 @@ MAX_GROUP_LENGTH: Final = 120
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 SYSTEM_PREFIX: Final = "rmq_sys_"
+OWN_PREFIX: Final = "rmq_sys_ROCKETFLOW_"
+"""RocketFlow's own topics; others with RocketMQ's prefix are its clients', as those of traces by region."""
 LMQ_PREFIX: Final = "%LMQ%"
 SYSTEM_TOPICS: Final = frozenset(
     {
@@ -47,9 +49,12 @@ SEND_REFUSED_TOPICS: Final = frozenset(
         "SCHEDULE_TOPIC_XXXX",
         "RMQ_SYS_TRANS_HALF_TOPIC",
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
         "TRANS_CHECK_MAX_TIME_TOPIC",
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
+        TIMER_TOPIC,
     }
 )
 """Topics for which a broker accepts no messages: it writes them itself."""
@@ -80,7 +85,7 @@ def is_system_topic(name: str) -> bool:
 
 def is_send_refused(name: str) -> bool:
     """Return True if only the store itself writes messages of this topic."""
-    return name in SEND_REFUSED_TOPICS or name.startswith(SYSTEM_PREFIX)
+    return name in SEND_REFUSED_TOPICS or name.startswith(OWN_PREFIX)
 
 
 def _validate(kind: str, name: str, most: int) -> str:

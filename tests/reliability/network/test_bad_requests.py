@@ -125,7 +125,10 @@ def test_names_that_are_not_allowed_are_refused_in_every_request(
 
 def test_clients_cannot_send_to_internal_topics_nor_change_them(broker: RunningServer) -> None:
     async def check(channel: Channel) -> None:
-        for name in ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "rmq_sys_x"):
+        for name in (
+            *("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"),
+            *("rmq_sys_wheel_timer", "rmq_sys_ROCKETFLOW_COMMIT", "rmq_sys_ROCKETFLOW_QUALITY"),
+        ):
             assert (await asked(channel, CODE.SEND_MESSAGE, send_header(name), b"x")).code == ResponseCode.NO_PERMISSION
             made = await asked(channel, CODE.UPDATE_AND_CREATE_TOPIC, topic(name))
             assert made.code == ResponseCode.INVALID_PARAMETER, name

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rocketflow.broker.attributes import OF_GROUPS, OF_TOPICS, AttributesError, merged, parse_changes
 
 VALUES = {
-    "cleanup.policy": "COMPACTION",
+    "cleanup.policy": "DELETE",
     "message.type": "FIFO",
     "queue.type": "BatchCQ",
     "reserve.time": "-1",
@@ -71,6 +71,9 @@ def test_changes_are_merged(known: dict[str, str] | None, changes: dict[str, str
         ({}, {"+cleanup.policy": "DELETE"}, "cleanup.policy is set when the topic is made"),
         (None, {"+message.type": "fifo"}, "message.type=fifo: the value must be one of DELAY, FIFO"),
         (None, {"+message.type": ""}, "the value must be one of"),
+        (None, {"+cleanup.policy": "COMPACTION"}, "is not supported: RocketFlow deletes old messages and does not"),
+        (None, {"+message.type": "PRIORITY"}, "is not supported: RocketFlow does not choose queues by priority"),
+        ({}, {"+message.type": "LITE"}, "is not supported: RocketFlow has no lite topics"),
         (None, {"+reserve.time": "-2"}, "the value must be a number from -1"),
         (None, {"+reserve.time": "9223372036854775808"}, "the value must be a number from -1"),
         (None, {"+reserve.time": "1.5"}, "the value must be a number"),

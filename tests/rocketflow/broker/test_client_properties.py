@@ -7,7 +7,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +19,6 @@ from rocketflow.broker.transactions.messages import half_message
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command
 from rocketflow.remoting.headers.header import Header
-from rocketflow.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from rocketflow_store import StoreReader
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.properties import decode_properties
@@ -29,6 +27,7 @@ from rocketflow_store.spi.broker import RawMessage, encode_properties
 from tests.rocketflow.broker.test_operator_requests import ASK_SECONDS, Ask, Check
 from tests.support.client_messages import KINDS, fate_of, sent_properties
 from tests.support.request_headers import send_header
+from tests.support.sent_inputs import with_letters
 from tests.support.servers import running_broker
 
 CODE: Final = RequestCode
@@ -64,13 +63,6 @@ def stored(home: Path, answer: Command) -> Any:
     (store,) = (one.parent for one in home.rglob("commitlog"))
     with StoreReader(store) as reader:
         return reader.look_message_by_offset(decode_offset_msg_id(answer.fields["msgId"].split(",")[0])[1])
-
-
-def with_letters(header: SendMessageRequestHeader) -> SendMessageRequestHeaderV2:
-    """Return a header as requests 310 and 320 have it: its fields are named by letters."""
-    names = {one.name for one in msgspec.structs.fields(SendMessageRequestHeaderV2)}
-    values = msgspec.structs.asdict(header)
-    return SendMessageRequestHeaderV2(**{name: values[name] for name in names & values.keys()})
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -30,7 +30,7 @@ def test_delay_levels_are_parsed() -> None:
 def test_level_above_the_last_counts_as_the_last_and_below_one_as_none(
     tmp_path: Path, level: int, queue: int | None, arrow: bool
 ) -> None:
-    """RocketMQ has 18 levels: 19 waits as long as 18; 0 and less are no delay."""
+    """RocketMQ has 18 levels: 19 waits as long as 18, and is stored as 18; 0 and less are no delay."""
     config = StoreConfig(clock=ManualClock(NOW))
     with MessageStore.open(tmp_path / "s", config) as store:
         if arrow:
@@ -50,7 +50,7 @@ def test_level_above_the_last_counts_as_the_last_and_below_one_as_none(
         due = int(store.read_units(SCHEDULE_TOPIC, queue, 0, 1)["tags_code"][0])
         assert due == NOW + config.delay_levels_ms[queue]
         (message,) = store.get_message(SCHEDULE_TOPIC, queue, 0).messages
-        assert message.properties["DELAY"] == str(level)
+        assert message.properties["DELAY"] == str(queue + 1)
 
 
 def test_level_above_a_shortened_configuration_counts_as_the_last(tmp_path: Path) -> None:

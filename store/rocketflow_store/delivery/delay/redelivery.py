@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow.compute as pc
 
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
-from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC
 from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.model.property_names import PROPERTY_DELAY, PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC
 from rocketflow_store.model.topic_names import HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, is_send_refused, validate_topic
@@ -203,7 +202,7 @@ def why_not(topic: str) -> str:
     """Return why messages for this topic are skipped: NO_TARGET or HALF, or "" if they are not."""
     if topic == HALF_TOPIC:
         return HALF
-    if topic == COMMIT_TOPIC or is_send_refused(topic):
+    if is_send_refused(topic):
         return NO_TARGET
     try:
         validate_topic(topic)

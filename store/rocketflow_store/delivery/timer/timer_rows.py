@@ -21,7 +21,7 @@ from rocketflow_store.model.property_names import (
     PROPERTY_TIMER_ROLL_TIMES,
     PROPERTY_UNIQ_KEY,
 )
-from rocketflow_store.model.topic_names import TIMER_TOPIC, is_directory_name, is_system_topic
+from rocketflow_store.model.topic_names import TIMER_TOPIC, is_directory_name, is_send_refused
 from rocketflow_store.records.arrow.hashing import string_hashes
 from rocketflow_store.records.decoding.decode import QueueIdentity
 from rocketflow_store.records.decoding.properties import integers
@@ -229,7 +229,7 @@ def born_timestamps(records: RecordColumns) -> Ints:
 def _can_be_a_topic(topics: pa.Array) -> Mask:
     encoded = pc.dictionary_encode(topics)
     fine = np.array(
-        [is_directory_name(one) and not is_system_topic(one) for one in encoded.dictionary.to_pylist()], bool
+        [is_directory_name(one) and not is_send_refused(one) for one in encoded.dictionary.to_pylist()], bool
     )
     found = np.asarray(topics.is_valid()).astype(bool)
     codes = np.asarray(encoded.indices.fill_null(0)).astype(np.int64)

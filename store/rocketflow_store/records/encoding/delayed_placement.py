@@ -1,7 +1,8 @@
 """Messages that are first stored under another topic: delayed by a level or to a time (RocketMQ's conversion).
 
 A client requests it by properties, which are checked in RocketMQ's order: DELAY above 0 wins and drops the others, then
-TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS. A message that has TIMER_OUT_MS was converted before.
+TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS. A message that has TIMER_OUT_MS was converted before. A level above
+the last one is stored as the last one.
 """
 
 from __future__ import annotations
@@ -76,8 +77,11 @@ def place_for_later(
     if level > 0:
         for name in TIMER_REQUESTS:
             properties.pop(name, None)
+        last = len(config.delay_levels_ms)
+        if level > last:
+            level, properties[PROPERTY_DELAY] = last, str(last)
         properties |= {PROPERTY_REAL_TOPIC: topic, PROPERTY_REAL_QUEUE_ID: str(queue_id)}
-        return SCHEDULE_TOPIC, min(level, len(config.delay_levels_ms)) - 1
+        return SCHEDULE_TOPIC, level - 1
     if PROPERTY_TIMER_OUT_MS in properties or not any(name in properties for name in TIMER_REQUESTS):
         return topic, queue_id
     now_ms = config.clock.now_ms()
@@ -121,7 +125,7 @@ def _deliver_time(properties: dict[str, str], now_ms: int, *, accepted: bool, en
         raise MessageRejectedError(PutMessageStatus.WHEEL_TIMER_NOT_ENABLE, why)
     name = next(one for one in TIMER_REQUESTS if one in properties)
     text = properties[name]
-    number = _number(text, _INT64_MAX if name == PROPERTY_TIMER_DELIVER_MS else _INT32_MAX)
+    number = _number(text, _INT64_MAX)
     if number is None:
         raise _refused(f"{name}={text[:40]!r} is not a number")
     if name == PROPERTY_TIMER_DELIVER_MS:
@@ -130,7 +134,7 @@ def _deliver_time(properties: dict[str, str], now_ms: int, *, accepted: bool, en
 
 
 def _number(text: str, most: int) -> int | None:
-    """Parse a decimal int or long as Java does; return None if it is none."""
+    """Parse a decimal number as Java does; return None if it is none, or is outside [-`most` - 1, `most`]."""
     if not _NUMBER.fullmatch(text):
         return None
     number = int(text)

@@ -222,7 +222,7 @@ class BatchEncoder:
         first = 0
         lmqs: set[str] = set()
         for part in batch.to_batches() if isinstance(batch, pa.Table) else [batch]:
-            columns = _Columns(part, self._default_topic)
+            columns = _Columns(part, self._default_topic, self._config)
             self._validate_part(columns, first)
             if self._config.enable_lmq:
                 lmqs |= self._lmqs(columns, first)
@@ -300,10 +300,10 @@ class BatchEncoder:
         """
         turns = QueueTurns() if next_queue is None else next_queue
         for part in batch.to_batches() if isinstance(batch, pa.Table) else [batch]:
-            columns = _Columns(part, self._default_topic)
+            columns = _Columns(part, self._default_topic, self._config)
             for rows in chunks(_lengths(columns.bodies)):
                 some = part.slice(rows.start, rows.stop - rows.start)
-                yield self._chunk(_Columns(some, self._default_topic), now_ms, turns)
+                yield self._chunk(_Columns(some, self._default_topic, self._config), now_ms, turns)
 
     def _chunk(self, columns: _Columns, now_ms: int, next_queue: QueueTurns) -> EncodedChunk:
         count = len(columns.bodies)
@@ -421,7 +421,7 @@ class BatchEncoder:
     ) -> tuple[pa.Array, list[str], npt.NDArray[np.int32], npt.NDArray[np.int32], Any]:
         """Return (stored properties, topics and queues to store the rows under, delay levels or None)."""
         own = columns.own
-        levels = columns.delay_levels(len(self._config.delay_levels_ms))
+        levels = columns.delay_levels()
         due = columns.deliver_timestamps()
         scalar = columns.scalar_rows
         if levels is None and due is None and not scalar:
@@ -483,8 +483,9 @@ def _timer_ticks(due: Ints | None, timed: npt.NDArray[np.bool_], precision_ms: i
 class _Columns:
     """The sink's columns of one batch, each cast to one type."""
 
-    def __init__(self, batch: pa.RecordBatch, default_topic: str | None) -> None:
+    def __init__(self, batch: pa.RecordBatch, default_topic: str | None, config: StoreConfig) -> None:
         self._batch, self._default_topic = batch, default_topic
+        self._last_level = len(config.delay_levels_ms)
         self.bodies = _cast("body", batch.column("body"), pa.binary())
         self.topic = self._text("topic")
         self.tags = self._text("tags")
@@ -578,12 +579,12 @@ class _Columns:
             return with_validity(int_array(rounded_down, pa.int64()), np.asarray(values.is_valid()).astype(bool))
         return _cast(name, column, pa.int64())
 
-    def delay_levels(self, most: int) -> npt.NDArray[np.int32] | None:
+    def delay_levels(self) -> npt.NDArray[np.int32] | None:
         column = self._get("delayTimeLevel", pa.int32())
         if column is None:
             return None
         levels = np.asarray(column.fill_null(0))
-        return np.clip(levels, 0, most).astype(np.int32) if (levels > 0).any() else None
+        return np.clip(levels, 0, self._last_level).astype(np.int32) if (levels > 0).any() else None
 
     def deliver_timestamps(self) -> Ints | None:
         column = self._milliseconds("deliverTimestamp")
@@ -620,7 +621,8 @@ class _Columns:
             segments += _named(PROPERTY_NAME[kind], column)
         delays, due = self._get("delayTimeLevel", pa.int32()), self._milliseconds("deliverTimestamp")
         if delays is not None:
-            positive = pc.if_else(pc.greater(delays, 0), delays, None).cast(pa.string())
+            stored = pc.min_element_wise(delays, pa.scalar(self._last_level, pa.int32()), skip_nulls=False)
+            positive = pc.if_else(pc.greater(delays, 0), stored, None).cast(pa.string())
             segments += _named(PROPERTY_DELAY, positive)
         if due is not None:
             text = due.cast(pa.string())

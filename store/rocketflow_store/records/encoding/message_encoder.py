@@ -176,6 +176,11 @@ class MessageEncoder:
             raise MessageRejectedError(
                 PutMessageStatus.MESSAGE_ILLEGAL, f"sysFlag {batch.sys_flag:#x}: a batch is no transaction"
             )
+        if not LATER.isdisjoint(batch.properties):
+            placed, _ = place_for_later(batch.topic, queue_id, dict(batch.properties), batch.sys_flag, self._config)
+            if placed != batch.topic:
+                why = "a batch cannot be delayed: send its messages one by one"
+                raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, why)
         own = {
             name: value
             for name, value in batch.properties.items()

@@ -10,7 +10,7 @@ import pytest
 from rocketflow.aio.loop import run
 from rocketflow.client import Message, Producer, sync
 from rocketflow.client.errors import RequestRefusedError
-from rocketflow.client.produce.errors import BadMessageError
+from rocketflow.client.produce.errors import BadMessageError, SendFailedError
 from tests.support.client_cluster import ClientCluster
 
 
@@ -31,6 +31,35 @@ def test_delays_and_times_are_those_of_the_message(cluster: ClientCluster) -> No
         assert min(after, key=lambda body: after[body]) == b"now"
         for body, least in ((b"level", 1_000), (b"ms", 1_000), (b"s", 2_000), (b"at", 2_000)):
             assert after[body] >= least - 500, after
+
+    run(main())
+
+
+def test_delayed_send_names_a_queue_of_its_topic_and_the_broker_knows_the_last_level(cluster: ClientCluster) -> None:
+    """The cluster's broker has 6 levels."""
+
+    async def main() -> None:
+        topic = await cluster.new_topic(1)
+        async with Producer(cluster.options()) as producer:
+            for message in (Message(topic, b"6", delay_level=6), Message(topic, b"19", delay_level=19)):
+                assert (await producer.send(message)).queue.queue_id == 0
+            assert (await producer.send(Message(topic, b"at", delay_s=1))).queue.queue_id == 0
+        async with asyncio.timeout(60):
+            while len(found := await cluster.stored(topic)) < 3:
+                await asyncio.sleep(0.1)
+        levels = {one.body: one.properties.get("DELAY") for one in found}
+        assert levels == {b"6": "6", b"19": "6", b"at": None}
+
+    run(main())
+
+
+def test_invalid_time_is_refused_at_once(cluster: ClientCluster) -> None:
+    async def main() -> None:
+        topic = await cluster.new_topic(1)
+        async with Producer(cluster.options()) as producer:
+            for properties in ({"TIMER_DELIVER_MS": "abc"}, {"TIMER_DELAY_SEC": "999999999"}):
+                with pytest.raises(SendFailedError, match=r"after 1 attempt: .* was answered with 13"):
+                    await producer.send(Message(topic, b"b", properties=properties))
 
     run(main())
 

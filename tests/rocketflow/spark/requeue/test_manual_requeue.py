@@ -383,7 +383,7 @@ def test_a_finished_run_and_wrong_arguments_need_no_jvm(
     assert "locked by" in capsys.readouterr().err
     for wrong, words in (
         (["--from-topic", "nope"], "no topic 'nope'"),
-        (["--from-topic", DLQ, "--to-topic", "rmq_sys_x"], "only the store itself"),
+        (["--from-topic", DLQ, "--to-topic", "rmq_sys_wheel_timer"], "only the store itself"),
         (["--from-topic", "a b"], "topic name"),
         (["--from-topic", "SCHEDULE_TOPIC_XXXX", "--to-topic", "x"], "would arrive twice"),
         (["--from-topic", DLQ, "--run-id", "a b"], "runId"),
