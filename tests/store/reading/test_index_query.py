@@ -88,6 +88,10 @@ def test_query_within_times_returns_what_a_scan_of_the_messages_finds(tmp_path: 
             clock.set(clock.now_ms() + (pause if (number + 1) % 25 else random.choice([pause, 3_600_000])))
         assert len(list((tmp_path / "s" / "index").iterdir())) > 12, "pauses of an hour lie between two files too"
         moments = [when for when, _ in stored]
+        for number in range(0, len(stored), 5):  # 0, 25, ...: the first entries of files, after the pauses
+            unique = reader.query_message("t", stored[number][1], 64, moments[number], moments[number])[-1].uniq_key
+            assert unique is not None
+            assert reader.query_message("t", unique, 1, moments[number] - 1, moments[number])
         for _ in seeds(600, 4000, least=200):
             begin = random.choice(moments) + random.choice([0, 0, 0, -1, 1, -999, 999, -1000, 1000])
             end = begin + random.choice([0, 0, 1, 500, 999, 1000, 5000, 4_000_000])
