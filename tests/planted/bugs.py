@@ -2300,6 +2300,29 @@ BUGS: Final = (
         [f"{PUSH}/test_process_queue.py"],
     ),
     Bug(
+        "offsets-of-broadcasting-consumers-under-a-new-name",
+        "a broadcasting consumer without an instance name keeps its offsets where its next start does not look",
+        [Change("yield path(options.instance_name or _DEFAULT_INSTANCE)", "yield path(options.instance_name)")],
+        [f"{PUSH}/test_broadcasting_restart.py", f"{CONSUME}/test_offset_stores.py"],
+    ),
+    Bug(
+        "broadcasting-consumers-share-a-file",
+        "two broadcasting consumers of one host and group write the same file of offsets",
+        [
+            Change(
+                "        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n    except OSError:\n        os.close(fd)\n",
+                "        pass\n    except OSError:\n        os.close(fd)\n",
+            )
+        ],
+        [f"{CONSUME}/test_offset_stores.py"],
+    ),
+    Bug(
+        "start-of-a-broadcasting-group-is-not-kept",
+        "a broadcasting consumer that is killed before its first message begins at the end again",
+        [Change("        if taken and self._options.broadcasting:\n", "        if False:\n")],
+        [f"{PUSH}/test_broadcasting_restart.py"],
+    ),
+    Bug(
         "ack-index-is-ignored",
         "messages of a batch that a listener did not acknowledge are not retried",
         [Change("    if context.ack_index is None:\n", "    if context.ack_index != -2:\n")],

@@ -27,7 +27,8 @@ class PushOptions(ClientOptions):
     """Options of a push consumer, with RocketMQ's defaults. Times are seconds, sizes bytes.
 
     * `orderly`: each queue's messages one after the other, by one client at a time; `broadcasting`: every client of the
-      group consumes all queues, and keeps its offsets in a file below `offset_dir`.
+      group consumes all queues, and keeps its offsets in a file below `offset_dir`, by default where Java's client keeps
+      them. Consumers of one host and group need an `instance_name` each to continue after their own offsets.
     * `consume_from`: where a group without an offset starts; `start_ms` is the time of ConsumeFrom.TIMESTAMP, in
       milliseconds since 1970, half an hour ago if None.
     * `concurrency`: calls of the listener at a time; `batch`: messages of a call.

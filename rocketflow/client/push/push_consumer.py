@@ -27,14 +27,14 @@ from rocketflow.client.consume.offset_stores import (
     LocalOffsetStore,
     OffsetStore,
     RemoteOffsetStore,
-    local_offset_path,
+    local_offset_paths,
 )
 from rocketflow.client.consume.pulls import Puller
 from rocketflow.client.consume.rebalance import RebalanceLoop
 from rocketflow.client.consume.start_positions import RETRY_PREFIX, StartPositions
 from rocketflow.client.consume.subscriptions import ALL, TAG, subscription
 from rocketflow.client.consume.trace import ConsumeTrace
-from rocketflow.client.errors import ClientError, ClientStateError, NoRouteError
+from rocketflow.client.errors import ClientStateError, NoRouteError
 from rocketflow.client.push.broker_requests import BrokerRequests
 from rocketflow.client.push.concurrent import ConcurrentCalls
 from rocketflow.client.push.figures import ConsumeFigures
@@ -143,22 +143,24 @@ class PushConsumer:
     async def start(self) -> None:
         """Find the topics and begin to consume.
 
-        Raises NoNameServerError, RequestRefusedError where a broker refuses a subscription by SQL, and OffsetFileError.
+        Raises NoNameServerError, RequestRefusedError where a broker refuses a subscription by SQL, and OffsetFileError
+        if a broadcasting consumer's offsets cannot be read or another one of this host uses them.
         """
         if self._is_started:
             raise ClientStateError("the consumer is started already")
         if not self.options.broadcasting:
             self._membership.subscribe(subscription(RETRY_PREFIX + self.options.group, version=now_ms()))
         await self._holdings.load()
-        await self._cluster.start()
         try:
+            await self._cluster.start()
             await self._find(list(self._membership.subscriptions().values()))
             await self._cluster.send_heartbeats()
-        except ClientError:
+            if self._trace is not None:
+                await self._trace.start()
+        except BaseException:
+            self._holdings.unload()
             await self._cluster.close()
             raise
-        if self._trace is not None:
-            await self._trace.start()
         wake = self._rebalances.wake
         self._holdings.start(self._pulling, wake)
         self._requests.start(self._holdings, wake)
@@ -210,10 +212,7 @@ class PushConsumer:
         options = self.options
         if not options.broadcasting:
             return RemoteOffsetStore(self._cluster, options.group)
-        path = local_offset_path(self._cluster.client_id, options.group)
-        if options.offset_dir is not None:
-            path = options.offset_dir / self._cluster.client_id / options.group / path.name
-        return LocalOffsetStore(path)
+        return LocalOffsetStore(local_offset_paths(options))
 
     async def _persist(self) -> None:
         self._figures.sample(asyncio.get_running_loop().time())
