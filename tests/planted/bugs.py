@@ -2317,12 +2317,6 @@ BUGS: Final = (
         [f"{CONSUME}/test_offset_stores.py"],
     ),
     Bug(
-        "start-of-a-broadcasting-group-is-not-kept",
-        "a broadcasting consumer that is killed before its first message begins at the end again",
-        [Change("        if taken and self._options.broadcasting:\n", "        if False:\n")],
-        [f"{PUSH}/test_broadcasting_restart.py"],
-    ),
-    Bug(
         "ack-index-is-ignored",
         "messages of a batch that a listener did not acknowledge are not retried",
         [Change("    if context.ack_index is None:\n", "    if context.ack_index != -2:\n")],

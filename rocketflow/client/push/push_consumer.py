@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow.client.cluster import Cluster
 from rocketflow.client.consume.conflicts import SubscriptionCheck
+from rocketflow.client.consume.corrections import Corrections
 from rocketflow.client.consume.gaps import SkipReports
 from rocketflow.client.consume.membership import (
     BROADCASTING,
@@ -89,7 +90,9 @@ class PushConsumer:
         self._holdings = Holdings(options, self._cluster, self._membership, store, starts, locks)
         puller = Puller(self._cluster, options.group)
         self._skips = SkipReports(self._cluster, puller, options.group)
-        self._pulling = Pulling(options, self._membership, puller, self._calls, send_backs, self._figures, self._skips)
+        self._corrections = Corrections(options.group, options.offset_corrected, restart=options.restart_recreated)
+        read_by = (puller, self._calls, send_backs, self._figures, self._skips, self._corrections)
+        self._pulling = Pulling(options, self._membership, *read_by)
         self._rebalances = RebalanceLoop(self._holdings.rebalance)
         self._check = SubscriptionCheck(self._cluster, self._membership)
         self._tasks: list[asyncio.Task[None]] = []
@@ -118,6 +121,11 @@ class PushConsumer:
     def skipped(self) -> int:
         """Return the number of messages that brokers did not return, damaged or missing ones (logged as RF-SKIP)."""
         return self._skips.count
+
+    @property
+    def recreated(self) -> int:
+        """Return how often a queue was found to be that of a topic that was created again (logged as RF-RECREATED)."""
+        return self._corrections.recreated
 
     async def subscribe(self, topic: str, expression: str = ALL, *, expression_type: str = TAG) -> None:
         """Subscribe to a topic, or replace its subscription.
