@@ -2317,6 +2317,18 @@ BUGS: Final = (
         [f"{CONSUME}/test_offset_stores.py"],
     ),
     Bug(
+        "reset-of-an-operator-looks-like-a-loss",
+        "a consumer logs an operator's reset as an offset out of range",
+        [Change("is_reset=status is PullStatus.OFFSET_ILLEGAL and reply.remark == _RESET", "is_reset=False")],
+        [f"{PUSH}/test_push_consumer.py::test_reset_by_an_operator_is_logged_as_such"],
+    ),
+    Bug(
+        "deleted-topic-is-forgotten",
+        "a consumer does not notice that its topic was deleted and created again with as many messages",
+        [Change("            self._missing.add(queue)\n", "            pass\n")],
+        [f"{PULL}/test_pull_consumer.py"],
+    ),
+    Bug(
         "ack-index-is-ignored",
         "messages of a batch that a listener did not acknowledge are not retried",
         [Change("    if context.ack_index is None:\n", "    if context.ack_index != -2:\n")],

@@ -26,7 +26,7 @@ RECREATED: Final = "RF-RECREATED"
 
 
 class CorrectionReason(Enum):
-    """Why a consumer goes on at another offset, or why its offset has another meaning."""
+    """Reasons for a consumer to go on at another offset, or for its offset to have another meaning."""
 
     OUT_OF_RANGE = "the queue does not have the offset: its messages were deleted, or it ends earlier"
     RESET = "an operator has reset the group's offset"

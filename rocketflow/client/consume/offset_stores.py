@@ -30,7 +30,7 @@ from rocketflow.remoting.headers.offset import (
 
 if TYPE_CHECKING:
     from rocketflow.client.cluster import Cluster
-    from rocketflow.client.push.options import PushOptions
+    from rocketflow.client.options import ClientOptions
 
 LOG: Final = logging.getLogger("rocketflow.client")
 
@@ -192,7 +192,7 @@ def local_offset_path(client_id: str, group: str, directory: Path | None = None)
     return (directory or Path.home() / ".rocketmq_offsets") / client_id / group / "offsets.json"
 
 
-def local_offset_paths(options: PushOptions) -> Iterator[Path]:
+def local_offset_paths(options: ClientOptions, group: str, directory: Path | None) -> Iterator[Path]:
     """Yield the file of a broadcasting consumer, and those that it uses while others of its host use that one.
 
     The names have no part that changes with each start, so that a consumer continues after it. Without an instance
@@ -200,7 +200,7 @@ def local_offset_paths(options: PushOptions) -> Iterator[Path]:
     """
 
     def path(instance: str) -> Path:
-        return local_offset_path(make_client_id(instance, options.unit_name), options.group, options.offset_dir)
+        return local_offset_path(make_client_id(instance, options.unit_name), group, directory)
 
     yield path(options.instance_name or _DEFAULT_INSTANCE)
     if not options.instance_name:

@@ -220,7 +220,7 @@ class PushConsumer:
         options = self.options
         if not options.broadcasting:
             return RemoteOffsetStore(self._cluster, options.group)
-        return LocalOffsetStore(local_offset_paths(options))
+        return LocalOffsetStore(local_offset_paths(options, options.group, options.offset_dir))
 
     async def _persist(self) -> None:
         self._figures.sample(asyncio.get_running_loop().time())

@@ -19,7 +19,7 @@ from rocketflow.client.consume.offset_stores import (
     local_offset_paths,
 )
 from rocketflow.client.ids import local_address
-from rocketflow.client.push import PushOptions
+from rocketflow.client.options import ClientOptions
 from rocketflow.remoting.bodies import MessageQueue
 from tests.support.client_cluster import ClientCluster, queue_of
 
@@ -105,11 +105,11 @@ def test_local_file_that_cannot_be_written_is_an_error_that_names_it(tmp_path: P
 
 
 def test_offsets_of_a_consumer_without_an_instance_name_are_where_a_java_client_keeps_them(tmp_path: Path) -> None:
-    options = PushOptions(group="g", broadcasting=True, offset_dir=tmp_path)
+    options = ClientOptions()
     first = local_offset_path(f"{local_address()}@DEFAULT", "g", tmp_path)
     second = local_offset_path(f"{local_address()}@DEFAULT-2", "g", tmp_path)
-    assert list(islice(local_offset_paths(options), 2)) == [first, second]
-    assert list(local_offset_paths(replace(options, instance_name="one", unit_name="u"))) == [
+    assert list(islice(local_offset_paths(options, "g", tmp_path), 2)) == [first, second]
+    assert list(local_offset_paths(replace(options, instance_name="one", unit_name="u"), "g", tmp_path)) == [
         local_offset_path(f"{local_address()}@one@u", "g", tmp_path)
     ]
 
@@ -118,8 +118,8 @@ def test_consumers_of_one_host_and_group_use_files_of_their_own(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def use() -> None:
-        options = PushOptions(group="g", broadcasting=True, offset_dir=tmp_path)
-        one, two, again = (LocalOffsetStore(local_offset_paths(options)) for _ in range(3))
+        options = ClientOptions()
+        one, two, again = (LocalOffsetStore(local_offset_paths(options, "g", tmp_path)) for _ in range(3))
         for store, offset in ((one, 5), (two, 7)):
             await store.load()
             store.update(ONE, offset)
@@ -128,7 +128,9 @@ def test_consumers_of_one_host_and_group_use_files_of_their_own(
         one.close()  # restarted beside the other, it has its own file again
         await again.load()
         assert again.offset(ONE) == 5
-        named = [LocalOffsetStore(local_offset_paths(replace(options, instance_name="x"))) for _ in range(2)]
+        named = [
+            LocalOffsetStore(local_offset_paths(replace(options, instance_name="x"), "g", tmp_path)) for _ in range(2)
+        ]
         await named[0].load()
         with pytest.raises(OffsetFileError, match="give each its own instance_name"):
             await named[1].load()
