@@ -21,7 +21,8 @@ from rocketflow.client.sync import PushConsumer
 
 def listen(messages, context):
     for one in messages:
-        print(one.body.decode(), flush=True)
+        sys.stdout.write(one.body.decode() + "\\n")  # as one text: threads print side by side
+        sys.stdout.flush()
 
 consumer = PushConsumer(PushOptions(group="g-hosts", broadcasting=True, name_servers=sys.argv[1]), listen)
 consumer.subscribe("hosts")
