@@ -68,6 +68,11 @@ class HeldPulls(Generic[C, P]):
         """Remove and return the pulls that have waited until their deadline."""
         return [pull for key in list(self._queues) for pull in self._take(key, lambda one: one.deadline_ms <= now_ms)]
 
+    def of_topic(self, topic: str) -> list[P]:
+        """Remove and return the pulls of a topic."""
+        keys = [key for key in self._queues if key[0] == topic]
+        return [pull for key in keys for pull in self._take(key, lambda one: True)]
+
     def channel_closed(self, channel: C) -> None:
         """Remove the pulls of a connection, at a cost that depends on their number alone."""
         for number, key in self._channels.pop(channel, {}).items():

@@ -202,6 +202,17 @@ class Pulls:
         else:
             self._answer(pull, may_wait=False)
 
+    def topic_deleted(self, topic: str) -> None:
+        """Refuse the pulls that wait for messages of a topic, as the next ones are: consumers learn of it at once."""
+        for pull in self._held.of_topic(topic):
+            header, request = pull.header, pull.request
+            try:
+                self.checks.check(header.consumer_group, topic, header.queue_id, request.channel.address)
+            except RefusedError as error:
+                request.refuse(error)
+            else:
+                self._answer(pull, may_wait=False)
+
     def channel_closed(self, channel: Channel) -> None:
         """Forget the pulls of a connection."""
         self._held.channel_closed(channel)

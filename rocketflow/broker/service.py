@@ -213,7 +213,7 @@ class _Parts:
             self._stats,
         )
         self._config = ConfigRequests(live, lambda: answered_settings_text(settings, config, given), self._topics)
-        self._topic_admin = TopicAdmin(store, self._topics, self._offsets, settings, self._stats)
+        self._topic_admin = TopicAdmin(store, self._topics, self._offsets, settings, self._stats, self._pulls)
         self._group_admin = GroupAdmin(
             store, self._topics, self._groups, self._offsets, consumers, settings, self._stats
         )

@@ -22,6 +22,7 @@ from rocketflow_store.spi.tables import TopicConfig
 
 if TYPE_CHECKING:
     from rocketflow.broker.offsets import GroupOffsets
+    from rocketflow.broker.pulls import Pulls
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow.broker.stats import BrokerStats
     from rocketflow.broker.topics import Topics
@@ -36,13 +37,20 @@ class TopicAdmin:
     """Requests of operators about topics."""
 
     def __init__(
-        self, store: WritingStore, topics: Topics, offsets: GroupOffsets, settings: BrokerSettings, stats: BrokerStats
+        self,
+        store: WritingStore,
+        topics: Topics,
+        offsets: GroupOffsets,
+        settings: BrokerSettings,
+        stats: BrokerStats,
+        pulls: Pulls,
     ) -> None:
         self._store = store
         self._topics = topics
         self._offsets = offsets
         self._settings = settings
         self._stats = stats
+        self._pulls = pulls
 
     def by_code(self) -> Mapping[int, Processor]:
         """Return the processor of each request code."""
@@ -121,6 +129,7 @@ class TopicAdmin:
         await self._topics.delete(header.topic)
         self._offsets.topic_deleted(header.topic)
         self._stats.topic_deleted(header.topic)
+        self._pulls.topic_deleted(header.topic)
         request.reply()
 
     def _get_topic(self, request: Request) -> None:

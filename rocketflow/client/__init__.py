@@ -23,6 +23,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from rocketflow.client.consume.corrections import CorrectionReason, OffsetCorrection
     from rocketflow.client.consume.idempotent import Idempotent, MemoryKeys, SqliteKeys
     from rocketflow.client.consume.start_positions import ConsumeFrom
     from rocketflow.client.messages import Message
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
         reply_to,
     )
     from rocketflow.client.pull.consumer import PullConsumer
-    from rocketflow.client.pull.options import OffsetCorrection, PullListener, PullOptions
+    from rocketflow.client.pull.options import PullListener, PullOptions
     from rocketflow.client.push import ConsumeContext, ConsumeStatus, PushConsumer, PushOptions
     from rocketflow.client.received import ReceivedMessage
     from rocketflow.client.skipped import SkippedMessages
@@ -49,6 +50,7 @@ __all__ = [
     "ConsumeContext",
     "ConsumeFrom",
     "ConsumeStatus",
+    "CorrectionReason",
     "Idempotent",
     "MemoryKeys",
     "Message",
@@ -77,10 +79,11 @@ _MODULES: Final = {
     "ConsumeContext": "rocketflow.client.push",
     "ConsumeFrom": "rocketflow.client.consume.start_positions",
     "ConsumeStatus": "rocketflow.client.push",
+    "CorrectionReason": "rocketflow.client.consume.corrections",
     "Message": "rocketflow.client.messages",
     "Idempotent": "rocketflow.client.consume.idempotent",
     "MemoryKeys": "rocketflow.client.consume.idempotent",
-    "OffsetCorrection": "rocketflow.client.pull.options",
+    "OffsetCorrection": "rocketflow.client.consume.corrections",
     "Producer": "rocketflow.client.produce",
     "ProducerOptions": "rocketflow.client.produce",
     "PullConsumer": "rocketflow.client.pull.consumer",

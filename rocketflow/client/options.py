@@ -28,7 +28,7 @@ class ClientOptions:
     `name_servers` is `host:port;host:port`; NAMESRV_ADDR is used where it is empty. `hooks` run before every request,
     in their order, and after every answer; `credentials` sign every request after them. `tls` is that of all
     connections. `instance_name` and `unit_name` become part of the client's id, which is unique
-    without them.
+    without them, and of the place of a broadcasting consumer's offsets.
     """
 
     name_servers: str = ""

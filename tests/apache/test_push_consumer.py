@@ -187,6 +187,39 @@ def _own(queues: list[MessageQueue], topic: str) -> int:
     return sum(one.topic == topic for one in queues)
 
 
+@pytest.mark.skipif(LEVEL == "sample", reason="starts Java twice more: RF_FAULTS=1 runs it")
+def test_java_and_python_broadcasting_consumers_continue_after_each_other(tmp_path: Path) -> None:
+    """With default options of both: the file of offsets has the same place and text."""
+
+    async def by_java(names: str, count: int) -> list[str]:
+        java = JavaMember(names, "g-cast", "cast", "broadcasting", tmp_path)
+        try:
+            await until(lambda: len(java.calls()) >= count)
+            await asyncio.to_thread(java.leave)
+        finally:
+            java.close()
+        return sorted(one.body for one in java.calls())
+
+    async def by_python(names: str, count: int) -> list[str]:
+        calls: list[Call] = []
+        made = options(names, "g-cast", broadcasting=True, offset_dir=tmp_path / ".rocketmq_offsets")
+        async with consuming(made, noting(calls), "cast"):
+            await until(lambda: len(calls) >= count)
+        return sorted(one.body for one in calls)
+
+    async def share(names: str) -> None:
+        await make_topic(names, "cast", 2)
+        for first, consume in ((10, by_java), (14, by_python), (18, by_java), (22, by_python)):
+            sent = [str(one) for one in range(first, first + 4)]
+            await put(names, "cast", sent, queues=2)
+            assert await consume(names, 4) == sent
+        (directory,) = (tmp_path / ".rocketmq_offsets").iterdir()
+        assert directory.name.endswith("@DEFAULT")
+
+    with place_of(OWN, tmp_path) as names:
+        run(share(names))
+
+
 @pytest.mark.skipif(LEVEL == "sample", reason="starts Java once more: RF_FAULTS=1 runs it")
 def test_mqadmin_shows_the_state_of_a_python_consumer(tmp_path: Path) -> None:
     async def ask(names: str) -> list[str]:

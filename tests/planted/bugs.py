@@ -1557,6 +1557,18 @@ BUGS: Final = (
         [f"{STORE}/reading/test_damaged_chains.py"],
     ),
     Bug(
+        "query-begins-at-a-whole-second",
+        "a query by key compares its begin with the times of the index, which are rounded down",
+        [Change("        begin = max(begin - _ROUNDED_MS, -_FOREVER_MS)\n", "")],
+        [f"{STORE}/reading/test_index_query.py"],
+    ),
+    Bug(
+        "first-entry-of-a-file-is-late",
+        "the first entry of an index file counts as later by the pause after the file before it",
+        [Change("self._table.entry(number)[2] if number > 1 else 0", "self._table.entry(number)[2]")],
+        [f"{STORE}/reading/test_index_query.py"],
+    ),
+    Bug(
         "copied-unit-believed",
         "a unit that is a copy of its neighbour's hides its message from a read by tag",
         [Change("                keep |= queue.misplaced(first, stop)[offsets - first]\n", "                pass\n")],
@@ -2483,6 +2495,35 @@ BUGS: Final = (
         "a group's offset passes a message whose listener still runs: a kill loses it",
         [Change("        return next(iter(self._messages), self.next_offset)\n", "        return self.next_offset\n")],
         [f"{PUSH}/test_process_queue.py"],
+    ),
+    Bug(
+        "offsets-of-broadcasting-consumers-under-a-new-name",
+        "a broadcasting consumer without an instance name keeps its offsets where its next start does not look",
+        [Change("yield path(options.instance_name or _DEFAULT_INSTANCE)", "yield path(options.instance_name)")],
+        [f"{PUSH}/test_broadcasting_restart.py", f"{CONSUME}/test_offset_stores.py"],
+    ),
+    Bug(
+        "broadcasting-consumers-share-a-file",
+        "two broadcasting consumers of one host and group write the same file of offsets",
+        [
+            Change(
+                "        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n    except OSError:\n        os.close(fd)\n",
+                "        pass\n    except OSError:\n        os.close(fd)\n",
+            )
+        ],
+        [f"{CONSUME}/test_offset_stores.py"],
+    ),
+    Bug(
+        "reset-of-an-operator-looks-like-a-loss",
+        "a consumer logs an operator's reset as an offset out of range",
+        [Change("is_reset=status is PullStatus.OFFSET_ILLEGAL and reply.remark == _RESET", "is_reset=False")],
+        [f"{PUSH}/test_push_consumer.py::test_reset_by_an_operator_is_logged_as_such"],
+    ),
+    Bug(
+        "deleted-topic-is-forgotten",
+        "a consumer does not notice that its topic was deleted and created again with as many messages",
+        [Change("            self._missing.add(queue)\n", "            pass\n")],
+        [f"{PULL}/test_pull_consumer.py"],
     ),
     Bug(
         "ack-index-is-ignored",

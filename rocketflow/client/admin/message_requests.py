@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketflow.client.admin.topic_requests import TopicRequests
@@ -36,6 +37,10 @@ _SUSPEND: Final = 2
 _HAS_SUBSCRIPTION: Final = 4
 _MORE_THAN_WAIT_S: Final = 10.0
 _LATEST_MS: Final = 2**63 - 1
+_ROUNDED_MS: Final = 999
+"""Brokers compare times with whole seconds of their index, which may be this much earlier than a message's."""
+_MOST_FOUND: Final = 64
+"""The most messages that a broker of Apache's returns to a query."""
 
 
 class NoMessageError(ClientError):
@@ -90,14 +95,26 @@ class MessageRequests(TopicRequests):
     ) -> list[ReceivedMessage]:
         """Return messages of a topic with a key, stored within [begin_ms, end_ms], the oldest first.
 
-        Each broker answers at most `max_count`, Apache's no more than 64; the newest ones are found first.
+        Each broker answers at most `max_count`, Apache's no more than 64: the newest ones.
         """
+        asked = max_count if end_ms == _LATEST_MS else max(max_count, _MOST_FOUND)  # those after the end count too
         found = await self._query(
             QueryMessageRequestHeader(
-                topic=topic, key=key, max_num=max_count, begin_timestamp=begin_ms, end_timestamp=end_ms
+                topic=topic,
+                key=key,
+                max_num=asked,
+                begin_timestamp=max(begin_ms - _ROUNDED_MS, 0),
+                end_timestamp=end_ms,
             )
         )
-        return [one for one in found if key in one.keys or key == one.properties.get("UNIQ_KEY")]
+        kept: list[ReceivedMessage] = []
+        count: Counter[str] = Counter()
+        for one in reversed(found):
+            has_key = key in one.keys or key == one.properties.get("UNIQ_KEY")
+            if has_key and begin_ms <= one.store_timestamp <= end_ms and count[one.broker_name] < max_count:
+                kept.append(one)
+                count[one.broker_name] += 1
+        return kept[::-1]
 
     async def query_by_unique_key(self, topic: str, unique_key: str) -> list[ReceivedMessage]:
         """Return the messages of a topic with a UNIQ_KEY, the oldest first; a resend may have stored it twice."""

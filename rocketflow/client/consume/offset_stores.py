@@ -7,14 +7,17 @@ OffsetSerializeWrapper.java.
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import itertools
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from rocketflow.client.consume.rebalance import sorted_queues
 from rocketflow.client.errors import ClientError, RequestRefusedError
+from rocketflow.client.ids import make_client_id
 from rocketflow.remoting import fastjson
 from rocketflow.remoting.bodies import MessageQueue
 from rocketflow.remoting.codes import RequestCode, ResponseCode
@@ -27,15 +30,19 @@ from rocketflow.remoting.headers.offset import (
 
 if TYPE_CHECKING:
     from rocketflow.client.cluster import Cluster
+    from rocketflow.client.options import ClientOptions
 
 LOG: Final = logging.getLogger("rocketflow.client")
 
 PERSIST_SECONDS: Final = 5.0
 """How often consumers persist the offsets of their queues."""
 
+_DEFAULT_INSTANCE: Final = "DEFAULT"
+"""The instance name of RocketMQ's clients; a broadcasting consumer keeps it, all others replace it."""
+
 
 class OffsetFileError(ClientError):
-    """A local file of offsets and its copy are damaged."""
+    """A local file of offsets and its copy are damaged, or another consumer of this host uses them."""
 
 
 class OffsetStore(Protocol):
@@ -61,6 +68,9 @@ class OffsetStore(Protocol):
 
     def remove(self, queue: MessageQueue) -> None:
         """Forget the offset of a queue in memory."""
+
+    def close(self) -> None:
+        """Let another consumer use what `load` has locked."""
 
 
 class _InMemory:
@@ -91,6 +101,9 @@ class RemoteOffsetStore(_InMemory):
 
     async def load(self) -> None:
         """Load nothing: brokers are asked for each queue."""
+
+    def close(self) -> None:
+        """Do nothing: brokers know who reads a queue."""
 
     async def stored_offset(self, queue: MessageQueue) -> int | None:
         """Ask the queue's broker (14). Raises RequestRefusedError, UnreachableError, NoBrokerAddressError."""
@@ -131,19 +144,35 @@ class RemoteOffsetStore(_InMemory):
 
 
 class LocalOffsetStore(_InMemory):
-    """Offsets in RocketMQ's `offsets.json`: broadcasting consumers; the version before is in `offsets.json.bak`."""
+    """Offsets in RocketMQ's `offsets.json`: broadcasting consumers; the version before is in `offsets.json.bak`.
 
-    def __init__(self, path: Path) -> None:
+    `load` locks the first of `paths` that no other consumer of this host uses, `close` unlocks it.
+    """
+
+    def __init__(self, paths: Iterable[Path]) -> None:
         super().__init__()
-        self._path = path
+        self._paths = paths
+        self._path = Path()
+        self._lock_fd: int | None = None
         self._lock = asyncio.Lock()
 
     async def load(self) -> None:
-        """Read the file, or its copy where the file is missing, empty or damaged.
+        """Lock a file and read it, or its copy where the file is missing, empty or damaged.
 
-        Raises OffsetFileError if neither can be read.
+        Raises OffsetFileError if neither can be read, or other consumers use all of the files.
         """
-        self._offsets = await asyncio.to_thread(_read, self._path)
+        self._path, self._lock_fd = await asyncio.to_thread(_take, self._paths)
+        try:
+            self._offsets = await asyncio.to_thread(_read, self._path)
+        except OffsetFileError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Unlock the file."""
+        if self._lock_fd is not None:
+            os.close(self._lock_fd)
+            self._lock_fd = None
 
     async def stored_offset(self, queue: MessageQueue) -> int | None:
         """Return the offset of a queue as it was loaded or updated since."""
@@ -158,9 +187,25 @@ class LocalOffsetStore(_InMemory):
         """Keep the offset: this client's file is its only copy."""
 
 
-def local_offset_path(client_id: str, group: str) -> Path:
-    """Return the file of a client and group, in the home directory as RocketMQ's."""
-    return Path.home() / ".rocketmq_offsets" / client_id / group / "offsets.json"
+def local_offset_path(client_id: str, group: str, directory: Path | None = None) -> Path:
+    """Return the file of a client and group, in the home directory as RocketMQ's if `directory` is None."""
+    return (directory or Path.home() / ".rocketmq_offsets") / client_id / group / "offsets.json"
+
+
+def local_offset_paths(options: ClientOptions, group: str, directory: Path | None) -> Iterator[Path]:
+    """Yield the file of a broadcasting consumer, and those that it uses while others of its host use that one.
+
+    The names have no part that changes with each start, so that a consumer continues after it. Without an instance
+    name the first is that of a Java client with default options, ADDRESS@DEFAULT, then follow DEFAULT-2, DEFAULT-3, ...
+    """
+
+    def path(instance: str) -> Path:
+        return local_offset_path(make_client_id(instance, options.unit_name), group, directory)
+
+    yield path(options.instance_name or _DEFAULT_INSTANCE)
+    if not options.instance_name:
+        for number in itertools.count(2):
+            yield path(f"{_DEFAULT_INSTANCE}-{number}")
 
 
 def encode_offsets(offsets: dict[MessageQueue, int]) -> str:
@@ -218,7 +263,47 @@ def _read(path: Path) -> dict[MessageQueue, int]:
     return {}
 
 
+def _take(paths: Iterable[Path]) -> tuple[Path, int | None]:
+    """Return the first file that no other consumer locks, and the descriptor that locks it from now on."""
+    used = None
+    for path in paths:
+        try:
+            fd = _locked(path)
+        except BlockingIOError:
+            used = used or path
+            continue
+        except OSError as error:
+            LOG.warning("%s cannot be locked: %s; no other consumer of this host may use it", path, error)
+            fd = None
+        if used is not None:
+            LOG.warning(
+                "another consumer of this host and group uses %s; the offsets of this one are in %s: set instance_name "
+                "so that each continues after its own offsets, in whatever order they start", used, path,
+            )  # fmt: skip
+        return path, fd
+    raise OffsetFileError(f"{used}: another consumer of this host uses these offsets: give each its own instance_name")
+
+
+def _locked(path: Path) -> int:
+    """Lock the place of a file, which is created, until the descriptor is closed or the process ends, however it ends.
+
+    Raises BlockingIOError if another consumer has locked it.
+    """
+    if not path.parent.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for one in itertools.islice(path.parents, 1, 4):
+            _sync_directory(one)
+    fd = os.open(path.with_name("offsets.lock"), os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
 def _write(path: Path, offsets: dict[MessageQueue, int]) -> None:
+    """Replace the file, so that after a crash at any moment it or its copy is complete."""
     new = path.with_name(path.name + ".tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -229,8 +314,17 @@ def _write(path: Path, offsets: dict[MessageQueue, int]) -> None:
         if path.exists():
             _copy_of(path).write_bytes(path.read_bytes())
         new.replace(path)
+        _sync_directory(path.parent)
     except OSError as error:
         raise OffsetFileError(f"{path}: the offsets cannot be written: {error}") from None
+
+
+def _sync_directory(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _copy_of(path: Path) -> Path:

@@ -32,7 +32,12 @@ CLASS_FILTER: Final = 8
 MAX_BYTES: Final = 262_144
 """What clients of 5.x ask for in one pull; brokers answer at least one message."""
 
+SUSPEND_S: Final = 15.0
+"""How long a pull of RocketMQ's clients waits at its broker."""
+
 _MORE_THAN_SUSPENDED_S: Final = 10.0
+_RESET: Final = "OFFSET_RESET"
+"""The remark of brokers of 5.x that send a consumer to the offset that an operator has set."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +54,7 @@ class PullRequest:
     subscription: SubscriptionData
     max_messages: int = 32
     max_bytes: int = MAX_BYTES
-    suspend_s: float = 15.0
+    suspend_s: float = SUSPEND_S
     commit_offset: int | None = None
     with_subscription: bool = False
 
@@ -58,7 +63,8 @@ class PullResult(NamedTuple):
     """The answer to a pull; offsets of the queue are [min_offset, max_offset), `next_offset` is to be pulled next.
 
     `records` are the bytes of the messages as they are stored, `address` is the broker that answered. `offset_delta` is
-    None but for a static topic. `skipped` are messages that the broker says it skipped, and why.
+    None but for a static topic. `skipped` are messages that the broker says it skipped, and why. `is_reset`: an
+    operator's reset is the reason of OFFSET_ILLEGAL.
     """
 
     request: PullRequest
@@ -70,6 +76,7 @@ class PullResult(NamedTuple):
     address: str
     offset_delta: int | None = None
     skipped: tuple[SkippedSpan, ...] = ()
+    is_reset: bool = False
 
     def messages(self) -> list[ReceivedMessage]:
         """Decode the messages, those of inner batches each, without those that only share the hash of a tag.
@@ -125,6 +132,7 @@ class Puller:
             address=address,
             offset_delta=found.offset_delta,
             skipped=skipped_spans(found.skipped_messages),
+            is_reset=status is PullStatus.OFFSET_ILLEGAL and reply.remark == _RESET,
         )
 
     async def _address(self, queue: MessageQueue) -> tuple[str, bool]:

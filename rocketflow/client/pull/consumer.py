@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 from rocketflow.client.admin.message_requests import MessageRequests
 from rocketflow.client.cluster import Cluster
 from rocketflow.client.consume.conflicts import SubscriptionCheck
+from rocketflow.client.consume.corrections import Corrections
 from rocketflow.client.consume.gaps import SkipReports
 from rocketflow.client.consume.membership import CLUSTERING, PULL, GroupMembership
 from rocketflow.client.consume.offset_stores import RemoteOffsetStore
@@ -29,7 +30,8 @@ from rocketflow.client.pull.queue_buffer import Answer, QueueBuffer
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from rocketflow.client.pull.options import OffsetCorrection, PullOptions
+    from rocketflow.client.consume.corrections import OffsetCorrection
+    from rocketflow.client.pull.options import PullOptions
     from rocketflow.client.received import ReceivedMessage
     from rocketflow.remoting.bodies import MessageQueue
 
@@ -66,7 +68,8 @@ class PullConsumer:
         self._queues = MessageRequests(self._cluster)
         puller = Puller(self._cluster, options.group)
         self._skips = SkipReports(self._cluster, puller, options.group, options.listener.messages_skipped)
-        self._fetcher = Fetcher(puller, options, self._corrected, self._skips)
+        self._corrections = Corrections(options.group, self._corrected, restart=options.restart_recreated)
+        self._fetcher = Fetcher(puller, options, self._corrections, self._skips)
         self._assignment = Assignment(options, self._cluster, membership, self._offsets, self._fetcher)
         self._check = SubscriptionCheck(self._cluster, membership)
         self._trace = ConsumeTrace(options, options.group, options.trace_topic) if options.trace_topic else None
@@ -244,6 +247,11 @@ class PullConsumer:
             self._check_open()
 
     @property
+    def recreated(self) -> int:
+        """Return how often a queue was found to be that of a topic that was created again (logged as RF-RECREATED)."""
+        return self._corrections.recreated
+
+    @property
     def skipped(self) -> int:
         """Return the number of messages that brokers did not return; the listener's `messages_skipped` names them."""
         return self._skips.count
@@ -320,15 +328,11 @@ class PullConsumer:
                 LOG.warning("offsets of group %s could not be committed: %s", self._options.group, error)
 
     def _corrected(self, correction: OffsetCorrection) -> None:
-        """Report a position that a queue does not have; commits must not undo a reset to a smaller one."""
+        """Pass on a position that a queue does not have; commits must not undo a reset to a smaller one."""
         queue, asked, corrected = correction[:3]
-        LOG.warning("%s has no message at offset %d; it is read from %d on", queue, asked, corrected)
         if corrected < asked and self._offsets.offset(queue) is not None:
             self._offsets.update(queue, corrected, only_increase=False)
-        try:
-            self._options.listener.offset_corrected(correction)
-        except Exception:
-            LOG.exception("the listener of group %s failed", self._options.group)
+        self._options.listener.offset_corrected(correction)
 
     def _buffer(self, queue: MessageQueue) -> QueueBuffer:
         found = self._fetcher.buffers.get(queue)

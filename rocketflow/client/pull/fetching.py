@@ -8,17 +8,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.client.consume.gaps import unannounced
 from rocketflow.client.consume.pulls import PullRequest
 from rocketflow.client.errors import ClientError, RequestRefusedError
-from rocketflow.client.pull.options import OffsetCorrection
 from rocketflow.client.pull_status import PullStatus
 from rocketflow.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
+    from rocketflow.client.consume.corrections import Corrections
     from rocketflow.client.consume.gaps import SkipReports
     from rocketflow.client.consume.pulls import Puller
     from rocketflow.client.pull.options import PullOptions
@@ -45,14 +44,12 @@ _FOR_THE_CALLER: Final = frozenset(
 class Fetcher:
     """Pulls the queues of a consumer until they are removed; a paused queue or one with a full share waits."""
 
-    def __init__(
-        self, puller: Puller, options: PullOptions, corrected: Callable[[OffsetCorrection], None], skips: SkipReports
-    ) -> None:
-        """Take the options, and what is called after a correction of a position and for messages that are skipped."""
+    def __init__(self, puller: Puller, options: PullOptions, corrections: Corrections, skips: SkipReports) -> None:
+        """Take the options, and what reports corrections of positions and messages that are skipped."""
         self._puller = puller
         self._skips = skips
         self._options = options
-        self._corrected = corrected
+        self._corrections = corrections
         self._buffers: dict[MessageQueue, QueueBuffer] = {}
         self._tasks: dict[MessageQueue, asyncio.Task[None]] = {}
         self._room: dict[MessageQueue, asyncio.Event] = {}
@@ -167,13 +164,12 @@ class Fetcher:
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
             self._failures.pop(buffer.queue, None)
-            asked = buffer.pull_offset
-            buffer.add(result, skipped)
-            self._skips.report(buffer.passed())
-            if result.status is PullStatus.OFFSET_ILLEGAL:
-                self._corrected(
-                    OffsetCorrection(buffer.queue, asked, result.next_offset, result.min_offset, result.max_offset)
-                )
+            moved = self._corrections.next_offset(result)
+            if moved in (None, result.next_offset):
+                buffer.add(result, skipped)
+                self._skips.report(buffer.passed())
+            else:
+                buffer.seek(moved)
             if not buffer.is_empty:
                 self._arrived.set()
 
@@ -196,11 +192,12 @@ class Fetcher:
             offset=buffer.pull_offset,
             subscription=buffer.subscription,
             max_messages=self._options.pull_batch,
-            suspend_s=self._options.suspend_s,
+            suspend_s=self._corrections.suspend_s(buffer.queue, self._options.suspend_s),
             with_subscription=True,
         )
 
     async def _failed(self, buffer: QueueBuffer, error: ClientError) -> None:
+        self._corrections.failed(buffer.queue, error)
         code = error.code if isinstance(error, RequestRefusedError) else None
         if code in _FOR_THE_CALLER:
             await self._until_raised(buffer.queue, error)

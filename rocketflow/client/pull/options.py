@@ -6,29 +6,15 @@ RocketMQ's source: client/consumer/DefaultLitePullConsumer.java.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from rocketflow.client.consume.allocation import AllocationStrategy, Averagely
+from rocketflow.client.consume.corrections import OffsetCorrection
 from rocketflow.client.consume.offset_stores import PERSIST_SECONDS
 from rocketflow.client.consume.start_positions import ConsumeFrom
 from rocketflow.client.errors import ClientError
 from rocketflow.client.options import ClientOptions
 from rocketflow.client.skipped import SkippedMessages
 from rocketflow.remoting.bodies import MessageQueue
-
-
-class OffsetCorrection(NamedTuple):
-    """A position that a queue does not have: `asked` was pulled, the consumer goes on at `corrected`.
-
-    The queue has the offsets [min_offset, max_offset). If `asked` is below `min_offset`, messages between the two were
-    deleted before they were read.
-    """
-
-    queue: MessageQueue
-    asked: int
-    corrected: int
-    min_offset: int
-    max_offset: int
 
 
 class PullListener:
@@ -38,7 +24,7 @@ class PullListener:
         """Take note that a rebalance has added and removed queues of this client."""
 
     def offset_corrected(self, correction: OffsetCorrection) -> None:
-        """Take note that the broker has no message at a position (OFFSET_ILLEGAL)."""
+        """Take note that the consumer goes on elsewhere, or in a topic that was created again: see its `reason`."""
 
     def messages_skipped(self, skipped: SkippedMessages) -> None:
         """Take note that the consumer has passed messages that the broker did not return: damaged or missing ones."""
@@ -53,6 +39,7 @@ class PullOptions(ClientOptions):
     `prefetch_messages` and `prefetch_bytes` limit what waits to be polled, all queues together; each queue has an equal
     share, and holds at least one answer. A pull asks for `pull_batch` messages. `trace_topic` gets rows about the
     messages that `poll` returns (`pull_arrow` writes none); RocketMQ's tools read RMQ_SYS_TRACE_TOPIC.
+    `restart_recreated` reads a topic that was deleted and created again from its beginning.
     """
 
     group: str
@@ -67,6 +54,7 @@ class PullOptions(ClientOptions):
     pull_batch: int = 32
     suspend_s: float = 20.0
     trace_topic: str = ""
+    restart_recreated: bool = False
 
     def __post_init__(self) -> None:
         """Raise ClientError for a value that makes no sense, naming its option."""

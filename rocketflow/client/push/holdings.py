@@ -71,6 +71,10 @@ class Holdings:
         """Load offsets that are stored locally. Raises OffsetFileError."""
         await self._store.load()
 
+    def unload(self) -> None:
+        """Let another consumer of this host use what `load` has loaded."""
+        self._store.close()
+
     def queues(self) -> dict[MessageQueue, HeldQueue]:
         """Return the queues that are held."""
         return dict(self._held)
@@ -135,6 +139,8 @@ class Holdings:
             )  # fmt: skip
         for one in taken:
             self._begin(one)
+        if taken and self._options.broadcasting:
+            await self.persist()  # no broker knows where the group began: a kill must not move it to the queues' end
         return len(taken) == len(added)
 
     async def _take(self, queues: Collection[MessageQueue]) -> list[HeldQueue]:
@@ -260,6 +266,7 @@ class Holdings:
         for held in self._held.values():
             held.drop()
         self._held.clear()
+        self.unload()
 
     async def _settled(self, tasks: Iterable[asyncio.Task[None]]) -> None:
         found = list(tasks)

@@ -6,11 +6,13 @@ RocketMQ's source: client/consumer/DefaultMQPushConsumer.java, client/Validators
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from rocketflow.client.consume.allocation import AllocationStrategy, Averagely
+from rocketflow.client.consume.corrections import OffsetCorrection
 from rocketflow.client.consume.start_positions import ConsumeFrom
 from rocketflow.client.errors import ClientError
 from rocketflow.client.options import ClientOptions
@@ -27,7 +29,8 @@ class PushOptions(ClientOptions):
     """Options of a push consumer, with RocketMQ's defaults. Times are seconds, sizes bytes.
 
     * `orderly`: each queue's messages one after the other, by one client at a time; `broadcasting`: every client of the
-      group consumes all queues, and keeps its offsets in a file below `offset_dir`.
+      group consumes all queues, and keeps its offsets in a file below `offset_dir`, by default where Java's client has
+      it. Consumers of one host and group need an `instance_name` each to continue after their own offsets.
     * `consume_from`: where a group without an offset starts; `start_ms` is the time of ConsumeFrom.TIMESTAMP, in
       milliseconds since 1970, half an hour ago if None.
     * `concurrency`: calls of the listener at a time; `batch`: messages of a call.
@@ -37,6 +40,8 @@ class PushOptions(ClientOptions):
     * `consume_timeout_s`: a concurrent listener's messages are sent back when a call takes longer.
     * `suspend_s`: the pause of an orderly queue after RECONSUME_LATER; RocketMQ allows 0.01 to 30.
     * `drain_s`: the time that calls of the listener have to end when the consumer closes.
+    * `restart_recreated`: a topic that was deleted and created again is read from its beginning, not at the old
+      offset; `offset_corrected` is called with this and every other correction of an offset.
     * `trace_topic`: gets a row before and after each message is consumed; RocketMQ's tools read RMQ_SYS_TRACE_TOPIC.
     """
 
@@ -57,6 +62,8 @@ class PushOptions(ClientOptions):
     drain_s: float = 30.0
     strategy: AllocationStrategy = field(default_factory=Averagely)
     offset_dir: Path | None = None
+    restart_recreated: bool = False
+    offset_corrected: Callable[[OffsetCorrection], None] | None = None
     trace_topic: str = ""
 
     def __post_init__(self) -> None:

@@ -10,12 +10,13 @@ import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
 from rocketflow.client.consume.gaps import announced, unannounced
-from rocketflow.client.consume.pulls import PullRequest
+from rocketflow.client.consume.pulls import SUSPEND_S, PullRequest
 from rocketflow.client.errors import ClientError, RequestRefusedError
 from rocketflow.client.pull_status import PullStatus
 from rocketflow.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
+    from rocketflow.client.consume.corrections import Corrections
     from rocketflow.client.consume.gaps import SkipReports
     from rocketflow.client.consume.membership import GroupMembership
     from rocketflow.client.consume.pulls import Puller, PullResult
@@ -70,6 +71,7 @@ class Pulling:
         send_backs: SendBacks,
         figures: ConsumeFigures,
         skips: SkipReports,
+        corrections: Corrections,
     ) -> None:
         self._options = options
         self._membership = membership
@@ -78,6 +80,7 @@ class Pulling:
         self._send_backs = send_backs
         self._figures = figures
         self._skips = skips
+        self._corrections = corrections
         self._complaints: dict[MessageQueue, str] = {}
         self._may_pull = asyncio.Event()
         self._may_pull.set()
@@ -96,9 +99,9 @@ class Pulling:
         self._may_pull.set()
 
     async def pull_until_moved(self, held: HeldQueue) -> int | None:
-        """Read a queue until it is dropped, or until its broker says that its offset is out of range.
+        """Read a queue until it is dropped, or until it has to be read from another offset on.
 
-        Return the offset that the broker gives instead, None for a queue that was dropped.
+        Return that offset, None for a queue that was dropped.
         """
         self._calls.hold(held)
         while not held.is_dropped:
@@ -111,6 +114,7 @@ class Pulling:
                 result = await self._pull(held)
                 self._complaints.pop(held.queue, None)
             except ClientError as error:
+                self._corrections.failed(held.queue, error)
                 await asyncio.sleep(self._pause(held, error))
                 continue
             if result is not None and not held.is_dropped:
@@ -120,7 +124,7 @@ class Pulling:
         return None
 
     async def _pull(self, held: HeldQueue) -> int | None:
-        """Send one pull and submit its messages; return the right offset if the queue's is out of range."""
+        """Send one pull and submit its messages; return the right offset if the queue's is not."""
         queue = held.queue
         subscription = self._membership.subscriptions().get(queue.topic)
         if subscription is None:
@@ -134,17 +138,14 @@ class Pulling:
                 max_messages=self._options.pull_batch,
                 max_bytes=self._options.pull_bytes,
                 commit_offset=self._to_commit(held),
+                suspend_s=self._corrections.suspend_s(queue, SUSPEND_S),
             )
         )
         if held.is_dropped:
             return None
-        if result.status is PullStatus.OFFSET_ILLEGAL:
-            LOG.warning(
-                "group %s: offset %d of %s, %s queue %d is out of range [%d, %d]; it is read from %d on",
-                *(self._options.group, held.messages.next_offset, *queue),
-                *(result.min_offset, result.max_offset, result.next_offset),
-            )
-            return result.next_offset
+        moved = self._corrections.next_offset(result)
+        if moved is not None:
+            return moved
         messages = self._decoded(result)
         ms = (asyncio.get_running_loop().time() - began) * 1000
         self._figures.of(queue.topic).count_pull(len(messages), ms)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow.client.cluster import Cluster
 from rocketflow.client.consume.conflicts import SubscriptionCheck
+from rocketflow.client.consume.corrections import Corrections
 from rocketflow.client.consume.gaps import SkipReports
 from rocketflow.client.consume.membership import (
     BROADCASTING,
@@ -27,14 +28,14 @@ from rocketflow.client.consume.offset_stores import (
     LocalOffsetStore,
     OffsetStore,
     RemoteOffsetStore,
-    local_offset_path,
+    local_offset_paths,
 )
 from rocketflow.client.consume.pulls import Puller
 from rocketflow.client.consume.rebalance import RebalanceLoop
 from rocketflow.client.consume.start_positions import RETRY_PREFIX, StartPositions
 from rocketflow.client.consume.subscriptions import ALL, TAG, subscription
 from rocketflow.client.consume.trace import ConsumeTrace
-from rocketflow.client.errors import ClientError, ClientStateError, NoRouteError
+from rocketflow.client.errors import ClientStateError, NoRouteError
 from rocketflow.client.push.broker_requests import BrokerRequests
 from rocketflow.client.push.concurrent import ConcurrentCalls
 from rocketflow.client.push.figures import ConsumeFigures
@@ -89,7 +90,9 @@ class PushConsumer:
         self._holdings = Holdings(options, self._cluster, self._membership, store, starts, locks)
         puller = Puller(self._cluster, options.group)
         self._skips = SkipReports(self._cluster, puller, options.group)
-        self._pulling = Pulling(options, self._membership, puller, self._calls, send_backs, self._figures, self._skips)
+        self._corrections = Corrections(options.group, options.offset_corrected, restart=options.restart_recreated)
+        read_by = (puller, self._calls, send_backs, self._figures, self._skips, self._corrections)
+        self._pulling = Pulling(options, self._membership, *read_by)
         self._rebalances = RebalanceLoop(self._holdings.rebalance)
         self._check = SubscriptionCheck(self._cluster, self._membership)
         self._tasks: list[asyncio.Task[None]] = []
@@ -119,6 +122,11 @@ class PushConsumer:
         """Return the number of messages that brokers did not return, damaged or missing ones (logged as RF-SKIP)."""
         return self._skips.count
 
+    @property
+    def recreated(self) -> int:
+        """Return how often a queue was found to be that of a topic that was created again (logged as RF-RECREATED)."""
+        return self._corrections.recreated
+
     async def subscribe(self, topic: str, expression: str = ALL, *, expression_type: str = TAG) -> None:
         """Subscribe to a topic, or replace its subscription.
 
@@ -144,22 +152,24 @@ class PushConsumer:
         """Find the topics and begin to consume.
 
         Raises NoNameServerError, RequestRefusedError where a broker refuses a subscription by SQL, or the account may
-        not be in the group or read a topic, and OffsetFileError.
+        not be in the group or read a topic, and OffsetFileError if a broadcasting consumer's offsets cannot be read or
+        another one of this host uses them.
         """
         if self._is_started:
             raise ClientStateError("the consumer is started already")
         if not self.options.broadcasting:
             self._membership.subscribe(subscription(RETRY_PREFIX + self.options.group, version=now_ms()))
         await self._holdings.load()
-        await self._cluster.start()
         try:
+            await self._cluster.start()
             await self._find(list(self._membership.subscriptions().values()))
             await self._cluster.announce()
-        except ClientError:
+            if self._trace is not None:
+                await self._trace.start()
+        except BaseException:
+            self._holdings.unload()
             await self._cluster.close()
             raise
-        if self._trace is not None:
-            await self._trace.start()
         wake = self._rebalances.wake
         self._holdings.start(self._pulling, wake)
         self._requests.start(self._holdings, wake)
@@ -211,10 +221,7 @@ class PushConsumer:
         options = self.options
         if not options.broadcasting:
             return RemoteOffsetStore(self._cluster, options.group)
-        path = local_offset_path(self._cluster.client_id, options.group)
-        if options.offset_dir is not None:
-            path = options.offset_dir / self._cluster.client_id / options.group / path.name
-        return LocalOffsetStore(path)
+        return LocalOffsetStore(local_offset_paths(options, options.group, options.offset_dir))
 
     async def _persist(self) -> None:
         self._figures.sample(asyncio.get_running_loop().time())

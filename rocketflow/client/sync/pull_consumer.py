@@ -79,6 +79,10 @@ class PullConsumer(SyncClient[consumer.PullConsumer]):
         """Return the number of messages that brokers did not return."""
         return self._call(lambda: self._client.skipped)
 
+    def recreated(self) -> int:
+        """Return how often a queue was found to be that of a topic that was created again."""
+        return self._call(lambda: self._client.recreated)
+
     def pause(self, *queues: MessageQueue) -> None:
         """Return no messages of these queues until `resume`."""
         self._call(lambda: self._client.pause(*queues))

@@ -56,6 +56,10 @@ class PushConsumer(SyncClient[push.PushConsumer]):
         """Return the number of messages that brokers did not return."""
         return self._client.skipped
 
+    def recreated(self) -> int:
+        """Return how often a queue was found to be that of a topic that was created again."""
+        return self._client.recreated
+
     def conflicts(self) -> list[str]:
         """Return how the subscriptions of another client of the group differ."""
 

@@ -223,7 +223,8 @@ class WritingStore(MessageStore):
     ) -> QueryResult:
         """Return records of `topic` with `key` among KEYS or as UNIQ_KEY, stored within [begin_ms, end_ms].
 
-        At most `max_count` and `max_bytes`, the first whatever its size. Waits for the disk.
+        As in RocketMQ's answers, some stored within the second after `end_ms` may be among them: the index has whole
+        seconds. At most `max_count` and `max_bytes`, the first whatever its size. Waits for the disk.
         """
         self.check_open()
         return query_records(self._reads, topic, key, max_count, (begin_ms, end_ms), max_bytes)

@@ -71,15 +71,15 @@ class MessageLookup:
         return found[0] if found and found[0].uniq_key == msg_id else None
 
     def by_key(
-        self, topic: str, key: str, max_count: int, begin: int, end: int, faults: ReadFaults
+        self, topic: str, key: str, max_count: int, begin: int, end: int, faults: ReadFaults, *, late_ms: int = 0
     ) -> list[MessageExt]:
-        """Return messages of `topic` with `key` that were stored within [begin, end] ms."""
+        """Return messages of `topic` with `key` that were stored within [begin, end] ms: see `IndexService.query`."""
         most = min(max_count, self._config.max_msgs_num_batch)
 
         def damaged(file: Path, number: int, why: str) -> None:
             damaged_entry(faults, self._queues.paths, file, number, why)
 
-        return self._index.query(topic, key, most, begin, end, self._look_up(topic, faults), damaged)
+        return self._index.query(topic, key, most, begin, end, self._look_up(topic, faults), damaged, late_ms=late_ms)
 
     def by_tags(self, query: TagQuery, max_count: int, times: TimeSearch, *, unclean: bool) -> TagQueryResult:
         """Return the newest messages that match, oldest first; `unclean`: the last stop was not orderly.

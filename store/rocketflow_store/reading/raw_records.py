@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketflow_store.format.record import MIN_RECORD_SIZE, SIZE_AND_MAGIC
 from rocketflow_store.model.errors import StoreError, WouldBlockError
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rocketflow_store.reading.read_sources import ReadSources
+
+_LATE_MS: Final = 999
+"""RocketMQ compares the end of a query's time with the whole seconds of the index: its answers have these too."""
 
 
 class QueryResult(NamedTuple):
@@ -58,7 +61,7 @@ def query_records(
     """Return records of `topic` with `key`, oldest first: see `WritingStore.query_records`."""
     records: list[bytes] = []
     total = 0
-    for message in reads.lookup.by_key(topic, key, max_count, *within_ms, SkipFaults()):
+    for message in reads.lookup.by_key(topic, key, max_count, *within_ms, SkipFaults(), late_ms=_LATE_MS):
         record = read_record(reads, message.phy_offset)
         if record is None:  # retention removed it meanwhile
             continue

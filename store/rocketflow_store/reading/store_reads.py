@@ -244,7 +244,7 @@ class StoreReads(ABC):
     ) -> list[MessageExt]:
         """Return messages of `topic` with `key` among KEYS or as UNIQ_KEY.
 
-        They were stored within [begin, end] ms, to the second. A message with the key that cannot be returned (a
+        They are the newest that were stored within [begin, end] ms. A message with the key that cannot be returned (a
         damaged record, or one that claims another message's place) is a fault, as is an index damage that may hide a
         message; without `faults` they are skipped and logged.
         """

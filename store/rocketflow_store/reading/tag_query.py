@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 _UNITS_AT_ONCE: Final = 1 << 14
 _MAX_LOOKS: Final = 20_000
 """The most index entries of the hashes that are read for a query."""
-_SECOND_MS: Final = 1000
 
 
 @dataclass(slots=True)
@@ -102,13 +101,15 @@ class TagSearch:
     def by_index(self, paths: StorePaths, index: IndexService, most: int, covered_from: int) -> TagQueryResult:
         """Return messages at or after the physical offset `covered_from`, from which on the index is complete."""
         found, before = TagQueryResult(), -1
-        query, begin = self._query, max(self._query.begin - _SECOND_MS, 0)  # an entry's time is rounded down
+        query = self._query
 
         def damaged(file: Path, number: int, why: str) -> None:
             damaged_entry(SkipFaults(), paths, file, number, why)
             found.complete = False
 
-        walks = [index.walk(query.topic, TAG_KEY_PREFIX + tag, begin, query.end, damaged) for tag in query.tags.tags]
+        walks = [
+            index.walk(query.topic, TAG_KEY_PREFIX + tag, query.begin, query.end, damaged) for tag in query.tags.tags
+        ]
         looks = 0
         for phy_offset in islice(heapq.merge(*walks, reverse=True), _MAX_LOOKS):
             looks += 1

@@ -31,6 +31,7 @@ DATA_LOSS: Final = "RF-DATA-LOSS"
 NO_EFFECT: Final = "RF-CONFIG"
 SKIPPED: Final = "RF-SKIP"
 BAD_BODY: Final = "RF-BAD-BODY"
+RECREATED: Final = "RF-RECREATED"
 SUBSCRIPTION_CONFLICT: Final = "RF-SUBSCRIPTION-CONFLICT"
 
 
@@ -159,6 +160,12 @@ EVENTS: Final = (
         "consumer reports what it did not get.",
         "Run `rocketflow store verify PATH` (of a broker: at its store); `--repair` rebuilds the units of all records "
         "that the log still has.",
+    ),
+    Event(
+        RECREATED,
+        "A topic was deleted and created again under a connected consumer, whose offsets are those of the old topic.",
+        "The topic was deleted, or its broker lost messages: a queue ends earlier than before.",
+        "Set `restart_recreated` of the consumer to read it from its beginning, or reset the group's offsets.",
     ),
     Event(
         BAD_BODY,

@@ -7,9 +7,10 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.protocol.heartbeat.MessageModel;
 
 /**
- * A member of a group that other clients share: NAMES GROUP TOPIC orderly|concurrent. It prints a line for each message,
+ * A member of a group that other clients share: NAMES GROUP TOPIC orderly|concurrent|broadcasting. It prints a line for each message,
  * "CALL queue offset began ended body" with times in milliseconds, and leaves the group when its input ends.
  */
 public class PushMember {
@@ -20,6 +21,9 @@ public class PushMember {
         consumer.setNamesrvAddr(args[0]);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(args[2], "*");
+        if (args[3].equals("broadcasting")) {
+            consumer.setMessageModel(MessageModel.BROADCASTING);
+        }
         if (args[3].equals("orderly")) {
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
                 note(messages);

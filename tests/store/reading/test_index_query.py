@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -11,6 +13,8 @@ from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.java_compat import index_hash
 from rocketflow_store.model.message import MessageExt
+from rocketflow_store.spi.broker import open_store
+from tests.support.trials import seeds
 
 START = 1_700_000_000_000
 FOREVER = (1 << 63) - 1
@@ -66,6 +70,40 @@ def test_time_ranges_are_exact_to_the_second(store: MessageStore) -> None:
         assert found == list(range(first, min(last, 59) + 1))
     assert store.query_message("t", "k", 64, START + 60_000, FOREVER) == []
     assert store.query_message("t", "k", 64, 0, START - 1) == []
+
+
+def test_query_within_times_returns_what_a_scan_of_the_messages_finds(tmp_path: Path) -> None:
+    random, clock = Random(7), ManualClock(START + 123)
+    config = replace(CONFIG, clock=clock)
+    with (
+        open_store(tmp_path / "s", config, store_host="10.1.2.3:10911") as store,
+        StoreReader(tmp_path / "s", config) as reader,
+    ):
+        stored: list[tuple[int, str]] = []
+        for number in range(240):
+            key = random.choice("abc")
+            store.put_message(Message("t", b"%d" % number, keys=[key], tags=key.upper(), queue_id=0))
+            stored.append((clock.now_ms(), key))
+            pause = random.choice([0, 1, 7, 400, 999, 1000, 1001, 4321])
+            clock.set(clock.now_ms() + (pause if (number + 1) % 25 else random.choice([pause, 3_600_000])))
+        assert len(list((tmp_path / "s" / "index").iterdir())) > 12, "pauses of an hour lie between two files too"
+        moments = [when for when, _ in stored]
+        for number in range(0, len(stored), 5):  # 0, 25, ...: the first entries of files, after the pauses
+            unique = reader.query_message("t", stored[number][1], 64, moments[number], moments[number])[-1].uniq_key
+            assert unique is not None
+            assert reader.query_message("t", unique, 1, moments[number] - 1, moments[number])
+        for _ in seeds(600, 4000, least=200):
+            begin = random.choice(moments) + random.choice([0, 0, 0, -1, 1, -999, 999, -1000, 1000])
+            end = begin + random.choice([0, 0, 1, 500, 999, 1000, 5000, 4_000_000])
+            key = random.choice("abc")
+            within = [n for n, (when, of) in enumerate(stored) if of == key and begin <= when <= end]
+            for either in (store, reader):
+                assert numbers(either.query_message("t", key, 64, begin, end)) == within[-64:], (begin, end)
+            assert numbers(reader.query_message("t", key, 1, begin, end)) == within[-1:], "no later one in its place"
+            assert numbers(reader.query_by_tags("t", key.upper(), 64, begin, end).messages) == within[-64:]
+            late = [n for n, (when, of) in enumerate(stored) if of == key and begin <= when <= end + 999]
+            records = store.query_records("t", key, 64, begin, end, 1 << 20)
+            assert len(within[-64:]) <= len(records.sizes) <= len(late), "whole seconds, as RocketMQ's broker"
 
 
 def test_keys_of_one_hash_are_distinguished(store: MessageStore) -> None:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 _NAME_DIGITS: Final = 17
 _MAX_LOOKS: Final = 20_000
 """A query reads at most this many entries of one hash."""
-_ROUNDED_MS: Final = 999
-"""An entry's time may be this much earlier than its record's."""
 
 
 class IndexService:
@@ -178,12 +176,15 @@ class IndexService:
         end: int,
         look: Callable[[int], MessageExt | None],
         on_damage: Callable[[Path, int, str], None] | None = None,
+        *,
+        late_ms: int = 0,
     ) -> list[MessageExt]:
         """Return the newest messages of `topic` with `key` (or that UNIQ_KEY), by physical offset.
 
-        Store times count to the second, as RocketMQ rounds them. Every entry is compared with its record, so hash
-        collisions do not count. RocketMQ stops after three times `max_count` of them; RocketFlow after `_MAX_LOOKS`.
-        `on_damage` is called as by `IndexFile.walk`.
+        They were stored within [begin, end] ms; with `late_ms`, also those up to so much later whose entries are of a
+        second that begins within it. Every entry is compared with its record, so hash collisions do not count. RocketMQ
+        stops after three times `max_count` of them; RocketFlow after `_MAX_LOOKS`. `on_damage` is called as by
+        `IndexFile.walk`.
         """
         found: list[MessageExt] = []
         before = -1
@@ -194,7 +195,7 @@ class IndexService:
             message = look(phy_offset)
             if message is None or message.topic != topic or not has_key(message, key):
                 continue
-            if begin <= message.store_timestamp and message.store_timestamp - _ROUNDED_MS <= end:
+            if begin <= message.store_timestamp <= end + late_ms:
                 found.append(message)
                 if len(found) >= max_count:
                     break

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from rocketflow_store.views.index.index_table import IndexTable
 
 _FOREVER_MS: Final = (1 << 63) - 1
+_ROUNDED_MS: Final = 999
+"""An entry's time may be this much earlier than its record's."""
 
 
 class IndexWalk:
@@ -26,9 +28,10 @@ class IndexWalk:
     def walk(
         self, key_hash: int, begin: int, end: int, on_damage: Callable[[Path, int, str], None] | None = None
     ) -> Iterator[int]:
-        """Yield physical offsets of entries with this hash and a time within [begin, end] ms, newest first.
+        """Yield physical offsets of entries with this hash whose records may be of [begin, end] ms, newest first.
 
-        An entry's time is its record's, rounded down to whole seconds since the file's first. If the chain leaves the
+        An entry's time is its record's, rounded down to whole seconds since the file's first: records stored up to 999
+        ms outside the range are yielded too, and the caller checks their times. If the chain leaves the
         file, reaches an entry of another slot, or does not lead to older entries, the remaining entries are found by a
         scan of all entries: damage to slots and links hides no key. `on_damage` is called with this file, the number of
         an entry and a description of the damage if an entry of the key may have been changed.
@@ -37,6 +40,7 @@ class IndexWalk:
         time of its record.
         """
         header, slots = self._table.header, self._table.hash_slot_num
+        begin = max(begin - _ROUNDED_MS, -_FOREVER_MS)
         if not self._times_agree():
             begin, end = -_FOREVER_MS, _FOREVER_MS
         slot = key_hash % slots
@@ -50,13 +54,13 @@ class IndexWalk:
                     on_damage(self._path, newer, f"the chain of its slot goes on at entry {at}, which is not older")
                 yield from self._among_all(key_hash, begin, end, newer)
                 return
-            entry_hash, phy_offset, time_diff, previous = self._table.entry(at)
+            entry_hash, phy_offset, _, previous = self._table.entry(at)
             if entry_hash % slots != slot:
                 if on_damage is not None:
                     on_damage(self._path, at, "it is in the chain of another slot")
                 yield from self._among_all(key_hash, begin, end, newer)
                 return
-            time = header.begin_timestamp + time_diff * 1000
+            time = header.begin_timestamp + 1000 * self._seconds(at)
             near = begin <= time <= end or self._is_near(at)
             if entry_hash == key_hash and (not near or begin <= time <= end):
                 if on_damage is not None and not self._rises(at):
@@ -74,12 +78,19 @@ class IndexWalk:
             places.append(self._table.entry(number + 1)[1])
         return places == sorted(places)
 
+    def _seconds(self, number: int) -> int:
+        """Return the seconds from the file's first record to that of an entry.
+
+        The field of entry 1 is measured from the newest record of the file before: the pause between the two files.
+        """
+        return self._table.entry(number)[2] if number > 1 else 0
+
     def _is_near(self, number: int) -> bool:
         """Return True if an entry's time lies between those of its neighbours: a clock may have been set back."""
-        time = self._table.entry(number)[2]
+        time = self._seconds(number)
         if not 1 < number < self._table.count:
             return time >= 0
-        sides = self._table.entry(number - 1)[2], self._table.entry(number + 1)[2]
+        sides = self._seconds(number - 1), self._seconds(number + 1)
         return min(sides) <= time <= max(sides)
 
     def _times_agree(self) -> bool:
@@ -106,7 +117,8 @@ class IndexWalk:
         last = max(self._table.count, int(self._table.slots().max(initial=0)))  # a damaged header may count too few
         table, header = self._table.entries(min(last, newer - 1, self._table.index_num - 1)), self._table.header
         rows = np.flatnonzero(table["key_hash"][1:] == key_hash)[::-1] + 1
-        times = header.begin_timestamp + 1000 * table["time_diff"][rows].astype(np.int64)
+        seconds = np.where(rows > 1, table["time_diff"][rows], 0).astype(np.int64)  # see `_seconds`
+        times = header.begin_timestamp + 1000 * seconds
         yield from table["phy_offset"][rows[(times >= begin) & (times <= end)]].tolist()
 
     def overlaps(self, begin: int, end: int) -> bool:

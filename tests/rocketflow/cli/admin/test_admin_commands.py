@@ -202,6 +202,15 @@ def test_messages_are_found_by_key_id_and_offset(printed: Printed, rows: Rows) -
     assert "it has [0, 3)" in printed("queryMsgByOffset", "-t", TOPIC, "-b", "broker-a", "-i", "1", "-o", "9", code=1)
 
 
+def test_query_by_key_within_its_own_millisecond_finds_the_message(rows: Rows) -> None:
+    for number in range(6):
+        (stored,) = rows("queryMsgByKey", "-t", TOPIC, "-k", f"o-{number}")
+        at = stored["storeTimestamp"]
+        window = ("queryMsgByKey", "-t", TOPIC, "-k", f"o-{number}")
+        assert rows(*window, "-b", str(at), "-e", str(at)) == [stored]
+        assert rows(*window, "-b", str(at + 1)) == rows(*window, "-e", str(at - 1)) == []
+
+
 def test_messages_of_a_topic_are_printed(printed: Printed, rows: Rows) -> None:
     found = rows("printMsg", "-t", TOPIC)
     assert [one["body"] for one in found] == [f"body {number}" for number in (0, 2, 4, 1, 3, 5)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,10 @@ from rocketflow.client.consume.offset_stores import (
     RemoteOffsetStore,
     encode_offsets,
     local_offset_path,
+    local_offset_paths,
 )
+from rocketflow.client.ids import local_address
+from rocketflow.client.options import ClientOptions
 from rocketflow.remoting.bodies import MessageQueue
 from tests.support.client_cluster import ClientCluster, queue_of
 
@@ -36,8 +41,9 @@ TEXT = """{
 
 def loaded(path: Path) -> LocalOffsetStore:
     async def load() -> LocalOffsetStore:
-        store = LocalOffsetStore(path)
+        store = LocalOffsetStore([path])
         await store.load()
+        store.close()
         return store
 
     return run(load())
@@ -49,11 +55,12 @@ def offset_in(path: Path, queue: MessageQueue = ONE) -> int | None:
 
 def written(path: Path, *rounds: int) -> None:
     async def write() -> None:
-        store = LocalOffsetStore(path)
+        store = LocalOffsetStore([path])
         await store.load()
         for offset in rounds:
             store.update(ONE, offset)
             await store.persist([ONE])
+        store.close()
 
     run(write())
 
@@ -97,8 +104,44 @@ def test_local_file_that_cannot_be_written_is_an_error_that_names_it(tmp_path: P
         written(tmp_path / "file" / "offsets.json", 1)
 
 
+def test_offsets_of_a_consumer_without_an_instance_name_are_where_a_java_client_keeps_them(tmp_path: Path) -> None:
+    options = ClientOptions()
+    first = local_offset_path(f"{local_address()}@DEFAULT", "g", tmp_path)
+    second = local_offset_path(f"{local_address()}@DEFAULT-2", "g", tmp_path)
+    assert list(islice(local_offset_paths(options, "g", tmp_path), 2)) == [first, second]
+    assert list(local_offset_paths(replace(options, instance_name="one", unit_name="u"), "g", tmp_path)) == [
+        local_offset_path(f"{local_address()}@one@u", "g", tmp_path)
+    ]
+
+
+def test_consumers_of_one_host_and_group_use_files_of_their_own(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def use() -> None:
+        options = ClientOptions()
+        one, two, again = (LocalOffsetStore(local_offset_paths(options, "g", tmp_path)) for _ in range(3))
+        for store, offset in ((one, 5), (two, 7)):
+            await store.load()
+            store.update(ONE, offset)
+            await store.persist([ONE])
+        assert "set instance_name" in caplog.text
+        one.close()  # restarted beside the other, it has its own file again
+        await again.load()
+        assert again.offset(ONE) == 5
+        named = [
+            LocalOffsetStore(local_offset_paths(replace(options, instance_name="x"), "g", tmp_path)) for _ in range(2)
+        ]
+        await named[0].load()
+        with pytest.raises(OffsetFileError, match="give each its own instance_name"):
+            await named[1].load()
+        for store in (two, again, named[0]):
+            store.close()
+
+    run(use())
+
+
 def test_update_only_increases_unless_it_is_forced() -> None:
-    store = LocalOffsetStore(Path("unused"))
+    store = LocalOffsetStore([])
     store.update(ONE, 5)
     store.update(ONE, 3)
     assert store.offset(ONE) == 5

@@ -15,13 +15,14 @@ from rocketflow.aio.loop import run
 from rocketflow.client.admin.admin_client import AdminClient
 from rocketflow.client.admin.figures import queue_table
 from rocketflow.client.cluster import Cluster
+from rocketflow.client.consume.corrections import CorrectionReason, OffsetCorrection
 from rocketflow.client.consume.idempotent import Idempotent, SqliteKeys
 from rocketflow.client.consume.offset_stores import RemoteOffsetStore
 from rocketflow.client.consume.start_positions import ConsumeFrom
 from rocketflow.client.consume.subscriptions import SQL92
 from rocketflow.client.errors import ClientError, ClientStateError, NoRouteError, RequestRefusedError
 from rocketflow.client.pull.consumer import PullConsumer, QueueNotAssignedError
-from rocketflow.client.pull.options import OffsetCorrection, PullListener, PullOptions
+from rocketflow.client.pull.options import PullListener, PullOptions
 from rocketflow.client.pull.queue_buffer import Answer
 from rocketflow.client.received import ReceivedMessage
 from rocketflow.client.sync import pull_consumer as sync
@@ -291,6 +292,7 @@ def test_reset_by_an_operator_moves_the_consumer_and_its_commits(servers: Client
 
         class Noted(PullListener):
             def offset_corrected(self, correction: OffsetCorrection) -> None:
+                assert correction == OffsetCorrection(queue, 3, 0, 0, 3, CorrectionReason.RESET)
                 reset.set()
 
         wanted = options(servers, suspend_s=1, commit_interval_s=0.05, listener=Noted())
@@ -304,6 +306,39 @@ def test_reset_by_an_operator_moves_the_consumer_and_its_commits(servers: Client
             await asyncio.sleep(0.3)  # some commits
             assert await consumer.committed(queue) == 0
             assert await polled(consumer, 3) == ["a", "b", "c"]
+
+    run(call())
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_topic_that_was_created_again_is_reported_and_read_as_the_option_says(
+    servers: ClientCluster, restart: bool
+) -> None:
+    async def call() -> None:
+        queue, found = queue_of(await servers.new_topic()), []
+        await servers.send(queue.topic, ["a", "b", "c"])
+
+        class Noted(PullListener):
+            def offset_corrected(self, correction: OffsetCorrection) -> None:
+                found.append(correction)
+
+        async with PullConsumer(options(servers, listener=Noted(), restart_recreated=restart)) as consumer:
+            await consumer.assign([queue])
+            assert await polled(consumer, 3) == ["a", "b", "c"]
+            async with servers.admin() as admin:
+                await admin.delete_topic_at(servers.broker.address, queue.topic)
+            with pytest.raises(RequestRefusedError, match="not exist, apply first"):
+                await consumer.poll(30)
+            await servers.create_topic(queue.topic, 2)
+            await servers.send(queue.topic, ["d", "e", "f"])
+            async with asyncio.timeout(60):
+                while not found:
+                    await asyncio.sleep(0.02)
+            asked = 0 if restart else 3
+            assert found == [OffsetCorrection(queue, 3, asked, 0, 3, CorrectionReason.RECREATED)]
+            assert consumer.recreated == 1
+            await servers.send(queue.topic, ["g"])
+            assert await polled(consumer, 4 - asked) == ["d", "e", "f", "g"][asked:]
 
     run(call())
 

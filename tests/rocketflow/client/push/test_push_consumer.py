@@ -13,6 +13,7 @@ import pytest
 
 from rocketflow.aio.loop import run
 from rocketflow.client.consume.allocation import Averagely
+from rocketflow.client.consume.corrections import CorrectionReason, OffsetCorrection
 from rocketflow.client.consume.membership import now_ms
 from rocketflow.client.consume.offset_stores import local_offset_path
 from rocketflow.client.errors import ClientStateError, NoNameServerError, RequestRefusedError
@@ -302,6 +303,56 @@ def test_every_client_of_a_broadcasting_group_gets_all_messages(names: str, tmp_
         assert again.counts() == Counter(texts(4, 20))
 
     run(consume())
+
+
+@pytest.mark.parametrize("kind", ["default", "restart", "broadcasting"])
+def test_topic_created_again_under_a_consumer_is_an_event_and_is_read_from_its_beginning_by_option(
+    names: str, kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic, found = f"again-{kind}", list[OffsetCorrection]()
+
+    async def consume() -> None:
+        await make_topic(names, topic, 2)
+        await put(names, topic, texts(20), queues=2)
+        noted = Noted()
+        made = options(
+            *(names, f"g-{topic}"), restart_recreated=kind != "default", broadcasting=kind == "broadcasting",
+            offset_dir=tmp_path, offset_corrected=found.append,
+        )  # fmt: skip
+        async with consuming(made, noted, topic) as consumer, operator(names) as client:
+            await until(lambda: len(noted.messages) == 20)
+            (address,) = await client.masters(topic)
+            await client.delete_topic_at(address, topic)
+            await make_topic(names, topic, 2)
+            await put(names, topic, texts(20, 20), queues=2)  # as many as before: no offset is out of range
+            await until(lambda: consumer.recreated == 2)
+            await put(names, topic, texts(2, 40), queues=2)
+            await until(lambda: len(noted.messages) == (22 if kind == "default" else 42))
+        assert noted.counts() == Counter(
+            texts(20) + texts(2 if kind == "default" else 22, 40 if kind == "default" else 20)
+        )
+
+    run(consume())
+    assert [one.reason for one in found] == [CorrectionReason.RECREATED] * 2
+    events = [one.getMessage() for one in caplog.records if getattr(one, "rf_code", "") == "RF-RECREATED"]
+    assert len(events) == 2
+    assert ("set restart_recreated" in events[0]) == (kind == "default")
+
+
+def test_reset_by_an_operator_is_logged_as_such(names: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def consume() -> None:
+        await make_topic(names, "reset-named", 1)
+        await put(names, "reset-named", texts(4), queues=1)
+        noted = Noted()
+        async with consuming(options(names, "g-reset-named"), noted, "reset-named"), operator(names) as client:
+            await until(lambda: len(noted.messages) == 4)
+            await client.reset_offset_by_time("g-reset-named", "reset-named", 0)
+            await put(names, "reset-named", ["4"], queues=1)  # ends the pull under way
+            await until(lambda: len(noted.messages) == 9)
+
+    run(consume())
+    assert "an operator has reset the offset of reset-named, broker-a queue 0 from " in caplog.text
+    assert "out of range" not in caplog.text
 
 
 def test_tags_and_sql_select_messages(names: str) -> None:
