@@ -426,7 +426,7 @@ def test_failed_sync_fences_the_store(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_records_are_visible_after_a_sync_during_which_the_store_was_fenced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if it was moved: the sync succeeded, and its caller will acknowledge the records."""
+    """The sync succeeded, and its caller will acknowledge the records; a moved store is such a case."""
     config = replace(SMALL, flush_disk_type=FlushDiskType.SYNC_FLUSH)
     real = os.fdatasync
 
