@@ -1346,6 +1346,29 @@ BUGS: Final = (
         [f"{STORE}/fsck/test_lost_derived.py"],
     ),
     Bug(
+        "repair-advised-for-ever",
+        "verify advises a repair of findings that no repair can correct",
+        [Change("        if self._repairable and kinds - NOT_REPAIRED:\n", "        if self._steps is None and kinds:\n")],
+        ["tests/rocketflow/cli/test_verify_hints.py"],
+    ),
+    Bug(
+        "complete-repair-ends-with-1",
+        "a repair that leaves no finding ends with an exit code other than 0",
+        [
+            Change(
+                "        return repaired.exit_code if repaired.cut else code\n",
+                "        return repaired.exit_code if repaired.cut else code or int(bool(repaired.steps))\n",
+            )
+        ],
+        ["tests/rocketflow/cli/test_verify_hints.py"],
+    ),
+    Bug(
+        "file-in-place-of-a-queue-stays",
+        "verify does not report a file in place of a queue's directory, in which a repair then fails",
+        [Change('            found.add("foreign-file", one, 0, _size(one), "is a file, where a', '            _ = ("is a file, where a')],
+        ["tests/rocketflow/cli/test_verify_hints.py"],
+    ),
+    Bug(
         "append-makes-stores",
         "append creates a store at a path without one",
         [Change("    if not create:\n        _check_exists(path, config)\n", "")],

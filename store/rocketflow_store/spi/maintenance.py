@@ -7,7 +7,7 @@ from rocketflow_store.engine.clean_service import preview_clean
 from rocketflow_store.fsck.accepted import AcceptedFindings
 from rocketflow_store.fsck.dump_file import dump_file
 from rocketflow_store.fsck.findings import Finding, VerifyResult
-from rocketflow_store.fsck.repair import RepairResult, RepairStep, repair_store
+from rocketflow_store.fsck.repair import RepairResult, RepairStep, next_steps, repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.recovery.preview import explain_recovery, preview_recovery
 
@@ -20,6 +20,7 @@ __all__ = [
     "backup_store",
     "dump_file",
     "explain_recovery",
+    "next_steps",
     "preview_clean",
     "preview_recovery",
     "repair_store",
