@@ -1348,7 +1348,11 @@ BUGS: Final = (
     Bug(
         "repair-advised-for-ever",
         "verify advises a repair of findings that no repair can correct",
-        [Change("        if self._repairable and kinds - NOT_REPAIRED:\n", "        if self._steps is None and kinds:\n")],
+        [
+            Change(
+                "        if self._repairable and kinds - NOT_REPAIRED:\n", "        if self._steps is None and kinds:\n"
+            )
+        ],
         ["tests/rocketflow/cli/test_verify_hints.py"],
     ),
     Bug(
@@ -1365,8 +1369,41 @@ BUGS: Final = (
     Bug(
         "file-in-place-of-a-queue-stays",
         "verify does not report a file in place of a queue's directory, in which a repair then fails",
-        [Change('            found.add("foreign-file", one, 0, _size(one), "is a file, where a', '            _ = ("is a file, where a')],
+        [
+            Change(
+                '            found.add("foreign-file", one, 0, _size(one), "is a file, where a',
+                '            _ = ("is a file, where a',
+            )
+        ],
         ["tests/rocketflow/cli/test_verify_hints.py"],
+    ),
+    Bug(
+        "queue-does-not-refute-a-restored-record",
+        "a record of a backup is put back although the unit of its queue names another",
+        [
+            Change(
+                "        if known[here]:\n            return f\"the backup's",
+                "        if False:\n            return f\"the backup's",
+            )
+        ],
+        [f"{STORE}/fsck/test_put_back.py"],
+    ),
+    Bug(
+        "record-of-another-store-put-back",
+        "the bytes around damage are not compared with those of the backup",
+        [Change("            if mine != others and mine and others:\n", "            if False:\n")],
+        [f"{STORE}/fsck/test_put_back.py"],
+    ),
+    Bug(
+        "restored-bytes-not-kept",
+        "damaged bytes are overwritten without a copy in the quarantine",
+        [
+            Change(
+                "                if np.frombuffer(old, np.uint8).any():\n                    kept",
+                "                if False:\n                    kept",
+            )
+        ],
+        [f"{STORE}/fsck/test_put_back.py"],
     ),
     Bug(
         "append-makes-stores",

@@ -461,6 +461,37 @@ def backup(
 
 
 @store_app.command()
+def restore(
+    source: Annotated[str, typer.Argument(metavar="BACKUP", help="A backup, or the store of a replica; only read.")],
+    path: PathArgument,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be restored.")] = False,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Processes; all processors by default.")
+    ] = None,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """Restore a store from a backup. Example: rocketflow store restore /backup/monday /data/store --dry-run
+
+    If PATH does not exist, it becomes a complete store. If it is a store, which no process may have open, its damaged
+    records and missing CommitLog files are put back: only those that prove to be the ones that were there, by their
+    bytes, the bytes around them and their queues. The old bytes are kept in quarantine/; nothing else changes.
+    """
+    from rocketflow.cli.store.restore_store import Restore
+
+    with contextlib.ExitStack() as bar:
+        run = Restore(source, path, load_config(config), dry_run=dry_run)
+        fields = run.run(workers, lambda: bar.enter_context(_progress("restore")))
+    with failures.exits_with(run.exit_code):
+        if as_json:
+            emit(fields)
+        else:
+            run.print(fields)
+    if run.exit_code:
+        raise typer.Exit(run.exit_code)
+
+
+@store_app.command()
 def verify(
     path: PathArgument,
     repair: Annotated[bool, typer.Option("--repair", help="Rebuild derived files, quarantine damage.")] = False,

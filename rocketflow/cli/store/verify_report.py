@@ -28,7 +28,7 @@ class VerifyReport:
         self._accepted = AcceptedFindings.load(accept, Path(path)) if accept is not None else None
         self._accept_new = accept_new
         self._steps: list[RepairStep] | None = None
-        self._repairable = False
+        self._repairable = self._restored = False
         self._fields: dict[str, Any] = {}
         self._fresh: list[Finding] = []
         self._known: list[Finding] = []
@@ -41,9 +41,9 @@ class VerifyReport:
         self._fields = repaired.as_dict()
         return repaired.exit_code if repaired.cut else code
 
-    def take(self, found: VerifyResult, repairable: bool) -> int:
-        """Take the findings, and whether a repair would repair any; return the exit code."""
-        self._repairable = repairable
+    def take(self, found: VerifyResult, repairable: bool, *, restored: bool = False) -> int:
+        """Take the findings, whether a repair would repair any, and whether a backup was used; return the exit code."""
+        self._repairable, self._restored = repairable, restored
         code = self._take(found, found.exit_code)
         self._fields = found.as_dict()
         return code
@@ -83,7 +83,7 @@ class VerifyReport:
     def _next_steps(self) -> Iterator[str]:
         """Yield what to do about the new findings, a line for each remedy."""
         verify, kinds = f"`rocketflow store verify {self._path}", {one.kind for one in self._fresh}
-        if kinds & LOST_KINDS:
+        if kinds & LOST_KINDS and not self._restored:
             yield f"`rocketflow store restore BACKUP {self._path}` puts back what a backup or a replica still has"
         if self._repairable and kinds - NOT_REPAIRED:
             yield f"{verify} --repair` rebuilds queues, index and the like"

@@ -213,7 +213,7 @@ def repair_store(
     progress: Callable[[int, int], None] | None = None,
 ) -> RepairResult:
     """Verify and repair until nothing is left to do; raise StoreLockedError if another process writes to the store."""
-    path = Path(path)
+    path = Path(path).absolute()
     check_directory(path, must_exist=True)
     paths = StorePaths.of(path, config)
     if not paths.looks_like_store():

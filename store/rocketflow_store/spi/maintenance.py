@@ -7,6 +7,7 @@ from rocketflow_store.engine.clean_service import preview_clean
 from rocketflow_store.fsck.accepted import AcceptedFindings
 from rocketflow_store.fsck.dump_file import dump_file
 from rocketflow_store.fsck.findings import Finding, VerifyResult
+from rocketflow_store.fsck.put_back import PutBackResult, put_back
 from rocketflow_store.fsck.repair import RepairResult, RepairStep, next_steps, repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.recovery.preview import explain_recovery, preview_recovery
@@ -14,6 +15,7 @@ from rocketflow_store.recovery.preview import explain_recovery, preview_recovery
 __all__ = [
     "AcceptedFindings",
     "Finding",
+    "PutBackResult",
     "RepairResult",
     "RepairStep",
     "VerifyResult",
@@ -23,6 +25,7 @@ __all__ = [
     "next_steps",
     "preview_clean",
     "preview_recovery",
+    "put_back",
     "repair_store",
     "verify_store",
 ]

@@ -19,7 +19,7 @@ from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.views.dispatch import side_queues
 from rocketflow_store.views.queues import queue_table
 from tests.support.damage import flip
-from tests.support.side_queue_damage import BATCH, HARM, LIGHT, files_of, lengthen, put_a_file
+from tests.support.side_queue_damage import BATCH, HARM, LIGHT, files_of, lengthen
 from tests.support.side_queues import CONFIG, SideStore, make, served
 from tests.support.trials import sampled
 
