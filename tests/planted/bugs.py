@@ -1419,6 +1419,66 @@ BUGS: Final = (
         [f"{STORE}/fsck/test_lost_derived.py"],
     ),
     Bug(
+        "repair-advised-for-ever",
+        "verify advises a repair of findings that no repair can correct",
+        [
+            Change(
+                "        if self._repairable and kinds - NOT_REPAIRED:\n", "        if self._steps is None and kinds:\n"
+            )
+        ],
+        ["tests/rocketflow/cli/test_verify_hints.py"],
+    ),
+    Bug(
+        "complete-repair-ends-with-1",
+        "a repair that leaves no finding ends with an exit code other than 0",
+        [
+            Change(
+                "        return repaired.exit_code if repaired.cut else code\n",
+                "        return repaired.exit_code if repaired.cut else code or int(bool(repaired.steps))\n",
+            )
+        ],
+        ["tests/rocketflow/cli/test_verify_hints.py"],
+    ),
+    Bug(
+        "file-in-place-of-a-queue-stays",
+        "verify does not report a file in place of a queue's directory, in which a repair then fails",
+        [
+            Change(
+                '            found.add("foreign-file", one, 0, _size(one), "is a file, where a',
+                '            _ = ("is a file, where a',
+            )
+        ],
+        ["tests/rocketflow/cli/test_verify_hints.py"],
+    ),
+    Bug(
+        "queue-does-not-refute-a-restored-record",
+        "a record of a backup is put back although the unit of its queue names another",
+        [
+            Change(
+                "        if known[here]:\n            return f\"the backup's",
+                "        if False:\n            return f\"the backup's",
+            )
+        ],
+        [f"{STORE}/fsck/test_put_back.py"],
+    ),
+    Bug(
+        "record-of-another-store-put-back",
+        "the bytes around damage are not compared with those of the backup",
+        [Change("            if mine != others and mine and others:\n", "            if False:\n")],
+        [f"{STORE}/fsck/test_put_back.py"],
+    ),
+    Bug(
+        "restored-bytes-not-kept",
+        "damaged bytes are overwritten without a copy in the quarantine",
+        [
+            Change(
+                "                if np.frombuffer(old, np.uint8).any():\n                    kept",
+                "                if False:\n                    kept",
+            )
+        ],
+        [f"{STORE}/fsck/test_put_back.py"],
+    ),
+    Bug(
         "append-makes-stores",
         "append creates a store at a path without one",
         [Change("    if not create:\n        _check_exists(path, config)\n", "")],

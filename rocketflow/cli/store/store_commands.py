@@ -89,7 +89,9 @@ def info(
         emit(found)
         return
     log, index = found["commitLog"], found["index"]
-    print(f"{found['path']}: {found['state']}")
+    lost = found["queuesWithoutFiles"]
+    queues = f"{lost} queue{'' if lost == 1 else 's'}"
+    print(f"{found['path']}: {found['state']}{f', {queues} without files' if lost else ''}")
     print(f"commitLog  [{log['minOffset']}, {log['maxOffset']})  {log['files']} files of {log['fileSize']} bytes")
     for one in log["paths"] if len(log["paths"]) > 1 else []:
         print(f"           in {one}")
@@ -101,9 +103,8 @@ def info(
         print(f"           [{one['beginOffset']}, {one['endOffset']})  {having} index entries for TAGS{about}")
     for key in idle:
         print(f"setting    {key} has no effect in RocketFlow")
-    if found["queuesWithoutFiles"]:
-        lost = f"{found['queuesWithoutFiles']} queues have no files"
-        print(f"note: {lost}; `rocketflow store verify {path} --repair` rebuilds them")
+    if lost:
+        print(f"note: `rocketflow store verify {path} --repair` rebuilds the {queues} without files")
     if not found["topics"]:
         print(f"no topics: {lost_queues_hint(reader)}" if found["commitLog"]["files"] else "no topics")
         return
@@ -476,6 +477,37 @@ def backup(
 
 
 @store_app.command()
+def restore(
+    source: Annotated[str, typer.Argument(metavar="BACKUP", help="A backup, or the store of a replica; only read.")],
+    path: PathArgument,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be restored.")] = False,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Processes; all processors by default.")
+    ] = None,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """Restore a store from a backup. Example: rocketflow store restore /backup/monday /data/store --dry-run
+
+    If PATH does not exist, it becomes a complete store. If it is a store, which no process may have open, its damaged
+    records and missing CommitLog files are put back: only those that prove to be the ones that were there, by their
+    bytes, the bytes around them and their queues. The old bytes are kept in quarantine/; nothing else changes.
+    """
+    from rocketflow.cli.store.restore_store import Restore
+
+    with contextlib.ExitStack() as bar:
+        run = Restore(source, path, load_config(config), dry_run=dry_run)
+        fields = run.run(workers, lambda: bar.enter_context(_progress("restore")))
+    with failures.exits_with(run.exit_code):
+        if as_json:
+            emit(fields)
+        else:
+            run.print(fields)
+    if run.exit_code:
+        raise typer.Exit(run.exit_code)
+
+
+@store_app.command()
 def verify(
     path: PathArgument,
     repair: Annotated[bool, typer.Option("--repair", help="Rebuild derived files, quarantine damage.")] = False,
@@ -494,14 +526,15 @@ def verify(
     """Check every record, queue unit and index entry. Example: rocketflow store verify /data/store
 
     Without --repair no byte is changed. With it derived files are rebuilt from the log; damaged records stay where
-    they are, a copy of them is kept in quarantine/, and all other messages are served.
+    they are, a copy of them is kept in quarantine/, and all other messages are served. The exit code is that of what
+    is left: 0 if everything is repaired, 1 for findings that lost no message, 3 for lost messages.
 
     --accept FILE: the first run writes the present findings to FILE, with a digest of their bytes. Later runs print
     those as accepted, and end with 0 if there is no other; --accept-new adds the others.
     """
     from rocketflow.cli.store.read_rate import ReadRate
     from rocketflow.cli.store.verify_report import VerifyReport
-    from rocketflow_store.spi.maintenance import repair_store, verify_store
+    from rocketflow_store.spi.maintenance import next_steps, repair_store, verify_store
 
     if accept_new and accept is None:
         raise typer.BadParameter("--accept-new needs --accept FILE")
@@ -512,7 +545,10 @@ def verify(
             repaired = repair_store(path, load_config(config), workers=workers, progress=progress)
         else:
             found = verify_store(path, load_config(config), workers=workers, progress=progress)
-    code = report.take_repair(repaired) if repair else report.take(found)
+    if repair:
+        code = report.take_repair(repaired)
+    else:
+        code = report.take(found, bool(next_steps(path, found, load_config(config))))
     with failures.exits_with(code):
         if as_json:
             emit(report.as_dict())

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.cli.shared.tables import print_table
 from rocketflow_store.spi.maintenance import AcceptedFindings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rocketflow_store.spi.maintenance import Finding, RepairResult, RepairStep, VerifyResult
+
+LOST_KINDS: Final = frozenset({"record", "missing-file", "lost-message"})
+"""Kinds of findings of the log itself: its bytes are nowhere else in the store."""
+NOT_REPAIRED: Final = LOST_KINDS | {"bad-body"}
 
 _COLUMNS = ("kind", "file", "offset", "length", "detail")
 
@@ -24,6 +28,7 @@ class VerifyReport:
         self._accepted = AcceptedFindings.load(accept, Path(path)) if accept is not None else None
         self._accept_new = accept_new
         self._steps: list[RepairStep] | None = None
+        self._repairable = self._restored = False
         self._fields: dict[str, Any] = {}
         self._fresh: list[Finding] = []
         self._known: list[Finding] = []
@@ -34,10 +39,11 @@ class VerifyReport:
         self._steps = repaired.steps
         code = self._take(repaired.left, repaired.exit_code)
         self._fields = repaired.as_dict()
-        return repaired.exit_code if repaired.cut else code or int(bool(repaired.steps))
+        return repaired.exit_code if repaired.cut else code
 
-    def take(self, found: VerifyResult) -> int:
-        """Take the findings; return the exit code."""
+    def take(self, found: VerifyResult, repairable: bool, *, restored: bool = False) -> int:
+        """Take the findings, whether a repair would repair any, and whether a backup was used; return the exit code."""
+        self._repairable, self._restored = repairable, restored
         code = self._take(found, found.exit_code)
         self._fields = found.as_dict()
         return code
@@ -70,15 +76,26 @@ class VerifyReport:
         print_findings(self._found, self._fresh, self._known)
         if self._appended and self._accepted is not None:
             print(f"{self._appended} findings were added to {self._accepted.path}: later runs take them as accepted")
-        elif self._fresh and all(one.kind == "bad-body" for one in self._fresh):
-            print(
-                "next: onBadBody=raw (--on-bad-body raw) reads such bodies as they are stored, quarantine skips "
-                f"them; `rocketflow store verify {self._path} --accept FILE` records that they are known"
+            return
+        for line in self._next_steps():
+            print(f"next: {line}")
+
+    def _next_steps(self) -> Iterator[str]:
+        """Yield what to do about the new findings, a line for each remedy."""
+        verify, kinds = f"`rocketflow store verify {self._path}", {one.kind for one in self._fresh}
+        if kinds & LOST_KINDS and not self._restored:
+            yield f"`rocketflow store restore BACKUP {self._path}` puts back what a backup or a replica still has"
+        if self._repairable and kinds - NOT_REPAIRED:
+            yield f"{verify} --repair` rebuilds queues, index and the like"
+        if kinds & LOST_KINDS:
+            yield f"{verify} --accept FILE` records losses that are known"
+        if "bad-body" in kinds:
+            yield (
+                "onBadBody=raw (--on-bad-body raw) reads such bodies as they are stored, quarantine skips them; "
+                f"{verify} --accept FILE` records that they are known"
             )
-        elif self._fresh and self._steps is None:
-            print(f"next: `rocketflow store verify {self._path} --repair` rebuilds queues, index and the like")
-        elif self._found.lost_records and self._fresh:
-            print(f"next: `rocketflow store verify {self._path} --accept FILE` records losses that are known")
+        if kinds and not (self._repairable or kinds <= NOT_REPAIRED):
+            yield "a repair cannot correct the rest: do what its details say, or restore the store from a backup"
 
 
 def print_findings(found: VerifyResult, fresh: Sequence[Finding], known: Sequence[Finding]) -> None:

@@ -151,8 +151,8 @@ class RepairResult:
 
     @property
     def exit_code(self) -> int:
-        """0 nothing to do, 1 everything was healed (or manual work remains), 3 messages are lost."""
-        return 3 if self.cut else self.left.exit_code or int(bool(self.steps))
+        """0 nothing is left to repair, 1 manual work remains, 3 messages are lost."""
+        return 3 if self.cut else self.left.exit_code
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -199,6 +199,12 @@ def plan_repair(found: VerifyResult, paths: StorePaths, *, unclean: bool) -> Rep
     )
 
 
+def next_steps(path: str | Path, found: VerifyResult, config: StoreConfig | None = None) -> list[RepairStep]:
+    """Return the steps that a repair of the findings would begin with; none if it cannot repair any of them."""
+    paths = StorePaths.of(Path(path), config)
+    return plan_repair(found, paths, unclean=paths.abort.exists()).steps
+
+
 def repair_store(
     path: str | Path,
     config: StoreConfig | None = None,
@@ -207,7 +213,7 @@ def repair_store(
     progress: Callable[[int, int], None] | None = None,
 ) -> RepairResult:
     """Verify and repair until nothing is left to do; raise StoreLockedError if another process writes to the store."""
-    path = Path(path)
+    path = Path(path).absolute()
     check_directory(path, must_exist=True)
     paths = StorePaths.of(path, config)
     if not paths.looks_like_store():

@@ -153,7 +153,7 @@ def check_files(paths: StorePaths, config: StoreConfig, found: Findings) -> None
         (paths.consume_queue, config.mapped_file_size_consume_queue),
         (paths.batch_consume_queue, config.mapper_file_size_batch_consume_queue),
     ):
-        for queue in [one for topic in _directories(room) for one in _directories(topic)]:
+        for queue in [one for topic in _directories(room, found) for one in _directories(topic, found)]:
             if queue.name.isdigit():
                 _directory(queue, size, found)
             else:
@@ -217,8 +217,13 @@ def _files(directory: Path) -> list[Path]:
         return []
 
 
-def _directories(directory: Path) -> Iterator[Path]:
-    yield from (one for one in _files(directory) if one.is_dir())
+def _directories(directory: Path, found: Findings) -> Iterator[Path]:
+    """Yield the directories of one that holds no other files; those are findings."""
+    for one in _files(directory):
+        if one.is_dir():
+            yield one
+        else:
+            found.add("foreign-file", one, 0, _size(one), "is a file, where a directory belongs")
 
 
 def _is_name(name: str, digits: int) -> bool:

@@ -78,7 +78,8 @@ def test_new_finding_that_lost_nothing_ends_with_1(
     shutil.rmtree(path / "index")
     code, printed = verify(capsys, path, "--accept", str(file))
     assert (code, printed["acceptedFindings"], printed["newFindings"]) == (1, 1, 1)
-    assert verify(capsys, path, "--accept", str(file), "--repair")[0] == 1
+    code, repaired = verify(capsys, path, "--accept", str(file), "--repair")
+    assert (code, [one["action"] for one in repaired["repaired"]]) == (0, ["rebuild-index"])
     assert verify(capsys, path, "--accept", str(file), "--repair")[0] == 0
 
 

@@ -267,7 +267,7 @@ def test_verify_finds_a_flipped_byte_and_names_its_offset(capsys: pytest.Capture
         opened.write(b"\x7f")
     (found,) = call(capsys, "store", "verify", path, "--json", code=1)
     assert {(one["kind"], one["offset"]) for one in found["findings"]} >= {("wrong-unit", 60)}
-    (repaired,) = call(capsys, "store", "verify", path, "--repair", "--json", code=1)
+    (repaired,) = call(capsys, "store", "verify", path, "--repair", "--json")
     check_fields("store verify --repair", repaired)
     assert (repaired["findings"], repaired["lostRecords"]) == ([], 0)
     assert [one["action"] for one in repaired["repaired"]] == ["rebuild-queue"]
@@ -362,6 +362,34 @@ def test_backup_of_a_store_of_apaches_shows_the_same_messages(
     code, said = failure(capsys, "store", "backup", path, target)
     assert (code, f"{target} exists" in said) == (2, True)
     assert failure(capsys, "store", "backup", tmp_path / "none", target)[0] == 2
+
+
+def test_restore_creates_a_store_and_puts_a_damaged_record_back(
+    capsys: pytest.CaptureFixture[str], golden_store: Callable[..., Path], tmp_path: Path
+) -> None:
+    path, target, store = golden_store("basic-53"), tmp_path / "backup", tmp_path / "s"
+    call(capsys, "store", "backup", path, target, "--workers", 1, "--json")
+    restore = "store", "restore", target, store, "--workers", 1, "--json"
+    (printed,) = call(capsys, *restore, "--dry-run")
+    assert (printed["created"], printed["dryRun"], store.exists()) == (True, True, False)
+    (printed,) = call(capsys, *restore)
+    (verified,) = call(capsys, "store", "verify", store, "--json")
+    assert verified["records"] == printed["records"]
+    (again,) = call(capsys, *restore)
+    assert (again["created"], again["putBack"], again["records"]) == (False, [], 0)
+    log = min((store / "commitlog").iterdir())
+    whole = log.read_bytes()
+    log.write_bytes(whole[:90] + bytes([whole[90] ^ 1]) + whole[91:])
+    (dry,) = call(capsys, *restore, "--dry-run")
+    assert log.read_bytes() != whole
+    (put,) = call(capsys, *restore)
+    check_fields("store restore", printed, put)
+    assert (put["putBack"], put["findings"], put["records"]) == (dry["putBack"], [], 1)
+    assert log.read_bytes() == whole
+    target.rename(tmp_path / "backup.partial")
+    assert "incomplete" in failure(capsys, "store", "restore", tmp_path / "backup.partial", tmp_path / "t")[1]
+    assert failure(capsys, "store", "restore", tmp_path / "none", tmp_path / "t")[0] == 2
+    assert failure(capsys, "store", "restore", path, tmp_path)[0] == 2
 
 
 def test_backup_beside_a_writer_without_a_broker_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
