@@ -69,7 +69,7 @@ class PutBack:
 
 @dataclass(slots=True)
 class PutBackResult:
-    """What was put back, or in a dry run would be, and what the store lacks afterwards."""
+    """The ranges that were put back, or in a dry run would be, and what the store lacks afterwards."""
 
     found: VerifyResult
     left: VerifyResult
@@ -256,7 +256,7 @@ class _Proof:
         return False
 
     def _surroundings(self, start: int, end: int) -> tuple[int, str]:
-        """Compare the bytes around damage with the backup's; return how many tell stores apart, and why to refuse."""
+        """Compare the bytes around damage with the backup's; return how many distinguish stores, and why to refuse."""
         source, size = self._source, self._size
         stops = [stop for _, stop in self._ranges if stop <= start]
         low = max(0, (start - 1) // size * size, start - _AROUND, source.min_phy_offset, *stops)

@@ -1,4 +1,4 @@
-"""What `store verify` and `store info` advise: a command that helps with the findings, and never the same one twice."""
+"""The advice of `store verify` and `store info`: a command that helps with the findings, and never the same one twice."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _checkpoint(planted: Planted) -> None:
     flip(planted.path / "checkpoint", 0, 0x40)
 
 
-def _foreign(planted: Planted) -> None:
+def _other_file(planted: Planted) -> None:
     (planted.path / "commitlog" / "notes.txt").write_text("mine")
 
 
@@ -101,7 +101,7 @@ CASES: dict[str, tuple[Callable[[Planted], None], int]] = {
     **{
         one.__name__: (one, 0)
         for one in (
-            *(_end_mark, _longer, _tail, _queue, _queues, _queue_is_a_file, _index, _checkpoint, _foreign, _topics),
+            *(_end_mark, _longer, _tail, _queue, _queues, _queue_is_a_file, _index, _checkpoint, _other_file, _topics),
             _meta,
         )
     },
