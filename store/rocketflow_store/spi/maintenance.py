@@ -7,7 +7,7 @@ from rocketflow_store.engine.clean_service import preview_clean
 from rocketflow_store.fsck.accepted import AcceptedFindings
 from rocketflow_store.fsck.dump_file import dump_file
 from rocketflow_store.fsck.findings import Finding, VerifyResult
-from rocketflow_store.fsck.put_back import PutBackResult, put_back
+from rocketflow_store.fsck.put_back import put_back
 from rocketflow_store.fsck.repair import RepairResult, RepairStep, next_steps, repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.recovery.preview import explain_recovery, preview_recovery
@@ -15,7 +15,6 @@ from rocketflow_store.recovery.preview import explain_recovery, preview_recovery
 __all__ = [
     "AcceptedFindings",
     "Finding",
-    "PutBackResult",
     "RepairResult",
     "RepairStep",
     "VerifyResult",

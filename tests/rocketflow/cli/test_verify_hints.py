@@ -1,4 +1,4 @@
-"""The advice of `store verify` and `store info`: a command that helps with the findings, and never the same one twice."""
+"""The advice of `store verify` and `store info`: a command that helps with the findings,never the same one twice."""
 
 from __future__ import annotations
 
