@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rocketflow_store import MessageStore, SkipFaults, StoreReader
+from rocketflow_store import MessageStore, StoreReader
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.records.arrow.columns import SOURCE_COLUMNS
@@ -173,7 +173,7 @@ def test_index_queries_equal_apaches_or_have_older_messages_of_the_time_too(open
     lost = 0
     for asked in queries_of(name)["index"]:
         key, most, begin, end = ((asked["topic"], asked["key"]), *(asked[one] for one in ("max", "begin", "end")))
-        answer = store._reads.lookup.by_key(*key, most, begin, end, SkipFaults(), late_ms=999)
+        answer = store.index.query(*key, min(most, 64), begin, end, store.look_message_by_offset, late_ms=999)
         offsets = [one.phy_offset for one in answer]
         more = answer[: len(answer) - len(asked["offsets"])]
         if offsets[len(more) :] != asked["offsets"] or any(one.store_timestamp >= begin + 1000 for one in more):

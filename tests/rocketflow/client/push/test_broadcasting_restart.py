@@ -39,17 +39,17 @@ class Consumer:
     """A consumer process whose home directory is `home`."""
 
     def __init__(self, names: str, home: Path) -> None:
-        self._out = (home / "out").open("w+")
+        self.out = (home / "out").open("w+")
         self.process = subprocess.Popen(
             [sys.executable, "-c", CONSUMER, names],
             stdin=subprocess.PIPE,
-            stdout=self._out,
+            stdout=self.out,
             env=environment(HOME=str(home)),
         )
 
     def bodies(self) -> Counter[str]:
         """Return what the listener got."""
-        return Counter(Path(self._out.name).read_text().split())
+        return Counter(Path(self.out.name).read_text().split())
 
     def stop(self) -> None:
         """End the consumer in order."""
@@ -67,7 +67,7 @@ def consumer(names: str, home: Path) -> Iterator[Consumer]:
     finally:
         one.process.kill()
         one.process.communicate()
-        one._out.close()
+        one.out.close()
 
 
 def places(home: Path) -> dict[str, int]:
