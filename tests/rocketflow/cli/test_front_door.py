@@ -156,7 +156,7 @@ def test_completion_script_works_in_bash(tmp_path: Path) -> None:
     done = subprocess.run(
         ["bash", "-c", script], env=environment, capture_output=True, text=True, check=True, timeout=120
     )
-    assert sorted(done.stdout.split()) == ["rebuild", "recover"]
+    assert sorted(done.stdout.split()) == ["rebuild", "recover", "restore"]
 
 
 def test_completion_of_an_unknown_shell_names_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:

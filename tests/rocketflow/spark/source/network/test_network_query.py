@@ -15,9 +15,10 @@ from rocketflow.client.admin.admin_client import AdminClient
 from rocketflow.client.errors import ClientError, NoNameServerError
 from rocketflow.client.options import ClientOptions
 from rocketflow.client.sync.bridge import LOOP
+from rocketflow.errors import UsageError
 from rocketflow.remoting.bodies import MessageQueue
 from rocketflow.spark.stream.stream_job import parse_arguments, preflight, run
-from rocketflow_store import StoreError, StoreReader
+from rocketflow_store import StoreReader
 from tests.support.network_stores import Brokers, brokers, write
 from tests.support.servers import send
 from tests.support.spark_stores import numbered
@@ -88,7 +89,7 @@ def test_the_stream_job_takes_addresses(spark: SparkSession, cluster: Brokers, t
     assert run(spark, job).rows == 3000
     with StoreReader(cluster.store("a")) as reader:
         assert sum(reader.max_offset("copied", queue) for queue in (0, 1)) == 3000
-    with pytest.raises(StoreError, match=r"no topic oders in the store \(did you mean orders\?\)"):
+    with pytest.raises(UsageError, match=r"no topic oders in the store \(did you mean orders\?\)"):
         preflight(replace(job, subscribe="oders"))
     with pytest.raises(NoNameServerError, match=r"127\.0\.0\.1:1"):
         preflight(replace(job, source="127.0.0.1:1"))
