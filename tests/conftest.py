@@ -49,11 +49,13 @@ settings.load_profile("project")
 def pytest_configure(config: pytest.Config) -> None:
     """Give the processes that tests start what they need in any environment.
 
-    They keep bytecode, since each would compile all its modules, for a second or two. SIGHUP ends them, also if the
-    tests run under nohup.
+    They keep bytecode, since each would compile all its modules, for a second or two. SIGHUP and SIGINT end them, also
+    if the tests run under nohup, or in the background of a script.
     """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _scope(nodeid: str) -> str:
