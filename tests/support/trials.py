@@ -13,14 +13,8 @@ FULL = os.environ.get("RF_FULL") == "1"
 """True for all trials (`make test-full`)."""
 LEVEL = "full" if FULL else "fast" if os.environ.get("RF_FAULTS") == "1" else "sample"
 """The number of trials: `make test` runs a sample of the trials of `make test-faults`."""
-COMMAND_LINE = """
-import signal
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a test run under nohup, or in the background, hands on
-signal.signal(signal.SIGINT, signal.default_int_handler)  # that these are ignored
-from rocketflow.cli import main
-main()
-"""
-"""A program for `python -c` that runs `rocketflow` with the signal handlers of a terminal."""
+COMMAND_LINE = "from rocketflow.cli import main; main()"
+"""A program for `python -c` that runs `rocketflow`."""
 SEED = int(os.environ.get("RF_SEED", "20261121"))
 
 

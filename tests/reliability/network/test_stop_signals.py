@@ -6,7 +6,7 @@ import asyncio
 import random
 import signal
 import urllib.error
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -34,14 +34,6 @@ STOPS = {
     "SIGTERM twice": [signal.SIGTERM, signal.SIGTERM],
     "SIGINT, SIGTERM": [signal.SIGINT, signal.SIGTERM],
 }
-
-
-@pytest.fixture(autouse=True)
-def hangups_as_in_a_terminal() -> Iterator[None]:
-    """Let servers get SIGHUP although the run of the tests is under nohup."""
-    before = signal.signal(signal.SIGHUP, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGHUP, before)
 
 
 def is_open_in_order(store: Path) -> bool:

@@ -13,9 +13,7 @@ import pytest
 from rocketflow.process.child_process import kill_at_line
 
 SCRIPT = """
-import signal, sys
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup a test run inherits SIG_IGN
-signal.signal(signal.SIGINT, signal.default_int_handler)
+import sys
 from rocketflow.process import child_process
 from rocketflow.process.stop_signals import StoppedError, stop_in_order
 child_process._STOP_S = float(sys.argv[2])
