@@ -1367,6 +1367,56 @@ BUGS: Final = (
         [f"{STORE}/views/test_first_kept.py"],
     ),
     Bug(
+        "newest-files-hide-the-frontier",
+        "after a kill the durable end of a queue is looked for in its newest files alone: a sound queue is rebuilt",
+        [
+            Change(
+                "[one for one in entries if is_file_name(one, _NAME_DIGITS) and int(one.name) < stop]",
+                "[one for one in self._last_files(entries) if int(one.name) < stop]",
+            )
+        ],
+        [f"{STORE}/recovery/test_rebuilt_ends.py"],
+    ),
+    Bug(
+        "quarantined-units-are-forgotten",
+        "a queue that is rebuilt after a kill assigns the queue offset of its newest, damaged record again",
+        [
+            Change(
+                "        for topic, queue_id in self._lost.all_queues:\n            for base",
+                "        for topic, queue_id in ():\n            for base",
+            )
+        ],
+        [f"{STORE}/recovery/test_rebuilt_ends.py"],
+    ),
+    Bug(
+        "ends-of-batch-queues-are-cut",
+        "after a kill a BatchCQ topic assigns the queue offsets of its newest, damaged record again",
+        [
+            Change(
+                "            _raise_to(self._batch_ends, key, end_of_lost_batches(units, lost))",
+                "            _ = key, units",
+            )
+        ],
+        [f"{STORE}/recovery/test_rebuilt_ends.py"],
+    ),
+    Bug(
+        "stopped-recovery-forgets-ends",
+        "a recovery that is stopped loses the ends of queues whose newest record is damaged",
+        [Change("        if self._synced:\n            self._store()\n", "")],
+        [f"{STORE}/recovery/test_rebuilt_ends.py"],
+    ),
+    Bug(
+        "rebuild-forgets-lost-batches",
+        "a rebuild after a kill lets a BatchCQ topic end before its newest, damaged record",
+        [
+            Change(
+                "ends[key] = max(ends.get(key, 0), end_of_lost_batches(units, lost))",
+                "ends[key] = ends.get(key, 0)",
+            )
+        ],
+        [f"{STORE}/recovery/test_rebuilt_ends.py"],
+    ),
+    Bug(
         "durable-units-ignored",
         "an open after a kill declares messages lost if their units are missing below the durable end",
         [Change("key not in lost.queues and not self._has_units(key, there[key], end, log)", "end < 0")],

@@ -9,8 +9,11 @@ import numpy as np
 from rocketflow_store.format.record import MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.metadata.native.durable_ends import DurableEnds
+from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
 from rocketflow_store.views.queues.claimed_places import DamagedBytes, KnownPlaces
-from rocketflow_store.views.queues.consume_queue import ConsumeQueue, lost, pre_blank, written
+from rocketflow_store.views.queues.consume_queue import ConsumeQueue, pre_blank, written
+from rocketflow_store.views.queues.consume_queue import lost as lost_units
+from rocketflow_store.views.queues.lost_units import end_of_lost, end_of_lost_batches
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,11 +36,14 @@ class OldQueues:
         self._paths, self._size, self._state, self._files = paths, config.mapped_file_size_consume_queue, state, files
         record = state.record
         self._recorded = {} if record is None else {key: one.end for key, one in record.queues.items()}
-        self.batch_ends = {} if record is None else {key: one.end for key, one in record.batch_queues.items()}
-        if not state.clean and read_confirm(paths) is not None:
-            ends = DurableEnds.load(paths)
+        self._batches = {} if record is None else {key: one.end for key, one in record.batch_queues.items()}
+        self._batch_size = config.mapper_file_size_batch_consume_queue
+        self._synced = 0
+        confirmed = None if state.clean else read_confirm(paths)
+        if confirmed is not None:
+            self._synced, ends = confirmed.synced_offset, DurableEnds.load(paths)
             for key, end in {} if ends is None else ends.queues.items():
-                known = self.batch_ends if key[0] in state.choice.batch_topics else self._recorded
+                known = self._batches if key[0] in state.choice.batch_topics else self._recorded
                 known[key] = max(known.get(key, 0), end)
 
     def known_places(self, findings: LogFindings) -> KnownPlaces:
@@ -48,15 +54,39 @@ class OldQueues:
         bounds = {key: (one.end, until) for key, one in ends.items() if one.end}
         return KnownPlaces(DamagedBytes(findings.damage), bounds, self._expected_first, self._is_known)
 
-    def ends(self, found: dict[Queue, int], log_end: int) -> dict[Queue, int]:
+    def ends(self, found: dict[Queue, int], findings: LogFindings) -> dict[Queue, int]:
         """Return the ends that queues should have: the recorded ones, or those that existing units prove.
 
-        `found` are the ends that the log's records claim.
+        `found` are the ends that the log's records claim. After an orderly stop its record decides, if it has the
+        queue.
         """
-        ends = dict(self._recorded)
-        for key in {*found, *self._there()}.difference(ends):
-            ends[key] = self._proven_end(key, found.get(key, 0), log_end)
+        ends, lost = dict(self._recorded), self._lost_bytes(findings)
+        for key in {*found, *self._there(self._paths.consume_queue)}:
+            if key not in ends or not self._state.clean:
+                least = max(found.get(key, 0), ends.get(key, 0))
+                ends[key] = self._proven_end(key, least, findings.log_end, lost)
         return ends
+
+    def batch_ends(self, findings: LogFindings) -> dict[Queue, int]:
+        """Return the recorded ends of batch queues, or those that the units of lost records prove."""
+        ends, lost = dict(self._batches), self._lost_bytes(findings)
+        if lost.begin < 0:
+            return ends
+        for key in self._there(self._paths.batch_consume_queue):
+            if key not in ends or not self._state.clean:
+                directory = self._paths.batch_consume_queue / key[0] / str(key[1])
+                queue = BatchConsumeQueue(directory, *key, self._batch_size, write=False)
+                try:
+                    units = queue.newest_units(lost.begin)
+                finally:
+                    queue.close()
+                ends[key] = max(ends.get(key, 0), end_of_lost_batches(units, lost))
+        return ends
+
+    def _lost_bytes(self, findings: LogFindings) -> DamagedBytes:
+        """Return the bytes that the log had and does not have."""
+        end = findings.log_end
+        return DamagedBytes([*findings.damage, *([(end, self._synced)] if end < self._synced else [])])
 
     def first_kept(self, key: Queue, end: int) -> int:
         """Return the first queue offset that retention kept of a queue that ends at `end`.
@@ -74,14 +104,14 @@ class OldQueues:
         removed = np.flatnonzero(pre_blank(units) | (units["phy_offset"].astype(np.int64) < self._state.begin))
         return min(first + int(removed[-1]) + 1, end) if len(removed) else first
 
-    def _there(self) -> list[Queue]:
-        """Return the plain queues that have a directory."""
-        directory = self._paths.consume_queue
+    @staticmethod
+    def _there(directory: Path) -> list[Queue]:
+        """Return the queues that have a directory below this one."""
         topics = [one for one in directory.iterdir() if one.is_dir()] if directory.is_dir() else []
         return [(topic.name, int(one.name)) for topic in topics for one in topic.iterdir() if one.name.isdigit()]
 
     def _is_known(self, key: Queue) -> bool:
-        if key in self._recorded or key in self.batch_ends:
+        if key in self._recorded or key in self._batches:
             return True
         return any((parent / key[0] / str(key[1])).is_dir() for parent in self._directories)
 
@@ -107,8 +137,8 @@ class OldQueues:
         finally:
             queue.close()
 
-    def _proven_end(self, key: Queue, end: int, log_end: int) -> int:
-        """Return the number after the last unit from `end` on that points at a record, else `end`."""
+    def _proven_end(self, key: Queue, end: int, log_end: int, lost: DamagedBytes) -> int:
+        """Return the number after the last unit from `end` on that points at a record or a lost one, else `end`."""
         queue = self._open(key)
         if queue is None:
             return end
@@ -117,11 +147,13 @@ class OldQueues:
             units = queue.units(end, stop) if stop > end >= queue.first_unit else queue.units(0, 0)
         finally:
             queue.close()
-        usable = written(units) & ~pre_blank(units) & ~lost(units)
-        for row in np.flatnonzero(usable)[::-1].tolist():
-            if self._is_record(int(units["phy_offset"][row]), int(units["msg_size"][row]), log_end):
-                return end + int(row) + 1
-        return end
+        proven = end_of_lost(units, lost)
+        usable = written(units) & ~pre_blank(units) & ~lost_units(units)
+        for row in np.flatnonzero(usable[proven:])[::-1].tolist():
+            unit = units[proven + row]
+            if self._is_record(int(unit["phy_offset"]), int(unit["msg_size"]), log_end):
+                return end + proven + int(row) + 1
+        return end + proven
 
     def _is_record(self, phy_offset: int, size: int, log_end: int) -> bool:
         """Return True if a record of this size begins there, whatever its fields claim."""

@@ -106,9 +106,9 @@ def plan_files(places: RebuildPlaces, state: StoreState, files: MappedFileQueue,
     index = plan_index(reports, config.max_index_num - 1)
     every_left_out = frozenset(left_out | set(state.choice.left_out))
     found = {(one.topic, one.queue_id): one.end for one in queues}
-    ends = old.ends(found, findings.log_end)
+    ends = old.ends(found, findings)
     begins = {key: old.first_kept(key, end) for key, end in ends.items() if end > 0 and key not in found}
-    plans = Plans(queues, batches, index, every_left_out, judge.judged, ends, begins, old.batch_ends)
+    plans = Plans(queues, batches, index, every_left_out, judge.judged, ends, begins, old.batch_ends(findings))
     _report_refuted(places, state, plans, findings)
     return plans
 

@@ -303,19 +303,19 @@ class _Look:
     def _has_units(self, key: Queue, entries: list[DirectoryEntry], end: int, log: CommitLogView) -> bool:
         """Return True if the last files of a queue have every unit up to `end`: it would end at a missing one."""
         stop = end * UNIT_SIZE
-        files = [one for one in self._last_files(entries) if int(one.name) < stop]
+        files = self._last_files([one for one in entries if is_file_name(one, _NAME_DIGITS) and int(one.name) < stop])
         directory = self._paths.consume_queue / key[0] / str(key[1])
-        units = np.zeros(0, UNIT_DTYPE)
+        parts = []
         for one in files:
             base = int(one.name)
             length = min(self._config.mapped_file_size_consume_queue, stop - base)
             found = read_piece(directory / one.name, 0, length)  # a truncated file may end within a unit
-            units = np.frombuffer(found, UNIT_DTYPE, len(found) // UNIT_SIZE)
-            if len(units) < length // UNIT_SIZE or not written(units).all():
+            parts.append(np.frombuffer(found, UNIT_DTYPE, len(found) // UNIT_SIZE))
+            if len(parts[-1]) < length // UNIT_SIZE or not written(parts[-1]).all():
                 return False
         if not files or int(files[-1].name) + self._config.mapped_file_size_consume_queue < stop:
             return False
-        return _are_of(log, key, units[-_SAMPLED_UNITS:], end)
+        return _are_of(log, key, np.concatenate(parts)[-_SAMPLED_UNITS:], end)
 
     def _has_batches(self, key: Queue, entries: list[DirectoryEntry], end: int) -> bool:
         """Check a queue of a BatchCQ topic like `_has_units`; a unit's place does not show its queue offset there."""

@@ -62,6 +62,15 @@ class Quarantine:
         os_files.sync_directory(path.parent)
         return target
 
+    def kept(self, path: Path) -> list[Path]:
+        """Return the places to which `move` moved files or directories of this name, oldest first."""
+        first = self._directory / self.name_of(path)
+        found, number = [], 0
+        while (one := first.with_name(f"{first.name}.{number}") if number else first).exists():
+            found.append(one)
+            number += 1
+        return found
+
     def note(self, code: str, file: Path | str, offset: int, length: int, why: str, kept: Path | None = None) -> None:
         """Add a line to the report and report the event, unless the report has the line."""
         fields: dict[str, Any] = {

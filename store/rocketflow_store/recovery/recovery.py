@@ -132,7 +132,7 @@ class Recovery:
     ) -> None:
         self._found, self._opened, self._index, self._dispatcher = found, opened, index, dispatcher
         self._walk, self._walked, self._checkpoint = walk, walked, checkpoint
-        self._ends = QueueEnds(opened.queues, opened.batch_queues, walk.damage, walk.known.synced)
+        self._ends = QueueEnds(found, opened.queues, opened.batch_queues, walk.damage, walk.known.synced)
         record = found.stop.record
         known = KnownQueues(
             found.lost.all_queues,
@@ -163,6 +163,7 @@ class Recovery:
 
     def cut_queues(self) -> None:
         """Remove units after the log's end."""
+        self._ends.note(self._walked.end.offset)
         self._ends.cut(self._walked.end.offset)
 
     def cut_index_at_start(self) -> None:
@@ -202,7 +203,7 @@ class Recovery:
     def keep_ends(self) -> None:
         """Report the bytes lost since the last orderly stop; keep synced queue offsets from being assigned again."""
         self._report_missing()
-        self._shrunk = bool(self._ends.keep(self._found.lost, self._extent))
+        self._shrunk = bool(self._ends.keep(self._extent))
 
     def sync(self) -> None:
         """Sync everything that exists, whatever the stop left in the system's cache."""

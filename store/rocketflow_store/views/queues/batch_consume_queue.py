@@ -242,6 +242,12 @@ class BatchConsumeQueue(UnitFiles):
         first = self._first_from("phy_offset", phy_offset, self.end_unit)
         return self.units(first, min(first + count, self.end_unit))
 
+    def newest_units(self, phy_offset: int) -> Units:
+        """Return the units of records at or after `phy_offset`, and those that point where the last one does."""
+        end = self.end_unit
+        last = self.units(end - 1, end) if end > self.first_unit else self.units(0, 0)
+        return self.units_from(min(phy_offset, *last["phy_offset"].tolist()), end) if len(last) else last
+
     # -- writing
 
     def put(self, units: Units) -> None:

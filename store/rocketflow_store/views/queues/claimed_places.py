@@ -120,6 +120,17 @@ class DamagedBytes:
         found: Ints = self._before[at] - over
         return found
 
+    @property
+    def begin(self) -> int:
+        """The first damaged byte; -1 if there is none."""
+        return int(self._starts[0]) if len(self._starts) else -1
+
+    def hold(self, phy_offsets: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Return a mask of the physical offsets whose byte is damaged or missing."""
+        wanted = np.asarray(phy_offsets, np.int64)
+        mask: npt.NDArray[np.bool_] = self.below(wanted + 1) > self.below(wanted)
+        return mask
+
     def explains(self, one: LostMessages) -> bool:
         """Return True if that many messages fit into the damage at the place of their records."""
         inside = int(self.below(one.end)) - int(self.below(one.begin))
