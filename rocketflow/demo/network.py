@@ -113,8 +113,8 @@ def _stream(
 class _Feed:
     """Sends messages to the broker, one batch in flight for each queue, and kills the broker half-way.
 
-    If the connection ends before a batch is answered, the batch is stored or not: the end of its queue shows it, since
-    no other producer writes and a killed broker handles no more requests.
+    If the connection ends before a batch is answered, its first messages, all or none are stored: the end of its queue
+    shows how many, since no other producer writes and a killed broker handles no more requests.
     """
 
     def __init__(self, servers: Cluster, messages: pa.Table) -> None:
@@ -155,7 +155,7 @@ class _Feed:
     async def _send(
         self, producer: Producer, admin: AdminClient, queue: MessageQueue, begin: int, batch: Sequence[Message]
     ) -> None:
-        """Send a batch until it is stored, once."""
+        """Send a batch until each message is stored, once."""
         last = time.monotonic() + START_SECONDS
         while True:
             try:
@@ -166,26 +166,28 @@ class _Feed:
                 if any(isinstance(one, NoAnswerError) for one in error.failures):
                     raise DemoFailedError(f"queue {queue.queue_id}: {error}") from error
                 failure = error
-            if await self._is_stored(admin, queue, begin, len(batch), last):
+            stored = await self._stored(admin, queue, begin, len(batch), last)
+            if stored == len(batch):
                 self.found_stored += 1
                 return
             if time.monotonic() > last:
                 raise DemoFailedError(f"queue {queue.queue_id}: no answer within {START_SECONDS:g} s ({failure})")
+            begin, batch = begin + stored, batch[stored:]
             self.sent_again += 1
 
-    async def _is_stored(self, admin: AdminClient, queue: MessageQueue, begin: int, size: int, last: float) -> bool:
-        """Ask for the end of the queue until the broker answers."""
+    async def _stored(self, admin: AdminClient, queue: MessageQueue, begin: int, size: int, last: float) -> int:
+        """Ask for the end of the queue until the broker answers; return how many of the batch's messages it has."""
         while True:
             try:
                 end = await admin.max_offset(queue)
             except (UnreachableError, NoRouteError, NoBrokerAddressError):  # the NameServer forgot the killed broker
                 if time.monotonic() > last:
-                    return False
+                    return 0
                 await asyncio.sleep(_AGAIN_SECONDS)
                 continue
-            if end not in (begin, begin + size):
-                raise DemoFailedError(f"queue {queue.queue_id} ends at {end}, expected {begin} or {begin + size}")
-            return end > begin
+            if not begin <= end <= begin + size:
+                raise DemoFailedError(f"queue {queue.queue_id} ends at {end}, expected {begin} to {begin + size}")
+            return end - begin
 
     def _restart(self) -> None:
         self._servers.kill_broker()

@@ -14,6 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 import pytest
 
+from rocketflow.client import Message as ClientMessage
+from rocketflow.client import Producer
+from rocketflow.client.errors import UnreachableError
+from rocketflow.client.produce.errors import SendFailedError
 from rocketflow.demo.demo import EVENT_TIME, run_demo
 from rocketflow.demo.flights import load_flights
 from rocketflow.demo.home import demo_home
@@ -28,6 +32,7 @@ from tests.support.workload import SMALL
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from rocketflow.client import SendResult
     from rocketflow.demo.steps import StreamJob
 
 
@@ -198,6 +203,19 @@ def test_what_a_killed_demo_made_is_deleted(tmp_path: Path) -> None:
         assert [one.name for one in home.iterdir()] == [".rocketflow-demo"]
 
 
+class CutProducer(Producer):
+    """Stores a part of its first batch, without an answer: a kill may cut the broker's write."""
+
+    is_cut = False
+
+    async def send_batch(self, messages: Sequence[ClientMessage], **more: Any) -> SendResult:
+        if self.is_cut:
+            return await super().send_batch(messages, **more)
+        self.is_cut = True
+        await super().send_batch(messages[:173], **more)
+        raise SendFailedError(messages[0].topic, [UnreachableError("127.0.0.1:1", "was killed", sent=True)])
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 def test_the_network_demo_survives_a_killed_broker(
@@ -218,6 +236,7 @@ def test_the_network_demo_survives_a_killed_broker(
         (tmp_path / "demo" / name).touch()
     some = load_flights().slice(0, 20_000)
     monkeypatch.setattr("rocketflow.demo.flights.load_flights", lambda: some)
+    monkeypatch.setattr("rocketflow.demo.network.Producer", CutProducer)
     assert (
         run_demo(store=None, directory=str(tmp_path / "demo"), as_json=True, network=True, stream=in_session(spark))
         == 0
