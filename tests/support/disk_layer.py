@@ -91,15 +91,15 @@ class Layer:
 
 
 class Recording(Layer):
-    """Keeps the calls of some kinds, in order."""
+    """Keeps the calls of some kinds for which `where` returns True, in order."""
 
-    def __init__(self, kinds: tuple[str, ...] = CHANGES) -> None:
+    def __init__(self, kinds: tuple[str, ...] = CHANGES, *, where: Callable[[Call], bool] = lambda _: True) -> None:
         super().__init__()
-        self._kinds = kinds
+        self._kinds, self._where = kinds, where
         self.calls: list[Call] = []
 
     def around(self, call: Call, do: Callable[[], Any]) -> Any:
-        if call.kind in self._kinds:
+        if call.kind in self._kinds and self._where(call):
             self.calls.append(call)
         return do()
 
