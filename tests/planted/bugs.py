@@ -1367,6 +1367,21 @@ BUGS: Final = (
         [f"{STORE}/views/test_first_kept.py"],
     ),
     Bug(
+        "directories-are-chosen-without-a-lock",
+        "a put or the allocation of a log file fails if both choose the directory of a file at once",
+        [
+            Change(
+                "    def home_of(self, file_from_offset: int, file_size: int) -> Path:\n"
+                '        """Return the directory for a new file; the result stays the same until `made` is called. Any thread."""\n'
+                "        with _CHOICES:\n",
+                "    def home_of(self, file_from_offset: int, file_size: int) -> Path:\n"
+                '        """Return the directory for a new file; the result stays the same until `made` is called. Any thread."""\n'
+                "        if True:\n",
+            )
+        ],
+        [f"{STORE}/files/test_log_directories.py"],
+    ),
+    Bug(
         "newest-files-hide-the-frontier",
         "after a kill the durable end of a queue is looked for in its newest files alone: a sound queue is rebuilt",
         [

@@ -7,6 +7,7 @@ full (if every one is full, except for the read-only ones).
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 _NO_STAGING: Final[Mapping[Path, Path]] = {}
+_CHOICES: Final = threading.Lock()
+"""Held for a choice: the thread that appends and the one that allocates ahead make them at once."""
 
 
 class LogDirectories:
@@ -85,26 +88,30 @@ class LogDirectories:
         return found
 
     def home_of(self, file_from_offset: int, file_size: int) -> Path:
-        """Return the directory for a new file; the result stays the same until `made` is called."""
-        if self._chosen is None:
-            self._chosen = {}
-        chosen = self._chosen.get(file_from_offset)
-        if chosen is None:
-            open_ones = [one for one in self.writable if one not in self.full] or self.writable
-            chosen = self._chosen[file_from_offset] = open_ones[file_from_offset // file_size % len(open_ones)]
-        return chosen
+        """Return the directory for a new file; the result stays the same until `made` is called. Any thread."""
+        with _CHOICES:
+            chosen = {} if self._chosen is None else self._chosen
+            home = chosen.get(file_from_offset)
+            if home is None:
+                open_ones = [one for one in self.writable if one not in self.full] or self.writable
+                home = chosen[file_from_offset] = open_ones[file_from_offset // file_size % len(open_ones)]
+                self._chosen = chosen
+            return home
 
     def reject(self, file_from_offset: int) -> bool:
-        """Withdraw the chosen directory, which has no space; return True if there is another one."""
-        assert self._chosen is not None
-        self.full = {*self.full, self._chosen.pop(file_from_offset)}
-        return any(one not in self.full for one in self.writable)
+        """Withdraw the chosen directory, which has no space; return True if there is another one. Any thread."""
+        with _CHOICES:
+            rejected = None if self._chosen is None else self._chosen.pop(file_from_offset, None)
+            if rejected is not None:
+                self.full = {*self.full, rejected}
+            return any(one not in self.full for one in self.writable)
 
     def made(self, file_from_offset: int) -> None:
-        """Forget the choice: the file exists now."""
-        if self._chosen is not None:
-            self._chosen.pop(file_from_offset, None)
-            self._chosen = self._chosen or None
+        """Forget the choice: the file exists now. Any thread."""
+        with _CHOICES:
+            if self._chosen is not None:
+                self._chosen.pop(file_from_offset, None)
+                self._chosen = self._chosen or None
 
     def staging_of(self, directory: Path) -> Path:
         """Return the directory in which files for `directory` are prepared: on the same disk."""
