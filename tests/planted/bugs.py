@@ -1367,17 +1367,17 @@ BUGS: Final = (
         [f"{STORE}/views/test_first_kept.py"],
     ),
     Bug(
-        "directories-are-chosen-without-a-lock",
-        "a put or the allocation of a log file fails if both choose the directory of a file at once",
+        "choice-of-another-thread-fails",
+        "a put fails if the directory of its file was withdrawn by another thread",
         [
             Change(
-                "    def home_of(self, file_from_offset: int, file_size: int) -> Path:\n"
-                '        """Return the directory for a new file; the result stays the same until `made` is called. Any thread."""\n'
-                "        with _CHOICES:\n",
-                "    def home_of(self, file_from_offset: int, file_size: int) -> Path:\n"
-                '        """Return the directory for a new file; the result stays the same until `made` is called. Any thread."""\n'
-                "        if True:\n",
-            )
+                "None if self._chosen is None else self._chosen.pop(file_from_offset, None)",
+                "None if self._chosen is None else self._chosen.pop(file_from_offset)",
+            ),
+            Change(
+                "            return any(one not in",
+                "            assert self._chosen\n            return any(one not in",
+            ),
         ],
         [f"{STORE}/files/test_log_directories.py"],
     ),
