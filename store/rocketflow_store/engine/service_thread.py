@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from rocketflow_store.model.errors import StoreError
 from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
 
     from rocketflow_store.log.fence import Fence
     from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch
+
+_LOGGER: Final = logging.getLogger("rocketflow_store")
 
 
 class ServiceThread:
@@ -73,10 +77,12 @@ class ServiceThread:
 def report_held(path: Path, fence: Fence, dispatch: ConfirmedDispatch) -> Callable[[str, Exception], None]:
     """Return a function that reports that a thread of a store cannot do its work.
 
-    Fences and held dispatch have their own events.
+    Fences and held dispatch have their own events. The log gets the place of an error that no disk explains.
     """
 
     def report(service: str, error: Exception) -> None:
+        if not isinstance(error, (StoreError, OSError, MemoryError)):
+            _LOGGER.error("the thread %s of %s failed", service, path, exc_info=error)
         if fence.error is None and dispatch.failure is None:
             events.report(events.SERVICE_HELD, path, service, str(error) or repr(error))
 

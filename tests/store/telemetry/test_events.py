@@ -64,8 +64,9 @@ def test_undispatched_message_refuses_puts_until_dispatch_succeeds(
     assert codes(caplog) == [events.HELD_UP, events.REFUSED]
 
 
-def test_failing_retention_is_logged_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", [PermissionError, KeyError])
+def test_failing_retention_is_logged_once_with_the_place_of_an_unexpected_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
 ) -> None:
     monkeypatch.setattr("rocketflow_store.engine.clean_rounds.FIRST_CLEAN_S", 0.01)
     with MessageStore.open(tmp_path / "s", replace(CONFIG, clean_resource_interval=10)) as store:
@@ -73,7 +74,7 @@ def test_failing_retention_is_logged_once(
 
         def refused(*_: object) -> None:
             looks.append("")
-            raise PermissionError("consumequeue may not be changed")
+            raise kind("consumequeue may not be changed")
 
         monkeypatch.setattr(CleanService, "step", refused)
         deadline = time.monotonic() + 30
@@ -84,6 +85,7 @@ def test_failing_retention_is_logged_once(
     assert codes(caplog) == [events.SERVICE_HELD]
     assert "RF-SERVICE-HELD clean-resource" in caplog.text
     assert "consumequeue may not be changed" in caplog.text
+    assert (", in refused\n" in caplog.text) == (kind is KeyError)
 
 
 def test_event_text_with_newlines_stays_one_log_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
