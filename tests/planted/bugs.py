@@ -1382,6 +1382,27 @@ BUGS: Final = (
         [f"{STORE}/files/test_log_directories.py"],
     ),
     Bug(
+        "failed-open-leaves-threads",
+        "the threads of a store go on with closed files if its open fails",
+        [Change("        on_error.callback(flushing.stop)\n", "")],
+        ["tests/reliability/test_failing_close.py"],
+    ),
+    Bug(
+        "failed-close-leaves-threads",
+        "the threads of a store go on with closed files if the first step of its close fails",
+        [
+            Change(
+                "(parts.allocator, self._rounds, self._flushing, self._watch):",
+                "(self._watch, self._flushing, self._rounds):",
+            ),
+            Change(
+                "                    threads.callback(one.stop)\n                self._writing.close()\n",
+                "                    one.stop()\n                self._writing.close()\n",
+            ),
+        ],
+        ["tests/reliability/test_failing_close.py"],
+    ),
+    Bug(
         "newest-files-hide-the-frontier",
         "after a kill the durable end of a queue is looked for in its newest files alone: a sound queue is rebuilt",
         [

@@ -112,10 +112,12 @@ class MessageStore(StoreReads):
         failed = report_held(self.path, writer.fence, dispatch)
         durability = Durability(parts, dispatch)
         flushing = FlushServices(parts, dispatch, durability, self._statistics, failed)
+        on_error.callback(flushing.stop)
         appended = flushing.appended if flushing.wakes else None
         self._writing = Writing.of(parts, dispatch, self._statistics, lambda: clean.disk_full, appended)
         self._admin = TopicAdmin(parts, durability, dispatch.lock)
         self._rounds = CleanRounds(clean, parts.config.clean_resource_interval / 1000, failed)
+        on_error.callback(self._rounds.stop)
         watch = PlaceWatch(lock, parts)
         self._life = StoreLife(lock, parts, dispatch, self._writing, flushing, self._rounds, watch)
 

@@ -124,11 +124,10 @@ class StoreLife:
         with ExitStack() as at_last:
             at_last.callback(self._lock.release)
             at_last.callback(parts.close_files)
-            self._writing.close()
-            self._watch.stop()
-            self._flushing.stop()
-            self._rounds.stop()
-            parts.allocator.stop()
+            with ExitStack() as threads:  # all end, even if the first step fails: the files will be closed
+                for one in (parts.allocator, self._rounds, self._flushing, self._watch):  # the last one first
+                    threads.callback(one.stop)
+                self._writing.close()
             at_last.enter_context(self._rounds.lock)  # wait for a clean-up or flush of another thread
             at_last.enter_context(self._flush_lock)
             clean = False
