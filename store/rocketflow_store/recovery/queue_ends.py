@@ -61,9 +61,9 @@ class QueueEnds:
 
         Also store it: the units are removed next, and a stop before `keep` must not lose what they show.
         """
-        lost = self._lost_bytes(end)
-        if lost.begin < 0:
+        if not self._is_anything_lost(end):
             return
+        lost = self._lost_bytes(end)
         for queue in self._queues.all():
             _raise_to(self._ends, (queue.topic, queue.queue_id), self._synced_end(queue))
         for batch_queue in self._batch_queues.all():
@@ -73,6 +73,9 @@ class QueueEnds:
         self._note_quarantined(lost)
         if self._synced:
             self._store()
+
+    def _is_anything_lost(self, end: int) -> bool:
+        return end < self._synced or bool(self._damage.skipped)
 
     def _lost_bytes(self, end: int) -> DamagedBytes:
         """Return the bytes that the log, which ends at `end`, had and does not have."""
@@ -133,9 +136,8 @@ class QueueEnds:
             for known, queues in ((ends, record.queues), (of_batches, record.batch_queues)):
                 for key, state in queues.items():
                     _raise_to(known, key, state.end)
-        lost = self._lost_bytes(log.end)
-        if lost.begin >= 0:
-            self._note_quarantined(lost)
+        if self._is_anything_lost(log.end):
+            self._note_quarantined(self._lost_bytes(log.end))
         shrunk, rebuilt = [], self._lost.all_queues
         for key, wanted in ends.items():
             if self._queues.find(*key) is not None or key in rebuilt:
