@@ -17,7 +17,7 @@ from rocketflow.process.printable import printable
 _SPARK_ARGUMENTS = "@spark-arguments@"
 _COMPLETE = "_ROCKETFLOW_COMPLETE"
 _LABEL_WIDTH = 36
-_JOBS = ("submit", "bridge", "quality")
+_JOBS = ("submit", "bridge", "quality", "checkpoint")
 """Commands that take the profile from the environment."""
 
 

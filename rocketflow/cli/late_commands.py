@@ -19,6 +19,7 @@ MODULES: Final[Mapping[str, str]] = {
     "bridge": "rocketflow.cli.bridge:bridge_app",
     "quality": "rocketflow.cli.quality_commands:quality_app",
     "admin": "rocketflow.cli.admin.admin_app:admin_app",
+    "checkpoint": "rocketflow.cli.checkpoint:checkpoint_app",
     "profile": "rocketflow.cli.profile:profile_app",
 }
 """The module and the function, or the application of subcommands, of each command that is imported when it is used."""

@@ -12,6 +12,10 @@ from rocketflow.process.printable import printable
 from rocketflow_store import StoreError
 
 _ERROR_LINE: Final = re.compile(r"^(?:: )?((?:\w+\.)*)(\w*(?:Error|Invalid|Exception)): (.+)$", re.MULTILINE)
+_OWN_LINE: Final = re.compile(
+    r"(?:^|: )((?:rocketflow|rocketflow_store)\.(?:\w+\.)*)(\w*(?:Error|Invalid|Exception)): (.+)$", re.MULTILINE
+)
+"""An error of RocketFlow, alone on a line or after Spark's own words."""
 _PACKAGES: Final = ("rocketflow.", "rocketflow_store.")
 _QUERY_ERRORS: Final = frozenset({"AnalysisException", "ParseException"})
 """Spark's errors of an invalid query or trigger."""
@@ -27,11 +31,11 @@ def exit_code_of(error: BaseException) -> int:
         return error.exit_code
     text = str(error)
     found = [match for match in _ERROR_LINE.finditer(text) if match[2] != "PySparkRuntimeError"]
-    native = [match for match in found if match[1].startswith(_PACKAGES)]
+    native = list(_OWN_LINE.finditer(text))
     if type(error).__name__ in _QUERY_ERRORS and not native:
         print(f"error: {printable(text.strip().splitlines()[0])}", file=sys.stderr)
         return 2
-    if found:
+    if native or found:
         module, name, what = (native or found)[-1].groups()
         print(f"error: {printable(what.strip())}", file=sys.stderr)
         return 2 if name in _QUERY_ERRORS else _exit_code_of_class(module.rstrip("."), name)

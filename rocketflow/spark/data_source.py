@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from rocketflow.spark.shared.plain_errors import OWN_ERRORS, in_worker, with_plain_errors
 from rocketflow.spark.shared.quiet_daemon import quiet_main_daemon
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 quiet_main_daemon()  # in a worker, this is the first import of RocketFlow
 
 
+@with_plain_errors
 class RocketFlowDataSource(DataSource):
     """Messages of RocketMQ stores as rows; see rocketflow/spark/README.md for options and columns."""
 
@@ -48,10 +50,16 @@ class RocketFlowDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from rocketflow.spark.source.columns import Projection
+        from rocketflow.spark.source.refused_reader import RefusedReader
         from rocketflow.spark.source.source_options import SourceOptions
         from rocketflow.spark.source.stream_reader import RocketFlowStreamReader
 
-        return RocketFlowStreamReader(SourceOptions.parse(self.options, streaming=True), Projection.of(schema))
+        try:
+            return RocketFlowStreamReader(SourceOptions.parse(self.options, streaming=True), Projection.of(schema))
+        except OWN_ERRORS as error:
+            if not in_worker():
+                raise
+            return RefusedReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from rocketflow.spark.sink.writers import make_batch_writer

@@ -1612,6 +1612,56 @@ BUGS: Final = (
         ["tests/rocketflow/spark/source/test_stream_planner.py"],
     ),
     Bug(
+        "unread-queues-unnoted",
+        "a topic whose last queues take messages that no consumer reads is not noted",
+        [Change("    if write_queues > read_queues:\n", "    if write_queues > read_queues + 1:\n")],
+        ["tests/rocketflow/cli/admin/test_admin_commands.py"],
+    ),
+    Bug(
+        "traceback-before-the-sentence",
+        "Spark shows the traceback of a Python worker before the sentence of an error",
+        [Change('        os.environ[_VARIABLE] = "1"\n', "        pass\n")],
+        ["tests/rocketflow/spark/test_plain_errors.py"],
+    ),
+    Bug(
+        "reset-reads-what-it-skips",
+        "the batch of a reset reads the messages between the old positions and the new ones",
+        [Change("        if end.resets:\n            return []\n", "")],
+        [
+            "tests/rocketflow/spark/test_checkpoint_reset.py::test_batch_of_a_reset_has_no_rows_and_the_next_one_begins_there"
+        ],
+    ),
+    Bug(
+        "reset-takes-an-old-batch",
+        "a reset replaces the newest batch, whose id the sink may have committed",
+        [
+            Change(
+                '        target = self.home / "offsets" / str(self.newest + 1)\n',
+                '        target = self.home / "offsets" / str(self.newest)\n        target.unlink()\n',
+            )
+        ],
+        [
+            "tests/rocketflow/spark/test_checkpoint_reset.py::test_batch_of_a_reset_has_no_rows_and_the_next_one_begins_there"
+        ],
+    ),
+    Bug(
+        "reset-forgets-a-planned-batch",
+        "queues that a reset does not name go on at the end of a batch that has not ended",
+        [
+            Change(
+                "            found[key] = position.without_first()\n",
+                "            found[key] = found.get(key) or position.without_first()\n",
+            ),
+            Change(
+                "found[key] = None if position.first_offset is None else QueuePosition(position.first_offset)",
+                "found[key] = QueuePosition(position.next_offset)",
+            ),
+        ],
+        [
+            "tests/rocketflow/spark/test_checkpoint_reset.py::test_queues_that_a_reset_does_not_name_repeat_a_batch_that_has_not_ended"
+        ],
+    ),
+    Bug(
         "accepted-by-place",
         "a finding is accepted by its place alone, even if its bytes have changed",
         [

@@ -3,6 +3,7 @@
 RocketMQ's source: tools/command/topic/**.
 """
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ from rocketflow.cli.admin.output import Output
 from rocketflow.cli.admin.subcommand import subcommand
 from rocketflow.cli.admin.targets import TrueOrFalse, broker_names, chosen_brokers, parse_attributes
 from rocketflow.errors import RocketFlowError
+from rocketflow.process.printable import printable
 
 if TYPE_CHECKING:
     from rocketflow.client.admin.admin_client import AdminClient
@@ -186,6 +188,13 @@ async def update_topic(
         text = ";".join(f"{names.get(one, one)}:{write_queues}" for one in addresses)
         await admin.put_kv_config(ORDER_NAMESPACE, topic, text)
     output.lines(rows, "create topic to {brokerAddr} success.")
+    if write_queues > read_queues:
+        unread = f"{read_queues}" if write_queues == read_queues + 1 else f"{read_queues} to {write_queues - 1}"
+        print(
+            f"note: topic {printable(topic)}: -w {write_queues} is above -r {read_queues}: what producers send to "
+            f"queue {unread} is not read until -r follows",
+            file=sys.stderr,
+        )
 
 
 async def _refuse_hiding(admin: "AdminClient", address: str, topic: str, read_queues: int) -> None:

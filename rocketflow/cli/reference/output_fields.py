@@ -16,6 +16,18 @@ _QUEUE_BOUNDS: Final = {
     "maxOffset": "queue offset after the last message",
 }
 
+_CHECKPOINT: Final = {
+    "checkpoint": "the checkpoint",
+    "queryId": "id of the query",
+    "committedBatch": "newest batch that has ended; null before the first",
+    "plannedBatch": "batch that was planned and has not ended; null without one",
+    "resetWaits": "whether that batch is a reset, which the next run does",
+    "queues": "queues of the checkpoint",
+    "queues.store": "name of the store, or of the broker; empty for one store without a name",
+    "queues.topic": "topic",
+    "queues.queueId": "queue",
+}
+
 _REBUILD: Final = {
     "path": "the store",
     "engine": "local or spark",
@@ -71,6 +83,22 @@ _FINDING: Final = {
 
 OUTPUT_FIELDS: Final[dict[str, dict[str, str]]] = {
     **CLIENT_FIELDS,
+    "checkpoint show": {
+        **_CHECKPOINT,
+        "queues.nextOffset": "offset at which the next batch begins; null for a first batch, whose begin is not stored",
+        "queues.plannedOffset": "offset at which the planned batch ends; null without one",
+        **{f"queues.{name}": f"{about}; null without --source" for name, about in _QUEUE_BOUNDS.items()},
+        "queues.lag": "messages from nextOffset on; null without --source",
+    },
+    "checkpoint reset": {
+        **_CHECKPOINT,
+        "batch": "the batch that is the reset",
+        "executed": "whether it was done (--yes)",
+        "file": "the file that was added; null without --yes",
+        "queues.from": "offset at which the next batch begins now; null if it is not stored",
+        "queues.to": "offset at which it begins after the reset; null for a queue that is dropped",
+        "queues.difference": "messages forward, negative backward; null if one of both is",
+    },
     "doctor": {
         "ok": "whether every check passed",
         "checks": "the checks",

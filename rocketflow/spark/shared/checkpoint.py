@@ -17,7 +17,7 @@ def checkpoint_argument(text: str) -> str:
     """Parse `--checkpoint DIR` for argparse; raise ArgumentTypeError if it is empty or a file is in its place."""
     if not text.strip():
         raise argparse.ArgumentTypeError("names no directory")
-    home = _directory(text)
+    home = local_directory(text)
     if home is not None:
         for path in (home, *home.parents):
             if path.is_dir():
@@ -29,7 +29,7 @@ def checkpoint_argument(text: str) -> str:
 
 def query_id(location: str) -> str | None:
     """Return the query's id from its checkpoint, or None if it cannot be read from this machine."""
-    home = _directory(location)
+    home = local_directory(location)
     try:
         return None if home is None else str(parse_json((home / "metadata").read_bytes())["id"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -43,7 +43,7 @@ def drop_unfinished_first_entry(location: str) -> list[Path]:
     planned then, so the file holds nothing. A checkpoint with an entry, with files of any other name, or on another
     file system is not changed.
     """
-    home = _directory(location)
+    home = local_directory(location)
     if home is None:
         return []
     found: list[Path] = []
@@ -59,7 +59,7 @@ def drop_unfinished_first_entry(location: str) -> list[Path]:
     return found
 
 
-def _directory(location: str) -> Path | None:
+def local_directory(location: str) -> Path | None:
     """Return the checkpoint's directory on this machine, or None for another file system."""
     if re.match(r"[a-z][a-z0-9+.-]*:", location) and not location.startswith("file:"):
         return None

@@ -15,6 +15,9 @@ from rocketflow_store.spi.settings import load_settings
 _STORE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _ADDRESSES: Final = re.compile(r"[\w.\-\[\]]+:\d{1,5}(;[\w.\-\[\]]+:\d{1,5})*")
 
+_NAME_SERVERS: Final = re.compile(r"[^/=;,\s]+:\d{1,5}([;,][^/=;,\s]+:\d{1,5})*[;,]?")
+"""NameServers: `host:port`, several separated by `;`."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoreLocation:
@@ -28,6 +31,12 @@ class StoreLocation:
     def store_config(self) -> StoreConfig:
         """Return the settings to open the store with."""
         return StoreConfig.from_mapping(dict(self.settings))
+
+
+def source_place(text: str) -> dict[str, str]:
+    """Return the option for a store's directory or, for `host:port`, for the NameServers of brokers."""
+    is_address = _NAME_SERVERS.fullmatch(text) is not None and not os.path.exists(text)
+    return {"namesrvAddr" if is_address else "path": text}
 
 
 def parse_stores(text: str) -> tuple[StoreLocation, ...]:

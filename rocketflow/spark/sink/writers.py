@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from rocketflow.errors import UsageError
 from rocketflow.spark.shared import checkpoint
 from rocketflow.spark.shared.option_values import OptionError
+from rocketflow.spark.shared.plain_errors import with_plain_errors
 from rocketflow.spark.shared.worker_heap import freeze_heap_once
 from rocketflow.spark.sink.append_port import AppendPort
 from rocketflow.spark.sink.batch_identity import BatchIdentity
@@ -101,6 +102,7 @@ def _place(options: SinkOptions) -> str | None:
     return find_target(options.network, options.broker_name)
 
 
+@with_plain_errors
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes one micro-batch at a time; Spark creates a new object for every step, so it keeps no state."""
 
@@ -132,6 +134,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         _abort(self.options, messages, batchId)
 
 
+@with_plain_errors
 class BatchWriter(DataSourceArrowWriter):
     """Writes `df.write`: one batch; with option `txnId` it is stored once however often it is run."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from rocketflow.spark.shared.plain_errors import with_plain_errors
 from rocketflow.spark.source.filter_push_down import Narrowing, PushFilters
 from rocketflow.spark.source.queue_choice import QueueChooser
 from rocketflow.spark.source.row_reader import RangesPartition, RowReader
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from rocketflow.spark.source.columns import Projection
 
 
+@with_plain_errors
 class RocketFlowBatchReader(DataSourceReader):
     """Reads all messages between a start and an end position."""
 

@@ -3,17 +3,21 @@
 For each queue it holds the next queue offset and the identity (physical offset and checksum) of the last record read,
 which detects a log that was changed after the checkpoint was written. The JSON form has string keys in sorted order,
 because Spark compares offsets as text.
+
+An offset that `rocketflow checkpoint reset` wrote has a version of its own: the batch that ends there has no rows, and
+an older release refuses it instead of reading the messages in between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from rocketflow_store import StoreError
 
 VERSION: Final = 1
+RESET_VERSION: Final = 2
 NO_RECORD: Final = -1
 
 
@@ -62,16 +66,17 @@ class QueuePosition:
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """Positions of all known queues."""
+    """Positions of all known queues; `resets` is True for a reset, which no message leads to."""
 
     positions: Mapping[QueueKey, QueuePosition]
+    resets: bool = False
 
     def __iter__(self) -> Iterator[QueueKey]:
         return iter(self.positions)
 
     def renamed(self, store: str) -> StreamOffset:
         """Return the same positions in a store of another name."""
-        return StreamOffset({key._replace(store=store): one for key, one in self.positions.items()})
+        return replace(self, positions={key._replace(store=store): one for key, one in self.positions.items()})
 
     def to_json(self) -> dict[str, Any]:
         """Return `{"version": 1, "queues": {"topic": {"0": [next, phy, checksum(, first)]}}}` with sorted keys."""
@@ -82,16 +87,17 @@ class StreamOffset:
             if position.first_offset is not None:
                 entry.append(position.first_offset)
             queues.setdefault(key.qualified_topic, {})[str(key.queue_id)] = entry
-        return {"queues": queues, "version": VERSION}
+        return {"queues": queues, "version": RESET_VERSION if self.resets else VERSION}
 
     @classmethod
     def from_json(cls, value: object) -> StreamOffset:
         """Parse the offset in a JSON object; raise CheckpointError for anything else."""
         if not isinstance(value, dict) or "version" not in value or not isinstance(value.get("queues"), dict):
             raise CheckpointError(f"the checkpoint's offset is not one of format rocketflow: {_short(value)}")
-        if value["version"] != VERSION:
+        if value["version"] not in (VERSION, RESET_VERSION):
             raise CheckpointError(
-                f"the checkpoint's offset has version {value['version']!r}, this release reads {VERSION}; "
+                f"the checkpoint's offset has version {value['version']!r}, this release reads {VERSION} and "
+                f"{RESET_VERSION}; "
                 "run the query with the release that wrote the checkpoint"
             )
         positions: dict[QueueKey, QueuePosition] = {}
@@ -101,7 +107,7 @@ class StreamOffset:
             store, _, topic = name.rpartition("/")
             for queue_id, entry in queues.items():
                 positions[_queue_key(store, topic, queue_id)] = _position(name, queue_id, entry)
-        return cls(positions)
+        return cls(positions, resets=value["version"] == RESET_VERSION)
 
 
 def _queue_key(store: str, topic: str, queue_id: str) -> QueueKey:

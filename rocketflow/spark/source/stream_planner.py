@@ -132,7 +132,7 @@ class StreamPlanner:
             positions[key] = found
             self._losses.note_verified(key, found, queues[key].high, generations[key.store])
         end = StreamOffset(positions)
-        return None if end.to_json() == start.to_json() else end
+        return None if end.positions == start.positions else end
 
     def _starts(self, start: StreamOffset, queues: Queues, resumed: Mapping[QueueKey, int]) -> dict[QueueKey, int]:
         """Return the offset at which each queue continues; a new queue starts at its first message."""
@@ -154,9 +154,11 @@ class StreamPlanner:
         return ranges
 
     def tasks(self, start: StreamOffset, end: StreamOffset) -> list[list[QueueRange]]:
-        """Return the tasks that read the messages between two positions."""
+        """Return the tasks that read the messages between two positions; none for a reset, which skips them."""
         start, end = self._stores.adopted(start), self._stores.adopted(end)
         self._queues.check(start)
+        if end.resets:
+            return []
         queues = self._queues.bounds()
         self._losses.check(end, queues)
         starts: dict[QueueKey, int] = {}

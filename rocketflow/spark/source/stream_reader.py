@@ -17,6 +17,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from rocketflow.spark.shared.plain_errors import with_plain_errors
 from rocketflow.spark.source.row_reader import RangesPartition, RowReader
 from rocketflow.spark.source.source_options import SourceOptions
 from rocketflow.spark.source.stores import open_stores
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _NO_LIMIT: Final = ReadMaxRows((1 << 63) - 1)
 
 
+@with_plain_errors
 class RocketFlowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads queues as a stream. Pickled for every task, with only the parts that `read` needs."""
 

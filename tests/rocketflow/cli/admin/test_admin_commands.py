@@ -104,6 +104,19 @@ def test_topics_are_created_changed_listed_and_deleted(cluster: Cluster, printed
     check_fields("admin deleteTopic", deleted)
 
 
+def test_topic_with_more_queues_to_send_to_than_to_read_is_noted(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = ("updateTopic", "-n", cluster.name_server_address, "-b", cluster.broker_address, "-t", "wide")
+    for given, unread in ((("-w", "6", "-r", "4"), "4 to 5"), (("-w", "9"), "8"), (("-w", "4", "-r", "8"), None)):
+        assert run(["admin", *at, *given, "--json"]) == 0
+        out, err = capsys.readouterr()
+        assert out.count("\n") == 1
+        said = f"what producers send to queue {unread} is not read until -r follows"
+        assert err.count("\n") == (0 if unread is None else 1)
+        assert unread is None or (err.startswith("note: topic wide: -w ") and said in err)
+
+
 def test_change_that_hides_messages_is_refused_without_force(cluster: Cluster, printed: Printed, rows: Rows) -> None:
     at = ("-b", cluster.broker_address, "-t", cluster.create_topic("narrow", queues=4))
 

@@ -42,7 +42,7 @@ def test_round_trip_through_json_text(positions: dict[QueueKey, QueuePosition]) 
         None,
         7,
         {"orders": {"0": 5}},
-        {"version": 2, "queues": {}},
+        {"version": 3, "queues": {}},
         {"version": 1, "queues": []},
         {"version": 1, "queues": {"orders": [1]}},
         {"version": 1, "queues": {"orders": {"x": [1, 2, 3]}}},
