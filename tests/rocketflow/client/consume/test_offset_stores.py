@@ -203,7 +203,7 @@ class LateBroker:
 
 
 def after_commits(*, released: bool) -> list[int]:
-    """Return what a broker stores of offsets that are committed at once; `released`: the queue is given up meanwhile."""
+    """Return what a broker stores of offsets committed at once; `released`: the queue is released meanwhile."""
 
     async def commit() -> list[int]:
         broker = LateBroker()
