@@ -106,7 +106,7 @@ def is_internal_topic(name: str) -> bool:
 
 
 def topic_needs(name: str, actions: frozenset[Action]) -> tuple[Need, ...]:
-    """Return the needs of a topic, none if everybody may publish to it.
+    """Return the needs of a topic, none if everybody may publish to it: traces, but not those by region, and replies.
 
     A retry topic needs its group, reading dead letters needs their group too, and reading an internal topic needs an
     administrator.

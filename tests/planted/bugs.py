@@ -1783,6 +1783,20 @@ BUGS: Final = (
         ["tests/rocketflow/kafka/test_claims.py"],
     ),
     Bug(
+        "bridge-repeats-what-kafka-refuses",
+        "a bridge sends a transaction with a record that Kafka refuses again, unchanged",
+        [Change("        found = self._sender.take_suspect()\n", "        found = None\n")],
+        [
+            f"{KAFKA}/test_bad_input.py::test_message_that_kafka_refuses_unforeseen_is_found_and_raises_or_is_quarantined"
+        ],
+    ),
+    Bug(
+        "waiting-bridge-has-no-lag",
+        "a bridge reports no lag while its group assigns it no partitions",
+        [Change("self._session.remaining(waiting or unread)", "self._session.remaining(unread)")],
+        [f"{KAFKA}/test_kills.py::test_bridge_that_waits_for_its_group_reports_the_lag"],
+    ),
+    Bug(
         "worker-reports-closed-jvm-socket",
         "a Python worker prints that its last flush to an ended JVM failed",
         [Change("vars(daemon).update(traceback=_QuietTraceback, print=_print)\n", "")],
@@ -2716,6 +2730,18 @@ BUGS: Final = (
         [f"{PUSH}/test_push_consumer.py::test_reset_by_an_operator_is_logged_as_such"],
     ),
     Bug(
+        "reset-of-one-queue-moves-all",
+        "a reset of one queue lets clients of brokers of version 4 go on at the ends of all queues",
+        [Change("offset=offset, timestamp=-1, is_force=False", "offset=offset, timestamp=-1, is_force=True")],
+        ["tests/rocketflow/client/admin/test_admin_client.py"],
+    ),
+    Bug(
+        "reset-without-force-skips-messages",
+        "a reset to a later time skips messages that the group has not consumed, without force",
+        [Change("(at, to) in changes.items() if to <= at}", "(at, to) in changes.items()}")],
+        ["tests/rocketflow/cli/admin/test_admin_commands.py::test_reset_without_force_only_moves_offsets_back"],
+    ),
+    Bug(
         "deleted-topic-is-forgotten",
         "a consumer does not notice that its topic was deleted and created again with as many messages",
         [Change("            self._missing.add(queue)\n", "            pass\n")],
@@ -3125,6 +3151,16 @@ BUGS: Final = (
         "the offset that an operator has reset is committed again as it was before",
         [Change("if corrected < asked and self._offsets", "if corrected > asked and self._offsets")],
         [f"{PULL}/test_pull_consumer.py"],
+    ),
+    Bug(
+        "offsets-overtake-one-another",
+        "an offset is sent before the one before it was answered: brokers with several threads may keep the older one",
+        [
+            Change(
+                "        async with self._sending[queue]:\n            offset", "        if True:\n            offset"
+            )
+        ],
+        ["tests/rocketflow/client/consume/test_offset_stores.py::test_offset_is_sent_once_the_one_before_it_is_stored"],
     ),
     Bug(
         "damaged-answer-loses-messages",

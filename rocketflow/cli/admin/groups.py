@@ -18,8 +18,11 @@ from rocketflow.cli.admin.topics import OWN_PREFIXES
 from rocketflow.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rocketflow.client.admin.admin_client import AdminClient
     from rocketflow.client.admin.figures import ConsumeStats
+    from rocketflow.client.admin.group_requests import OffsetChange
     from rocketflow.remoting.bodies import MessageQueue
 
 _PROGRESS = {
@@ -289,7 +292,9 @@ async def reset_offset(
     group: Annotated[str, typer.Option("-g", "--group", metavar="GROUP", help="The consumer group.")],
     topic: TopicOption,
     at: Annotated[str, typer.Option("-s", "--timestamp", metavar="TIME", help="now, ms, ISO 8601; -1: the ends.")],
-    force: Annotated[TrueOrFalse, typer.Option("-f", "--force", help="Also to higher offsets.")] = "true",
+    force: Annotated[
+        TrueOrFalse, typer.Option("-f", "--force", help="Also to higher offsets: skips messages.")
+    ] = "false",
     broker: Annotated[
         str | None, typer.Option("-b", "--broker", metavar="HOST:PORT", help="With -q: the broker of one queue.")
     ] = None,
@@ -300,24 +305,47 @@ async def reset_offset(
 ) -> None:
     """Set a group's offsets in a topic, or in one queue of it, to the first messages stored at a time or after it.
 
+    Offsets only move back, so that no message is skipped, unless -f true is given (mqadmin's default).
+
     Example: rocketflow admin resetOffsetByTime -n 127.0.0.1:9876 -g billing -t orders -s 2026-01-31T12:00:00
     """
+    from rocketflow.client.admin.group_requests import OffsetChange
+    from rocketflow.remoting.bodies import MessageQueue
+
     if (broker is None) != (queue_id is None) or (offset is not None and queue_id is None):
         raise UsageError("-b HOST:PORT and -q NUMBER name one queue, and -o its offset: give both, or neither")
     if broker is not None and queue_id is not None:
         (address,) = await chosen_brokers(admin, broker, None)
         to = offset if offset is not None else await admin.search_offset_at(address, topic, queue_id, time_of(at))
-        await admin.reset_queue_offset(address, group, topic, queue_id, to)
+        change = OffsetChange(await admin.committed_offset(address, group, MessageQueue(topic, "", queue_id)), to)
+        if force == "true" or change.target <= change.committed:
+            await admin.reset_queue_offset(address, group, topic, queue_id, to)
+        else:
+            _report_kept([change])
+            to = change.committed
         name = (await broker_names(admin)).get(address, address)
         row = {"brokerName": name, "queueId": queue_id, "offset": to}
         output.lines([row], "reset consumer offset to {offset}")
         return
-    found = await admin.reset_offset_by_time(group, topic, time_of(at), force=force == "true")
+    timestamp_ms = time_of(at)
+    if force == "false":
+        _report_kept((await admin.offset_changes(group, topic, timestamp_ms)).values())
+    found = await admin.reset_offset_by_time(group, topic, timestamp_ms, force=force == "true")
     rows = [
         {"brokerName": queue.broker_name, "queueId": queue.queue_id, "offset": offset}
         for queue, offset in found.items()
     ]
     output.rows({"#brokerName": "brokerName", "#queueId": "queueId", "#offset": "offset"}, rows)
+
+
+def _report_kept(changes: "Iterable[OffsetChange]") -> None:
+    """Print how many queues keep their offsets, and how many messages a reset of these would skip."""
+    kept = [target - committed for committed, target in changes if target > committed]
+    if kept:
+        print(
+            f"{len(kept)} queues keep their lower offsets: {sum(kept)} messages are not skipped; -f true skips them",
+            file=sys.stderr,
+        )
 
 
 @subcommand("cloneGroupOffset")

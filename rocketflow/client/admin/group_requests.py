@@ -6,8 +6,8 @@ RocketMQ's source: tools/admin/DefaultMQAdminExtImpl.java.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -35,7 +35,12 @@ from rocketflow.remoting.headers.client import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerRunningInfoRequestHeader,
 )
-from rocketflow.remoting.headers.offset import ResetOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
+from rocketflow.remoting.headers.offset import (
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    ResetOffsetRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
 
 if TYPE_CHECKING:
     from rocketflow.client.received import ReceivedMessage
@@ -45,6 +50,17 @@ RETRY_PREFIX: Final = "%RETRY%"
 
 _CALL_S: Final = 20.0
 """How long a consumer may take for one message; brokers wait 10 s."""
+
+
+_RESETS: Final = 5
+"""How often offsets are reset while clients of the group commit others."""
+
+
+class OffsetChange(NamedTuple):
+    """A group's offset in a queue, 0 if it has none, and that of a reset."""
+
+    committed: int
+    target: int
 
 
 class NoMemberError(ClientError):
@@ -135,15 +151,52 @@ class GroupRequests(MessageRequests):
         return dict(decode_object(reply.body))
 
     async def reset_offset_by_time(
-        self, group: str, topic: str, timestamp_ms: int, *, force: bool = True
+        self, group: str, topic: str, timestamp_ms: int, *, force: bool = False
     ) -> dict[MessageQueue, int]:
         """Set a group's offsets in a topic to the first messages stored at or after a time, -1 for the queues' ends.
 
-        Return the new offsets. Apache's brokers of version 4 let the group's clients set them, and with `force=False`
-        keep offsets that are lower; where no client is connected, the offsets are committed.
+        Without `force` no message is skipped: queues whose committed offset is lower, 0 without one, stay as they are.
+        Where it is equal, clients go back to it too. Return the offsets that hold then.
         """
+        if force:
+            return await self._reset_all(group, topic, timestamp_ms)
+        found: dict[MessageQueue, int] = {}
+        for address in await self.masters(topic):
+            changes = await self._changes_at(address, group, topic, timestamp_ms)
+            await self._reset_queues(address, group, {one: to for one, (at, to) in changes.items() if to <= at})
+            found |= {one: min(change) for one, change in changes.items()}
+        return dict(sorted(found.items()))
+
+    async def offset_changes(self, group: str, topic: str, timestamp_ms: int) -> dict[MessageQueue, OffsetChange]:
+        """Return what a reset of a group's offsets to a time changes, -1 for the queues' ends."""
+        found: dict[MessageQueue, OffsetChange] = {}
+        for address in await self.masters(topic):
+            found |= await self._changes_at(address, group, topic, timestamp_ms)
+        return dict(sorted(found.items()))
+
+    async def reset_queue_offset(self, broker_address: str, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Set a group's offset in one queue, also for its clients that run.
+
+        Apache's brokers of version 4, and later ones without `useServerSideResetOffset`, let these clients go on at the
+        committed offsets of the topic's other queues too: what they have not committed yet comes again.
+        """
+        await self._reset_queues(broker_address, group, {MessageQueue(topic, "", queue_id): offset})
+
+    async def committed_offset(self, broker_address: str, group: str, queue: MessageQueue) -> int:
+        """Return a group's offset in a queue at its broker, 0 if it has none."""
+        header = QueryConsumerOffsetRequestHeader(consumer_group=group, topic=queue.topic, queue_id=queue.queue_id)
+        code = RequestCode.QUERY_CONSUMER_OFFSET
+        reply = await self.cluster.ask(broker_address, code, header)
+        if reply.code == ResponseCode.QUERY_NOT_FOUND:
+            return 0
+        if reply.code != ResponseCode.SUCCESS:
+            raise RequestRefusedError(broker_address, code, reply.code, reply.remark)
+        return reply.header(QueryConsumerOffsetResponseHeader).offset
+
+    async def _reset_all(self, group: str, topic: str, timestamp_ms: int) -> dict[MessageQueue, int]:
+        """Let brokers set the offsets of all queues; where those need clients for it and none runs, commit them."""
         header = ResetOffsetRequestHeader(
-            group=group, topic=topic, queue_id=-1, offset=-1, timestamp=timestamp_ms, is_force=force
+            group=group, topic=topic, queue_id=-1, offset=-1, timestamp=timestamp_ms, is_force=True
         )
         found: dict[MessageQueue, int] = {}
         code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
@@ -152,23 +205,58 @@ class GroupRequests(MessageRequests):
             if reply.code == ResponseCode.SUCCESS:
                 found |= offset_table(reply.body)
             elif reply.code == ResponseCode.CONSUMER_NOT_ONLINE:
-                found |= await self._commit_by_time(address, group, topic, timestamp_ms)
+                changes = await self._changes_at(address, group, topic, timestamp_ms)
+                for queue, (_, offset) in changes.items():
+                    await self.commit_offset(address, group, queue, offset)
+                    found[queue] = offset
             else:
                 raise RequestRefusedError(address, code, reply.code, reply.remark)
         return dict(sorted(found.items()))
 
-    async def reset_queue_offset(self, broker_address: str, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Set a group's offset in one queue, also for its clients that run; Apache's brokers of version 4 commit it."""
-        header = ResetOffsetRequestHeader(
-            group=group, topic=topic, queue_id=queue_id, offset=offset, timestamp=-1, is_force=True
-        )
-        queue = MessageQueue(topic, "", queue_id)
-        await self.commit_offset(broker_address, group, queue, offset)
-        reply = await self.cluster.ask(broker_address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
-        if reply.code not in (ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE):
-            raise RequestRefusedError(
-                broker_address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, reply.code, reply.remark
-            )
+    async def _changes_at(
+        self, address: str, group: str, topic: str, timestamp_ms: int
+    ) -> dict[MessageQueue, OffsetChange]:
+        header = headers.GetTopicStatsInfoRequestHeader(topic=topic)
+        reply = await self.cluster.request(address, RequestCode.GET_TOPIC_STATS_INFO, header)
+        found = {}
+        for queue in queue_table(decode_object(reply.body), "offsetTable", QueueBounds):
+            target = await self.search_offset_at(address, topic, queue.queue_id, timestamp_ms)
+            found[queue] = OffsetChange(await self.committed_offset(address, group, queue), max(target, 0))
+        return found
+
+    async def _reset_queues(self, address: str, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Commit the offsets of queues of one topic, and let the group's clients go on there.
+
+        Brokers without `useServerSideResetOffset` ignore queue and offset of the request. `is_force=False` and -1, the
+        queues' ends, let them send each client the lower of end and committed offset: the committed offsets.
+        """
+        code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+        for _ in range(_RESETS):
+            for queue, offset in offsets.items():
+                await self.commit_offset(address, group, queue, offset)
+            reset: dict[int, int] = {}
+            for queue, offset in offsets.items():
+                if queue.queue_id in reset:
+                    continue
+                header = ResetOffsetRequestHeader(
+                    group=group, topic=queue.topic, queue_id=queue.queue_id, offset=offset, timestamp=-1, is_force=False
+                )
+                reply = await self.cluster.ask(address, code, header)
+                if reply.code == ResponseCode.CONSUMER_NOT_ONLINE:
+                    return
+                if reply.code != ResponseCode.SUCCESS:
+                    if await self._is_offline(address, group):  # brokers of version 4 want offsets of all queues first
+                        return
+                    raise RequestRefusedError(address, code, reply.code, reply.remark)
+                reset |= {one.queue_id: at for one, at in offset_table(reply.body).items()}
+            if all(reset.get(queue.queue_id) == offset for queue, offset in offsets.items()):
+                return
+        raise ClientError(f"{address}: the clients of group {group!r} commit other offsets meanwhile: stop them first")
+
+    async def _is_offline(self, address: str, group: str) -> bool:
+        header = headers.GetConsumerConnectionListRequestHeader(consumer_group=group)
+        reply = await self.cluster.ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+        return reply.code == ResponseCode.CONSUMER_NOT_ONLINE
 
     async def queue_owners(self, group: str) -> dict[MessageQueue, str]:
         """Return the ids of a group's clients by the queues that they read; clients that do not answer have none."""
@@ -193,16 +281,6 @@ class GroupRequests(MessageRequests):
         code = RequestCode.GET_BROKER_CONSUME_STATS
         reply = await self.cluster.request(broker_address, code, header, timeout_s=timeout_s)
         return decode_stats_of_groups(reply.body)
-
-    async def _commit_by_time(self, address: str, group: str, topic: str, timestamp_ms: int) -> dict[MessageQueue, int]:
-        header = headers.GetTopicStatsInfoRequestHeader(topic=topic)
-        reply = await self.cluster.request(address, RequestCode.GET_TOPIC_STATS_INFO, header)
-        found = {}
-        for queue in queue_table(decode_object(reply.body), "offsetTable", QueueBounds):
-            at = await (self.max_offset(queue) if timestamp_ms < 0 else self.search_offset(queue, timestamp_ms))
-            await self.commit_offset(address, group, queue, at)
-            found[queue] = at
-        return found
 
     async def commit_offset(self, broker_address: str, group: str, queue: MessageQueue, offset: int) -> None:
         """Set a group's offset in a queue at its broker; a running client of the group may set another one later."""

@@ -11,6 +11,7 @@ import fcntl
 import itertools
 import logging
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -60,11 +61,8 @@ class OffsetStore(Protocol):
     async def stored_offset(self, queue: MessageQueue) -> int | None:
         """Return the persisted offset of a queue, None if there is none. Raises ClientError."""
 
-    async def persist(self, queues: Iterable[MessageQueue], *, confirmed: bool = False) -> None:
-        """Store the offsets of those queues that have one; `confirmed` waits until they are stored.
-
-        Raises ClientError, without `confirmed` only where a broker cannot be reached.
-        """
+    async def persist(self, queues: Iterable[MessageQueue]) -> None:
+        """Store the offsets of those queues that have one, and wait until they are stored. Raises ClientError."""
 
     def remove(self, queue: MessageQueue) -> None:
         """Forget the offset of a queue in memory."""
@@ -98,6 +96,7 @@ class RemoteOffsetStore(_InMemory):
         super().__init__()
         self._cluster = cluster
         self._group = group
+        self._sending: defaultdict[MessageQueue, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def load(self) -> None:
         """Load nothing: brokers are asked for each queue."""
@@ -118,25 +117,26 @@ class RemoteOffsetStore(_InMemory):
             raise RequestRefusedError(address, RequestCode.QUERY_CONSUMER_OFFSET, reply.code, reply.remark)
         return reply.header(QueryConsumerOffsetResponseHeader).offset
 
-    async def persist(self, queues: Iterable[MessageQueue], *, confirmed: bool = False) -> None:
-        """Send each offset to its broker (15), one-way unless `confirmed`; one that fails does not keep the others."""
-        stored = [(one, self._offsets[one]) for one in queues if one in self._offsets]
-        outcomes = await asyncio.gather(
-            *(self._send(queue, offset, confirmed) for queue, offset in stored), return_exceptions=True
-        )
+    async def persist(self, queues: Iterable[MessageQueue]) -> None:
+        """Send each offset to its broker (15); one that fails does not keep the others.
+
+        Apache's brokers handle the requests of one connection in several threads. So an offset is sent once the one
+        before it was answered: a broker would otherwise keep the older one, if it handles that later.
+        """
+        outcomes = await asyncio.gather(*map(self._send, list(queues)), return_exceptions=True)
         for one in outcomes:
             if one is not None:
                 raise one
 
-    async def _send(self, queue: MessageQueue, offset: int, confirmed: bool) -> None:
-        header = UpdateConsumerOffsetRequestHeader(
-            consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
-        )
-        address = await self._address(queue)
-        if confirmed:
-            await self._cluster.request(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
-        else:
-            await self._cluster.notify(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+    async def _send(self, queue: MessageQueue) -> None:
+        async with self._sending[queue]:
+            offset = self._offsets.get(queue)
+            if offset is None:  # none yet, or the queue was released meanwhile: another client may commit its offsets
+                return
+            header = UpdateConsumerOffsetRequestHeader(
+                consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+            )
+            await self._cluster.request(await self._address(queue), RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
     async def _address(self, queue: MessageQueue) -> str:
         await self._cluster.route(queue.topic)
@@ -178,7 +178,7 @@ class LocalOffsetStore(_InMemory):
         """Return the offset of a queue as it was loaded or updated since."""
         return self._offsets.get(queue)
 
-    async def persist(self, queues: Iterable[MessageQueue], *, confirmed: bool = False) -> None:
+    async def persist(self, queues: Iterable[MessageQueue]) -> None:
         """Write the offsets of all queues, those of earlier runs too. Raises OffsetFileError."""
         async with self._lock:
             await asyncio.to_thread(_write, self._path, dict(self._offsets))

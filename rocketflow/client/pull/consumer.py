@@ -104,7 +104,7 @@ class PullConsumer:
         held = self.assignment()
         self._assignment.close()
         try:
-            await self._offsets.persist(held, confirmed=True)
+            await self._offsets.persist(held)
         except ClientError as error:
             LOG.warning("the last offsets of group %s could not be committed: %s", self._options.group, error)
         if self._trace is not None:
@@ -310,7 +310,7 @@ class PullConsumer:
         else:
             for queue, offset in offsets.items():
                 self._offsets.update(self._buffer(queue).queue, offset, only_increase=False)
-        await self._offsets.persist(self._fetcher.buffers if offsets is None else offsets, confirmed=True)
+        await self._offsets.persist(self._fetcher.buffers if offsets is None else offsets)
 
     # --- the inside
 

@@ -210,7 +210,7 @@ class Holdings:
         else:
             self._store.update(held.queue, offset, only_increase=False)
         try:
-            await self._store.persist([held.queue], confirmed=True)
+            await self._store.persist([held.queue])
         except ClientError as error:
             LOG.warning("group %s: the offset of %s was not stored: %s", self._options.group, held.queue, error)
 
@@ -224,7 +224,7 @@ class Holdings:
 
     # --- at intervals
 
-    async def persist(self, *, confirmed: bool = False) -> None:
+    async def persist(self) -> None:
         """Store the offsets of all queues that are held; failures are logged."""
         by_broker: dict[str, list[MessageQueue]] = defaultdict(list)
         for queue, held in self._held.items():
@@ -232,7 +232,7 @@ class Holdings:
             by_broker[queue.broker_name].append(queue)
         for broker, queues in by_broker.items():
             try:
-                await self._store.persist(queues, confirmed=confirmed)
+                await self._store.persist(queues)
             except ClientError as error:
                 LOG.warning("group %s: offsets at %s were not stored: %s", self._options.group, broker, error)
 
@@ -260,7 +260,7 @@ class Holdings:
     async def close(self) -> None:
         """Store all offsets and unlock all queues, once no listener works on them any more."""
         await self._settled(self._releasing.values())
-        await self.persist(confirmed=True)
+        await self.persist()
         if self._locks is not None:
             await self._locks.unlock_all()  # those of a rebalance that was cancelled too
         for held in self._held.values():

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from rocketflow.kafka.options.bridge_options import BridgeOptions
 
 _IDLE_S: Final = 0.1
-_RETRY_S: Final = 0.5
+RETRY_S: Final = 0.5
 
 
 class StoreToKafka:
@@ -60,6 +60,8 @@ class StoreToKafka:
         self._ids = TopicIds(options)
         self._new = True
         self._turn = 0
+        self._first: list[QueueRange] = []
+        """Ranges to send alone before all others: they show which message Kafka refuses."""
 
     def run(self) -> BridgeSummary:
         """Copy until stopped, or until caught up."""
@@ -98,6 +100,9 @@ class StoreToKafka:
             except BridgeError as error:
                 if self._stop.asked.is_set():
                     return
+                self._close_producer()  # now each message was refused or not
+                if self._isolate(ranges, error):
+                    failed_since = None
                 failed_since = failed_since or time.monotonic()
                 self._recover(error, failed_since)
                 continue
@@ -110,6 +115,24 @@ class StoreToKafka:
                     return
                 self._stop.asked.wait(_IDLE_S)
 
+    def _isolate(self, ranges: list[QueueRange], error: BridgeError) -> bool:
+        """Send the messages before one that Kafka has refused, then that one alone; then it is refused for certain.
+
+        After a refusal kafka-python fails all that is sent later with the same error. Return whether one was refused.
+        """
+        found = self._sender.take_suspect()
+        if found is None:
+            return False
+        sent, offset = found
+        if ranges == [QueueRange(sent.topic, sent.queue_id, offset, offset + 1)]:
+            self._sender.refuse(sent, str(error))
+            self._first = []
+        else:
+            before = QueueRange(sent.topic, sent.queue_id, sent.start, offset)
+            alone = QueueRange(sent.topic, sent.queue_id, offset, offset + 1)
+            self._first = [one for one in (before, alone) if one.start < one.end]
+        return True
+
     def _recover(self, error: BridgeError, failed_since: float) -> None:
         """Start a new producer after a failed transaction, and resume at the mark."""
         if isinstance(error, KafkaRefusedError) and time.monotonic() - failed_since > clients.GIVE_UP_S:
@@ -117,8 +140,7 @@ class StoreToKafka:
         if self._options.until_caught_up and time.monotonic() - failed_since > clients.GIVE_UP_S:
             raise error
         warn(f"{error}; retrying")
-        self._stop.asked.wait(_RETRY_S)
-        self._close_producer()
+        self._stop.asked.wait(RETRY_S)
         with self._stop.interruptible():
             try:
                 self._start_producer()
@@ -196,6 +218,10 @@ class StoreToKafka:
         waiting = [QueueRange(*key, starts[key], high) for key, (_, high) in bounds.items() if starts[key] < high]
         if self._targets is None:
             self._targets = {(one.topic, one.queue_id): one.end for one in waiting}
+        while self._first:
+            one = self._first.pop(0)
+            if starts.get((one.topic, one.queue_id)) == one.start:
+                return [one]
         if not waiting:
             return []
         self._turn += 1
@@ -250,6 +276,7 @@ class StoreToKafka:
         newest = 0
         with clients.kafka_errors(self._options), _without_gc():
             session.begin_transaction()
+            self._sender.begin()
             room = self._options.max_batch_bytes
             for one in ranges:
                 if room <= 0 or self._stop.asked.is_set():

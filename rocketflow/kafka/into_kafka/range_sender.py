@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -59,10 +60,40 @@ class RangeSender:
 
     def __init__(self, options: BridgeOptions, reader: StoreReader, stop: StopRequest) -> None:
         self._options, self._reader, self._stop = options, reader, stop
+        self._sent: list[tuple[QueueRange, pa.Array, list[Any]]] = []
+        """The messages of the transaction: range, queue offsets, and kafka-python's futures, None if quarantined."""
+        self._refused: dict[tuple[str, int], tuple[int, str]] = {}
+        """The last message of each queue that Kafka has refused, and why."""
 
     def connect(self, kafka: TargetTopics, producer: Any) -> None:
         """Use this producer from now on."""
         self._kafka, self._producer = kafka, producer
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self._sent = []
+
+    def take_suspect(self) -> tuple[QueueRange, int] | None:
+        """Return range and queue offset of a message that Kafka has probably refused, once its producer is closed.
+
+        What kafka-python had not sent by then fails with the error of the refused one, one object for all.
+        """
+        from kafka.errors import InvalidRecordError, InvalidTimestampError, MessageSizeTooLargeError
+
+        refusals = (InvalidRecordError, InvalidTimestampError, MessageSizeTooLargeError)
+        sent, self._sent = self._sent, []
+        failed = [
+            (one, int(offsets[at].as_py()), id(future.exception))
+            for one, offsets, futures in sent
+            for at, future in enumerate(futures)
+            if future is not None and isinstance(future.exception, refusals)
+        ]
+        counts = Counter(error for _, _, error in failed)
+        return min(failed, key=lambda one: counts[one[2]])[:2] if failed else None
+
+    def refuse(self, one: QueueRange, why: str) -> None:
+        """Send the message at the begin of a range no more."""
+        self._refused[one.topic, one.queue_id] = one.start, why
 
     def send(self, one: QueueRange, target: str, room: int) -> Sent:
         """Send messages of a range until it ends or until they use this range's share of `room` bytes."""
@@ -89,10 +120,12 @@ class RangeSender:
 
     def _send_batch(self, one: QueueRange, target: str, batch: pa.RecordBatch, sent: Sent) -> None:
         rows = kafka_rows(batch)
+        offsets = batch.column("queueOffset")
+        refused, why_refused = self._refused.get((one.topic, one.queue_id), (-1, ""))
+        rows.faults.update(dict.fromkeys(np.flatnonzero(np.asarray(offsets) == refused).tolist(), why_refused))
         bad = body_errors(batch) if self._options.on_bad_body is OnBadBody.QUARANTINE else {}
         if self._options.origin_headers:
-            offsets = batch.column("queueOffset").to_pylist()
-            for headers, offset in zip(rows.headers, offsets, strict=True):
+            for headers, offset in zip(rows.headers, offsets.to_pylist(), strict=True):
                 headers.append((names.ORIGIN_HEADER, f"{one.topic}:{one.queue_id}:{offset}".encode()))
         sizes = np.diff(np.frombuffer(batch.column("body").buffers()[1], np.int32, batch.num_rows + 1,
                                       batch.column("body").offset * 4))  # fmt: skip
@@ -111,6 +144,8 @@ class RangeSender:
         in_doubt = in_doubt or (limits.needs_keys and None in rows.keys)
         stamps = [stamp for stamp in rows.timestamps if stamp is not None] or [now_ms]
         in_doubt = in_doubt or any(limits.refusal_of_time(stamp, now_ms) for stamp in (min(stamps), max(stamps)))
+        futures: list[Any] = [None] * batch.num_rows
+        self._sent.append((one, offsets, futures))
         for at, (key, value, headers, stamp) in enumerate(
             zip(rows.keys, rows.values, rows.headers, rows.timestamps, strict=True)
         ):
@@ -129,7 +164,7 @@ class RangeSender:
                 place: int | None = one.queue_id % count
             else:
                 place = partition
-            send(target, null if value is None else value, key, headers, place, stamp)
+            futures[at] = send(target, null if value is None else value, key, headers, place, stamp)
 
     def _check_refused(self, one: QueueRange, batch: pa.RecordBatch, at: int, why: str) -> None:
         """Raise MessageRefusedError, unless refused messages are quarantined."""

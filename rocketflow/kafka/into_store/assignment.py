@@ -84,6 +84,16 @@ class _Topics:
         """Return the place of a partition of `topic` that starts at `base`."""
         return Place(self.names[topic], self._partitions[topic], self._ids[topic], base, latest)
 
+    def next_offsets(self, progress: Mapping[str, Any]) -> dict[Any, int | None]:
+        """Return the next offset of every partition in an envelope's progress, None where it has none."""
+        from kafka import TopicPartition
+
+        return {
+            TopicPartition(topic, one): next_offset(progress, topic, one)
+            for topic, count in self._partitions.items()
+            for one in range(count)
+        }
+
     def check(self, progress: Mapping[str, Any], topics: Iterable[str], claims: Callable[[], list[Claim]]) -> None:
         """Refuse topics that contradict an envelope's notes, and new topics that another bridge has copied.
 
@@ -152,6 +162,10 @@ class ManualAssignment:
         """Return True once the partitions to read are known."""
         return self._looked
 
+    def waiting(self) -> dict[Any, int | None]:
+        """Return no partitions: none waits for a group."""
+        return {}
+
 
 class GroupAssignment:
     """Follows the assignment of a consumer group, through which several bridges of one id share the partitions."""
@@ -162,7 +176,7 @@ class GroupAssignment:
         self._lock = threading.Lock()
         self._came: dict[Any, Place] = {}
         self._went: list[Any] = []
-        self._joined = False
+        self._joined, self._waits = False, True
         self._found: dict[str, set[int]] | None = self._topics.refresh()
         self._subscribed: set[str] = set()
         self._progress: Mapping[str, Any] = {}
@@ -183,11 +197,21 @@ class GroupAssignment:
         """Return True once the group has assigned partitions to this bridge."""
         return self._joined
 
+    def waiting(self) -> dict[Any, int | None]:
+        """Return all partitions and their next offsets in the store, while this bridge waits for the group.
+
+        The group assigns none until all its members have joined again, or are taken for dead.
+        """
+        if not self._waits:
+            return {}
+        last = self._port.last_commit(self._options.sink_id)
+        return self._topics.next_offsets({} if last is None else last.progress)
+
     def assigned(self, partitions: list[Any]) -> None:
         """Seek each partition to the offset in the store's last envelope. Runs in the consumer's thread."""
         last = self._port.last_commit(self._options.sink_id)
         with self._lock:
-            self._joined = True
+            self._joined, self._waits = True, False
             self._progress = {} if last is None else last.progress
             for tp in partitions:
                 base = None if last is None else next_offset(last.progress, tp.topic, tp.partition)
@@ -199,6 +223,7 @@ class GroupAssignment:
     def revoked(self, partitions: list[Any]) -> None:
         """Give up partitions that now belong to another bridge. Runs in the consumer's thread."""
         with self._lock:
+            self._waits = True
             for tp in partitions:
                 self._came.pop(tp, None)
                 self._went.append(tp)

@@ -118,6 +118,24 @@ class ConsumerSession:
         """Return the first offsets of partitions."""
         return self._ask(lambda: self.consumer.beginning_offsets(list(partitions), timeout_ms=_ASK_MS))
 
+    def remaining(self, bases: Mapping[Any, int | None]) -> int | None:
+        """Return how many offsets Kafka has after those of partitions, None if it does not answer soon.
+
+        A partition without one is counted from its log's begin.
+        """
+        from kafka.errors import KafkaError
+
+        if not bases:
+            return 0
+        unknown = [tp for tp, base in bases.items() if base is None]
+        try:
+            with self._stop.interruptible():
+                ends: dict[Any, int] = self.consumer.end_offsets(list(bases), timeout_ms=_ASK_MS)
+                begins: dict[Any, int] = self.consumer.beginning_offsets(unknown, timeout_ms=_ASK_MS) if unknown else {}
+        except KafkaError:
+            return None
+        return sum(max(ends[tp] - (begins[tp] if base is None else base), 0) for tp, base in bases.items())
+
     def refresh_topics(self) -> None:
         """Refresh the client's topics and topic ids from Kafka."""
         self._ask(self.consumer.topics)

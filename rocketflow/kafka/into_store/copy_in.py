@@ -87,8 +87,7 @@ class KafkaToStore:
                 self.summary.caught_up = True
                 break
             if self.summary.is_report_due():
-                self._update_lag()
-                self.summary.report()
+                self.summary.report("waiting for the group" if self._update_lag() else "")
 
     def _follow_assignment(self, polled: dict[Any, list[Any]]) -> None:
         """Start assigned partitions, and drop revoked ones with what was polled of them.
@@ -180,10 +179,17 @@ class KafkaToStore:
                 return False
         return True
 
-    def _update_lag(self) -> None:
-        self.summary.lag_messages = self._backlog.lag(self._session.consumer.highwater)
-        if not self.summary.lag_messages:
-            self.summary.lag_ms = 0
+    def _update_lag(self) -> bool:
+        """Count what is not copied yet, also while the group assigns no partitions; return whether that is so."""
+        waiting = self._assignment.waiting()
+        end_of = self._session.consumer.highwater
+        unread = {tp: one.base for tp, one in self._backlog.reading.items() if one.base is None or end_of(tp) is None}
+        remaining = self._session.remaining(waiting or unread)
+        if remaining is not None:
+            self.summary.lag_messages = remaining + (0 if waiting else self._backlog.lag(end_of))
+            if not self.summary.lag_messages:
+                self.summary.lag_ms = 0
+        return bool(waiting)
 
     def _resume_after_loss(self, out_of_range: dict[Any, int]) -> None:
         """Resume partitions whose next offset Kafka does not have, or raise DataLossError."""

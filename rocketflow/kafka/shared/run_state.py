@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import FrameType
 
-_REPORT_S: Final = 5.0
+REPORT_S: Final = 5.0
 
 
 class StopRequest:
@@ -115,22 +115,22 @@ class BridgeSummary:
 
     def is_report_due(self) -> bool:
         """Return True if the next progress line is due."""
-        return time.monotonic() - self._reported >= _REPORT_S
+        return time.monotonic() - self._reported >= REPORT_S
 
     def report_start(self, source: str, target: str, offsets: Mapping[str, int | None]) -> None:
         """Print on stderr that the copy of a topic starts, and at which offset of each partition or queue."""
         places = ", ".join(f"{place}: {'its begin' if at is None else at}" for place, at in sorted(offsets.items()))
         print(f"{self.direction} {self.bridge_id}: {source} to {target}, from {places}", file=sys.stderr, flush=True)
 
-    def report(self) -> None:
-        """Print a progress line on stderr."""
+    def report(self, note: str = "") -> None:
+        """Print a progress line on stderr, with a note at its end."""
         now = time.monotonic()
         seconds, rows = now - self._reported, self.rows - self._rows_reported
         self._reported, self._rows_reported = now, self.rows
         rate = rows / seconds if seconds else 0.0
         print(
             f"{self.direction} {self.bridge_id}: {self.rows} messages in {self.batches} commits, {rate:.0f}/s, "
-            f"lag {self.lag_messages} messages, {self.lag_ms} ms",
+            f"lag {self.lag_messages} messages, {self.lag_ms} ms{', ' if note else ''}{note}",
             file=sys.stderr,
             flush=True,
         )

@@ -158,6 +158,8 @@ def test_sends_need_their_topic_and_sends_to_a_retry_topic_its_group(code: CODE)
     assert needs(code, {field: "%RETRY%g", "a": "other"}) == [Need(Kind.GROUP, "g", frozenset({Action.SUB}))]
     assert needs(code, {field: "%DLQ%g"}) == [Need(Kind.TOPIC, "%DLQ%g", frozenset({Action.PUB}))]
     assert needs(code, {field: "RMQ_SYS_TRACE_TOPIC"}) == needs(code, {field: "c_REPLY_TOPIC"}) == []
+    by_region = "rmq_sys_TRACE_DATA_cn-east"
+    assert needs(code, {field: by_region}) == [Need(Kind.TOPIC, by_region, frozenset({Action.PUB}))]
 
 
 @pytest.mark.parametrize("code", [CODE.PULL_MESSAGE, CODE.LITE_PULL_MESSAGE, CODE.ROCKETFLOW_PULL_RANGE])

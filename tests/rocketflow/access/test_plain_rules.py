@@ -57,6 +57,12 @@ DENIED = [
     (CODE.SEND_MESSAGE, STRANGER, {"topic": "orders"}, "No acl config for stranger"),
     (CODE.SEND_MESSAGE, Credentials("writer-1", "other"), {"topic": "orders"}, "Check signature failed"),
     (CODE.SEND_MESSAGE, READER, {"topic": "orders"}, "No default permission for Topic orders"),
+    (
+        CODE.SEND_MESSAGE,
+        READER,
+        {"topic": "rmq_sys_TRACE_DATA_r"},
+        "No default permission for Topic rmq_sys_TRACE_DATA_r",
+    ),
     (CODE.SEND_BATCH_MESSAGE, READER, {"b": "orders"}, "No default permission for Topic orders"),
     (CODE.SEND_MESSAGE, WRITER, {"topic": "other"}, "No default permission for Topic other"),
     (CODE.PULL_MESSAGE, WRITER, {"topic": "orders", "consumerGroup": "any"}, "Topic orders"),

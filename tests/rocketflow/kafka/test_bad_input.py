@@ -11,6 +11,7 @@ import pytest
 from kafka.errors import KafkaError, ProducerFencedError
 
 from rocketflow.errors import UsageError
+from rocketflow.kafka.client import clients
 from rocketflow.kafka.client.clients import as_bridge_error
 from rocketflow.kafka.errors import (
     DataLossError,
@@ -121,6 +122,32 @@ def test_missing_key_and_disallowed_timestamp_raise_or_are_quarantined(topics: T
     why = [dict(one.headers)["refused"] for one in topics.read(refused, 1)[0]]
     reason = b"its timestamp is %d ms, which the topic's message.timestamp.after.max.ms does not allow"
     assert why[1] == reason % in_2100
+
+
+def test_message_that_kafka_refuses_unforeseen_is_found_and_raises_or_is_quarantined(
+    topics: Topics, store: str, name: Name, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, refused = name("odd"), name("refused")
+    topics.create(source, partitions=2, **{"message.timestamp.after.max.ms": "3600000"})
+    now_ms, ahead_ms = clients.now_ms(), 7_200_000
+    with MessageStore.open(store, small_store(Path(store))) as opened:
+        opened.create_topic(source, 2)
+        opened.put_messages(
+            Message(source, b"%d" % one, queue_id=one % 2, born_timestamp=now_ms + ahead_ms * (one == 9))
+            for one in range(16)
+        )
+    monkeypatch.setattr(copy_out, "RETRY_S", 0)
+    monkeypatch.setattr(clients, "now_ms", lambda: now_ms + ahead_ms)  # the clock of the bridge's host
+    asked = ["--topics", source, "--id", source, "--quarantine-topic", refused]
+    with pytest.raises(MessageRefusedError, match=f"topic {source} queue 1 queue offset 4: .*InvalidTimestamp"):
+        bridge("store-to-kafka", topics.address, store, *asked)
+    done = bridge("store-to-kafka", topics.address, store, *asked, "--on-refused", "quarantine")
+    assert (done.quarantined, done.exit_code, done.lag_messages) == (1, 3, 0)
+    copied = topics.read(source)
+    of_queue = [[int(one.value or b"") for one in copied[queue]] for queue in (0, 1)]
+    assert of_queue == [[0, 2, 4, 6, 8, 10, 12, 14], [1, 3, 5, 7, 11, 13, 15]]
+    (kept,) = topics.read(refused, 1)[0]
+    assert (kept.value, b"InvalidTimestamp" in (dict(kept.headers)["refused"] or b"")) == (b"9", True)
 
 
 def test_messages_deleted_before_the_copy_raise_or_are_counted_as_lost(topics: Topics, store: str, name: Name) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ import pytest
 from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 
+from rocketflow.kafka.bridge import run_bridge
 from rocketflow.kafka.into_store.copy_in import KafkaToStore
 from rocketflow.kafka.into_store.store_port import read_last_commit
+from rocketflow.kafka.shared import run_state
 from rocketflow.kafka.shared.run_state import StopRequest
 from rocketflow.kafka.shared.topic_record import offsets_alone
 from rocketflow_store import StoreReader
@@ -184,6 +187,37 @@ def test_sharing_bridges_copy_each_message_once(topics: Topics, store: str, name
     with StoreReader(store) as reader:
         assert reader.state == "clean"
     assert copied(store, source) == {one: list(range(total)) for one in range(4)}
+
+
+def test_bridge_that_waits_for_its_group_reports_the_lag(
+    topics: Topics, store: str, name: Name, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = name("t")
+    topics.create(source)
+    topics.send(source, numbered(40))
+    monkeypatch.setattr(run_state, "REPORT_S", 0.1)
+    asked = options("kafka-to-store", topics.address, store, "--topics", source, "--share", "--until-caught-up")
+    member = KafkaConsumer(source, bootstrap_servers=topics.address, group_id=asked.group_id, enable_auto_commit=False)
+    while not member.assignment():
+        member.poll(100)
+    stop = StopRequest()
+    with ThreadPoolExecutor(1) as pool:  # the other member does not join again: the group assigns nothing
+        running = pool.submit(run_bridge, asked, stop)
+        try:
+            reported = ""
+            deadline = time.monotonic() + 60
+            while "waiting for the group" not in reported:
+                assert not running.done()
+                assert time.monotonic() < deadline, reported
+                time.sleep(0.05)
+                reported += capsys.readouterr().err
+            assert "0 messages in 0 commits, 0/s, lag 40 messages, 0 ms, waiting for the group\n" in reported
+            assert "lag 0 messages" not in reported
+            member.close()
+            done = running.result(60)
+        finally:
+            stop.asked.set()
+    assert (done.rows, done.lag_messages, done.caught_up) == (40, 0, True)
 
 
 def test_unknown_positions_do_not_lose_messages(

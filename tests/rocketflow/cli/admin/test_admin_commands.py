@@ -348,7 +348,8 @@ def test_groups_are_created_read_reset_copied_and_deleted(cluster: Cluster, prin
     (progress,) = rows("consumerProgress", "-g", "billing", "-t", TOPIC)
     assert (progress["diffTotal"], [one["diff"] for one in progress["queues"]]) == (6, [3, 3])
     assert "Consume Diff Total: 6" in printed("consumerProgress", "-g", "billing", "-t", TOPIC)
-    assert [one["offset"] for one in rows("resetOffsetByTime", "-g", "billing", "-t", TOPIC, "-s", "-1")] == [3, 3]
+    forward = ("-g", "billing", "-t", TOPIC, "-s", "-1", "-f", "true")
+    assert [one["offset"] for one in rows("resetOffsetByTime", *forward)] == [3, 3]
     (copied,) = rows("cloneGroupOffset", "-s", "billing", "-d", "audit", "-t", TOPIC)
     assert copied["queues"] == 2
     assert rows("consumerProgress", "-g", "audit", "-t", TOPIC)[0]["diffTotal"] == 0
@@ -502,16 +503,44 @@ def test_clients_that_do_not_report_are_not_taken_for_the_same(
     assert subscribe_alike(reports) is expected
 
 
+@pytest.mark.parametrize("more", [(), ("-f", "false")])
+def test_reset_without_force_only_moves_offsets_back(
+    cluster: Cluster, rows: Rows, capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
+) -> None:
+    broker, group = cluster.broker_address, f"careful{len(more)}"
+    at = ("-g", group, "-t", TOPIC)
+    rows("updateSubGroup", "-b", broker, "-g", group)
+
+    def reset(*words: str) -> list[int]:
+        return [one["offset"] for one in rows("resetOffsetByTime", *at, *words)]
+
+    def offsets() -> list[int]:
+        (progress,) = rows("consumerProgress", *at)
+        return [one["consumerOffset"] for one in progress["queues"]]
+
+    assert reset("-s", "-1", *more) == offsets() == [0, 0]
+    assert reset("-s", "0", "-b", broker, "-q", "1", "-o", "2", "-f", "true") == [2]
+    capsys.readouterr()
+    assert run(["admin", "resetOffsetByTime", "-n", cluster.name_server_address, *at, "-s", "now", *more]) == 0
+    kept = "2 queues keep their lower offsets: 4 messages are not skipped; -f true skips them\n"
+    assert capsys.readouterr().err == kept
+    assert reset("-s", "0", "-b", broker, "-q", "1", "-o", "3", *more) == [2]
+    assert offsets() == [0, 2]
+    assert reset("-s", "0", "-b", broker, "-q", "1", "-o", "1", *more) == [1]
+    assert reset("-s", "-1", "-f", "true") == offsets() == [3, 3]
+    assert reset("-s", "0", *more) == offsets() == [0, 0]
+
+
 def test_one_queue_is_reset_and_all_progress_at_a_broker_is_printed(
     cluster: Cluster, printed: Printed, rows: Rows
 ) -> None:
     at = ("-g", "counters", "-t", TOPIC, "-b", cluster.broker_address, "-q", "1")
     rows("updateSubGroup", "-b", cluster.broker_address, "-g", "counters")
-    rows("resetOffsetByTime", "-g", "counters", "-t", TOPIC, "-s", "-1")
+    rows("resetOffsetByTime", "-g", "counters", "-t", TOPIC, "-s", "-1", "-f", "true")
     (reset,) = rows("resetOffsetByTime", *at, "-s", "0")
     assert reset["offset"] == 0
     assert _offsets(rows) == [3, 0]
-    assert rows("resetOffsetByTime", *at, "-s", "-1")[0]["offset"] == 3
+    assert rows("resetOffsetByTime", *at, "-s", "-1", "-f", "true")[0]["offset"] == 3
     assert printed("resetOffsetByTime", *at, "-s", "now", "-o", "2") == "reset consumer offset to 2\n"
     assert _offsets(rows) == [3, 2]
     found = [one for one in rows("brokerConsumeStats", "-b", cluster.broker_address) if one["group"] == "counters"]

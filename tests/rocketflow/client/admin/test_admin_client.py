@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 from rocketflow.aio.loop import run
 from rocketflow.client.admin.admin_client import AdminClient
-from rocketflow.remoting.bodies import MessageQueue, TopicConfig
+from rocketflow.client.admin.group_requests import GroupRequests
+from rocketflow.client.cluster import Cluster
+from rocketflow.remoting.bodies import MessageQueue, TopicConfig, encode_body, queue_map
+from rocketflow.remoting.codes import RequestCode
+from rocketflow.remoting.command import Command
+from rocketflow.remoting.headers.offset import ResetOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
 from tests.support.client_cluster import BROKER, ClientCluster
 from tests.support.servers import send
 
@@ -41,3 +47,33 @@ def test_offsets_of_a_queue_follow_its_messages(cluster: ClientCluster) -> None:
         assert (await admin.topic_status("admin-counted"))[queue].max_offset == 3
 
     ask(cluster, call)
+
+
+class ClientSideResets:
+    """A broker of version 4 with a client that goes on where request 222 says, and commits once in between."""
+
+    def __init__(self) -> None:
+        self.committed = {0: 4, 1: 10}
+        self.position = dict(self.committed)
+        self._commits_in_between = True
+
+    async def request(self, address: str, code: int, header: UpdateConsumerOffsetRequestHeader) -> None:
+        self.committed[header.queue_id] = header.commit_offset
+
+    async def ask(self, address: str, code: int, header: ResetOffsetRequestHeader) -> Command:
+        assert code == RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+        if self._commits_in_between:
+            self._commits_in_between, self.committed = False, dict(self.position)
+        target = 10 if header.timestamp == -1 else 0
+        for one, offset in self.committed.items():
+            self.position[one] = target if header.is_force else min(target, offset)
+        table = {MessageQueue("t", "b", one): offset for one, offset in self.position.items()}
+        return Command(0, body=encode_body({"offsetTable": queue_map(table)}))
+
+
+def test_reset_of_one_queue_leaves_the_others_where_the_clients_reset_offsets() -> None:
+    broker = ClientSideResets()
+    requests = GroupRequests.__new__(GroupRequests)
+    requests.cluster = cast("Cluster", broker)
+    run(requests.reset_queue_offset("address", "g", "t", 1, 6))
+    assert broker.position == broker.committed == {0: 4, 1: 6}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -21,6 +23,7 @@ from rocketflow.client.consume.offset_stores import (
 from rocketflow.client.ids import local_address
 from rocketflow.client.options import ClientOptions
 from rocketflow.remoting.bodies import MessageQueue
+from rocketflow.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from tests.support.client_cluster import ClientCluster, queue_of
 
 ONE, TWO = MessageQueue("T", "b", 0), MessageQueue("T", "b", 1)
@@ -156,7 +159,7 @@ def test_remote_offsets_are_kept_by_the_broker(servers: ClientCluster) -> None:
         store = RemoteOffsetStore(cluster, group)
         await servers.send(queue.topic, ["a", "b", "c"])
         store.update(queue, 2)
-        await store.persist([queue, unread], confirmed=True)
+        await store.persist([queue, unread])
         other = RemoteOffsetStore(cluster, group)
         assert other.offset(queue) is None
         assert await other.stored_offset(queue) == 2
@@ -165,3 +168,68 @@ def test_remote_offsets_are_kept_by_the_broker(servers: ClientCluster) -> None:
         await cluster.close()
 
     run(call())
+
+
+class LateBroker:
+    """A cluster whose broker has several threads: each handles the next request of a connection later than the last."""
+
+    def __init__(self) -> None:
+        self.received = 0
+        self.stored: list[int] = []
+        self._delays = iter((9, 5, 1))
+        self._handled: list[asyncio.Task[None]] = []
+
+    async def route(self, topic: str) -> None:
+        pass
+
+    def broker_address(self, name: str, *, or_any: bool) -> str:
+        return name
+
+    async def request(self, address: str, code: int, header: UpdateConsumerOffsetRequestHeader) -> None:
+        await self._handle(header.commit_offset)
+
+    async def notify(self, address: str, code: int, header: UpdateConsumerOffsetRequestHeader) -> None:
+        self._handled.append(asyncio.ensure_future(self._handle(header.commit_offset)))
+
+    async def all_handled(self) -> list[int]:
+        await asyncio.gather(*self._handled)
+        return self.stored
+
+    async def _handle(self, offset: int) -> None:
+        self.received += 1
+        for _ in range(next(self._delays)):
+            await asyncio.sleep(0)
+        self.stored.append(offset)
+
+
+def after_commits(*, released: bool) -> list[int]:
+    """Return what a broker stores of offsets committed at once; `released`: the queue is released meanwhile."""
+
+    async def commit() -> list[int]:
+        broker = LateBroker()
+        store = RemoteOffsetStore(cast("Cluster", broker), "g")
+        store.update(ONE, 5)
+        regular = asyncio.ensure_future(store.persist([ONE]))
+        while not broker.received:
+            await asyncio.sleep(0)
+        if released:
+            late = asyncio.ensure_future(store.persist([ONE]))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            store.remove(ONE)
+            await late
+        else:
+            store.update(ONE, 6)
+            await store.persist([ONE])
+        await regular
+        return await broker.all_handled()
+
+    return run(commit())
+
+
+def test_offset_is_sent_once_the_one_before_it_is_stored() -> None:
+    assert after_commits(released=False) == [5, 6]
+
+
+def test_offset_of_a_released_queue_is_not_sent_any_more() -> None:
+    assert after_commits(released=True) == [5]
