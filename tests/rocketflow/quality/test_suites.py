@@ -305,7 +305,7 @@ def test_wrong_arguments_exit_with_2_and_start_no_jvm(tmp_path: Path, capsys: py
 def test_range_that_ends_before_its_start_is_refused(tmp_path: Path) -> None:
     """A gate with swapped bounds would check no message, and pass."""
     check = RangeCheck(str(tmp_path), "t", "suite.json", from_ms=2, to_ms=1)
-    with pytest.raises(UsageError, match="--from-ms 2 is after --to-ms 1"):
+    with pytest.raises(UsageError, match="--begin 2 is after --end 0"):
         preflight(check)
 
 
