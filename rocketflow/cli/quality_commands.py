@@ -67,7 +67,7 @@ def init(
         return
     print(f"{target}: {count} expectations from {draft.sampled} messages, {draft.unreadable} could not be read")
     if draft.left_out:
-        print(f"omitted, because they hold objects or lists: {', '.join(draft.left_out)}")
+        print(f"omitted, because they hold lists or a suite cannot name them: {', '.join(draft.left_out)}")
     print("edit it, then: rocketflow quality check", store, "--topic", topic, "--suite", target)
 
 

@@ -117,7 +117,7 @@ QUALITY_FIELDS: Final[dict[str, dict[str, str]]] = {
         "sampled": "messages that were read",
         "unreadable": "further messages of the sample, whose body could not be read",
         "bodySchema": "schema of the bodies in Spark's DDL",
-        "leftOut": "fields that hold objects or lists; the draft omits them",
+        "leftOut": "fields that the draft omits: they hold lists, or a suite cannot name them",
     },
     "quality check": {**_CHECKED, "failed": "reasons why the check fails; empty if it passes"},
     "quality results": {
