@@ -167,7 +167,7 @@ JOB_FIELDS: Final[dict[str, dict[str, str]]] = {
         "good": "messages without a finding that quarantines",
         "quarantined": "messages that went to the quarantine topic",
         "malformed": "messages whose body could not be read",
-        "quarantinedBy": "{reason: messages}: the expectations and kinds of unreadable bodies; a message may have several",
+        "quarantinedBy": "{reason: messages}: expectations and kinds of unreadable bodies; a message may have several",
         "failedBatches": "batches in which an expectation is not met",
         "replayedBatches": "batches that Spark repeated and that were in the log already",
     },

@@ -29,7 +29,7 @@ from rocketflow_store import OnBadBody, RaiseFaults, StoreConfig, StoreReader
 from rocketflow_store.spi.json_text import parse_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 _MOST_SET: Final = 25
 _PIECE: Final = 100
@@ -86,7 +86,9 @@ def draft_suite(
         table, unreadable = _of_texts(bodies) if body_format == "text" else _of_bodies(bodies, dialect)
         left_out = ()
     if left_out and not (table and table.num_columns):
-        raise UsageError(f"all fields of topic {topic} hold lists or have no usable name ({', '.join(left_out)}): write the suite")
+        raise UsageError(
+            f"all fields of topic {topic} hold lists or have no usable name ({', '.join(left_out)}): write the suite"
+        )
     if table is None or table.num_rows == 0:
         raise UsageError(f"no body of topic {topic} is {body_format}; give --body-format json, csv or text")
     ddl = ", ".join(_fields({name: table[name].type for name in table.schema.names}, " "))
@@ -97,7 +99,9 @@ def draft_suite(
         "expectations": [*expectations, _row_count()],
         "meta": {"rocketflow": own},
         "notes": f"drafted from {table.num_rows} messages of all parts of topic {topic}: edit before use"
-        + (f"; omitted, because they hold lists or a suite cannot name them: {', '.join(left_out)}" if left_out else ""),
+        + (
+            f"; omitted, because they hold lists or a suite cannot name them: {', '.join(left_out)}" if left_out else ""
+        ),
     }
     return Draft(suite, table.num_rows, unreadable, ddl, left_out)
 
@@ -142,7 +146,7 @@ def _of_objects(bodies: list[bytes]) -> tuple[pa.Table | None, int, tuple[str, .
     return pa.table(made), len(bodies) - len(objects), tuple(left_out)
 
 
-def _columns(objects: list[dict[str, Any] | None], above: str) -> tuple[dict[str, pa.Array], list[str]]:
+def _columns(objects: Sequence[dict[str, Any] | None], above: str) -> tuple[dict[str, pa.Array], list[str]]:
     """Return the fields of objects below the path `above` as columns by path, and the paths of the omitted fields."""
     names = list(dict.fromkeys(name for one in objects if one is not None for name in one if name))
     seen: set[str] = set()
@@ -353,6 +357,9 @@ def _wider(low: float | Decimal, high: float | Decimal) -> tuple[float, float]:
     if isinstance(low, Decimal) or isinstance(high, Decimal):  # the doubles around it
         low, high = math.nextafter(float(low), -math.inf), math.nextafter(float(high), math.inf)
         low = 0.0 if -1e-300 < low < 0 else low
+    least: float
+    most: float
+    room: float
     if isinstance(low, int) and isinstance(high, int):
         least, most, room = -(1 << 63), (1 << 63) - 1, -(-(high - low) // 10)
     else:

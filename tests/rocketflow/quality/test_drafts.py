@@ -48,7 +48,15 @@ def _bodies(made: random.Random, count: int) -> list[dict[str, Any]]:
         return {name: None if made.random() < absent / 3 else value for name, value in found.items()}
 
     return [
-        {**fields(), "Case": 1, "case": "x", "a.b": 1, "a`b": 2, "list": [1], "order": {"city": "x", "deep": {"f0": made.choice(_VALUES[0]), "f4": made.choice(_VALUES[4])}}}
+        {
+            **fields(),
+            "Case": 1,
+            "case": "x",
+            "a.b": 1,
+            "a`b": 2,
+            "list": [1],
+            "order": {"city": "x", "deep": {"f0": made.choice(_VALUES[0]), "f4": made.choice(_VALUES[4])}},
+        }
         for _ in range(count)
     ]
 
