@@ -67,7 +67,7 @@ def init(
         return
     print(f"{target}: {count} expectations from {draft.sampled} messages, {draft.unreadable} could not be read")
     if draft.left_out:
-        print(f"omitted, because they hold objects or lists: {', '.join(draft.left_out)}")
+        print(f"omitted, because they hold lists or a suite cannot name them: {', '.join(draft.left_out)}")
     print("edit it, then: rocketflow quality check", store, "--topic", topic, "--suite", target)
 
 
@@ -135,6 +135,8 @@ def check(
         for one in found["expectations"]:
             mark = "ok  " if one["success"] else "warn" if one["action"] == "warn" else "FAIL"
             print(f"{mark}  {one['label']}" + (f"  {one['unexpected']} unexpected" if one["unexpected"] else ""))
+        for why, rows in found["malformedBy"].items():
+            print(f"FAIL  body {why}  {rows} rows")
         print(f"{found['rows']} rows, {found['quarantined']} bad rows, {found['malformed']} unreadable bodies")
     if found["failed"]:
         print(f"error: topic {topic} does not pass {suite}: {'; '.join(found['failed'])}", file=sys.stderr)
@@ -177,10 +179,13 @@ def results(
     most: Annotated[int | None, typer.Option("--max", min=0, help="Only the newest N results.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the results of checks in a store, oldest first. Example: rocketflow quality results /data/s --json"""
+    """Print the results of checks in a store, oldest first; exit code 1 if one of them failed.
+
+    Example: rocketflow quality results /data/s --max 1
+    """
     from rocketflow.errors import UsageError
     from rocketflow.process.nearest import did_you_mean
-    from rocketflow.quality.results.results import read_results
+    from rocketflow.quality.results.results import quarantine_reasons, read_results, reasons_text
     from rocketflow_store import StoreConfig, StoreReader
 
     found = read_results(store, topic, most)
@@ -199,6 +204,10 @@ def results(
             f"{'passed' if fields['success'] else 'FAILED'}  batch {fields['batchId']}  {fields['rows']} rows, "
             f"{fields['quarantined']} quarantined  suite {fields['suite']['name']} {where}"
         )
+        if reasons := quarantine_reasons(fields):
+            print(f"        quarantined by {reasons_text(reasons)}")
+    if any(not one.fields["success"] for one in found):
+        raise typer.Exit(failures.EXIT_FINDINGS)
 
 
 @quality_app.command()

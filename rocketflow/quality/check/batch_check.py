@@ -177,6 +177,7 @@ class BatchChecker:
             "good": report.rows - report.quarantined,
             "quarantined": report.quarantined,
             "malformed": report.malformed,
+            "malformedBy": dict(report.malformed_by.most_common()),
             "success": success,
             "outcome": "batch quarantined" if gate else outcome,
             "validator": settings.validator,

@@ -5,6 +5,8 @@ A task writes nothing that readers can see: it returns a staged part and a repor
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,6 +48,8 @@ class PassReport:
     part: StagedPart | None
     rows: int = 0
     malformed: int = 0
+    malformed_by: Counter[str] = field(default_factory=Counter)
+    """Rows by the kind of the reason why their body could not be read."""
     quarantined: int = 0
     counts: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     ranges: dict[int, list[int]] = field(default_factory=dict)
@@ -55,6 +59,7 @@ class PassReport:
         """Add the report of another task."""
         self.rows += other.rows
         self.malformed += other.malformed
+        self.malformed_by += other.malformed_by
         self.quarantined += other.quarantined
         self.counts = self.counts + other.counts
         for queue, (first, last, rows) in other.ranges.items():
@@ -129,8 +134,7 @@ class PassTask:
     ) -> Iterator[EncodedChunk]:
         for batch in batches:
             given = _Rows.of(batch)
-            self._count(given, report)
-            rows = self._sink_rows(given)
+            rows = self._sink_rows(given, self._count(given, report))
             if rows.num_rows == 0:
                 continue
             try:
@@ -141,11 +145,13 @@ class PassTask:
                 ) from error
             yield from encoder.encode(rows, now_ms)
 
-    def _count(self, rows: _Rows, report: PassReport) -> None:
-        """Add the rows to the report: counts, ranges and examples."""
+    def _count(self, rows: _Rows, report: PassReport) -> list[str]:
+        """Add the rows to the report: counts, ranges and examples; return the reason of each malformed row."""
         report.rows += len(rows.bad)
         if len(rows.bad) == 0:
-            return
+            return []
+        reasons = self._why(rows)
+        report.malformed_by.update(map(_kind_of_reason, reasons))
         report.malformed += int(np.count_nonzero(~rows.well_formed))
         report.quarantined += int(np.count_nonzero(rows.bad))
         for queue in np.unique(rows.queues).tolist():
@@ -159,8 +165,18 @@ class PassTask:
                 report.counts[first + at] += count
                 if count and first + at in self.shown:
                     _keep_examples(rows, report, first + at, np.flatnonzero(held))
+        return reasons
 
-    def _sink_rows(self, given: _Rows) -> pa.RecordBatch:
+    def _why(self, rows: _Rows) -> list[str]:
+        """Return the reason of each malformed row: the decoder's, or the one that the second parser finds."""
+        picked = pa.array(np.flatnonzero(~rows.well_formed))
+        found = (rows.batch[name].take(picked).to_pylist() for name in ("body", NAMES, VALUES))
+        return [
+            values[-1] if names and names[-1] == REASON else _printable(self.reasons.why(body))
+            for body, names, values in zip(*found, strict=True)
+        ]
+
+    def _sink_rows(self, given: _Rows, reasons: list[str]) -> pa.RecordBatch:
         """Return the sink's columns; malformed rows get their reason, good rows are dropped without a good topic."""
         if self.good is None:
             given = given.take(np.flatnonzero(given.bad))
@@ -176,20 +192,24 @@ class PassTask:
         for name, column in columns.items():
             rows = rows.append_column(name, column)
         malformed = np.flatnonzero(~given.well_formed)
-        return fitted(self._with_reasons(rows, malformed) if len(malformed) else rows, self.quarantine)
+        return fitted(_with_reasons(rows, malformed, reasons) if len(malformed) else rows, self.quarantine)
 
-    def _with_reasons(self, rows: pa.RecordBatch, malformed: Ints) -> pa.RecordBatch:
-        column = rows["properties"]
-        picked = pa.array(malformed)
-        bodies, properties = rows["body"].take(picked).to_pylist(), column.take(picked).to_pylist()
-        explained = [
-            own if is_undecoded(own) else [*own, (REASON, _printable(self.reasons.why(body)))]
-            for own, body in zip(properties, bodies, strict=True)
-        ]
-        both = pa.concat_arrays([column, pa.array(explained, column.type)])
-        order = np.arange(rows.num_rows)
-        order[malformed] = rows.num_rows + np.arange(len(malformed))
-        return rows.set_column(rows.schema.get_field_index("properties"), "properties", both.take(pa.array(order)))
+
+def _with_reasons(rows: pa.RecordBatch, malformed: Ints, reasons: list[str]) -> pa.RecordBatch:
+    column = rows["properties"]
+    properties = column.take(pa.array(malformed)).to_pylist()
+    explained = [
+        own if is_undecoded(own) else [*own, (REASON, why)] for own, why in zip(properties, reasons, strict=True)
+    ]
+    both = pa.concat_arrays([column, pa.array(explained, column.type)])
+    order = np.arange(rows.num_rows)
+    order[malformed] = rows.num_rows + np.arange(len(malformed))
+    return rows.set_column(rows.schema.get_field_index("properties"), "properties", both.take(pa.array(order)))
+
+
+def _kind_of_reason(why: str) -> str:
+    """Return a reason without the value that it shows, so that equal causes are counted together."""
+    return re.split(r": | but ", why, maxsplit=1)[0]
 
 
 def _keep_examples(given: _Rows, report: PassReport, counter: int, rows: npt.NDArray[np.intp]) -> None:

@@ -31,7 +31,7 @@ from rocketflow.quality.pass_columns import (
     VALUES,
     WELL_FORMED,
 )
-from rocketflow.quality.projection import Projection, quoted
+from rocketflow.quality.projection import Projection, columns_by_name, placed, quoted
 from rocketflow.quality.suites.expectation_kinds import Kind
 from rocketflow.quality.suites.suite import Action
 from rocketflow.spark.shared.delivered_properties import without_delays
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
 
     from rocketflow.quality.suites.suite_plan import Check, SuitePlan
 
@@ -80,7 +81,7 @@ class Route:
 
 def condition_columns(plan: SuitePlan) -> list[str]:
     """Return the columns whose values are kept of rows that break an expectation."""
-    names = plan.schema.fieldNames()
+    names = columns_by_name(plan.schema)
     asked = {
         column
         for check in plan.checks
@@ -96,13 +97,13 @@ class Marking:
     def __init__(self, plan: SuitePlan) -> None:
         from pyspark.sql import functions as F  # noqa: N812
 
-        self._repeats: list[tuple[tuple[str, ...], Column, str]] = []
+        self._repeats: list[tuple[list[str], Column, str]] = []
         conditions: list[Column] = []
         for number, counter in enumerate(plan.counters):
             held = F.col(WELL_FORMED) if counter.condition is None else F.col(WELL_FORMED) & counter.condition
             if counter.unique_on:
                 again = f"{_AGAIN}{number}"
-                self._repeats.append((counter.unique_on, held, again))
+                self._repeats.append(([placed(one, plan.schema) for one in counter.unique_on], held, again))
                 held = held & F.col(again).isNotNull()
             conditions.append(held)
         masks = []
@@ -134,9 +135,9 @@ def _with_repeated(rows: DataFrame, batch: DataFrame, columns: Sequence[str], wi
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    keys = [F.col(quoted(column)).alias(f"{name}_{at}") for at, column in enumerate(columns)]
+    keys = [F.col(column).alias(f"{name}_{at}") for at, column in enumerate(columns)]
     repeated = batch.where(within).groupBy(*keys).count().where("count > 1").withColumn(name, F.lit(True)).drop("count")
-    same = [F.col(quoted(column)).eqNullSafe(F.col(f"{name}_{at}")) for at, column in enumerate(columns)]
+    same = [F.col(column).eqNullSafe(F.col(f"{name}_{at}")) for at, column in enumerate(columns)]
     on = same[0]
     for one in same[1:]:
         on = on & one
@@ -178,7 +179,7 @@ def routing(plan: SuitePlan, route: Route, default: Action, gate: Sequence[str] 
         bad = F.lit(True)
     message = {name: F.col(f"{MESSAGE}.{name}") for name in SOURCE_COLUMNS}
     own = without_delays(F.col(PROPERTIES)) if route.properties else F.col(PROPERTIES)
-    properties = _quality_properties(broken, message, own, route, gate)
+    properties = _quality_properties(broken, plan.schema, message, own, route, gate)
     values = [_kept(name, plan) for name in condition_columns(plan)]
     observed = F.to_json(F.struct(*values), {"ignoreNullFields": "false"}) if values else F.lit("{}")
     any_bad = bad
@@ -230,14 +231,19 @@ def _kept(name: str, plan: SuitePlan) -> Column:
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import StringType
 
-    column = F.col(quoted(name))
-    if not isinstance(plan.schema[name].dataType, StringType):
-        return column
+    column = F.col(placed(name, plan.schema))
+    if not isinstance(columns_by_name(plan.schema)[name], StringType):
+        return column.alias(name)
     return F.left(column, F.lit(_MOST_EXAMPLE)).alias(name)
 
 
 def _quality_properties(
-    broken: Sequence[Check], message: dict[str, Column], own: Column, route: Route, gate: Sequence[str]
+    broken: Sequence[Check],
+    schema: StructType,
+    message: dict[str, Column],
+    own: Column,
+    route: Route,
+    gate: Sequence[str],
 ) -> Column:
     """Return the properties of a quarantined row: its own, without those of an earlier quarantine, and the reasons."""
     from pyspark.sql import functions as F  # noqa: N812
@@ -245,7 +251,7 @@ def _quality_properties(
     entries = [F.when(~F.col(WELL_FORMED), _violation(MALFORMED, {}))]
     entries += [_violation(label, {}) for label in gate]
     entries += [
-        F.when(bit(check.unexpected), _violation(check.source.label, _shown(check)))  # type: ignore[arg-type]
+        F.when(bit(check.unexpected), _violation(check.source.label, _shown(check, schema)))  # type: ignore[arg-type]
         for check in broken
     ]
     violations = F.array_compact(F.array(*entries))  # `fitted` cuts what a record has no room for
@@ -297,8 +303,8 @@ def _violation(label: str, observed: dict[str, Column]) -> Column:
     return F.struct(F.lit(label).alias("expectation"), shown.cast("map<string,string>").alias("observed"))
 
 
-def _shown(check: Check) -> dict[str, Any]:
+def _shown(check: Check, schema: StructType) -> dict[str, Any]:
     """Return the values to show of a row that breaks a check; for a condition in SQL those of its columns."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    return {name: F.col(quoted(name)) for name in check.columns[:_MOST_SHOWN]}
+    return {name: F.col(placed(name, schema)) for name in check.columns[:_MOST_SHOWN]}

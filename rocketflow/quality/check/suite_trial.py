@@ -12,6 +12,7 @@ from rocketflow.quality.check.split import Marking
 from rocketflow.quality.errors import SuiteRefusedError, first_line
 from rocketflow.quality.gx.gx_metrics import runtime_configuration
 from rocketflow.quality.pass_columns import WELL_FORMED
+from rocketflow.quality.projection import columns_by_name
 from rocketflow.quality.suites.expectation_kinds import SQL_TYPE
 from rocketflow.quality.suites.suite_plan import SuitePlanner
 
@@ -153,7 +154,8 @@ class SuiteTrial:
             return seen
 
     def _refuse(self, check: Check, error: Exception) -> None:
-        about = ", ".join(f"{name} {self._plan.schema[name].dataType.simpleString()}" for name in check.columns)
+        kinds = columns_by_name(self._plan.schema)
+        about = ", ".join(f"{name} {kinds[name].simpleString()}" for name in check.columns)
         problem = first_line(error)
         self.problems.setdefault(
             check.source.label, f"cannot be applied to values of {about}: {problem}" if about else problem

@@ -1,8 +1,8 @@
 """A suite drafted from a sample of a topic: types, nulls, ranges, sets, lengths. The user edits it.
 
 The data may differ from the sample: ranges are widened, sets are only drafted of few and repeated values, and the
-notes of every expectation name what it was drafted from. Fields that hold objects or lists are omitted: no
-expectation of Great Expectations checks their contents.
+notes of every expectation name what it was drafted from. Fields of objects are drafted by dotted paths. Lists are
+omitted, and so are fields that a suite cannot name.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ import io
 import json
 import math
 import re
+import sys
 from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
 
 from rocketflow.errors import UsageError
 from rocketflow.process.nearest import did_you_mean
@@ -26,9 +29,7 @@ from rocketflow_store import OnBadBody, RaiseFaults, StoreConfig, StoreReader
 from rocketflow_store.spi.json_text import parse_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import pyarrow as pa
+    from collections.abc import Mapping, Sequence
 
 _MOST_SET: Final = 25
 _PIECE: Final = 100
@@ -37,13 +38,22 @@ _REPEATED: Final = 20
 """Least mean number of occurrences of a value for which a set is drafted."""
 _HEEDED: Final = frozenset({"sep", "delimiter", "quote", "escape", "nullvalue"})
 """Options of bodies that a draft uses."""
+_MIXED: Final = pa.large_string()
+"""Type of a column of texts that were several types: Spark may write these values otherwise."""
+_UNNAMED: Final = "`."
+"""Characters of names that Great Expectations cannot pass on to Spark."""
+_INTEGER: Final = re.compile(r"[+-]?\d+")
+_REAL: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|NaN|-?Inf")
+_BOOLEANS: Final = ["true", "True", "TRUE"], ["false", "False", "FALSE"]
+"""Texts that Spark's CSV parser takes for booleans, as Arrow may write them."""
+_MOST_DOUBLE: Final = sys.float_info.max
 _MOST_DIGITS: Final = 38
 """Precision of a decimal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A suite as JSON, and counts of its sample; `left_out` are fields that hold objects or lists."""
+    """A suite as JSON, and counts of its sample; `left_out` are fields that the draft omits."""
 
     suite: dict[str, Any]
     sampled: int
@@ -76,11 +86,12 @@ def draft_suite(
         table, unreadable = _of_texts(bodies) if body_format == "text" else _of_bodies(bodies, dialect)
         left_out = ()
     if left_out and not (table and table.num_columns):
-        raise UsageError(f"all fields of topic {topic} hold objects or lists ({', '.join(left_out)}): write the suite")
+        raise UsageError(
+            f"all fields of topic {topic} hold lists or have no usable name ({', '.join(left_out)}): write the suite"
+        )
     if table is None or table.num_rows == 0:
         raise UsageError(f"no body of topic {topic} is {body_format}; give --body-format json, csv or text")
-    fields = [(name, _spark_type(table[name].type)) for name in table.schema.names]
-    ddl = ", ".join(f"{_quoted(name)} {kind}" for name, kind in fields)
+    ddl = ", ".join(_fields({name: table[name].type for name in table.schema.names}, " "))
     expectations = [one for name in table.schema.names for one in _of_column(name, table[name].combine_chunks())]
     own = {"bodyFormat": body_format, "bodySchema": ddl, **({"bodyOptions": options} if options else {})}
     suite = {
@@ -88,7 +99,9 @@ def draft_suite(
         "expectations": [*expectations, _row_count()],
         "meta": {"rocketflow": own},
         "notes": f"drafted from {table.num_rows} messages of all parts of topic {topic}: edit before use"
-        + (f"; omitted, because they hold objects or lists: {', '.join(left_out)}" if left_out else ""),
+        + (
+            f"; omitted, because they hold lists or a suite cannot name them: {', '.join(left_out)}" if left_out else ""
+        ),
     }
     return Draft(suite, table.num_rows, unreadable, ddl, left_out)
 
@@ -120,23 +133,53 @@ def _pieces(low: int, high: int, most: int) -> list[tuple[int, int]]:
 
 def _of_texts(bodies: list[bytes]) -> tuple[pa.Table, int]:
     """Return the bodies as one column, and the number that could not be read."""
-    import pyarrow as pa
-
     texts = [one for body in bodies if (one := _text(body)) is not None]
     return pa.table({"body": texts}), len(bodies) - len(texts)
 
 
 def _of_objects(bodies: list[bytes]) -> tuple[pa.Table | None, int, tuple[str, ...]]:
     """Return the fields of JSON objects as columns, the number of unreadable bodies, and the omitted fields."""
-    import pyarrow as pa
-
     objects = [found for body in bodies if (found := _object(body)) is not None]
-    names = list(dict.fromkeys(name for one in objects for name in one if name))
-    if not names:
+    made, left_out = _columns(objects, "")
+    if not made and not left_out:
         return None, len(bodies), ()
-    nested = tuple(name for name in names if any(isinstance(one.get(name), (dict, list)) for one in objects))
-    made = {name: _column([one.get(name) for one in objects]) for name in names if name not in nested}
-    return pa.table(made), len(bodies) - len(objects), nested
+    return pa.table(made), len(bodies) - len(objects), tuple(left_out)
+
+
+def _columns(objects: Sequence[dict[str, Any] | None], above: str) -> tuple[dict[str, pa.Array], list[str]]:
+    """Return the fields of objects below the path `above` as columns by path, and the paths of the omitted fields."""
+    names = list(dict.fromkeys(name for one in objects if one is not None for name in one if name))
+    seen: set[str] = set()
+    made: dict[str, pa.Array] = {}
+    left_out: list[str] = []
+    for name in names:
+        path, values = above + name, [None if one is None else one.get(name) for one in objects]
+        kinds = {type(one) for one in values if one is not None}
+        if name.lower() in seen or set(name) & set(_UNNAMED) or list in kinds or (dict in kinds and len(kinds) > 1):
+            left_out.append(path)  # Spark does not distinguish names by their case
+            continue
+        seen.add(name.lower())
+        if dict in kinds:
+            inner, omitted = _columns(values, f"{path}.")
+            made |= inner
+            left_out += omitted
+        else:
+            made[path] = _column(values)
+    return made, left_out
+
+
+def _fields(kinds: Mapping[str, pa.DataType], mark: str) -> list[str]:
+    """Return the DDL of fields by path, with `mark` between name and type; those of one object become a struct."""
+    groups: dict[str, dict[str, pa.DataType]] = {}
+    found: dict[str, str] = {}
+    for path, kind in kinds.items():
+        name, dot, rest = path.partition(".")
+        if dot:
+            groups.setdefault(name, {})[rest] = kind
+        found[name] = "" if dot else _spark_type(kind)
+    for name, inner in groups.items():
+        found[name] = f"struct<{', '.join(_fields(inner, ': '))}>"
+    return [f"{_quoted(name)}{mark}{kind}" for name, kind in found.items()]
 
 
 def _of_bodies(bodies: list[bytes], dialect: CsvDialect) -> tuple[pa.Table | None, int]:
@@ -150,7 +193,6 @@ def _of_bodies(bodies: list[bytes], dialect: CsvDialect) -> tuple[pa.Table | Non
 
 def _of_lines(lines: list[list[str]], null: str) -> pa.Table:
     """Return columns of lines of one width; a field that is `null` has no value."""
-    import pyarrow as pa
     import pyarrow.csv
 
     written = io.StringIO()
@@ -159,11 +201,20 @@ def _of_lines(lines: list[list[str]], null: str) -> pa.Table:
         io.BytesIO(written.getvalue().encode()),
         read_options=pyarrow.csv.ReadOptions(column_names=[f"c{number}" for number in range(1, len(lines[0]) + 1)]),
         parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
-        convert_options=pyarrow.csv.ConvertOptions(null_values=[null], strings_can_be_null=True),
+        convert_options=pyarrow.csv.ConvertOptions(
+            null_values=[null],
+            strings_can_be_null=True,
+            true_values=_BOOLEANS[0],
+            false_values=_BOOLEANS[1],
+        ),
     )
     for at, name in enumerate(made.schema.names):
-        if pa.types.is_floating(made[name].type):
-            texts = [line[at] for line in lines]
+        kind = made[name].type
+        texts = [line[at] for line in lines]
+        number = _INTEGER if pa.types.is_integer(kind) else _REAL if pa.types.is_floating(kind) else None
+        if number and not all(one == null or number.fullmatch(one) for one in texts):  # Spark reads fewer as numbers
+            made = made.set_column(at, name, pa.array([None if one == null else one for one in texts], pa.string()))
+        elif pa.types.is_floating(kind):
             made = made.set_column(at, name, _column([None if one == null else _number(one) for one in texts]))
     return made
 
@@ -211,8 +262,6 @@ def _number(text: str) -> float | Decimal:
 
 def _column(values: list[Any]) -> pa.Array:
     """Return values as a column of one type; text if the sample has several types."""
-    import pyarrow as pa
-
     kinds = {type(one) for one in values if one is not None}
     if not kinds:
         return pa.array(values, pa.string())
@@ -225,13 +274,11 @@ def _column(values: list[Any]) -> pa.Array:
     if kinds <= {bool}:
         return pa.array(values, pa.bool_())
     texts = [one if one is None or isinstance(one, str) else json.dumps(one, default=str) for one in values]
-    return pa.array(texts, pa.string())
+    return pa.array(texts, pa.string() if kinds <= {str} else _MIXED)
 
 
 def _decimals(values: list[Any]) -> pa.Array | None:
     """Return the numbers as decimals if doubles would change them and a decimal has room for all, else None."""
-    import pyarrow as pa
-
     numbers = [one for one in values if one is not None]
     if not all(math.isfinite(one) for one in numbers if isinstance(one, float)):
         return None
@@ -253,8 +300,6 @@ def _double(number: float) -> float:
 
 
 def _spark_type(kind: pa.DataType) -> str:
-    import pyarrow as pa
-
     if pa.types.is_integer(kind):
         return "bigint"
     if pa.types.is_floating(kind):
@@ -265,7 +310,6 @@ def _spark_type(kind: pa.DataType) -> str:
 
 
 def _of_column(name: str, values: pa.Array) -> list[dict[str, Any]]:
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     made: list[dict[str, Any]] = []
@@ -283,7 +327,7 @@ def _of_column(name: str, values: pa.Array) -> list[dict[str, Any]]:
     different = pc.unique(values)
     if pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
         bounds = pc.min_max(values).as_py()
-        if not (math.isfinite(bounds["min"]) and math.isfinite(bounds["max"])):
+        if pa.types.is_floating(values.type) and not pc.all(pc.is_finite(values)).as_py():  # NaN is above every bound
             return made
         low, high = _wider(bounds["min"], bounds["max"])
         notes = f"observed {bounds['min']} to {bounds['max']}"
@@ -313,11 +357,15 @@ def _wider(low: float | Decimal, high: float | Decimal) -> tuple[float, float]:
     if isinstance(low, Decimal) or isinstance(high, Decimal):  # the doubles around it
         low, high = math.nextafter(float(low), -math.inf), math.nextafter(float(high), math.inf)
         low = 0.0 if -1e-300 < low < 0 else low
-    room = (high - low) / 10
+    least: float
+    most: float
+    room: float
     if isinstance(low, int) and isinstance(high, int):
-        room = math.ceil(room)
-    wide = low - room
-    return (max(wide, type(low)(0)) if low >= 0 else wide), high + room
+        least, most, room = -(1 << 63), (1 << 63) - 1, -(-(high - low) // 10)
+    else:
+        least, most, room = -_MOST_DOUBLE, _MOST_DOUBLE, high / 10 - low / 10
+    wide = max(low - room, least)
+    return (max(wide, type(low)(0)) if low >= 0 else wide), min(high + room, most)
 
 
 def _row_count() -> dict[str, Any]:

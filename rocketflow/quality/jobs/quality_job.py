@@ -7,6 +7,7 @@ import json
 import sys
 import time
 import uuid
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -84,6 +85,7 @@ class QualitySummary:
     batches: int = 0
     failed_batches: int = 0
     replayed: int = 0
+    quarantined_by: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
 
     def as_json(self) -> str:
@@ -97,6 +99,7 @@ class QualitySummary:
                 "good": self.good,
                 "quarantined": self.quarantined,
                 "malformed": self.malformed,
+                "quarantinedBy": dict(self.quarantined_by.most_common()),
                 "failedBatches": self.failed_batches,
                 "replayedBatches": self.replayed,
             }
@@ -283,15 +286,20 @@ class QualityQuery:
         self._count(checked.fields)
 
     def _count(self, fields: dict[str, Any]) -> None:
+        from rocketflow.quality.results.results import quarantine_reasons, reasons_text
+
         total = self.summary
         total.rows += fields["rows"]
         total.good += fields["good"]
         total.quarantined += fields["quarantined"]
         total.malformed += fields["malformed"]
         total.batches += 1
+        reasons = quarantine_reasons(fields)
+        total.quarantined_by.update(reasons)
         total.failed_batches += not fields["success"]
         print(
-            f"batch {fields['batchId']}: {fields['rows']} rows, {fields['quarantined']} quarantined, "
+            f"batch {fields['batchId']}: {fields['rows']} rows, {fields['quarantined']} quarantined"
+            f"{f' ({reasons_text(reasons)})' if reasons else ''}, "
             f"{total.rows} rows in all",
             file=sys.stderr,
             flush=True,

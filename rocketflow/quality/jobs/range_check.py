@@ -51,12 +51,12 @@ def preflight(check: RangeCheck) -> tuple[Suite, BodySpec]:
     from rocketflow_store import StoreReader
 
     if check.from_ms is not None and check.to_ms is not None and check.from_ms > check.to_ms:
-        raise UsageError(f"--from-ms {check.from_ms} is after --to-ms {check.to_ms}: no message is between them")
+        raise UsageError(f"--begin {check.from_ms} is after --end {check.to_ms - 1}: no message is between them")
     suite = load_suite(check.suite)
     spec = spec_of(check.body_schema, check.body_format, check.body_options, suite)
     for store in SourceOptions.parse(check.source_options(), streaming=False).stores:
         with StoreReader(store.path, store.store_config()) as reader:
-            known = reader.topics()
+            known = {*reader.topics(), *reader.listed_topics()}
         if check.topic not in known:
             raise UsageError(describe_missing([check.topic], known))
     return suite, spec

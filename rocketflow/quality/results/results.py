@@ -19,7 +19,7 @@ from rocketflow_store.spi.names import CHECK_RESULTS_TOPIC
 from rocketflow_store.spi.records import encode_message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from rocketflow_store.spi.records import EncodedChunk
 
@@ -56,6 +56,27 @@ def read_results(store: str, topic: str | None = None, most: int | None = None) 
         one for one in _results(store) if topic is None or any(part["topic"] == topic for part in one.fields["ranges"])
     ]
     return found if most is None else found[-most:] if most else []
+
+
+def quarantine_reasons(fields: dict[str, Any]) -> dict[str, int]:
+    """Return {reason: rows} of a result: expectations that quarantined rows, and kinds of malformed bodies."""
+    found: dict[str, int] = {}
+    for one in fields["expectations"]:
+        if one["action"] == "warn":
+            continue
+        if one["unexpected"]:
+            found[one["label"]] = one["unexpected"]
+        elif one["unexpected"] is None and not one["success"]:
+            found[one["label"]] = fields["rows"]
+    known = fields.get("malformedBy", {})  # results of earlier releases hold only the sum
+    found |= {f"body {why}": rows for why, rows in known.items()}
+    unknown = fields["malformed"] - sum(known.values())
+    return found | ({"body could not be read": unknown} if unknown else {})
+
+
+def reasons_text(reasons: Mapping[str, int]) -> str:
+    """Return reasons and their counts in one line, the most frequent first."""
+    return "; ".join(f"{why}: {rows}" for why, rows in sorted(reasons.items(), key=lambda one: (-one[1], one[0])))
 
 
 def _results(store: str) -> Iterator[BatchResult]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow.quality.errors import first_line
 from rocketflow.quality.gx.gx_metrics import Domains, MetricFailedError
 from rocketflow.quality.gx.loading import load_great_expectations
-from rocketflow.quality.projection import quoted
+from rocketflow.quality.projection import columns_by_name, placed
 from rocketflow.quality.suites.bounds import bounds_problem
 from rocketflow.quality.suites.expectation_kinds import REFUSED_TYPES, Kind, columns_of, kind_of, row_condition_of
 from rocketflow.quality.suites.probe import Probe
@@ -114,7 +114,7 @@ class SuitePlanner:
         """Plan one expectation; return what is wrong with it, or None."""
         if source.type in REFUSED_TYPES:
             return f"cannot be applied to a stream: {REFUSED_TYPES[source.type]}"
-        known = list(self.plan.schema.fieldNames())
+        known = list(columns_by_name(self.plan.schema))
         for column in columns_of(source.kwargs):
             if column not in known:
                 near = get_close_matches(str(column), known, 1)
@@ -177,7 +177,7 @@ class SuitePlanner:
                 within = self._domains.condition({**domain[0], **domain[1]})  # as GX itself combines them
                 if check.source.type == _JSON_SCHEMA and name != _NULLS:
                     _check_json_schema(given["json_schema"])
-                    condition = _breaks_json_schema(given["column"], given["json_schema"])
+                    condition = _breaks_json_schema(placed(given["column"], self.plan.schema), given["json_schema"])
                 if check.kind is Kind.UNIQUE and name != _NULLS:
                     number = self._counter(within, metric.id, check, check.columns)
                 else:
@@ -220,7 +220,7 @@ class SuitePlanner:
         own = {name: check.source.kwargs.get(name) for name in ("row_condition", "condition_parser")}
         condition = self._domains.condition(own) if own["row_condition"] else None
         for name in check.columns:
-            condition = _both(condition, F.col(quoted(name)).isNotNull())
+            condition = _both(condition, F.col(placed(name, self.plan.schema)).isNotNull())
         return self._counter(condition, ["values", *check.columns, *sorted(own.items())], check)
 
     # -- all rows of the batch
@@ -317,4 +317,4 @@ def _breaks_json_schema(column: str, json_schema: dict[str, Any]) -> Column:
         except (ValueError, RecursionError):
             return True
 
-    return F.udf(lambda value: breaks(value), "boolean")(F.col(quoted(column)))
+    return F.udf(lambda value: breaks(value), "boolean")(F.col(column))

@@ -64,7 +64,7 @@ def test_trend_shows_the_rates_of_the_batches(
     picture = ET.parse(site / "trend.svg").getroot()
     cells = [one for one in picture.iter("{http://www.w3.org/2000/svg}rect") if one.get("data-expectation") == LABEL]
     assert [one.get("data-rate") for one in cells] == ["1.0", "0.666667", "0.666667"]
-    assert run(["quality", "results", str(store), "--json", "--max", "2"]) == 0
+    assert run(["quality", "results", str(store), "--json", "--max", "2"]) == 1, "a batch failed"
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [one["outcome"] for one in printed] == ["quarantined", "batch quarantined"]
     check_fields("quality results", *printed)
