@@ -1068,17 +1068,6 @@ BUGS: Final = (
         ["tests/rocketflow/quality/test_agreement.py::test_pass_and_great_expectations_agree"],
     ),
     Bug(
-        "draft-bounds-beyond-int64",
-        "a drafted range is widened beyond the least and greatest whole number of its column",
-        [
-            Change(
-                "        least, most, room = -(1 << 63), (1 << 63) - 1, ",
-                "        least, most, room = -(1 << 99), 1 << 99, ",
-            )
-        ],
-        ["tests/rocketflow/quality/test_drafts.py::test_suite_passes_on_the_objects_it_was_drafted_from"],
-    ),
-    Bug(
         "draft-bounds-despite-nan",
         "a range is drafted of a column that holds NaN, which is above every bound",
         [

@@ -357,15 +357,16 @@ def _wider(low: float | Decimal, high: float | Decimal) -> tuple[float, float]:
     if isinstance(low, Decimal) or isinstance(high, Decimal):  # the doubles around it
         low, high = math.nextafter(float(low), -math.inf), math.nextafter(float(high), math.inf)
         low = 0.0 if -1e-300 < low < 0 else low
-    least: float
-    most: float
     room: float
+    wide: float
+    most: float
     if isinstance(low, int) and isinstance(high, int):
-        least, most, room = -(1 << 63), (1 << 63) - 1, -(-(high - low) // 10)
+        room = -(-(high - low) // 10)
+        wide, most = low - room, high + room
     else:
-        least, most, room = -_MOST_DOUBLE, _MOST_DOUBLE, high / 10 - low / 10
-    wide = max(low - room, least)
-    return (max(wide, type(low)(0)) if low >= 0 else wide), min(high + room, most)
+        room = high / 10 - low / 10
+        wide, most = max(low - room, -_MOST_DOUBLE), min(high + room, _MOST_DOUBLE)
+    return (max(wide, type(low)(0)) if low >= 0 else wide), most
 
 
 def _row_count() -> dict[str, Any]:

@@ -137,7 +137,7 @@ def test_additional_properties_are_applied_or_refused(tmp_path: Path, more: Any)
 
 
 @pytest.mark.spark
-def test_draft_uses_decimals_and_omits_nested_fields(
+def test_draft_uses_decimals_and_omits_lists(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Numbers that a double would change are drafted as decimals; fields that no expectation checks are named."""
@@ -145,9 +145,9 @@ def test_draft_uses_decimals_and_omits_nested_fields(
     bodies = [f'{{"amount": {one}.123456789012345678, "in": {{"x": [{one}]}}, "s": "é"}}'.encode() for one in range(40)]
     fill(tmp_path / "store", "data", bodies, 1)
     assert run(["quality", "init", "data", "--store", store, "--to", str(file)]) == 0
-    assert "omitted, because they hold objects or lists: in" in capsys.readouterr().out
+    assert "omitted, because they hold lists or a suite cannot name them: in.x" in capsys.readouterr().out
     drafted = json.loads(file.read_text())
-    assert "omitted, because they hold objects or lists: in" in drafted["notes"]
+    assert "omitted, because they hold lists or a suite cannot name them: in.x" in drafted["notes"]
     assert drafted["meta"]["rocketflow"]["bodySchema"] == "amount decimal(38,18), s string"
     found = check_range(spark, RangeCheck(store, "data", str(file), validator="gx"))
     assert (found["success"], found["rows"], found["malformed"]) == (True, 40, 0)
