@@ -68,6 +68,10 @@ def test_trend_shows_the_rates_of_the_batches(
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [one["outcome"] for one in printed] == ["quarantined", "batch quarantined"]
     check_fields("quality results", *printed)
+    assert run(["quality", "results", str(store), "--max", "1"]) == 1
+    newest, reasons = capsys.readouterr().out.splitlines()
+    assert newest.startswith("FAILED")
+    assert reasons.strip() == f"quarantined by expect_column_max_to_be_between(i): 3; {LABEL}: 1"
     assert run(["quality", "docs", str(store), "--to", str(tmp_path / "new"), "--max", "1", "--json"]) == 0
     built = json.loads(capsys.readouterr().out)
     check_fields("quality docs", built)
