@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from rocketflow_store.files.mapped.file_map import FileMap
     from rocketflow_store.files.mapped.mapped_file import FileHold, MappedFile
     from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
     from rocketflow_store.format.record import RecordFrame
@@ -62,10 +63,11 @@ class CommitLogView:
     def message_at(self, phy_offset: int, size: int | None = None, check_crc: bool = True) -> MessageExt:
         """Return the message whose record begins at `phy_offset`; raise CorruptRecordError if none does."""
         mapped = self._files.find(phy_offset)
-        if mapped is None:
+        file_map = None if mapped is None else mapped.opened_map()
+        if mapped is None or file_map is None:  # retention may have removed it just now
             raise CorruptRecordError(self._files.directory, phy_offset, "no CommitLog file holds this offset")
-        view, position = memoryview(mapped.buffer), phy_offset - mapped.file_from_offset
-        _populate_record(mapped, position)
+        view, position = memoryview(file_map.buffer), phy_offset - mapped.file_from_offset
+        _populate_record(file_map, mapped.file_size, position)
         frame = frame_record(view, position, mapped.path)
         if frame.phy_offset != phy_offset:
             raise CorruptRecordError(mapped.path, phy_offset, f"the record says it is at {frame.phy_offset}")
@@ -171,11 +173,12 @@ class CommitLogView:
         mapped = self._files.find(phy_offset)
         if mapped is None:
             return False
-        view, position = memoryview(mapped.buffer), phy_offset - mapped.file_from_offset
+        position = phy_offset - mapped.file_from_offset
         if position < 0 or not MIN_RECORD_SIZE <= size <= mapped.file_size - position:
             return False
         try:
-            if SIZE_AND_MAGIC.unpack_from(mapped.populate(position, position + size), position)[0] != size:
+            view = memoryview(mapped.populate(position, position + size))
+            if SIZE_AND_MAGIC.unpack_from(view, position)[0] != size:
                 return False
             frame = frame_record(view, position, mapped.path)
         except StoreError:
@@ -191,7 +194,11 @@ class CommitLogView:
         position = 0 if mapped is None else phy_offset - mapped.file_from_offset
         if mapped is None or position + MIN_RECORD_SIZE > mapped.file_size:
             return None
-        size, magic = SIZE_AND_MAGIC.unpack_from(mapped.populate(position, position + BLANK_SIZE), position)
+        file_map = mapped.opened_map()
+        if file_map is None:
+            return None
+        file_map.populate(position, position + BLANK_SIZE)
+        size, magic = SIZE_AND_MAGIC.unpack_from(file_map.buffer, position)
         return size if magic in (MAGIC_V1, MAGIC_V2) and size >= MIN_RECORD_SIZE else None
 
     def store_timestamps(
@@ -322,13 +329,14 @@ class CommitLogView:
         return None
 
 
-def _populate_record(mapped: MappedFile, position: int) -> None:
+def _populate_record(file_map: FileMap, file_size: int, position: int) -> None:
     """Make the record at `position` readable, by its claimed size."""
-    if not 0 <= position <= mapped.file_size - MIN_RECORD_SIZE:
+    if not 0 <= position <= file_size - MIN_RECORD_SIZE:
         return
-    size = SIZE_AND_MAGIC.unpack_from(mapped.populate(position, position + MIN_RECORD_SIZE), position)[0]
+    file_map.populate(position, position + MIN_RECORD_SIZE)
+    size = SIZE_AND_MAGIC.unpack_from(file_map.buffer, position)[0]
     if size > MIN_RECORD_SIZE:
-        mapped.populate(position, position + size)
+        file_map.populate(position, position + size)
 
 
 def _populate_runs(mapped: MappedFile, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:

@@ -346,7 +346,7 @@ class RangeRead:
             rows = rows.take(good)
             return (self._log.columns(mapped, rows.units), rows) if len(good) else None
         except StoreAccessError as error:
-            if mapped.end_offset > self._log.min_phy_offset:
+            if mapped.end_offset > self._log.min_phy_offset and not mapped.is_replaced():
                 raise
             self._faults.meet(self._out_of_range(int(rows.offsets[0])), error)
             self._skip(mapped.path, rows.skipped(dict.fromkeys(range(len(rows.units)), REMOVED)))

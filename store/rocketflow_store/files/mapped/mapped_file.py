@@ -154,15 +154,26 @@ class MappedFile:
         return self._map().buffer
 
     def _map(self) -> FileMap:
+        return self._file_map or self._mapped_by(self._opened())
+
+    def opened_map(self) -> FileMap | None:
+        """Return the file's map, valid while the caller keeps it; None if the file is closed or lost its name.
+
+        Raises StoreAccessError if it cannot be mapped.
+        """
         known = self._file_map
-        if known is None:
-            OPEN_FILES.keep_free()  # a map has a descriptor of its own
-            descriptor = self._opened()
-            try:
-                known = self._file_map = FileMap(descriptor, self.name, self.file_size)
-            except (OSError, ValueError) as error:
-                raise StoreAccessError(self.name, f"cannot be mapped: {error}") from error
-        return known
+        if known is not None:
+            return known
+        descriptor = self._descriptor or self._reopened()
+        return None if descriptor is None else self._mapped_by(descriptor)
+
+    def _mapped_by(self, descriptor: Descriptor) -> FileMap:
+        OPEN_FILES.keep_free()  # a map has a descriptor of its own
+        try:
+            made = self._file_map = FileMap(descriptor, self.name, self.file_size)
+        except (OSError, ValueError) as error:
+            raise StoreAccessError(self.name, f"cannot be mapped: {error}") from error
+        return made
 
     def populate(self, start: int, stop: int) -> pa.Buffer:
         """Return `buffer` with the part of [start, stop) that is in the file readable; else raise UnreadableError."""
@@ -344,9 +355,9 @@ class MappedFile:
 
         Raises StoreAccessError if it cannot be mapped.
         """
-        if (self._descriptor or self._reopened()) is None:
+        file_map = self.opened_map()
+        if file_map is None:
             return None
-        file_map = self._map()
         with self._lock:
             if self._is_closed or self._retired_ms >= 0:
                 return None
