@@ -2132,6 +2132,17 @@ BUGS: Final = (
         [f"{TRANSACTIONS}::test_end_that_names_an_older_copy_ends_the_newest_also_after_a_restart", LATE],
     ),
     Bug(
+        "end-during-a-copy-is-refused",
+        "the end of a half message is refused if it arrives while a check notes the copy that replaces it",
+        [Change("is_held(offset):  # it may be marked already", "is_held(-1):  # it may be marked already")],
+            Change(
+                "        if self.decisions.is_held(offset):  # it may be marked",
+                "        if False:  # it may be marked",
+            )
+        ],
+        [f"{TRANSACTIONS}::test_end_that_arrives_while_a_copy_is_being_noted_ends_the_copy"],
+    ),
+    Bug(
         "ends-of-one-iteration-are-both-stored",
         "two answers about a half message that arrive together are both carried out",
         [Change("elif self._decisions.is_held(newest):", "elif self._decisions.is_held(-1):")],

@@ -123,6 +123,8 @@ class TransactionChecks:
         newest = self.decisions.newest(half, by_key=offset < self._end_at_start)
         if newest is not None:
             return newest
+        if self.decisions.is_held(offset):  # it may be marked already, and its copy not be known yet
+            return offset
         is_marked = offset in self._marks or (half.first_offset is not None and half.first_offset in self._marks)
         is_decided = is_marked or self._walk.has_decided(offset) or self.decisions.ended(half) is not None
         return None if is_decided else offset

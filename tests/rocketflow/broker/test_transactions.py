@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -208,13 +208,16 @@ class World:
             self.counts.half("t", 1)
         return result
 
+    def begin_end(self, place: HalfPlace, state: int, opaque: int = 0) -> Coroutine[Any, Any, None] | None:
+        """Handle an end that arrives now; return what it waits for."""
+        asked = request(37, end_header(place, state, GROUP, is_checked=True), opaque=opaque)
+        (frame,) = FrameReceiver().feed(encode_command(asked))
+        return self.ends.end(Request(cast("Channel", self._peer), decode_command(frame)))
+
     async def end(self, *ends: tuple[HalfPlace, int]) -> list[Command]:
         """Return the answers to ends that arrive in one iteration of the loop, in their order."""
-        known, later = len(self._peer.answers), []
-        for opaque, (place, state) in enumerate(ends):
-            asked = request(37, end_header(place, state, GROUP, is_checked=True), opaque=opaque)
-            (frame,) = FrameReceiver().feed(encode_command(asked))
-            later.append(self.ends.end(Request(cast("Channel", self._peer), decode_command(frame))))
+        known = len(self._peer.answers)
+        later = [self.begin_end(*one, opaque) for opaque, one in enumerate(ends)]
         await asyncio.gather(*(one for one in later if one is not None))
         async with asyncio.timeout(60):
             while len(self._peer.answers) < known + len(ends):
@@ -240,6 +243,35 @@ class Known:
     @property
     def ended(self) -> bool:
         return self.state is not None
+
+
+def test_end_that_arrives_while_a_copy_is_being_noted_ends_the_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The half message is marked as replaced, and the check has not continued yet."""
+
+    async def call() -> None:
+        store, peer, now_ms = Store(), Peer(), int(time.time() * 1000)
+        world, note = World(store, Offsets(), peer), OpMarks.note
+        store.now_ms = now_ms
+        half = await world.put(half_message(raw(1, now_ms)))
+        place = HalfPlace(half.queue_offset, half.physical_offset)
+        begun: list[object] = []
+
+        def noted(self: OpMarks, half_offsets: Iterable[int]) -> None:
+            note(self, half_offsets)
+            if not begun:
+                begun.append(world.begin_end(place, COMMIT))
+
+        monkeypatch.setattr(OpMarks, "note", noted)
+        await world.checks.check(now_ms + 7_000)
+        async with asyncio.timeout(60):
+            while not peer.answers:
+                await asyncio.sleep(0)
+        (answer,) = peer.answers
+        assert (begun, answer.code) == ([None], ResponseCode.SUCCESS), answer.remark
+        assert [one.message.body for one in store.queues["t"]] == [b"1"]
+        await world.gatherer.finish(1)
+
+    asyncio.run(call())
 
 
 class TransactionMachine(RuleBasedStateMachine):
