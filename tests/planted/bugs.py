@@ -2135,11 +2135,6 @@ BUGS: Final = (
         "end-during-a-copy-is-refused",
         "the end of a half message is refused if it arrives while a check notes the copy that replaces it",
         [Change("is_held(offset):  # it may be marked already", "is_held(-1):  # it may be marked already")],
-            Change(
-                "        if self.decisions.is_held(offset):  # it may be marked",
-                "        if False:  # it may be marked",
-            )
-        ],
         [f"{TRANSACTIONS}::test_end_that_arrives_while_a_copy_is_being_noted_ends_the_copy"],
     ),
     Bug(
