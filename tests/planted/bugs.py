@@ -2128,7 +2128,12 @@ BUGS: Final = (
     Bug(
         "older-copy-is-ended-beside-the-newest",
         "a late answer to the first question commits the older copy, and the next answer the newer one",
-        [Change("        if newest is not None:\n            return newest\n        if self.decisions", "        if self.decisions")],
+        [
+            Change(
+                "        if newest is not None:\n            return newest\n        if self.decisions",
+                "        if self.decisions",
+            )
+        ],
         [f"{TRANSACTIONS}::test_end_that_names_an_older_copy_ends_the_newest_also_after_a_restart", LATE],
     ),
     Bug(
