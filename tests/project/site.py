@@ -39,6 +39,7 @@ SECTIONS: Final = {
     "Inside": [
         "ARCHITECTURE.md",
         "CONTRIBUTING.md",
+        "SECURITY.md",
         *(f"{_STORE}/{name}/README.md" for name in ("append", "commits", "delivery", "delivery/delay")),
         *(f"{_STORE}/{name}/README.md" for name in ("delivery/timer", "engine", "metadata")),
         f"{_STORE}/metadata/native/FORMAT.md",
