@@ -85,8 +85,7 @@ class OldQueues:
 
     def _lost_bytes(self, findings: LogFindings) -> DamagedBytes:
         """Return the bytes that the log had and does not have."""
-        end = findings.log_end
-        return DamagedBytes([*findings.damage, *([(end, self._synced)] if end < self._synced else [])])
+        return DamagedBytes.of_log(findings.damage, findings.log_end, self._synced)
 
     def first_kept(self, key: Queue, end: int) -> int:
         """Return the first queue offset that retention kept of a queue that ends at `end`.

@@ -51,11 +51,7 @@ class Quarantine:
 
     def move(self, path: Path) -> Path:
         """Move a file or a directory here, under its name in the store; return its new path."""
-        target = self._directory / self.name_of(path)
-        number = 0
-        while target.exists():
-            number += 1
-            target = self._directory / f"{self.name_of(path)}.{number}"
+        target = self._place(path, len(self.kept(path)))
         self._make(target.parent)
         _move(path, target)
         os_files.sync_directory(target.parent)
@@ -64,12 +60,13 @@ class Quarantine:
 
     def kept(self, path: Path) -> list[Path]:
         """Return the places to which `move` moved files or directories of this name, oldest first."""
-        first = self._directory / self.name_of(path)
-        found, number = [], 0
-        while (one := first.with_name(f"{first.name}.{number}") if number else first).exists():
+        found: list[Path] = []
+        while (one := self._place(path, len(found))).exists():
             found.append(one)
-            number += 1
         return found
+
+    def _place(self, path: Path, number: int) -> Path:
+        return self._directory / f"{self.name_of(path)}{f'.{number}' if number else ''}"
 
     def note(self, code: str, file: Path | str, offset: int, length: int, why: str, kept: Path | None = None) -> None:
         """Add a line to the report and report the event, unless the report has the line."""

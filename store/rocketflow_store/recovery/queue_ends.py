@@ -79,8 +79,7 @@ class QueueEnds:
 
     def _lost_bytes(self, end: int) -> DamagedBytes:
         """Return the bytes that the log, which ends at `end`, had and does not have."""
-        missing = [(end, self._synced)] if end < self._synced else []
-        return DamagedBytes([*self._damage.skipped, *missing])
+        return DamagedBytes.of_log(self._damage.skipped, end, self._synced)
 
     def _note_quarantined(self, lost: DamagedBytes) -> None:
         """Look for units of lost records in the quarantined files of the queues that are rebuilt."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import numpy as np
 
@@ -119,6 +119,11 @@ class DamagedBytes:
         over = np.where(at > 0, np.maximum(self._stops[at - 1] - wanted, 0), 0)
         found: Ints = self._before[at] - over
         return found
+
+    @classmethod
+    def of_log(cls, damage: Sequence[tuple[int, int]], end: int, synced: int) -> Self:
+        """Return the bytes that a log lost: its damage, and what was synced after its present `end`."""
+        return cls([*damage, *([(end, synced)] if end < synced else [])])
 
     @property
     def begin(self) -> int:
