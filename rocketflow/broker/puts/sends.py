@@ -6,21 +6,20 @@ RocketMQ's source: broker/processor/SendMessageProcessor.java, AbstractSendMessa
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import random
 import re
 import time
 from collections.abc import Coroutine
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow.access.permissions import Action, client_row, topic_of
+from rocketflow.access.served import serves
 from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import RefusedError, Request
 from rocketflow.broker.puts.client_properties import BY_BROKER
 from rocketflow.broker.puts.put_gatherer import PC_SYNCHRONIZED
-from rocketflow.broker.topics.attributes import is_compacted
-from rocketflow.broker.topics.topics import DLQ_PREFIX, DLQ_QUEUES, PERM_WRITE, RETRY_PREFIX
-from rocketflow.broker.transactions.messages import half_message, is_delayed, is_half, whole_message
+from rocketflow.broker.topics import DLQ_PREFIX, DLQ_QUEUES, PERM_WRITE, RETRY_PREFIX, is_compacted
+from rocketflow.broker.transactions import born_host, half_message, is_delayed, is_half, real_topic, whole_message
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import RESPONSE_FLAG, Command
 from rocketflow.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
@@ -31,14 +30,12 @@ from rocketflow_store.spi.broker import RawMessage, encode_properties
 from rocketflow_store.spi.names import is_send_refused
 
 if TYPE_CHECKING:
-    from rocketflow.broker.figures.counts import MessageCounts
-    from rocketflow.broker.groups.groups import Groups
-    from rocketflow.broker.groups.queue_locks import QueueLocks
+    from rocketflow.broker.figures import MessageCounts
+    from rocketflow.broker.groups import Tables
     from rocketflow.broker.puts.awaited_replies import AwaitedReplies
     from rocketflow.broker.puts.put_gatherer import PutGatherer
     from rocketflow.broker.settings import BrokerSettings
-    from rocketflow.broker.topics.topics import Topics
-    from rocketflow.broker.transactions.recent_halves import RecentHalves
+    from rocketflow.broker.transactions import RecentHalves
     from rocketflow_store import PutMessageResult
     from rocketflow_store.spi.tables import TopicConfig
 
@@ -80,11 +77,9 @@ class Sends:
 
     def __init__(
         self,
-        gatherer: PutGatherer,
-        topics: Topics,
-        groups: Groups,
-        locks: QueueLocks,
         settings: BrokerSettings,
+        tables: Tables,
+        gatherer: PutGatherer,
         counts: MessageCounts,
         halves: RecentHalves,
         awaited: AwaitedReplies | None,
@@ -92,9 +87,7 @@ class Sends:
         self._awaited = awaited
         self._halves = halves
         self._gatherer = gatherer
-        self._topics = topics
-        self._groups = groups
-        self._locks = locks
+        self._topics, self._groups, self._locks = tables.topics, tables.groups, tables.locks
         self._settings = settings
         self._counts = counts
         trace = "true" if settings.trace_on else "false"
@@ -104,6 +97,9 @@ class Sends:
         added = {**self._common, "CLUSTER": settings.broker_cluster_name}
         self._added = encode_properties(added).decode()
 
+    @serves(RequestCode.SEND_MESSAGE, client_row(topic_of("topic", Action.PUB)))
+    @serves(RequestCode.SEND_MESSAGE_V2, client_row(topic_of("b", Action.PUB)))
+    @serves(RequestCode.SEND_BATCH_MESSAGE, client_row(topic_of("b", Action.PUB)))
     def send(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Put the message or batch of a request into the store, and answer once it is there.
 
@@ -170,6 +166,7 @@ class Sends:
                 self._counts.sent(message, result)
             if queue_id is not None and result.stored:
                 self._halves.note(message, result)
+                self._counts.half(real_topic(message), 1)
             if result.queue_id != named:
                 result = result._replace(queue_id=named)
             if first is None or first.done():
@@ -322,11 +319,3 @@ def _queue(header: SendMessageRequestHeader, config: TopicConfig) -> int:
             "queues to write to",
         )
     return header.queue_id if header.queue_id >= 0 else random.randrange(max(config.write_queue_nums, 1))
-
-
-@lru_cache(maxsize=16_384)
-def born_host(address: str) -> bytes:
-    """Return `host:port` of a client as a record holds it, in 8 bytes or 20 for IPv6."""
-    host, _, port = address.rpartition(":")
-    packed = ipaddress.ip_address(host.strip("[]") or "127.0.0.1").packed
-    return packed + int(port or 0).to_bytes(4, "big")

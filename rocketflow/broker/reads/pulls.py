@@ -14,13 +14,14 @@ from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from rocketflow.access.permissions import SUBSCRIBE, Action, client_row, group_of, topic_of
+from rocketflow.access.served import serves
 from rocketflow.aio.channel import LARGE
 from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import OVERLOAD, RefusedError, Request
-from rocketflow.broker.groups.offsets import least_offset
-from rocketflow.broker.reads.filters import Filter, is_tags, parse_filter
+from rocketflow.broker.groups import Filter, is_tags, least_offset, parse_filter
 from rocketflow.broker.reads.held_pulls import HeldPull, HeldPulls
-from rocketflow.broker.topics.topics import PERM_READ
+from rocketflow.broker.topics import PERM_READ
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import RESPONSE_FLAG
 from rocketflow.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
@@ -29,13 +30,11 @@ from rocketflow_store import GetMessageStatus, StoreError, WouldBlockError
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
-    from rocketflow.broker.figures.counts import MessageCounts
-    from rocketflow.broker.groups.clients import ConsumerTable
-    from rocketflow.broker.groups.groups import Groups
-    from rocketflow.broker.groups.offsets import GroupOffsets
-    from rocketflow.broker.operators.access import Access
+    from rocketflow.broker.figures import MessageCounts
+    from rocketflow.broker.groups import Groups, Tables
+    from rocketflow.broker.operators import Access
     from rocketflow.broker.settings import BrokerSettings
-    from rocketflow.broker.topics.topics import Topics
+    from rocketflow.broker.topics import Topics
     from rocketflow_store.spi.broker import Arrival, ReadResult, WritingStore
     from rocketflow_store.spi.reads import SkippedMessages
 
@@ -132,24 +131,14 @@ class Pulls:
     """Requests 11 and 361."""
 
     def __init__(
-        self,
-        store: WritingStore,
-        topics: Topics,
-        groups: Groups,
-        consumers: ConsumerTable[Channel],
-        offsets: GroupOffsets,
-        settings: BrokerSettings,
-        counts: MessageCounts,
-        access: Access,
+        self, store: WritingStore, settings: BrokerSettings, tables: Tables, counts: MessageCounts, access: Access
     ) -> None:
-        self.checks = PullChecks(topics, groups, settings)
+        self.checks = PullChecks(tables.topics, tables.groups, settings)
         self._access = access
         self._counts = counts
         self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._consumers = consumers
-        self._offsets = offsets
+        self._topics, self._groups = tables.topics, tables.groups
+        self._consumers, self._offsets = tables.consumers, tables.offsets
         self._settings = settings
         self._held: HeldPulls[Channel, Pull] = HeldPulls()
         self._filters: dict[tuple[str | None, str | None], Filter] = {}
@@ -157,7 +146,16 @@ class Pulls:
         self._cold: set[asyncio.Task[None]] = set()
         self._ready: deque[Pull] = deque()
         self._loop = asyncio.get_running_loop()
+        tables.topics.on_deleted.append(self.topic_deleted)
 
+    @serves(
+        RequestCode.PULL_MESSAGE,
+        client_row(topic_of("topic", Action.SUB), group_of("consumerGroup", Action.SUB), record=SUBSCRIBE),
+    )
+    @serves(
+        RequestCode.LITE_PULL_MESSAGE,
+        client_row(topic_of("topic", Action.SUB), group_of("consumerGroup", Action.SUB), record=SUBSCRIBE),
+    )
     def pull(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Answer with messages; let the request wait if there are none and it may."""
         header = request.command.header(PullMessageRequestHeader)

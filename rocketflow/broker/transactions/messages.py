@@ -7,11 +7,12 @@ broker/transaction/queue/DefaultTransactionalMessageCheckListener.java.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rocketflow.broker.puts.client_properties import OF_HALF
 from rocketflow_store.spi.broker import (
     RawMessage,
     StoredMessage,
@@ -35,6 +36,16 @@ ROLLBACK: Final = 0xC
 """Kinds of a transaction in a message's sysFlag and in a request."""
 
 MARK_TAG: Final = "d"
+
+OF_HALF: Final = (
+    "REAL_TOPIC",
+    "REAL_QID",
+    "__transactionId__",
+    "TRANSACTION_CHECK_TIMES",
+    "TRAN_PREPARED_QUEUE_OFFSET",
+    "TRAN_FIRST_QUEUE_OFFSET",
+)
+"""Properties that a half message has from the broker alone."""
 
 _HALF: Final = re.compile(b"(?:^|\x02)TRAN_MSG\x01(?i:true)(?:\x02|$)")
 _DELAY: Final = re.compile(b"(?:^|\x02)(?:DELAY\x01(?!0?\x02|-)|TIMER_(?:DELIVER_MS|DELAY_SEC|DELAY_MS)\x01)")
@@ -229,3 +240,11 @@ def marked_commits(message: RawMessage) -> int | None:
 
 def _number(text: bytes | None) -> int | None:
     return int(text) if text is not None and text.isdigit() and len(text) < 19 else None
+
+
+@lru_cache(maxsize=16_384)
+def born_host(address: str) -> bytes:
+    """Return `host:port` of a client as a record holds it, in 8 bytes or 20 for IPv6."""
+    host, _, port = address.rpartition(":")
+    packed = ipaddress.ip_address(host.strip("[]") or "127.0.0.1").packed
+    return packed + int(port or 0).to_bytes(4, "big")

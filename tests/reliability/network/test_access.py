@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow.access.permissions import ROWS, USER_CODES, Audience
+from rocketflow.access.permissions import USER_CODES, Audience
 from rocketflow.aio.channel import Channel
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
@@ -51,6 +51,7 @@ from tests.reliability.network.access import (
     usual_fields,
 )
 from tests.reliability.network.wire import ANSWER_SECONDS, CODE
+from tests.support.processed_codes import ROWS
 from tests.support.request_headers import pull_header, send_header, topic_header
 from tests.support.results import Tally
 from tests.support.servers import RunningServer, no_traceback, running, running_broker, store_of
