@@ -152,7 +152,7 @@ def record_needs(topic: str, properties: Mapping[str, str], actions: frozenset[A
     return needs
 
 
-def topic_of(field: str, *actions: Action, optional: bool = False) -> Needs:
+def topic_of(*actions: Action, field: str = "topic", optional: bool = False) -> Needs:
     """Return the need of the topic that a field names; a missing one is the topic "" unless it is optional."""
     wanted = frozenset(actions)
 
@@ -175,7 +175,7 @@ def topics_of(field: str, separator: str, *actions: Action) -> Needs:
     return Needs(f"topics `{field}`: {_shown(wanted)}", needs)
 
 
-def group_of(field: str, *actions: Action, optional: bool = False) -> Needs:
+def group_of(*actions: Action, field: str = "consumerGroup", optional: bool = False) -> Needs:
     """Return the need of the group that a field names, as `topic_of` does."""
     wanted = frozenset(actions)
 

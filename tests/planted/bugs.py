@@ -2322,7 +2322,7 @@ BUGS: Final = (
         "batches are taken without a permission for their topic, as RocketMQ 4 does",
         [
             Change(
-                'RequestCode.SEND_BATCH_MESSAGE, client_row(topic_of("b", Action.PUB))',
+                'RequestCode.SEND_BATCH_MESSAGE, client_row(topic_of(Action.PUB, field="b"))',
                 "RequestCode.SEND_BATCH_MESSAGE, client_row()",
             )
         ],
@@ -2373,8 +2373,8 @@ BUGS: Final = (
         "an account that may only subscribe gets the bounds of queues",
         [
             Change(
-                'RequestCode.GET_MIN_OFFSET, client_row(topic_of("topic", Action.GET))',
-                'RequestCode.GET_MIN_OFFSET, client_row(topic_of("topic", Action.SUB, Action.GET))',
+                "RequestCode.GET_MIN_OFFSET, client_row(topic_of(Action.GET))",
+                "RequestCode.GET_MIN_OFFSET, client_row(topic_of(Action.SUB, Action.GET))",
             )
         ],
         ["tests/rocketflow/access/test_permissions.py"],
@@ -2492,7 +2492,7 @@ BUGS: Final = (
     Bug(
         "record-without-an-owner",
         "a request gets stored messages, and its declaration names no right that their topic needs",
-        [Change('topic_of("topic", Action.GET, optional=True), record=READ)', 'topic_of("topic", optional=True))')],
+        [Change("topic_of(Action.GET, optional=True), record=READ)", "topic_of(optional=True))")],
         [f"{ROWS}/network/test_denied_records.py::test_every_request_code_returns_records_or_does_not"],
     ),
     Bug(
@@ -2592,7 +2592,7 @@ BUGS: Final = (
     Bug(
         "listed-topics-are-not-checked",
         "an account reads a group's progress in topics that it may not read, if it lists them",
-        [Change('            topics_of("topicList", ";", Action.GET),\n', "")],
+        [Change(', optional=True), topics_of("topicList", ";", Action.GET))', ", optional=True))")],
         ["tests/rocketflow/access/test_permissions.py"],
     ),
     Bug(

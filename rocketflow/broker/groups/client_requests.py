@@ -134,7 +134,7 @@ class ClientRequests:
                 self._member_came_or_left(consumer.group_name)
         request.reply()
 
-    @serves(RequestCode.UNREGISTER_CLIENT, client_row(group_of("consumerGroup", Action.SUB, optional=True)))
+    @serves(RequestCode.UNREGISTER_CLIENT, client_row(group_of(Action.SUB, optional=True)))
     def unregister(self, request: Request) -> None:
         """Forget a client (request 35)."""
         header = request.command.header(headers.UnregisterClientRequestHeader)
@@ -158,7 +158,7 @@ class ClientRequests:
                 channel.close()
             self._consumers.forget_pulls(monotonic_ms())
 
-    @serves(RequestCode.GET_CONSUMER_LIST_BY_GROUP, client_row(group_of("consumerGroup", Action.SUB, Action.GET)))
+    @serves(RequestCode.GET_CONSUMER_LIST_BY_GROUP, client_row(group_of(Action.SUB, Action.GET)))
     def list_consumers(self, request: Request) -> None:
         """Answer the client ids of a group (request 38)."""
         header = request.command.header(headers.GetConsumerListByGroupRequestHeader)

@@ -64,7 +64,7 @@ class GroupAdmin:
 
     @serves(
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
-        change_row(topic_of("topic", Action.UPDATE), group_of("group", Action.UPDATE)),
+        change_row(topic_of(Action.UPDATE), group_of(Action.UPDATE, field="group")),
     )
     async def _reset(self, request: Request) -> None:
         """Set a group's offsets by time or to a value; its members learn of it with their next pull (request 222)."""
@@ -99,9 +99,9 @@ class GroupAdmin:
     @serves(
         RequestCode.CLONE_GROUP_OFFSET,
         change_row(
-            group_of("srcGroup", Action.UPDATE),
-            group_of("destGroup", Action.UPDATE),
-            topic_of("topic", Action.UPDATE, optional=True),
+            group_of(Action.UPDATE, field="srcGroup"),
+            group_of(Action.UPDATE, field="destGroup"),
+            topic_of(Action.UPDATE, optional=True),
         ),
     )
     async def _clone(self, request: Request) -> None:
@@ -122,7 +122,7 @@ class GroupAdmin:
 
     @serves(
         RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN,
-        change_row(group_of("group", Action.UPDATE), topic_of("topic", Action.UPDATE)),
+        change_row(group_of(Action.UPDATE, field="group"), topic_of(Action.UPDATE)),
     )
     async def _forbid(self, request: Request) -> None:
         """Forbid a group to read a topic or allow it again, and answer what holds (request 353)."""
@@ -132,7 +132,7 @@ class GroupAdmin:
         readable = not self._groups.is_forbidden(header.group, header.topic)
         request.reply(body=encode_body({"group": header.group, "readable": readable, "topic": header.topic}))
 
-    @serves(RequestCode.QUERY_CORRECTION_OFFSET, read_row(topic_of("topic", Action.GET), cluster(Action.GET)))
+    @serves(RequestCode.QUERY_CORRECTION_OFFSET, read_row(topic_of(Action.GET), cluster(Action.GET)))
     def _get_corrections(self, request: Request) -> None:
         """Answer the least offsets that any group has of a topic's queues (request 308).
 
@@ -154,11 +154,7 @@ class GroupAdmin:
 
     @serves(
         RequestCode.GET_CONSUME_STATS,
-        read_row(
-            group_of("consumerGroup", Action.GET),
-            topic_of("topic", Action.GET, optional=True),
-            topics_of("topicList", ";", Action.GET),
-        ),
+        read_row(group_of(Action.GET), topic_of(Action.GET, optional=True), topics_of("topicList", ";", Action.GET)),
     )
     async def _get_figures(self, request: Request) -> None:
         """Answer how far a group is in topics that the request lists or names, or that it has offsets of (request 208).
@@ -238,7 +234,7 @@ class GroupAdmin:
         }
         request.reply(body=encode_body(body))
 
-    @serves(RequestCode.QUERY_CONSUME_TIME_SPAN, read_row(topic_of("topic", Action.GET), group_of("group", Action.GET)))
+    @serves(RequestCode.QUERY_CONSUME_TIME_SPAN, read_row(topic_of(Action.GET), group_of(Action.GET, field="group")))
     async def _get_time_span(self, request: Request) -> None:
         header = request.command.header(headers.QueryConsumeTimeSpanRequestHeader)
         config = self._topics.known(header.topic)
@@ -266,10 +262,7 @@ class GroupAdmin:
             for one, offset in offsets.items()
         ]
 
-    @serves(
-        RequestCode.QUERY_CONSUME_QUEUE,
-        read_row(topic_of("topic", Action.GET), group_of("consumerGroup", Action.GET, optional=True)),
-    )
+    @serves(RequestCode.QUERY_CONSUME_QUEUE, read_row(topic_of(Action.GET), group_of(Action.GET, optional=True)))
     async def _get_units(self, request: Request) -> None:
         """Answer units of a ConsumeQueue (request 321)."""
         header = request.command.header(QueryConsumeQueueRequestHeader)
@@ -305,7 +298,7 @@ class GroupAdmin:
 
     @serves(
         RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER,
-        read_row(group_of("group", Action.GET), topic_of("topic", Action.GET, optional=True)),
+        read_row(group_of(Action.GET, field="group"), topic_of(Action.GET, optional=True)),
     )
     def _get_subscription(self, request: Request) -> None:
         header = request.command.header(headers.QuerySubscriptionByConsumerRequestHeader)

@@ -72,7 +72,7 @@ class GroupRequests:
         await self._groups.change(decode_body(request.command.body, bodies.SubscriptionGroupList).group_config_list)
         request.reply()
 
-    @serves(RequestCode.DELETE_SUBSCRIPTIONGROUP, change_row(group_of("groupName", Action.DELETE)))
+    @serves(RequestCode.DELETE_SUBSCRIPTIONGROUP, change_row(group_of(Action.DELETE, field="groupName")))
     async def _delete_group(self, request: Request) -> None:
         header = request.command.header(headers.DeleteSubscriptionGroupRequestHeader)
         await self._groups.delete(header.group_name)
@@ -81,7 +81,7 @@ class GroupRequests:
             self._offsets.delete_group(header.group_name)
         request.reply()
 
-    @serves(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, client_row(group_of("group", Action.GET)))
+    @serves(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, client_row(group_of(Action.GET, field="group")))
     def _get_group(self, request: Request) -> None:
         header = request.command.header(headers.GetSubscriptionGroupConfigRequestHeader)
         config = self._groups.get(header.group)
@@ -97,7 +97,7 @@ class GroupRequests:
 
     # --- clients
 
-    @serves(RequestCode.GET_CONSUMER_CONNECTION_LIST, read_row(group_of("consumerGroup", Action.GET)))
+    @serves(RequestCode.GET_CONSUMER_CONNECTION_LIST, read_row(group_of(Action.GET)))
     def _get_consumers(self, request: Request) -> None:
         header = request.command.header(headers.GetConsumerConnectionListRequestHeader)
         group = self._consumers.get(header.consumer_group)
@@ -140,13 +140,13 @@ class GroupRequests:
         }
         request.reply(body=encode_body({"data": data}))
 
-    @serves(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, read_row(topic_of("topic", Action.GET)))
+    @serves(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, read_row(topic_of(Action.GET)))
     def _get_groups_of_topic(self, request: Request) -> None:
         header = request.command.header(headers.QueryTopicConsumeByWhoRequestHeader)
         groups = {*self._consumers.groups_of_topic(header.topic), *self._offsets.groups_of_topic(header.topic)}
         request.reply(body=encode_body(bodies.GroupList(group_list=sorted(groups))))
 
-    @serves(RequestCode.QUERY_TOPICS_BY_CONSUMER, read_row(group_of("group", Action.GET)))
+    @serves(RequestCode.QUERY_TOPICS_BY_CONSUMER, read_row(group_of(Action.GET, field="group")))
     def _get_topics_of_group(self, request: Request) -> None:
         header = request.command.header(headers.QueryTopicsByConsumerRequestHeader)
         topics = sorted(self._offsets.of_group(header.group))

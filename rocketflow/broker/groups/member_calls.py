@@ -64,7 +64,7 @@ class MemberCalls:
 
     @serves(
         RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
-        read_row(topic_of("topic", Action.GET), group_of("group", Action.GET)),
+        read_row(topic_of(Action.GET), group_of(Action.GET, field="group")),
     )
     async def _get_status(self, request: Request) -> None:
         """Answer the next offsets of a topic's queues as the members know them (request 223)."""
@@ -90,14 +90,14 @@ class MemberCalls:
             LOG.warning("consumer %s does not say its offsets: %s", member.client_id, error)
             return None
 
-    @serves(RequestCode.GET_CONSUMER_RUNNING_INFO, read_row(group_of("consumerGroup", Action.GET)))
+    @serves(RequestCode.GET_CONSUMER_RUNNING_INFO, read_row(group_of(Action.GET)))
     async def _get_running_info(self, request: Request) -> None:
         header = request.command.header(GetConsumerRunningInfoRequestHeader)
         await self._call_member(request, header.consumer_group, header.client_id, header, b"")
 
     @serves(
         RequestCode.CONSUME_MESSAGE_DIRECTLY,
-        change_row(group_of("consumerGroup", Action.SUB), topic_of("topic", Action.SUB, optional=True), record=READ),
+        change_row(group_of(Action.SUB), topic_of(Action.SUB, optional=True), record=READ),
     )
     async def _consume_directly(self, request: Request) -> None:
         """Let a member of a group consume a message at once (request 309)."""

@@ -128,7 +128,7 @@ class OffsetRequests:
 
     @serves(
         RequestCode.QUERY_CONSUMER_OFFSET,
-        client_row(topic_of("topic", Action.SUB, Action.GET), group_of("consumerGroup", Action.SUB, Action.GET)),
+        client_row(topic_of(Action.SUB, Action.GET), group_of(Action.SUB, Action.GET)),
     )
     def query(self, request: Request) -> None:
         """Answer how far a group has read a queue (request 14).
@@ -156,11 +156,7 @@ class OffsetRequests:
 
     @serves(
         RequestCode.UPDATE_CONSUMER_OFFSET,
-        client_row(
-            topic_of("topic", Action.SUB, Action.UPDATE),
-            group_of("consumerGroup", Action.SUB, Action.UPDATE),
-            of_jobs=True,
-        ),
+        client_row(topic_of(Action.SUB, Action.UPDATE), group_of(Action.SUB, Action.UPDATE), of_jobs=True),
     )
     def update(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Take how far a group has read a queue (request 15)."""
@@ -183,7 +179,7 @@ class OffsetRequests:
         self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         request.reply()
 
-    @serves(RequestCode.GET_MAX_OFFSET, client_row(topic_of("topic", Action.GET)))
+    @serves(RequestCode.GET_MAX_OFFSET, client_row(topic_of(Action.GET)))
     def end(self, request: Request) -> None:
         """Answer where a queue ends (request 30)."""
         header = request.command.header(headers.GetMaxOffsetRequestHeader)
@@ -193,7 +189,7 @@ class OffsetRequests:
             offset = self._store.appended_end(header.topic, header.queue_id)
         request.reply(header=headers.GetMaxOffsetResponseHeader(offset=offset))
 
-    @serves(RequestCode.GET_MIN_OFFSET, client_row(topic_of("topic", Action.GET)))
+    @serves(RequestCode.GET_MIN_OFFSET, client_row(topic_of(Action.GET)))
     def begin(self, request: Request) -> None:
         """Answer where a queue begins (request 31)."""
         header = request.command.header(headers.GetMinOffsetRequestHeader)
@@ -201,7 +197,7 @@ class OffsetRequests:
         offset = least_offset(self._topics.get(header.topic), begin, end)
         request.reply(header=headers.GetMinOffsetResponseHeader(offset=offset))
 
-    @serves(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, client_row(topic_of("topic", Action.GET)))
+    @serves(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, client_row(topic_of(Action.GET)))
     async def search(self, request: Request) -> None:
         """Answer the offset at a store time (request 29)."""
         header = request.command.header(headers.SearchOffsetRequestHeader)
@@ -213,7 +209,7 @@ class OffsetRequests:
         )
         request.reply(header=headers.SearchOffsetResponseHeader(offset=offset))
 
-    @serves(RequestCode.GET_EARLIEST_MSG_STORETIME, client_row(topic_of("topic", Action.GET)))
+    @serves(RequestCode.GET_EARLIEST_MSG_STORETIME, client_row(topic_of(Action.GET)))
     async def earliest(self, request: Request) -> None:
         """Answer the store time of a queue's first message, -1 if there is none (request 32)."""
         header = request.command.header(headers.GetEarliestMsgStoretimeRequestHeader)

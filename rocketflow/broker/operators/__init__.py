@@ -17,9 +17,4 @@ from rocketflow.broker.operators.access import Access
 from rocketflow.broker.operators.listeners import FAST_PORT_DISTANCE, Listeners
 from rocketflow.broker.operators.parts import OperatorParts
 
-__all__ = [
-    "FAST_PORT_DISTANCE",
-    "Access",
-    "Listeners",
-    "OperatorParts",
-]
+__all__ = ["FAST_PORT_DISTANCE", "Access", "Listeners", "OperatorParts"]

@@ -19,9 +19,4 @@ from rocketflow.broker.puts.parts import PutParts
 from rocketflow.broker.puts.put_gatherer import PutGatherer
 from rocketflow.broker.puts.sends import check_writable
 
-__all__ = [
-    "Deliveries",
-    "PutGatherer",
-    "PutParts",
-    "check_writable",
-]
+__all__ = ["Deliveries", "PutGatherer", "PutParts", "check_writable"]

@@ -41,7 +41,7 @@ class Recalls:
         self._settings = settings
         self._max_delay_ms = max_delay_ms
 
-    @serves(RequestCode.RECALL_MESSAGE, client_row(topic_of("topic", Action.PUB)))
+    @serves(RequestCode.RECALL_MESSAGE, client_row(topic_of(Action.PUB)))
     def recall(self, request: Request) -> None:
         """Put a message into the store that recalls another, and answer once it is there."""
         header = request.command.header(RecallMessageRequestHeader)

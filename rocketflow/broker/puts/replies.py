@@ -51,8 +51,8 @@ class Replies:
         self._producers = producers
         self._settings = settings
 
-    @serves(RequestCode.SEND_REPLY_MESSAGE, client_row(topic_of("topic", Action.PUB)))
-    @serves(RequestCode.SEND_REPLY_MESSAGE_V2, client_row(topic_of("b", Action.PUB)))
+    @serves(RequestCode.SEND_REPLY_MESSAGE, client_row(topic_of(Action.PUB)))
+    @serves(RequestCode.SEND_REPLY_MESSAGE_V2, client_row(topic_of(Action.PUB, field="b")))
     async def reply(self, request: Request) -> None:
         """Pass a reply on to the client that waits for it, store it, and answer."""
         key = reply_key(decode_properties((send_header(request).properties or "").encode()))

@@ -50,7 +50,11 @@ class SendBacks:
 
     @serves(
         RequestCode.CONSUMER_SEND_MSG_BACK,
-        client_row(group_of("group", Action.SUB), topic_of("originTopic", Action.SUB, optional=True), record=SUBSCRIBE),
+        client_row(
+            group_of(Action.SUB, field="group"),
+            topic_of(Action.SUB, field="originTopic", optional=True),
+            record=SUBSCRIBE,
+        ),
     )
     async def send_back(self, request: Request) -> None:
         """Put a copy of the message into the retry or dead-letter topic of the group."""

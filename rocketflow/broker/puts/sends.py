@@ -97,9 +97,9 @@ class Sends:
         added = {**self._common, "CLUSTER": settings.broker_cluster_name}
         self._added = encode_properties(added).decode()
 
-    @serves(RequestCode.SEND_MESSAGE, client_row(topic_of("topic", Action.PUB)))
-    @serves(RequestCode.SEND_MESSAGE_V2, client_row(topic_of("b", Action.PUB)))
-    @serves(RequestCode.SEND_BATCH_MESSAGE, client_row(topic_of("b", Action.PUB)))
+    @serves(RequestCode.SEND_MESSAGE, client_row(topic_of(Action.PUB)))
+    @serves(RequestCode.SEND_MESSAGE_V2, client_row(topic_of(Action.PUB, field="b")))
+    @serves(RequestCode.SEND_BATCH_MESSAGE, client_row(topic_of(Action.PUB, field="b")))
     def send(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Put the message or batch of a request into the store, and answer once it is there.
 

@@ -12,6 +12,4 @@ from __future__ import annotations
 
 from rocketflow.broker.reads.parts import ReadParts
 
-__all__ = [
-    "ReadParts",
-]
+__all__ = ["ReadParts"]

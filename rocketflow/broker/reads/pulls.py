@@ -148,14 +148,8 @@ class Pulls:
         self._loop = asyncio.get_running_loop()
         tables.topics.on_deleted.append(self.topic_deleted)
 
-    @serves(
-        RequestCode.PULL_MESSAGE,
-        client_row(topic_of("topic", Action.SUB), group_of("consumerGroup", Action.SUB), record=SUBSCRIBE),
-    )
-    @serves(
-        RequestCode.LITE_PULL_MESSAGE,
-        client_row(topic_of("topic", Action.SUB), group_of("consumerGroup", Action.SUB), record=SUBSCRIBE),
-    )
+    @serves(RequestCode.PULL_MESSAGE, client_row(topic_of(Action.SUB), group_of(Action.SUB), record=SUBSCRIBE))
+    @serves(RequestCode.LITE_PULL_MESSAGE, client_row(topic_of(Action.SUB), group_of(Action.SUB), record=SUBSCRIBE))
     def pull(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Answer with messages; let the request wait if there are none and it may."""
         header = request.command.header(PullMessageRequestHeader)

@@ -36,7 +36,7 @@ class Queries:
         self._store = store
         self._access = access
 
-    @serves(RequestCode.QUERY_MESSAGE, client_row(topic_of("topic", Action.SUB, Action.GET), record=SUBSCRIBE))
+    @serves(RequestCode.QUERY_MESSAGE, client_row(topic_of(Action.SUB, Action.GET), record=SUBSCRIBE))
     async def by_key(self, request: Request) -> None:
         """Answer the messages of a topic with a key (request 12)."""
         header = request.command.header(QueryMessageRequestHeader)
@@ -58,7 +58,7 @@ class Queries:
         )
         request.reply(header=answer, body=body)
 
-    @serves(RequestCode.VIEW_MESSAGE_BY_ID, client_row(topic_of("topic", Action.GET, optional=True), record=READ))
+    @serves(RequestCode.VIEW_MESSAGE_BY_ID, client_row(topic_of(Action.GET, optional=True), record=READ))
     async def by_place(self, request: Request) -> None:
         """Answer the record that begins at an offset of the log (request 33)."""
         header = request.command.header(ViewMessageRequestHeader)

@@ -39,10 +39,7 @@ class RangePulls:
         self._readers = ThreadPoolExecutor(READERS, "ranges")
         self._waiting = 0
 
-    @serves(
-        RequestCode.ROCKETFLOW_PULL_RANGE,
-        client_row(topic_of("topic", Action.SUB), group_of("consumerGroup", Action.SUB), record=SUBSCRIBE),
-    )
+    @serves(RequestCode.ROCKETFLOW_PULL_RANGE, client_row(topic_of(Action.SUB), group_of(Action.SUB), record=SUBSCRIBE))
     async def pull(self, request: Request) -> None:
         """Answer with the records of the first offsets of a range."""
         header = request.command.header(PullRangeRequestHeader)

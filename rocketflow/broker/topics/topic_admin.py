@@ -50,7 +50,7 @@ class TopicAdmin:
         self._settings = settings
         self._stats = stats
 
-    @serves(RequestCode.UPDATE_AND_CREATE_TOPIC, change_row(topic_of("topic", Action.CREATE)))
+    @serves(RequestCode.UPDATE_AND_CREATE_TOPIC, change_row(topic_of(Action.CREATE)))
     async def _put_topic(self, request: Request) -> None:
         header = request.command.header(headers.CreateTopicRequestHeader)
         try:
@@ -111,14 +111,14 @@ class TopicAdmin:
         names = sorted(one for one in self._topics.all() if self._topics.is_system(one))
         request.reply(body=encode_body(bodies.TopicList(topic_list=names)))
 
-    @serves(RequestCode.DELETE_TOPIC_IN_BROKER, change_row(topic_of("topic", Action.DELETE)))
+    @serves(RequestCode.DELETE_TOPIC_IN_BROKER, change_row(topic_of(Action.DELETE)))
     async def _delete_topic(self, request: Request) -> None:
         header = request.command.header(headers.DeleteTopicRequestHeader)
         self._check_not_system(header.topic)
         await self._topics.delete(header.topic)
         request.reply()
 
-    @serves(RequestCode.GET_TOPIC_CONFIG, client_row(topic_of("topic", Action.GET)))
+    @serves(RequestCode.GET_TOPIC_CONFIG, client_row(topic_of(Action.GET)))
     def _get_topic(self, request: Request) -> None:
         header = request.command.header(headers.GetTopicConfigRequestHeader)
         config = self._topics.known(header.topic)
@@ -146,7 +146,7 @@ class TopicAdmin:
             for queue_id, (begin, end) in bounds.items()
         }
 
-    @serves(RequestCode.GET_TOPIC_STATS_INFO, read_row(topic_of("topic", Action.GET)))
+    @serves(RequestCode.GET_TOPIC_STATS_INFO, read_row(topic_of(Action.GET)))
     async def _get_topic_figures(self, request: Request) -> None:
         header = request.command.header(headers.GetTopicStatsInfoRequestHeader)
         config = self._topics.known(header.topic)

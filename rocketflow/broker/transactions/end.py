@@ -83,7 +83,7 @@ class TransactionEnds:
         self._decisions = checks.decisions
         self._ends: list[_End] = []
 
-    @serves(RequestCode.END_TRANSACTION, client_row(topic_of("topic", Action.PUB, optional=True), record=PUBLISH))
+    @serves(RequestCode.END_TRANSACTION, client_row(topic_of(Action.PUB, optional=True), record=PUBLISH))
     def end(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Commit or roll back a half message, and answer once its op mark is stored; else give no answer."""
         header = request.command.header(EndTransactionRequestHeader)

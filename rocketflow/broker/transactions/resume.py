@@ -40,7 +40,7 @@ class TransactionResumes:
 
     @serves(
         RequestCode.RESUME_CHECK_HALF_MESSAGE,
-        change_row(topic_of("topic", Action.UPDATE, optional=True), cluster(Action.UPDATE)),
+        change_row(topic_of(Action.UPDATE, optional=True), cluster(Action.UPDATE)),
     )
     async def resume(self, request: Request) -> None:
         """Put a copy of an abandoned half message into the half queue, as one that was never checked."""
