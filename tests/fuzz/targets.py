@@ -42,7 +42,7 @@ from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_c
 from rocketflow_store.format.properties import decode_properties, encode_properties
 from rocketflow_store.format.record import RecordFields, decode_record, encode_blank, encode_record
 from rocketflow_store.format.timer_checkpoint_layout import TimerCheckpoint, decode_timer_checkpoint
-from rocketflow_store.format.timer_layout import SLOT_DTYPE, SLOT_SIZE, TIMER_BLANK, TIMER_UNIT_DTYPE, WHEEL_SLOTS
+from rocketflow_store.format.timer_layout import SLOT_SIZE, TIMER_BLANK, WHEEL_SLOTS
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.layout.file_sizes import fitted_to
@@ -62,6 +62,7 @@ from rocketflow_store.model.topic_names import SCHEDULE_TOPIC, validate_group, v
 from rocketflow_store.reading.inner_messages import inner_messages
 from rocketflow_store.reading.queue_records import QueueRecords
 from rocketflow_store.records.arrow.columns import SOURCE_COLUMNS
+from rocketflow_store.records.arrow.unit_types import SLOT_DTYPE, TIMER_UNIT_DTYPE
 from rocketflow_store.records.decoding.batch_entries import entry_positions_of
 from rocketflow_store.records.decoding.decode import ColumnBuilder, QueueIdentity, RecordColumns
 from rocketflow_store.records.decoding.dispatch_rows import rows_of_records

@@ -14,7 +14,6 @@ import numpy as np
 from rocketflow_store.engine.broker_tables import BrokerGroups, BrokerOffsets, BrokerTopics
 from rocketflow_store.engine.message_store import MessageStore
 from rocketflow_store.files import os_files
-from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
 from rocketflow_store.metadata.config_files.plain_json_file import PlainJsonFile
 from rocketflow_store.metadata.native.broker_file import BrokerFile, write_broker_file
 from rocketflow_store.model.errors import StoreConfigError, StoreError
@@ -23,6 +22,7 @@ from rocketflow_store.reading.checked_read import ANY_MESSAGE, CheckedReader
 from rocketflow_store.reading.queue_figures import stored_at
 from rocketflow_store.reading.raw_ranges import read_raw_range
 from rocketflow_store.reading.raw_records import query_records, read_record
+from rocketflow_store.records.arrow.unit_types import UNIT_DTYPE
 from rocketflow_store.telemetry import events
 from rocketflow_store.views.dispatch.arrivals import arrivals_of
 

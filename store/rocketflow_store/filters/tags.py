@@ -8,12 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from rocketflow_store.model.errors import InvalidFilterError
 from rocketflow_store.model.java_compat import string_hash
 
 if TYPE_CHECKING:
+    import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
 
@@ -54,6 +53,8 @@ class TagFilter:
 
     def mask_codes(self, tags_codes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return `matches_code` of each of `tags_codes`, bool[n]."""
+        import numpy as np
+
         if self.matches_all:
             return np.ones(len(tags_codes), bool)
         return np.isin(tags_codes.astype(np.int32), np.array(sorted(self.codes), np.int32))
@@ -64,9 +65,11 @@ class TagFilter:
 
     def mask_tags(self, column: pa.Array) -> npt.NDArray[np.bool_]:
         """Return `matches_tag` of each value of a string column, bool[n]; null means no tag."""
+        import numpy as np
+        import pyarrow.compute as pc
+
         if self.matches_all:
             return np.ones(len(column), bool)
-        import pyarrow.compute as pc
 
         options = pc.SetLookupOptions(value_set=_strings(self.tags))
         mask: Any = pc.call_function("is_in", [column], options)
@@ -74,6 +77,7 @@ class TagFilter:
 
 
 def _strings(values: tuple[str, ...]) -> pa.Array:
+    import numpy as np
     import pyarrow as pa
 
     raw = [value.encode() for value in values]

@@ -18,20 +18,6 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-import numpy as np
-
-BATCH_UNIT_DTYPE: Final = np.dtype(
-    [
-        ("phy_offset", ">i8"),
-        ("msg_size", ">i4"),
-        ("tags_code", ">i8"),
-        ("store_timestamp", ">i8"),
-        ("msg_base_offset", ">i8"),
-        ("batch_size", ">i2"),
-        ("compacted_offset", ">i4"),
-        ("reserved", ">i4"),
-    ]
-)
 BATCH_UNIT_STRUCT: Final = struct.Struct(">qiqqqhii")
 BATCH_UNIT_SIZE: Final = 46
-assert BATCH_UNIT_DTYPE.itemsize == BATCH_UNIT_STRUCT.size == BATCH_UNIT_SIZE
+assert BATCH_UNIT_STRUCT.size == BATCH_UNIT_SIZE

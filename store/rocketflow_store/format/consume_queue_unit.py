@@ -12,19 +12,11 @@ first slot of its file, the slots before it are filled with pre-blank units (0, 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
-
-import numpy as np
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
+from typing import Final
 
 UNIT_STRUCT: Final = struct.Struct(">qiq")
 UNIT_SIZE: Final = 20
 assert UNIT_STRUCT.size == UNIT_SIZE
-
-UNIT_DTYPE: Final = np.dtype([("phy_offset", ">i8"), ("msg_size", ">i4"), ("tags_code", ">i8")])
-assert UNIT_DTYPE.itemsize == UNIT_SIZE
 
 PRE_BLANK_SIZE: Final = 0x7FFFFFFF
 PRE_BLANK_UNIT: Final = UNIT_STRUCT.pack(0, PRE_BLANK_SIZE, 0)
@@ -34,10 +26,3 @@ LOST_TAGS_CODE: Final = int.from_bytes(b"RF lost\0", "big")
 
 MAX_EXT_ADDRESS: Final = -2147483649
 """A tags code at or below this is the address of a ConsumeQueueExt unit."""
-
-
-def units_of(phy_offsets: npt.NDArray[np.integer], sizes: npt.NDArray[np.integer] | int) -> npt.NDArray[np.void]:
-    """Return units, without tags, of records at known positions."""
-    units = np.zeros(len(phy_offsets), UNIT_DTYPE)
-    units["phy_offset"], units["msg_size"] = phy_offsets, sizes
-    return units

@@ -18,8 +18,6 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-import numpy as np
-
 HEADER_STRUCT: Final = struct.Struct(">qqqqii")
 INDEX_NAME_DIGITS: Final = 17
 """Digits of the time that names an index file: yyyyMMddHHmmssSSS."""
@@ -27,9 +25,8 @@ HEADER_SIZE: Final = 40
 SLOT_SIZE: Final = 4
 ENTRY_SIZE: Final = 20
 ENTRY_STRUCT: Final = struct.Struct(">iqii")
-ENTRY_DTYPE: Final = np.dtype([("key_hash", ">i4"), ("phy_offset", ">i8"), ("time_diff", ">i4"), ("prev_index", ">i4")])
 assert HEADER_STRUCT.size == HEADER_SIZE
-assert ENTRY_STRUCT.size == ENTRY_DTYPE.itemsize == ENTRY_SIZE
+assert ENTRY_STRUCT.size == ENTRY_SIZE
 
 DEFAULT_HASH_SLOT_NUM: Final = 5_000_000
 DEFAULT_INDEX_NUM: Final = 20_000_000

@@ -29,8 +29,6 @@ from dataclasses import dataclass
 from operator import eq
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from isal.isal_zlib import crc32 as _crc32
-
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.model.errors import (
     CorruptRecordError,
@@ -38,6 +36,7 @@ from rocketflow_store.model.errors import (
     TruncatedRecordError,
     UnsupportedRecordError,
 )
+from rocketflow_store.model.fast_crc import crc32 as _crc32
 from rocketflow_store.model.java_compat import crc32, wrap_int32
 from rocketflow_store.model.message import MessageExt
 from rocketflow_store.model.message_id import decode_host

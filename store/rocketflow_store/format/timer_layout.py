@@ -24,35 +24,19 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-import numpy as np
-
 TICKS_OF_A_WHEEL: Final = 604_800
 WHEEL_SLOTS: Final = 2 * TICKS_OF_A_WHEEL
-SLOT_DTYPE: Final = np.dtype([("tick", ">i8"), ("first", ">i8"), ("last", ">i8"), ("num", ">i4"), ("magic", ">i4")])
-SLOT_SIZE: Final = SLOT_DTYPE.itemsize
+SLOT_SIZE: Final = 32
 SLOT_STRUCT: Final = struct.Struct(">qqqii")
 WHEEL_SIZE: Final = WHEEL_SLOTS * SLOT_SIZE
-assert SLOT_STRUCT.size == SLOT_SIZE == 32
+assert SLOT_STRUCT.size == SLOT_SIZE
 assert WHEEL_SIZE == 38_707_200
 
 MAGIC: Final = 1
 ROLL: Final = 2
 DELETE: Final = 4
-TIMER_UNIT_DTYPE: Final = np.dtype(
-    [
-        ("size", ">i4"),
-        ("previous", ">i8"),
-        ("magic", ">i4"),
-        ("write_ms", ">i8"),
-        ("delay_ms", ">i4"),
-        ("phy_offset", ">i8"),
-        ("msg_size", ">i4"),
-        ("topic_hash", ">i4"),
-        ("reserved", ">i8"),
-    ]
-)
-TIMER_UNIT_SIZE: Final = TIMER_UNIT_DTYPE.itemsize
+TIMER_UNIT_SIZE: Final = 52
 TIMER_UNIT_STRUCT: Final = struct.Struct(">iqiqiqiiq")
 TIMER_BLANK: Final = struct.Struct(">iqi")
-assert TIMER_UNIT_STRUCT.size == TIMER_UNIT_SIZE == 52
+assert TIMER_UNIT_STRUCT.size == TIMER_UNIT_SIZE
 assert TIMER_BLANK.size == 16

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
+from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.fsck.unit_ranges import UnitPlaces, UnitRanges
 from rocketflow_store.log.log_walk import sound_records
+from rocketflow_store.records.arrow.unit_types import BATCH_UNIT_DTYPE
 from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
 from rocketflow_store.views.dispatch.side_queues import batch_units
 from rocketflow_store.views.queues.batch_consume_queue import written_batches

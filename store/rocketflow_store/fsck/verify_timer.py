@@ -16,8 +16,9 @@ from rocketflow_store.delivery.timer.timer_log import decode_units, units_in_fil
 from rocketflow_store.files import os_files
 from rocketflow_store.files.mapped.mapped_file import MappedFile
 from rocketflow_store.format.timer_checkpoint_layout import TimerCheckpoint
-from rocketflow_store.format.timer_layout import SLOT_DTYPE, SLOT_SIZE, TIMER_UNIT_SIZE, WHEEL_SIZE, WHEEL_SLOTS
+from rocketflow_store.format.timer_layout import SLOT_SIZE, TIMER_UNIT_SIZE, WHEEL_SIZE, WHEEL_SLOTS
 from rocketflow_store.model.errors import CorruptRecordError, UnreadableError
+from rocketflow_store.records.arrow.unit_types import SLOT_DTYPE
 
 if TYPE_CHECKING:
     from pathlib import Path

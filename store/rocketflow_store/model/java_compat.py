@@ -12,7 +12,7 @@ from functools import lru_cache
 from operator import mul
 from typing import Final
 
-from isal.isal_zlib import crc32 as _crc32
+from rocketflow_store.model.fast_crc import crc32 as _crc32
 
 _TAIL: Final = 12
 """So many last characters of a key are hashed separately: a client's UNIQ_KEYs differ only there."""

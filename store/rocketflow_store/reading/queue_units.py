@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, units_of
 from rocketflow_store.model.errors import OffsetOutOfRangeError
+from rocketflow_store.records.arrow.unit_types import UNIT_DTYPE, units_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt

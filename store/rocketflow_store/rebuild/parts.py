@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from rocketflow_store.files import os_files
-from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE
-from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
+from rocketflow_store.records.arrow.unit_types import BATCH_UNIT_DTYPE, UNIT_DTYPE
 
 if TYPE_CHECKING:
     import numpy.typing as npt

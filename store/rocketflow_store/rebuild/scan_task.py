@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE
-from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
 from rocketflow_store.format.lmq_properties import LMQ_QUEUE_ID
 from rocketflow_store.log.resync import is_end_blank, next_proven, next_sound
 from rocketflow_store.log.scan_file import RunLength, scan_file
 from rocketflow_store.model.errors import StoreAccessError, UnreadableError
 from rocketflow_store.model.topic_names import LMQ_PREFIX, is_directory_name
 from rocketflow_store.rebuild.parts import ENTRY_DTYPE, PartKind, part_path, write_part
+from rocketflow_store.records.arrow.unit_types import BATCH_UNIT_DTYPE, UNIT_DTYPE
 from rocketflow_store.records.decoding.decode import RecordColumns
 from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
 from rocketflow_store.records.decoding.record_crc import judge_run

@@ -20,8 +20,8 @@ import numpy as np
 
 from rocketflow_store.files.directory_entries import DirectoryEntry, directory_entries, is_file_name
 from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
-from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
-from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
+from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
+from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.format.index_layout import INDEX_NAME_DIGITS
 from rocketflow_store.format.lmq_properties import LMQ_QUEUE_ID
 from rocketflow_store.log.log_view import CommitLogView
@@ -34,6 +34,7 @@ from rocketflow_store.metadata.native.healing import Unfinished, begin_healing
 from rocketflow_store.metadata.native.stop_record import NO_CRC, StopRecord, read_piece
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.model.topic_names import is_directory_name
+from rocketflow_store.records.arrow.unit_types import BATCH_UNIT_DTYPE, UNIT_DTYPE
 from rocketflow_store.records.decoding.decode import QueueIdentity, RecordColumns
 from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
 from rocketflow_store.records.decoding.record_crc import content_faults

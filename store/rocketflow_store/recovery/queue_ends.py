@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.files.directory_entries import directory_entries, is_file_name
-from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
-from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
+from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
+from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.metadata.native.durable_ends import DurableEnds
 from rocketflow_store.metadata.native.stop_record import read_piece
+from rocketflow_store.records.arrow.unit_types import BATCH_UNIT_DTYPE, UNIT_DTYPE
 from rocketflow_store.recovery.quarantine import Quarantine
 from rocketflow_store.views.queues.claimed_places import DamagedBytes
 from rocketflow_store.views.queues.consume_queue import written

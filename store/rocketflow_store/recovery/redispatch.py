@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
+from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.format.lmq_properties import LMQ_QUEUE_ID
 from rocketflow_store.log.log_walk import sound_records
+from rocketflow_store.records.arrow.unit_types import UNIT_DTYPE
 from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
 from rocketflow_store.views.queues.claimed_places import (
     ClaimedQueues,

@@ -19,7 +19,7 @@ from rocketflow_store.commits.staged_part import batch_directory, stage
 from rocketflow_store.delivery.delay.delivery import SINK_ID, DelayDelivery, deliver_due, positions_seen, preview_due
 from rocketflow_store.delivery.delay.positions import file_lags
 from rocketflow_store.delivery.delay.service import ScheduleMessageService
-from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE, UNIT_DTYPE
+from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE
 from rocketflow_store.format.properties import encode_properties
 from rocketflow_store.format.record import RecordFields
 from rocketflow_store.fsck.verify import verify_store
@@ -30,6 +30,7 @@ from rocketflow_store.model.errors import StoreClosedError, StoreError, StoreLoc
 from rocketflow_store.model.message import MessageExt
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
+from rocketflow_store.records.arrow.unit_types import UNIT_DTYPE
 from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.telemetry import events
 

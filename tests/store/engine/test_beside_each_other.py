@@ -18,11 +18,12 @@ from rocketflow_store.commits.batch_commit import last_commit
 from rocketflow_store.commits.progress_commit import ProgressBatch, commit_progress
 from rocketflow_store.delivery.timer.deliver_due import deliver_due_timers
 from rocketflow_store.delivery.timer.timer_message_service import TimerMessageService
-from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
+from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreClosedError, StoreConfigError
+from rocketflow_store.records.arrow.unit_types import BATCH_UNIT_DTYPE
 from rocketflow_store.testing import Probe
 from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
 from tests.support.trials import some

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from rocketflow_store import Message, MessageStore, SkipFaults, StoreReader
-from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
+from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.rebuild.rebuild import rebuild_store
+from rocketflow_store.records.arrow.unit_types import BATCH_UNIT_DTYPE
 from rocketflow_store.views.dispatch import side_queues
 from rocketflow_store.views.queues import queue_table
 from tests.support.damage import flip

@@ -13,12 +13,13 @@ import pytest
 
 from rocketflow_store import GetMessageStatus, Message, MessageStore, PutMessageStatus, StoreConfig, StoreReader
 from rocketflow_store.format.batch_body import BatchEntry, decode_batch_body, encode_batch_body, entry_positions
-from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
+from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.model.java_compat import string_hash
 from rocketflow_store.model.message import MessageBatch
 from rocketflow_store.model.system_flags import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
+from rocketflow_store.records.arrow.unit_types import BATCH_UNIT_DTYPE
 from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
 from rocketflow_store.views.queues.consume_queue_ext import ConsumeQueueExt
 from tests.support.phases import at_method

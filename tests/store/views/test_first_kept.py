@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rocketflow_store.format.consume_queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE
+from rocketflow_store.format.consume_queue_unit import PRE_BLANK_SIZE
+from rocketflow_store.records.arrow.unit_types import UNIT_DTYPE
 from rocketflow_store.views.queues.consume_queue import ConsumeQueue
 from rocketflow_store.views.queues.first_kept import first_kept
 from tests.support.trials import seeds

@@ -27,7 +27,6 @@ from rocketflow_store.delivery.requeue.retry_topics import (
     retry_topic,
 )
 from rocketflow_store.delivery.requeue.send_back import OF_AN_EARLIER_DELAY, delay_levels_of, retry_queues
-from rocketflow_store.format.consume_queue_unit import units_of
 from rocketflow_store.format.record import MIN_RECORD_SIZE
 from rocketflow_store.metadata.config_files import SubscriptionGroupConfig
 from rocketflow_store.model.errors import CorruptRecordError, MessageNotFoundError
@@ -41,6 +40,7 @@ from rocketflow_store.model.property_names import (
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from rocketflow_store.records.arrow.chunking import CHUNK_ROWS, chunks
 from rocketflow_store.records.arrow.gather import constant_string, int_array
+from rocketflow_store.records.arrow.unit_types import units_of
 from rocketflow_store.records.decoding.decode import ColumnBuilder, QueueIdentity, RecordColumns
 from rocketflow_store.records.encoding.reput import TargetQueues, reput
 

@@ -17,9 +17,9 @@ from rocketflow_store.delivery.timer.timer_rows import (
     recall_names,
     rows_of_units,
 )
-from rocketflow_store.format.consume_queue_unit import units_of
 from rocketflow_store.model.property_names import PROPERTY_REAL_TOPIC, PROPERTY_TIMER_DEL_UNIQKEY
 from rocketflow_store.records.arrow.chunking import chunks
+from rocketflow_store.records.arrow.unit_types import units_of
 from rocketflow_store.records.decoding.decode import RecordColumns
 
 if TYPE_CHECKING:

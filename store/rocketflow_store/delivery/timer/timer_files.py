@@ -19,16 +19,10 @@ from rocketflow_store.delivery.timer.timer_rows import TimerRows
 from rocketflow_store.delivery.timer.timer_wheel import TimerWheel
 from rocketflow_store.files import os_files
 from rocketflow_store.format.timer_checkpoint_layout import TimerCheckpoint
-from rocketflow_store.format.timer_layout import (
-    DELETE,
-    MAGIC,
-    ROLL,
-    TICKS_OF_A_WHEEL,
-    TIMER_UNIT_DTYPE,
-    TIMER_UNIT_SIZE,
-)
+from rocketflow_store.format.timer_layout import DELETE, MAGIC, ROLL, TICKS_OF_A_WHEEL, TIMER_UNIT_SIZE
 from rocketflow_store.metadata.native.timer_stop import TimerStop, read_timer_stop, write_timer_stop
 from rocketflow_store.model.errors import CorruptRecordError, StoreError
+from rocketflow_store.records.arrow.unit_types import TIMER_UNIT_DTYPE
 from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:

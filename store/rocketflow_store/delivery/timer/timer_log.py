@@ -15,8 +15,9 @@ from isal.isal_zlib import crc32
 from rocketflow_store.files import os_files
 from rocketflow_store.files.mapped.mapped_file import MappedFile, file_name
 from rocketflow_store.format.record import BLANK_MAGIC
-from rocketflow_store.format.timer_layout import MAGIC, TIMER_BLANK, TIMER_UNIT_DTYPE, TIMER_UNIT_SIZE
+from rocketflow_store.format.timer_layout import MAGIC, TIMER_BLANK, TIMER_UNIT_SIZE
 from rocketflow_store.model.errors import CorruptRecordError
+from rocketflow_store.records.arrow.unit_types import TIMER_UNIT_DTYPE
 
 if TYPE_CHECKING:
     import numpy.typing as npt

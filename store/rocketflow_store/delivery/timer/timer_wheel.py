@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from rocketflow_store.files import os_files
-from rocketflow_store.format.timer_layout import SLOT_DTYPE, SLOT_SIZE, WHEEL_SIZE, WHEEL_SLOTS
+from rocketflow_store.format.timer_layout import SLOT_SIZE, WHEEL_SIZE, WHEEL_SLOTS
 from rocketflow_store.model.errors import CorruptRecordError
+from rocketflow_store.records.arrow.unit_types import SLOT_DTYPE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 import numpy as np
 
 from rocketflow_store.files import os_files
-from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
+from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.metadata.layout.other_engines import refuse_other_engines
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.metadata.native.owner_file import OWNER_FILE, read_owner, write_owner
@@ -31,6 +31,7 @@ from rocketflow_store.metadata.native.store_meta_fields import (
     read_meta_fields,
 )
 from rocketflow_store.model.errors import MissingStorePathError, StoreAccessError, StoreConfigError
+from rocketflow_store.records.arrow.unit_types import UNIT_DTYPE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

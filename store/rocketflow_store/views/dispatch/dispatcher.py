@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_SIZE
+from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.model.java_compat import index_hashes_one_by_one
 from rocketflow_store.records.arrow.hashing import TOGETHER_FROM, index_hashes_of
 from rocketflow_store.records.arrow.queue_column import QueueColumn
+from rocketflow_store.records.arrow.unit_types import UNIT_DTYPE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,14 +12,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.files import os_files
-from rocketflow_store.format.index_layout import (
-    ENTRY_DTYPE,
-    ENTRY_SIZE,
-    HEADER_SIZE,
-    HEADER_STRUCT,
-    SLOT_SIZE,
-    index_file_size,
-)
+from rocketflow_store.format.index_layout import ENTRY_SIZE, HEADER_SIZE, HEADER_STRUCT, SLOT_SIZE, index_file_size
+from rocketflow_store.records.arrow.unit_types import ENTRY_DTYPE
 from rocketflow_store.views.index.index_file import MAX_TIME_DIFF
 from rocketflow_store.views.index.index_table import IndexHeader
 

@@ -7,14 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocketflow_store.format.index_layout import (
-    ENTRY_DTYPE,
-    ENTRY_SIZE,
-    ENTRY_STRUCT,
-    HEADER_SIZE,
-    HEADER_STRUCT,
-    SLOT_SIZE,
-)
+from rocketflow_store.format.index_layout import ENTRY_SIZE, ENTRY_STRUCT, HEADER_SIZE, HEADER_STRUCT, SLOT_SIZE
+from rocketflow_store.records.arrow.unit_types import ENTRY_DTYPE
 
 if TYPE_CHECKING:
     import mmap

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.files import os_files
-from rocketflow_store.format.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
+from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE
 from rocketflow_store.model.topic_names import is_directory_name
+from rocketflow_store.records.arrow.unit_types import BATCH_UNIT_DTYPE
 from rocketflow_store.views.queues.placeholder import placeholder
 from rocketflow_store.views.queues.unit_files import UnitFiles
 

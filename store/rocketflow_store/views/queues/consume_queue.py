@@ -10,13 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.format.consume_queue_unit import (
-    LOST_TAGS_CODE,
-    PRE_BLANK_SIZE,
-    PRE_BLANK_UNIT,
-    UNIT_DTYPE,
-    UNIT_SIZE,
-)
+from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE, PRE_BLANK_SIZE, PRE_BLANK_UNIT, UNIT_SIZE
+from rocketflow_store.records.arrow.unit_types import UNIT_DTYPE
 from rocketflow_store.views.queues.unit_files import UnitFiles
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE, PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE
+from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE, PRE_BLANK_SIZE, UNIT_SIZE
 from rocketflow_store.format.record import MIN_RECORD_SIZE
 from rocketflow_store.model.topic_names import LMQ_PREFIX
+from rocketflow_store.records.arrow.unit_types import UNIT_DTYPE
 from rocketflow_store.views.queues.claimed_places import MAX_QUEUE_OFFSET, rows_refuted
 from rocketflow_store.views.queues.consume_queue import pre_blank, written
 from rocketflow_store.views.queues.placeholder import placeholder

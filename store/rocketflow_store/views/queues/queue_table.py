@@ -12,10 +12,11 @@ import numpy as np
 
 from rocketflow_store.files.os_files import access_error, remove_directory, sync_directory
 from rocketflow_store.files.sync_together import sync_together
-from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE, UNIT_STRUCT
+from rocketflow_store.format.consume_queue_unit import UNIT_STRUCT
 from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.model.topic_names import LMQ_PREFIX as LMQ_PREFIX
 from rocketflow_store.model.topic_names import is_directory_name
+from rocketflow_store.records.arrow.unit_types import UNIT_DTYPE
 from rocketflow_store.records.decoding.decode import QueueIdentity
 from rocketflow_store.views.queues.consume_queue import ConsumeQueue, lost, pre_blank, written
 from rocketflow_store.views.queues.first_kept import first_kept

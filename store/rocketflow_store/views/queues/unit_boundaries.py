@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.format.consume_queue_unit import UNIT_DTYPE
 from rocketflow_store.format.record import MIN_RECORD_SIZE
 from rocketflow_store.model.errors import UnreadableError
 from rocketflow_store.model.topic_names import LMQ_PREFIX
 from rocketflow_store.records.arrow.gather import fixed_width_at
+from rocketflow_store.records.arrow.unit_types import UNIT_DTYPE
 from rocketflow_store.records.decoding.decode import QueueIdentity, RecordColumns
 from rocketflow_store.records.decoding.record_crc import content_faults
 from rocketflow_store.views.queues.consume_queue import ConsumeQueue, lost, pre_blank, written
