@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rocketflow.remoting.codes import RequestCode
-
 if TYPE_CHECKING:
     from rocketflow.remoting.command import Command
 
@@ -104,6 +102,10 @@ class Row(NamedTuple):
     record: frozenset[Action] = frozenset()
     of_jobs: bool = False
     """Whether jobs send it too, though it is one of clients."""
+    of_users: bool = False
+    """Whether it is about users and their policies: its answer holds passwords."""
+    may_wait: bool = False
+    """Whether it waits for messages: a broker's second listener takes none of them."""
 
     def needs_of(self, command: Command) -> Iterator[Need]:
         """Yield the needs of a request. Raises HeaderError and BodyError."""
@@ -161,7 +163,7 @@ def topic_of(*actions: Action, field: str = "topic", optional: bool = False) -> 
         if name or not optional:
             yield from topic_needs(name, wanted)
 
-    return Needs(f"topic `{field}`: {_shown(wanted)}", needs)
+    return Needs(f"topic `{field}`: {shown_actions(wanted)}", needs)
 
 
 def topics_of(field: str, separator: str, *actions: Action) -> Needs:
@@ -172,7 +174,7 @@ def topics_of(field: str, separator: str, *actions: Action) -> Needs:
         for name in filter(None, command.fields.get(field, "").split(separator)):
             yield from topic_needs(name, wanted)
 
-    return Needs(f"topics `{field}`: {_shown(wanted)}", needs)
+    return Needs(f"topics `{field}`: {shown_actions(wanted)}", needs)
 
 
 def group_of(*actions: Action, field: str = "consumerGroup", optional: bool = False) -> Needs:
@@ -184,7 +186,7 @@ def group_of(*actions: Action, field: str = "consumerGroup", optional: bool = Fa
         if name or not optional:
             yield Need(Kind.GROUP, name.removeprefix(RETRY_PREFIX), wanted)
 
-    return Needs(f"group `{field}`: {_shown(wanted)}", needs)
+    return Needs(f"group `{field}`: {shown_actions(wanted)}", needs)
 
 
 def cluster(action: Action) -> Needs:
@@ -193,13 +195,16 @@ def cluster(action: Action) -> Needs:
     return Needs(f"cluster: {action}", lambda command: (need,))
 
 
-def _shown(actions: frozenset[Action]) -> str:
+def shown_actions(actions: frozenset[Action]) -> str:
+    """Return actions as a text."""
     return " or ".join(sorted(actions))
 
 
-def client_row(*needs: Needs, record: frozenset[Action] = frozenset(), of_jobs: bool = False) -> Row:
+def client_row(
+    *needs: Needs, record: frozenset[Action] = frozenset(), of_jobs: bool = False, may_wait: bool = False
+) -> Row:
     """Return the row of a request of producers and consumers."""
-    return Row(Audience.CLIENT, needs, record=record, of_jobs=of_jobs)
+    return Row(Audience.CLIENT, needs, record=record, of_jobs=of_jobs, may_wait=may_wait)
 
 
 def change_row(*needs: Needs, record: frozenset[Action] = frozenset()) -> Row:
@@ -216,6 +221,3 @@ CLUSTER_CHANGE: Final = change_row(cluster(Action.UPDATE))
 CLUSTER_READ: Final = read_row(cluster(Action.GET))
 BROKER_ROW: Final = Row(Audience.BROKER, (cluster(Action.UPDATE),))
 JOB_ROW: Final = Row(Audience.JOB, (cluster(Action.UPDATE),), of_jobs=True)
-
-USER_CODES: Final[frozenset[int]] = frozenset(range(RequestCode.AUTH_CREATE_USER, RequestCode.AUTH_LIST_ACL + 1))
-"""Requests about users and their policies; answers hold passwords."""

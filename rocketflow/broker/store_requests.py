@@ -184,7 +184,11 @@ class StoreRequests(Parts):
             for topic in body.least_queues:
                 check_send_topic(topic)
             batch = ProgressBatch(
-                *(body.sink_id, body.run_id, after, body.progress, rows),
+                body.sink_id,
+                body.run_id,
+                after,
+                body.progress,
+                rows,
                 parts=parts,
                 queues=body.queues,
                 least_queues=body.least_queues,

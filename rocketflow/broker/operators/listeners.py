@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow.aio.server import Limits, Server
 from rocketflow.broker.parts import Parts
-from rocketflow.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
@@ -19,9 +18,7 @@ if TYPE_CHECKING:
     from rocketflow.broker.settings import BrokerSettings
 
 FAST_PORT_DISTANCE: Final = 2
-"""RocketMQ's second listener is this much below `listenPort`; it takes no pulls."""
-
-_PULLS: Final = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+"""RocketMQ's second listener is this much below `listenPort`; it takes no requests that may wait."""
 
 
 class Listeners(Parts):
@@ -38,12 +35,13 @@ class Listeners(Parts):
         super().__init__()
         self._settings = settings
         self._folders = folders
-        processors = access.guard.guarded(one for folder in folders for one in folder.served())
+        served = [one for folder in folders for one in folder.served()]
+        processors = access.guard.guarded(served)
+        quick = {one.code: processors[one.code] for one in served if not one.row.may_wait}
         limits = Limits(connections=settings.max_connections, idle_s=settings.server_channel_max_idle_time_seconds)
-        without_pulls = {code: one for code, one in processors.items() if code not in _PULLS}
         self._usual, self._fast = (
             Server(some, on_closed=self.channel_closed, limits=limits, tls=tls, latency=latency)
-            for some in (processors, without_pulls)
+            for some in (processors, quick)
         )
 
     async def listen(self) -> None:

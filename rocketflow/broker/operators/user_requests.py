@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 USERS_FILE: Final = "rocketflowUsers.json"
 
+_CHANGE: Final = CLUSTER_CHANGE._replace(of_users=True)
+_READ: Final = CLUSTER_READ._replace(of_users=True)
+
 
 class UserRequests:
     """Requests 3001 to 3010, and the file of users; `rules` have its content."""
@@ -52,11 +55,11 @@ class UserRequests:
 
     # --- users
 
-    @serves(RequestCode.AUTH_CREATE_USER, CLUSTER_CHANGE)
+    @serves(RequestCode.AUTH_CREATE_USER, _CHANGE)
     async def _create_user(self, request: Request) -> None:
         await self._put_user(request, is_new=True)
 
-    @serves(RequestCode.AUTH_UPDATE_USER, CLUSTER_CHANGE)
+    @serves(RequestCode.AUTH_UPDATE_USER, _CHANGE)
     async def _update_user(self, request: Request) -> None:
         await self._put_user(request, is_new=False)
 
@@ -69,7 +72,7 @@ class UserRequests:
         await self._change(lambda tables: tables.with_user(name, given, is_new=is_new))
         request.reply()
 
-    @serves(RequestCode.AUTH_DELETE_USER, CLUSTER_CHANGE)
+    @serves(RequestCode.AUTH_DELETE_USER, _CHANGE)
     async def _delete_user(self, request: Request) -> None:
         name = request.command.header(headers.UserRequestHeader).username or ""
         self._check_super(request, name)
@@ -82,7 +85,7 @@ class UserRequests:
         if (wanted or (user is not None and user.user_type == SUPER)) and not self.rules.is_super(request.command):
             raise RefusedError(ResponseCode.NO_PERMISSION, "The super user can only be changed by a super user")
 
-    @serves(RequestCode.AUTH_GET_USER, CLUSTER_READ)
+    @serves(RequestCode.AUTH_GET_USER, _READ)
     def _get_user(self, request: Request) -> None:
         name = request.command.header(headers.UserRequestHeader).username or ""
         if not name.strip():
@@ -91,7 +94,7 @@ class UserRequests:
         self._check_super(request, name)
         request.reply(body=b"" if user is None else encode_body(user))
 
-    @serves(RequestCode.AUTH_LIST_USER, CLUSTER_READ)
+    @serves(RequestCode.AUTH_LIST_USER, _READ)
     def _list_users(self, request: Request) -> None:
         wanted = request.command.header(headers.ListUsersRequestHeader).filter or ""
         may_see_all = self.rules.is_super(request.command)
@@ -104,8 +107,8 @@ class UserRequests:
 
     # --- policies
 
-    @serves(RequestCode.AUTH_CREATE_ACL, CLUSTER_CHANGE)
-    @serves(RequestCode.AUTH_UPDATE_ACL, CLUSTER_CHANGE)
+    @serves(RequestCode.AUTH_CREATE_ACL, _CHANGE)
+    @serves(RequestCode.AUTH_UPDATE_ACL, _CHANGE)
     async def _put_policies(self, request: Request) -> None:
         subject = request.command.header(headers.AclRequestHeader).subject
         given = decode_body(request.command.body, AclInfo)
@@ -113,14 +116,14 @@ class UserRequests:
         await self._change(lambda tables: tables.with_policies(name, given))
         request.reply()
 
-    @serves(RequestCode.AUTH_DELETE_ACL, CLUSTER_CHANGE)
+    @serves(RequestCode.AUTH_DELETE_ACL, _CHANGE)
     async def _delete_policies(self, request: Request) -> None:
         header = request.command.header(headers.DeleteAclRequestHeader)
         name = _user_of(header.subject)
         await self._change(lambda tables: tables.without_policies(name, header.policy_type, header.resource))
         request.reply()
 
-    @serves(RequestCode.AUTH_GET_ACL, CLUSTER_READ)
+    @serves(RequestCode.AUTH_GET_ACL, _READ)
     def _get_policies(self, request: Request) -> None:
         name = _user_of(request.command.header(headers.AclRequestHeader).subject)
         if name not in self.rules.tables.users:
@@ -128,7 +131,7 @@ class UserRequests:
         found = self.rules.tables.acls.get(name)
         request.reply(body=b"" if found is None else encode_body(found))
 
-    @serves(RequestCode.AUTH_LIST_ACL, CLUSTER_READ)
+    @serves(RequestCode.AUTH_LIST_ACL, _READ)
     def _list_policies(self, request: Request) -> None:
         header = request.command.header(headers.ListAclsRequestHeader)
         subject, resource = header.subject_filter or "", header.resource_filter or ""

@@ -42,6 +42,8 @@ COMMIT_FLAG: Final = 1
 SUSPEND_FLAG: Final = 2
 SUBSCRIPTION_FLAG: Final = 4
 
+_PULL: Final = client_row(topic_of(Action.SUB), group_of(Action.SUB), record=SUBSCRIBE, may_wait=True)
+
 _KEPT_EXPRESSION: Final = 4_096
 """Characters of the longest expression whose filter is kept for the next pull."""
 
@@ -148,8 +150,8 @@ class Pulls:
         self._loop = asyncio.get_running_loop()
         tables.topics.on_deleted.append(self.topic_deleted)
 
-    @serves(RequestCode.PULL_MESSAGE, client_row(topic_of(Action.SUB), group_of(Action.SUB), record=SUBSCRIBE))
-    @serves(RequestCode.LITE_PULL_MESSAGE, client_row(topic_of(Action.SUB), group_of(Action.SUB), record=SUBSCRIBE))
+    @serves(RequestCode.PULL_MESSAGE, _PULL)
+    @serves(RequestCode.LITE_PULL_MESSAGE, _PULL)
     def pull(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Answer with messages; let the request wait if there are none and it may."""
         header = request.command.header(PullMessageRequestHeader)
