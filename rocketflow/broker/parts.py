@@ -1,4 +1,4 @@
-"""What a folder of the broker gives to the whole: the requests that it serves, its services, its figures."""
+"""The contribution of a folder to the broker: the requests that it serves, its services, its figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker knows of its topics, groups and clients: the owners that most requests need."""
+"""Topics, groups and clients as a broker knows them: the owners that most requests need."""
 
 from __future__ import annotations
 
