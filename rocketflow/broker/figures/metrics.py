@@ -10,7 +10,7 @@ import asyncio
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.aio.exposition import Exposition
 from rocketflow.broker.figures.labels import GROUP_LABELS, group_labels, is_system_label
@@ -18,40 +18,16 @@ from rocketflow_store.spi.delivery import SOON_S, ScheduleMessageService
 from rocketflow_store.spi.names import SCHEDULE_TOPIC
 
 if TYPE_CHECKING:
-    from rocketflow.aio.loop_lag import LoopLag
-    from rocketflow.aio.rpc_latency import RpcLatency
     from rocketflow.broker.figures.counts import Counts
     from rocketflow.broker.figures.timer_figures import TimerFigures
     from rocketflow.broker.parts import Parts
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow_store.spi.broker import WritingStore
+    from rocketflow_store.spi.delivery import TimerMessageService
 
 _MESSAGE: Final = ("topic", "message_type", "is_system")
 _STORE: Final = ("storage_type", "storage_medium")
 _DISK: Final = ("local", "disk")
-
-
-class Delivery(Protocol):
-    """A service that delivers waiting messages."""
-
-    @property
-    def delivered(self) -> int:
-        """Return how many messages it has delivered."""
-
-    @property
-    def error(self) -> Exception | None:
-        """Return the error of its last attempt, None without one."""
-
-
-class Sources(NamedTuple):
-    """The counts of a broker, and what is looked at for a scrape."""
-
-    store: WritingStore
-    deliveries: Mapping[str, Delivery]
-    timers: TimerFigures
-    counts: Counts
-    latency: RpcLatency
-    lag: LoopLag
 
 
 class BrokerMetrics:
@@ -60,10 +36,17 @@ class BrokerMetrics:
     `others` add the figures of their own.
     """
 
-    def __init__(self, sources: Sources, settings: BrokerSettings, others: Sequence[Parts]) -> None:
-        self._from = sources
-        self._settings = settings
-        self._others = others
+    def __init__(
+        self,
+        store: WritingStore,
+        settings: BrokerSettings,
+        deliveries: Mapping[str, ScheduleMessageService | TimerMessageService],
+        timers: TimerFigures,
+        counts: Counts,
+        others: Sequence[Parts],
+    ) -> None:
+        self._store, self._settings, self._others = store, settings, others
+        self._deliveries, self._timers, self._counts = deliveries, timers, counts
 
     async def render(self) -> bytes:
         """Return the text: plain values are taken in the loop, all else happens in a thread."""
@@ -76,7 +59,7 @@ class BrokerMetrics:
         return await asyncio.to_thread(self._render, shown, slow)
 
     def _add_messages(self, shown: Exposition) -> None:
-        counts = self._from.counts
+        counts = self._counts
         sent = [((topic, kind, is_system_label(topic)), one) for (topic, kind), one in counts.sent.items()]
         pulled = [(group_labels(group, topic), one) for (group, topic), one in counts.pulled.items()]
         text = "Messages that clients sent"
@@ -94,35 +77,31 @@ class BrokerMetrics:
         shown.counter("rocketmq_send_to_dlq_messages_total", text, dead, ("consumer_group",))
 
     def _add_broker(self, shown: Exposition) -> None:
-        parts = self._from
-        shown.rpc_latency(parts.latency)
         waiting = [((kind,), count) for one in self._others for kind, count in one.waiting().items()]
         shown.gauge("rocketmq_processor_watermark", "Requests that wait or run in a thread", waiting, ("processor",))
         shown.gauge("rocketmq_broker_permission", "brokerPermission", [((), self._settings.broker_permission)])
-        shown.histogram("rocketflow_loop_lag_seconds", "Lag of the event loop", [((), parts.lag.histogram)])
-        done = [((kind,), one.delivered) for kind, one in parts.deliveries.items()]
+        done = [((kind,), one.delivered) for kind, one in self._deliveries.items()]
         shown.counter("rocketflow_delivered_total", "Delayed and timer messages that were delivered", done, ("kind",))
-        failing = [((kind,), float(one.error is not None)) for kind, one in parts.deliveries.items()]
+        failing = [((kind,), float(one.error is not None)) for kind, one in self._deliveries.items()]
         shown.gauge("rocketflow_delivery_failing", "1 if the last attempt to deliver failed", failing, ("kind",))
 
     def _add_waiting(self, shown: Exposition) -> None:
         """Add transactions and delayed messages: what waits, and what has ended."""
-        parts = self._from
-        ends = (((topic,), count) for topic, count in parts.counts.committed.items())
+        ends = (((topic,), count) for topic, count in self._counts.committed.items())
         shown.counter("rocketmq_commit_messages_total", "Transactions that were committed", ends, ("topic",))
-        ends = (((topic,), count) for topic, count in parts.counts.rolled_back.items())
+        ends = (((topic,), count) for topic, count in self._counts.rolled_back.items())
         shown.counter("rocketmq_rollback_messages_total", "Transactions that were rolled back", ends, ("topic",))
-        latency = (((topic,), one) for topic, one in parts.counts.commit_latency.items())
+        latency = (((topic,), one) for topic, one in self._counts.commit_latency.items())
         text = "Time from a half message's birth to its commit (s)"
         shown.histogram("rocketmq_finish_message_latency", text, latency, ("topic",))
-        half = (((topic,), count) for topic, count in parts.counts.half_messages.items())
+        half = (((topic,), count) for topic, count in self._counts.half_messages.items())
         shown.gauge("rocketmq_half_messages", "Half messages that are not decided", half, ("topic",))
         waiting = [((str(level),), count) for level, count in self._delayed().items()]
         shown.gauge("rocketflow_delayed_messages", "Delayed messages that wait, by level", waiting, ("level",))
 
     def _delayed(self) -> dict[int, int]:
         """Return how many messages of each level wait; levels without a message are omitted."""
-        store, delays = self._from.store, self._from.deliveries.get("delay")
+        store, delays = self._store, self._deliveries.get("delay")
         positions = delays.positions if isinstance(delays, ScheduleMessageService) else {}
         found = {}
         for level in range(1, len(store.config.delay_levels_ms) + 1):
@@ -138,11 +117,11 @@ class BrokerMetrics:
         for one in slow:
             one()
         self._add_timers(shown, now_ms)
-        self._add_store(shown, self._from.store.statistics(), now_ms)
+        self._add_store(shown, self._store.statistics(), now_ms)
         return shown.render()
 
     def _add_timers(self, shown: Exposition, now_ms: int) -> None:
-        timers = self._from.timers.read(now_ms)
+        timers = self._timers.read(now_ms)
         text = "Timer messages that were not taken in yet"
         shown.gauge("rocketmq_timer_enqueue_lag", text, [(_DISK, timers.enqueue_lag)], _STORE)
         text = "Age of the oldest timer message that was not taken in yet (ms)"
@@ -159,7 +138,7 @@ class BrokerMetrics:
         soon = [((*_DISK, str(bound)), count) for bound, count in zip(SOON_S, timers.soon, strict=False)]
         shown.gauge("rocketmq_timer_message_snapshot", text, soon, (*_STORE, "timer_bound_s"))
         text = "Time from a timer message's birth to its due time (s)"
-        delays = (((*_DISK, topic), one) for topic, one in self._from.counts.delays.items())
+        delays = (((*_DISK, topic), one) for topic, one in self._counts.delays.items())
         shown.histogram("rocketmq_delay_message_latency", text, delays, (*_STORE, "topic"))
 
     def _add_store(self, shown: Exposition, figures: dict[str, Any], now_ms: int) -> None:
@@ -170,7 +149,7 @@ class BrokerMetrics:
         unseen = [(_DISK, figures["dispatchBehindBytes"])]
         text = "Bytes of the log that readers do not see yet"
         shown.gauge("rocketmq_storage_dispatch_behind_bytes", text, unseen, _STORE)
-        earliest_ms = self._from.store.earliest_store_ms()
+        earliest_ms = self._store.earliest_store_ms()
         if earliest_ms is not None:
             age = [(_DISK, max(now_ms - earliest_ms, 0))]
             shown.gauge("rocketmq_storage_message_reserve_time", "Age of the oldest message (ms)", age, _STORE)

@@ -15,6 +15,7 @@ from rocketflow.broker.figures.timer_figures import TimerFigures
 from rocketflow.broker.parts import Parts, Services
 
 if TYPE_CHECKING:
+    from rocketflow.aio.exposition import Exposition
     from rocketflow.broker.figures.metrics import BrokerMetrics
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow_store.spi.broker import WritingStore
@@ -40,11 +41,10 @@ class FigureParts(Parts):
         self.latency = RpcLatency() if settings.exports_metrics else None
         self.counts = MessageCounts(self.stats, self.exported)
         self.metrics: BrokerMetrics | None = None
-        if self.exported is not None and self.latency is not None:
-            from rocketflow.broker.figures.metrics import BrokerMetrics, Sources
+        if self.exported is not None:
+            from rocketflow.broker.figures.metrics import BrokerMetrics
 
-            sources = Sources(store, deliveries, self.timers, self.exported, self.latency, self.lag)
-            self.metrics = BrokerMetrics(sources, settings, self.others)
+            self.metrics = BrokerMetrics(store, settings, deliveries, self.timers, self.exported, self.others)
 
     def services(self) -> Services:
         """Return the watches that take samples."""
@@ -52,3 +52,9 @@ class FigureParts(Parts):
             *(self.lag.watch(), self.stats.watch(monotonic_ms)),
             *(self.timers.watch(), self.runtime.watch_midnights()),
         )
+
+    def add_figures(self, shown: Exposition) -> None:
+        """Add the times of requests, and how late the event loop is."""
+        if self.latency is not None:
+            shown.rpc_latency(self.latency)
+        shown.histogram("rocketflow_loop_lag_seconds", "Lag of the event loop", [((), self.lag.histogram)])

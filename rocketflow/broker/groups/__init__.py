@@ -18,19 +18,8 @@ from __future__ import annotations
 
 from rocketflow.broker.groups.clients import ProducerTable
 from rocketflow.broker.groups.filters import Filter, is_tags, parse_filter
-from rocketflow.broker.groups.groups import Groups
 from rocketflow.broker.groups.offsets import GroupOffsets, least_offset
 from rocketflow.broker.groups.parts import GroupParts
 from rocketflow.broker.groups.tables import Tables
 
-__all__ = [
-    "Filter",
-    "GroupOffsets",
-    "GroupParts",
-    "Groups",
-    "ProducerTable",
-    "Tables",
-    "is_tags",
-    "least_offset",
-    "parse_filter",
-]
+__all__ = ["Filter", "GroupOffsets", "GroupParts", "ProducerTable", "Tables", "is_tags", "least_offset", "parse_filter"]

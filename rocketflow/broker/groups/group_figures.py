@@ -23,6 +23,15 @@ LAG_SECONDS: Final = 10.0
 
 _MODES: Final = {"CONSUME_ACTIVELY": "pull", "CONSUME_PASSIVELY": "push", "CONSUME_POP": "pop"}
 
+_LAGS: Final = (
+    ("lag_messages", "Messages that a group has not read", "messages"),
+    ("lag_latency", "Age of the oldest message that a group has not read (ms)", "age_ms"),
+    ("inflight_messages", "Messages that a group has pulled and not consumed", "in_flight"),
+    ("ready_messages", "Messages that a group has not pulled", "ready"),
+    ("queueing_latency", "Age of the oldest message that a group has not pulled (ms)", "ready_age_ms"),
+)
+"""Figures of a lag: the end of the name, the text, and the field of `Lag`."""
+
 
 class GroupFigures:
     """Figures of groups; lags are computed in a thread and kept for a while."""
@@ -63,26 +72,7 @@ class GroupFigures:
             self._lags = lags_of(self._store, committed, self._tables.offsets.pull_offsets, int(time.time() * 1000))
             self._lags_until = time.monotonic() + LAG_SECONDS
         lags = [(group_labels(one.group, one.topic), one) for one in self._lags]
-        for name, text, value_of in _LAGS:
-            shown.gauge(name, text, ((key, value_of(one)) for key, one in lags), GROUP_LABELS)
-
-
-_LAGS: Final[tuple[tuple[str, str, Callable[[Lag], int]], ...]] = (
-    ("rocketmq_consumer_lag_messages", "Messages that a group has not read", lambda one: one.messages),
-    (
-        "rocketmq_consumer_lag_latency",
-        "Age of the oldest message that a group has not read (ms)",
-        lambda one: one.age_ms,
-    ),
-    (
-        "rocketmq_consumer_inflight_messages",
-        "Messages that a group has pulled and not consumed",
-        lambda one: one.in_flight,
-    ),
-    ("rocketmq_consumer_ready_messages", "Messages that a group has not pulled", lambda one: one.ready),
-    (
-        "rocketmq_consumer_queueing_latency",
-        "Age of the oldest message that a group has not pulled (ms)",
-        lambda one: one.ready_age_ms,
-    ),
-)
+        for name, text, field in _LAGS:
+            shown.gauge(
+                f"rocketmq_consumer_{name}", text, ((key, getattr(one, field)) for key, one in lags), GROUP_LABELS
+            )

@@ -27,7 +27,7 @@ class ReadParts(Parts):
         self, store: WritingStore, settings: BrokerSettings, tables: Tables, counts: MessageCounts, access: Access
     ) -> None:
         self.pulls = Pulls(store, settings, tables, counts, access)
-        self._ranges = RangePulls(store, tables.groups, self.pulls.checks, counts, access)
+        self._ranges = RangePulls(store, tables, self.pulls.checks, counts, access)
         super().__init__(self.pulls, self._ranges, Queries(store, access))
 
     def services(self) -> Services:

@@ -18,7 +18,7 @@ from rocketflow.remoting.headers.rocketflow import PullRangeRequestHeader, PullR
 
 if TYPE_CHECKING:
     from rocketflow.broker.figures import MessageCounts
-    from rocketflow.broker.groups import Groups
+    from rocketflow.broker.groups import Tables
     from rocketflow.broker.operators import Access
     from rocketflow.broker.reads.pulls import PullChecks
     from rocketflow_store.spi.broker import WritingStore
@@ -32,9 +32,9 @@ class RangePulls:
     """Request 30009."""
 
     def __init__(
-        self, store: WritingStore, groups: Groups, checks: PullChecks, counts: MessageCounts, access: Access
+        self, store: WritingStore, tables: Tables, checks: PullChecks, counts: MessageCounts, access: Access
     ) -> None:
-        self._store, self._groups, self._checks, self._counts = store, groups, checks, counts
+        self._store, self._groups, self._checks, self._counts = store, tables.groups, checks, counts
         self._access = access
         self._readers = ThreadPoolExecutor(READERS, "ranges")
         self._waiting = 0
