@@ -11,9 +11,8 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.aio.histogram import Histogram
-from rocketflow.broker.topics.topics import DLQ_PREFIX
 from rocketflow.broker.transactions.messages import real_topic
-from rocketflow_store.spi.names import HALF_TOPIC
+from rocketflow_store.spi.names import DLQ_PREFIX, HALF_TOPIC
 
 if TYPE_CHECKING:
     from rocketflow.broker.figures.stats import BrokerStats

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from rocketflow.aio.exposition import Exposition
 from rocketflow.broker.figures.counts import OTHER
 from rocketflow.broker.groups.lags import Lag, lags_of
-from rocketflow.broker.topics.topics import DLQ_PREFIX, RETRY_PREFIX
 from rocketflow_store.spi.delivery import SOON_S, ScheduleMessageService
-from rocketflow_store.spi.names import SCHEDULE_TOPIC, is_system_topic
+from rocketflow_store.spi.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, is_system_topic
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel

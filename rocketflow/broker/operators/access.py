@@ -13,19 +13,11 @@ from collections.abc import Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.access.guard import Guard, Sender
-from rocketflow.access.permissions import (
-    DLQ_PREFIX,
-    ORIGIN_TOPICS,
-    RETRY_PREFIX,
-    USER_CODES,
-    Action,
-    Need,
-    record_needs,
-    topic_needs,
-)
+from rocketflow.access.permissions import ORIGIN_TOPICS, USER_CODES, Action, Need, record_needs, topic_needs
 from rocketflow.aio.server import Processor, RefusedError, Request
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store.spi.broker import decode_properties, decode_stored
+from rocketflow_store.spi.names import DLQ_PREFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
     from rocketflow.access.guard import Rules

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.aio.server import Processor, RefusedError, Request
-from rocketflow.broker.topics.topics import RETRY_PREFIX
 from rocketflow.remoting.bodies import SetMessageRequestModeRequestBody, decode_body, encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow_store import StoreError
+from rocketflow_store.spi.names import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from rocketflow.broker.groups.groups import Groups

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from rocketflow.aio.server import RefusedError, Request
 from rocketflow.broker.operators.access import SUBSCRIBE
 from rocketflow.broker.puts.sends import MAX_RECONSUME_SINCE
-from rocketflow.broker.topics.topics import DLQ_PREFIX, DLQ_QUEUES, PERM_WRITE, RETRY_PREFIX
+from rocketflow.broker.topics.topics import DLQ_QUEUES
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 from rocketflow_store import PutMessageStatus, StoreError
 from rocketflow_store.spi.broker import SendBack, send_back
+from rocketflow_store.spi.names import DLQ_PREFIX, PERM_WRITE, RETRY_PREFIX
 
 if TYPE_CHECKING:
     from rocketflow.broker.figures.counts import MessageCounts

@@ -6,12 +6,10 @@ RocketMQ's source: broker/processor/SendMessageProcessor.java, AbstractSendMessa
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import random
 import re
 import time
 from collections.abc import Coroutine
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.aio.loop import monotonic_ms
@@ -19,7 +17,7 @@ from rocketflow.aio.server import RefusedError, Request
 from rocketflow.broker.puts.client_properties import BY_BROKER
 from rocketflow.broker.puts.put_gatherer import PC_SYNCHRONIZED
 from rocketflow.broker.topics.attributes import is_compacted
-from rocketflow.broker.topics.topics import DLQ_PREFIX, DLQ_QUEUES, PERM_WRITE, RETRY_PREFIX
+from rocketflow.broker.topics.topics import DLQ_QUEUES
 from rocketflow.broker.transactions.messages import half_message, is_delayed, is_half, whole_message
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import RESPONSE_FLAG, Command
@@ -28,7 +26,8 @@ from rocketflow.remoting.prepared_frame import PreparedFrame, number_value, text
 from rocketflow.remoting.recall_handle import RecallHandle
 from rocketflow_store import PutMessageStatus
 from rocketflow_store.spi.broker import RawMessage, encode_properties
-from rocketflow_store.spi.names import is_send_refused
+from rocketflow_store.spi.ids import encode_host
+from rocketflow_store.spi.names import DLQ_PREFIX, PERM_WRITE, RETRY_PREFIX, is_send_refused
 
 if TYPE_CHECKING:
     from rocketflow.broker.figures.counts import MessageCounts
@@ -196,7 +195,7 @@ class Sends:
             header.flag,
             header.sys_flag,
             header.born_timestamp,
-            born_host(request.channel.address),
+            encode_host(request.channel.address),
             header.reconsume_times or 0,
             is_batch=bool(header.batch) or request.command.code == RequestCode.SEND_BATCH_MESSAGE,
         )
@@ -322,11 +321,3 @@ def _queue(header: SendMessageRequestHeader, config: TopicConfig) -> int:
             "queues to write to",
         )
     return header.queue_id if header.queue_id >= 0 else random.randrange(max(config.write_queue_nums, 1))
-
-
-@lru_cache(maxsize=16_384)
-def born_host(address: str) -> bytes:
-    """Return `host:port` of a client as a record holds it, in 8 bytes or 20 for IPv6."""
-    host, _, port = address.rpartition(":")
-    packed = ipaddress.ip_address(host.strip("[]") or "127.0.0.1").packed
-    return packed + int(port or 0).to_bytes(4, "big")

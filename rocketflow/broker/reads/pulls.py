@@ -20,12 +20,12 @@ from rocketflow.aio.server import OVERLOAD, RefusedError, Request
 from rocketflow.broker.groups.offsets import least_offset
 from rocketflow.broker.reads.filters import Filter, is_tags, parse_filter
 from rocketflow.broker.reads.held_pulls import HeldPull, HeldPulls
-from rocketflow.broker.topics.topics import PERM_READ
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import RESPONSE_FLAG
 from rocketflow.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from rocketflow.remoting.prepared_frame import PreparedFrame, number_value
 from rocketflow_store import GetMessageStatus, StoreError, WouldBlockError
+from rocketflow_store.spi.names import PERM_READ
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocketflow.broker.puts.sends import born_host
 from rocketflow.broker.transactions.check import Broker, TransactionChecks, Unread, stored_offset
 from rocketflow.broker.transactions.end import TransactionEnds
 from rocketflow.broker.transactions.half_queue import HalfQueue
@@ -15,6 +14,7 @@ from rocketflow.broker.transactions.recent_halves import RecentHalves
 from rocketflow.broker.transactions.resume import TransactionResumes
 from rocketflow.broker.transactions.walk import Rules
 from rocketflow.remoting.codes import RequestCode
+from rocketflow_store.spi.ids import encode_host
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rocketflow.broker.puts.put_gatherer import PutGatherer
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow.broker.topics.topics import Topics
-    from rocketflow_store.spi.broker import WritingStore
+from rocketflow_store.spi.broker import WritingStore
 
 _HOUR_MS = 3_600_000
 
@@ -45,7 +45,7 @@ class Transactions:
         counts: MessageCounts,
         access: Access,
     ) -> None:
-        host, queue = born_host(settings.broker_address), HalfQueue(store)
+        host, queue = encode_host(settings.broker_address), HalfQueue(store)
         reserved_ms = store.config.file_reserved_time * _HOUR_MS
         rules = Rules(
             settings.transaction_time_out,

@@ -16,7 +16,6 @@ from rocketflow.errors import RocketFlowError
 from rocketflow.spark.source.stores import Stores
 from rocketflow.spark.source.stream_offset import QueueKey
 from rocketflow.store_writes import find_broker
-from rocketflow_store import StoreError
 from rocketflow_store.spi.tables import publish_group_offsets
 
 _log: Final = logging.getLogger("rocketflow.spark.group_progress")
@@ -38,7 +37,7 @@ class GroupProgress:
             mine = {key: offset for key, offset in offsets.items() if key.store == name}
             try:
                 self._stores.publish(name, self._group, mine)
-            except (OSError, StoreError, RocketFlowError) as error:
+            except (OSError, RocketFlowError) as error:
                 if name not in self._warned:
                     self._warned.add(name)
                     _log.warning("progress of group %s is not published: %s", self._group, error)

@@ -20,8 +20,9 @@ from rocketflow.spark.shared.store_locations import StoreLocation
 from rocketflow.spark.source.filter_push_down import KeyCandidates, narrowed_by_keys
 from rocketflow.spark.source.stream_offset import NO_RECORD, QueueKey, QueuePosition, StreamOffset
 from rocketflow_store import NotAStoreError, SkipFaults, StoreConfig, StoreError, StoreReader
+from rocketflow_store.spi.names import PERM_INHERIT
 from rocketflow_store.spi.reads import stored_at
-from rocketflow_store.spi.tables import PERM_INHERIT, TopicsFile, topics_of
+from rocketflow_store.spi.tables import TopicsFile, topics_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -16,7 +16,7 @@ import pytest
 
 from rocketflow.aio.loop import run
 from rocketflow.client.errors import ClientError
-from rocketflow.client.received import ReceivedMessage
+from rocketflow_store.spi.messages import ReceivedMessage
 from tests.support.between import between
 from tests.support.processes import end
 from tests.support.pushing import (
