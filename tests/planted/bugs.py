@@ -1207,6 +1207,21 @@ BUGS: Final = (
         [Change('hidden = ("AIRFLOW", "_AIRFLOW", ', "hidden = (")],
         ["tests/rocketflow/airflow/test_parts.py::test_command_does_not_inherit_airflows_secrets"],
     ),
+    # -- the shape of the code
+    Bug(
+        "modules-in-a-circle",
+        "the fence and the log that it guards name each other's types",
+        [
+            Change(
+                "    from rocketflow_store.files.mapped.transient_store_pool import BufferedFiles\n\n\n"
+                "@dataclass(frozen=True, slots=True)\nclass Run:",
+                "    from rocketflow_store.files.mapped.transient_store_pool import BufferedFiles\n"
+                "    from rocketflow_store.log.fence import Fence\n\n\n"
+                "@dataclass(frozen=True, slots=True)\nclass Run:",
+            )
+        ],
+        ["tests/project/test_shape.py"],
+    ),
     # -- settings
     Bug(
         "settings-out-of-range-refused",
