@@ -179,7 +179,7 @@ def _half(file: str) -> str:
 
 
 def fitting(files: Iterable[str], seconds: Mapping[str, float], room: float) -> list[str]:
-    """Return the first files that take `room` seconds in all; those that do not fit in any more are left out."""
+    """Return the first files that take `room` seconds in all; the first that does not fit ends them."""
     chosen = []
     for file in files:
         room -= seconds.get(file, UNKNOWN_SECONDS)
