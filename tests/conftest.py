@@ -15,7 +15,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.golden import GOLDEN, extract
-from tests.support.seconds import UNTIL
 from tests.support.sparse_copy import copy_file
 
 if TYPE_CHECKING:
@@ -80,6 +79,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort the groups of TOGETHER, which run longest, to the start, so that no process waits for them at the end."""
+    from tests.support.seconds import UNTIL
+
     if UNTIL in os.environ:
         return
     items.sort(key=lambda item: _scope(item.nodeid) not in TOGETHER.values())
