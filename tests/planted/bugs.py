@@ -2558,6 +2558,17 @@ BUGS: Final = (
         [Change("least[queue_id] = min(offset, least.get(queue_id, offset))", "least[queue_id] = offset")],
         ["tests/rocketflow/broker/test_operator_requests.py"],
     ),
+    Bug(
+        "every-day-has-24-hours",
+        "the figures of a day are noted at one o'clock after a day of 23 hours",
+        [
+            Change(
+                "(year, month, day + 1, 0, 0, 0, 0, 0, -1)) - now",
+                "(year, month, day, 0, 0, 0, 0, 0, -1)) + 86_400 - now",
+            )
+        ],
+        ["tests/rocketflow/broker/test_runtime_figures.py::test_midnight_is_awaited_for_the_hours_that_the_day_has"],
+    ),
     # -- figures of groups
     Bug(
         "nothing-is-in-flight",
