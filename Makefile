@@ -15,7 +15,13 @@ help: ## list the targets
 
 setup: $(STAMP) ## make .venv with everything that is needed
 
+# a line that refuses the Python of a set-up, before pip is asked; uv chooses one that pyproject.toml allows
+REFUSED = $(shell if [ -x $(BIN)/python ]; then $(BIN)/python tests/project/python_versions.py $(VENV); \
+  elif ! command -v uv >/dev/null; then $(PYTHON) tests/project/python_versions.py; fi 2>/dev/null \
+  || echo "$(PYTHON) does not run: make setup PYTHON=PATH of a Python that pyproject.toml requires")
+
 $(STAMP): requirements.lock pyproject.toml
+	$(if $(REFUSED),$(error $(REFUSED)))
 	@echo "setting up $(VENV) ..."
 	@if command -v uv >/dev/null 2>&1; then \
 	  [ -x $(BIN)/python ] || uv venv -q --seed $(VENV); \
@@ -77,6 +83,7 @@ check: $(STAMP) ## formatter, linter, type checker, import rules, reference page
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m rocketflow.cli.write_reference --check
 	@$(BIN)/python -m tests.project.language
+	@$(BIN)/python tests/project/python_versions.py --dependencies
 
 clean: ## remove what the other targets made
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist tests/bench/results tests/reliability.json
