@@ -72,7 +72,7 @@ def module(name: str) -> Module | None:
 
 
 def home(door: str, name: str) -> tuple[Module, list[ast.stmt]] | None:
-    """Return the module that defines what a module calls `name`, and its definitions; None for a name of another package."""
+    """Return the module that defines what a module calls `name`, with the definitions; None if it is outside."""
     found = module(door)
     while found is not None:
         if name in found.defined:
