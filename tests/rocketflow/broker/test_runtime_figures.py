@@ -14,7 +14,7 @@ import pytest
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
 from rocketflow.broker import service
-from rocketflow.broker.runtime_figures import DayTotals, seconds_to_midnight
+from rocketflow.broker.figures.runtime_figures import DayTotals, seconds_to_midnight
 from rocketflow.broker.service import Broker
 from rocketflow.broker.settings import load_broker_settings
 from rocketflow.remoting.bodies import KVTable, decode_body
