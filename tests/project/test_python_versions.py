@@ -45,9 +45,15 @@ def test_make_with_an_old_python_ends_with_one_line_before_pip(place: str, tmp_p
         (tools / tool).symlink_to(shutil.which(tool) or pytest.skip(f"needs {tool}"))
     python.write_text(OLD_PYTHON)
     python.chmod(0o755)
-    environment = {**os.environ, "PATH": str(tools), "MAKEFLAGS": ""}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     done = subprocess.run(
-        ["make", "setup"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+        ["make", "setup"],
+        cwd=tmp_path,
+        env={**environment, "PATH": str(tools)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     (line,) = (done.stdout + done.stderr).splitlines()
     assert done.returncode == 2
