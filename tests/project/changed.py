@@ -54,9 +54,8 @@ def module_of(file: str) -> str:
 
 def git(*arguments: str) -> list[str]:
     """Return the lines that git prints."""
-    return subprocess.run(
-        ["git", "-C", str(ROOT), *arguments], stdout=subprocess.PIPE, text=True, check=True
-    ).stdout.splitlines()
+    done = subprocess.run(["git", "-C", str(ROOT), *arguments], stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout.splitlines()
 
 
 def changed_files(base: str | None) -> list[str]:

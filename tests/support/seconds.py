@@ -14,7 +14,7 @@ import pytest
 
 KEY: Final = "rocketflow/seconds"
 """In pytest's cache: seconds of each test file without the tests marked `slow`, of its last run."""
-UNTIL: Final = "ROCKETFLOW_TESTS_UNTIL"
+UNTIL: Final = "RF_UNTIL"
 """Time of day (s) after which a run begins no test. Such a run keeps the order of its files."""
 _OVER: Final = "the time of this run is over"
 
