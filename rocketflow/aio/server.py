@@ -254,7 +254,7 @@ class Server:
             channel.close()
         loop = asyncio.get_running_loop()
         end = loop.time() + _DRAIN_SECONDS
-        while self._channels and loop.time() < end:
+        while self._channels and loop.time() < end:  # noqa: ASYNC110 once, at the stop
             await asyncio.sleep(0.01)
         for channel in list(self._channels):
             channel.abort()

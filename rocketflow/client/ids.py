@@ -62,6 +62,7 @@ class UniqueKeys:
         return self._prefix + "%08X" % (int((now - self._month_began) * 1000) & 0xFFFFFFFF)
 
     def _set_month(self, now: float) -> None:
-        first = datetime.fromtimestamp(now).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        here = datetime.fromtimestamp(now)  # noqa: DTZ006 Java's clients count in the month of the local time
+        first = here.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         after = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
         self._month_began, self._month_ends = first.timestamp(), after.timestamp()

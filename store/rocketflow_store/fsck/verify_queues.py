@@ -8,8 +8,8 @@ import numpy as np
 
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.fsck.findings import Damage, RangeSet
+from rocketflow_store.fsck.log_report import QueueReport
 from rocketflow_store.fsck.unit_ranges import UnitPlaces
-from rocketflow_store.fsck.verify_units import QueueReport
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.model.topic_names import LMQ_PREFIX
 from rocketflow_store.views.queues.claimed_places import LostMessages
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from rocketflow_store.fsck.findings import Findings
     from rocketflow_store.fsck.log_damage import LogDamage
+    from rocketflow_store.fsck.log_report import LogReport
     from rocketflow_store.fsck.observation import Observation
     from rocketflow_store.fsck.verify_claims import JudgedQueues
-    from rocketflow_store.fsck.verify_log import LogReport
     from rocketflow_store.model.message import ReceivedMessage
     from rocketflow_store.views.queues.claimed_places import RefutedClaim
     from rocketflow_store.views.queues.consume_queue import ConsumeQueue

@@ -259,7 +259,7 @@ def next_name(moment_ms: int, last: str | None) -> str:
     if last is None or name > last:
         return name
     try:
-        at = datetime.strptime(last[: _NAME_DIGITS - 3], "%Y%m%d%H%M%S")
+        at = datetime.strptime(f"{last[: _NAME_DIGITS - 3]}Z", "%Y%m%d%H%M%S%z")  # any zone without summer time
     except ValueError:
         return str(int(last) + 1)
     seconds, millis = divmod(int(last[_NAME_DIGITS - 3 : _NAME_DIGITS]) + 1, 1000)

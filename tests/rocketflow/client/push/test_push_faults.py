@@ -146,8 +146,12 @@ def test_another_client_takes_over_from_a_killed_one(names: str, tmp_path: Path)
         await make_topic(names, "killed")
         noted, feeder = Noted(), Feeder(names, "killed")
         with (tmp_path / "consumed").open("wb") as output:
-            child = subprocess.Popen(
-                [sys.executable, "-c", CONSUMER, names], stdout=output, env=environment(), stdin=subprocess.DEVNULL
+            child = await asyncio.to_thread(
+                subprocess.Popen,
+                [sys.executable, "-c", CONSUMER, names],
+                stdout=output,
+                env=environment(),
+                stdin=subprocess.DEVNULL,
             )
         try:
             feeder.start()
