@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from rocketflow_store.spi.names import DLQ_PREFIX, RETRY_PREFIX
+
 if TYPE_CHECKING:
     from rocketflow.remoting.command import Command
 
-RETRY_PREFIX: Final = "%RETRY%"
-DLQ_PREFIX: Final = "%DLQ%"
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 REPLY_TOPIC_END: Final = "_REPLY_TOPIC"
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.access.permissions import DLQ_PREFIX
 from rocketflow.aio.histogram import Histogram
 from rocketflow.broker.figures.labels import OTHER
+from rocketflow_store.spi.names import DLQ_PREFIX
 
 if TYPE_CHECKING:
     from rocketflow.broker.figures.stats import BrokerStats

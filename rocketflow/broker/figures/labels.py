@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from rocketflow.access.permissions import DLQ_PREFIX, RETRY_PREFIX
-from rocketflow_store.spi.names import is_system_topic
+from rocketflow_store.spi.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 
 OTHER: Final = "other"
 """The name of all topics and groups that come after the limit of a table."""

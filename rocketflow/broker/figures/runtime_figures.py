@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.process.properties import property_text
@@ -52,10 +51,10 @@ class RuntimeFigures:
 
     async def watch_midnights(self) -> None:
         """Take note of the totals at every midnight of the local time, until cancelled."""
-        day = datetime.now().date()
+        day = time.localtime()[:3]
         while True:
-            await asyncio.sleep(seconds_to_midnight(datetime.now()))
-            today = datetime.now().date()
+            await asyncio.sleep(seconds_to_midnight(time.time()))
+            today = time.localtime()[:3]
             if today == day:  # a clock that was set back, or a sleep that ended early
                 continue
             day = today
@@ -95,10 +94,10 @@ class RuntimeFigures:
         return self._store.statistics(), self._store.earliest_store_ms(), timers
 
 
-def seconds_to_midnight(now: datetime) -> float:
-    """Return the time until the next day begins, at least one second."""
-    midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
-    return max(1.0, (midnight - now).total_seconds())
+def seconds_to_midnight(now: float) -> float:
+    """Return the time from `now` (s since 1970) until the next day of the local time begins, at least one second."""
+    year, month, day = time.localtime(now)[:3]
+    return max(1.0, time.mktime((year, month, day + 1, 0, 0, 0, 0, 0, -1)) - now)
 
 
 def _duration(seconds: int) -> str:

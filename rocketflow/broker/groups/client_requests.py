@@ -17,7 +17,6 @@ from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import RefusedError, Request
 from rocketflow.broker.groups.clients import Client
 from rocketflow.broker.groups.filters import parse_filter
-from rocketflow.broker.topics import RETRY_PREFIX
 from rocketflow.remoting.bodies import (
     CheckClientRequestBody,
     ConsumerData,
@@ -34,7 +33,7 @@ from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers import client as headers
 from rocketflow_store import StoreError
 from rocketflow_store.spi import events
-from rocketflow_store.spi.names import is_directory_name
+from rocketflow_store.spi.names import RETRY_PREFIX, is_directory_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -12,8 +12,8 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from rocketflow.access.guard import NO_SENDER, Sender
 from rocketflow.broker.groups.filters import is_condition, is_tags
-from rocketflow.broker.topics import RETRY_PREFIX
 from rocketflow.remoting.bodies import ConsumerData, SubscriptionData
+from rocketflow_store.spi.names import RETRY_PREFIX
 
 CHANNEL_EXPIRY_MS: Final = 120_000
 CONFLICT_AGAIN_MS: Final = 600_000

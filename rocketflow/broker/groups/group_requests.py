@@ -24,11 +24,11 @@ from rocketflow.access.permissions import (
 from rocketflow.access.served import serves
 from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import RefusedError, Request
-from rocketflow.broker.topics import RETRY_PREFIX
 from rocketflow.remoting import bodies
 from rocketflow.remoting.bodies import decode_body, encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers import admin as headers
+from rocketflow_store.spi.names import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,8 +17,8 @@ from rocketflow.broker.topics import OF_GROUPS, AttributesError, State, TableCha
 from rocketflow.remoting import bodies
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import StoreError
-from rocketflow_store.spi.names import validate_group
-from rocketflow_store.spi.tables import PERM_READ, SubscriptionGroupConfig
+from rocketflow_store.spi.names import PERM_READ, validate_group
+from rocketflow_store.spi.tables import SubscriptionGroupConfig
 
 if TYPE_CHECKING:
     from rocketflow.broker.settings import BrokerSettings

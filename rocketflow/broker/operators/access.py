@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.access.guard import Guard, Sender
 from rocketflow.access.permissions import (
-    DLQ_PREFIX,
     ORIGIN_TOPICS,
     PUBLISH,
     READ,
-    RETRY_PREFIX,
     Action,
     Need,
     record_needs,
@@ -29,6 +27,7 @@ from rocketflow.aio.server import RefusedError, Request
 from rocketflow.broker.operators.user_requests import UserRequests
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store.spi.broker import decode_properties, decode_stored
+from rocketflow_store.spi.names import DLQ_PREFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
     from rocketflow.access.guard import Rules

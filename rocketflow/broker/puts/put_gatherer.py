@@ -165,7 +165,7 @@ class PutGatherer:
         """Take no more messages, and wait until all are answered, at most `timeout_s` seconds; then end the threads."""
         self._stopped = True
         end = time.monotonic() + timeout_s
-        while not self.is_idle and time.monotonic() < end:
+        while not self.is_idle and time.monotonic() < end:  # noqa: ASYNC110 once, at the stop
             await asyncio.sleep(0.01)
         self._writer.shutdown(wait=False)
         self._syncer.shutdown(wait=False)

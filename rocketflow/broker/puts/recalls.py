@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Final
 from rocketflow.access.permissions import Action, client_row, topic_of
 from rocketflow.access.served import serves
 from rocketflow.aio.server import RefusedError, Request
-from rocketflow.broker.topics import PERM_WRITE
-from rocketflow.broker.transactions import born_host
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import answer
 from rocketflow.remoting.errors import HeaderError
@@ -20,7 +18,8 @@ from rocketflow.remoting.headers.send import RecallMessageRequestHeader, RecallM
 from rocketflow.remoting.recall_handle import RecallHandle, decode_recall_handle
 from rocketflow_store import StoreError
 from rocketflow_store.spi.broker import RawMessage, encode_properties
-from rocketflow_store.spi.names import validate_group
+from rocketflow_store.spi.ids import encode_host
+from rocketflow_store.spi.names import PERM_WRITE, validate_group
 
 if TYPE_CHECKING:
     from rocketflow.broker.puts.put_gatherer import PutGatherer
@@ -68,7 +67,7 @@ class Recalls:
             flag=0,
             sys_flag=0,
             born_ms=now_ms,
-            born_host=born_host(request.channel.address),
+            born_host=encode_host(request.channel.address),
         )
 
         def stored(result: PutMessageResult) -> None:

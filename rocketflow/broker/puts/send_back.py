@@ -12,11 +12,12 @@ from rocketflow.access.permissions import SUBSCRIBE, Action, client_row, group_o
 from rocketflow.access.served import serves
 from rocketflow.aio.server import RefusedError, Request
 from rocketflow.broker.puts.sends import MAX_RECONSUME_SINCE
-from rocketflow.broker.topics import DLQ_PREFIX, DLQ_QUEUES, PERM_WRITE, RETRY_PREFIX
+from rocketflow.broker.topics import DLQ_QUEUES
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 from rocketflow_store import PutMessageStatus, StoreError
 from rocketflow_store.spi.broker import SendBack, send_back
+from rocketflow_store.spi.names import DLQ_PREFIX, PERM_WRITE, RETRY_PREFIX
 
 if TYPE_CHECKING:
     from rocketflow.broker.figures import MessageCounts

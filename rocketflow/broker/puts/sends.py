@@ -18,8 +18,8 @@ from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import RefusedError, Request
 from rocketflow.broker.puts.client_properties import BY_BROKER
 from rocketflow.broker.puts.put_gatherer import PC_SYNCHRONIZED
-from rocketflow.broker.topics import DLQ_PREFIX, DLQ_QUEUES, PERM_WRITE, RETRY_PREFIX, is_compacted
-from rocketflow.broker.transactions import born_host, half_message, is_delayed, is_half, real_topic, whole_message
+from rocketflow.broker.topics import DLQ_QUEUES, is_compacted
+from rocketflow.broker.transactions import half_message, is_delayed, is_half, real_topic, whole_message
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import RESPONSE_FLAG, Command
 from rocketflow.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
@@ -27,7 +27,8 @@ from rocketflow.remoting.prepared_frame import PreparedFrame, number_value, text
 from rocketflow.remoting.recall_handle import RecallHandle
 from rocketflow_store import PutMessageStatus
 from rocketflow_store.spi.broker import RawMessage, encode_properties
-from rocketflow_store.spi.names import is_send_refused
+from rocketflow_store.spi.ids import encode_host
+from rocketflow_store.spi.names import DLQ_PREFIX, PERM_WRITE, RETRY_PREFIX, is_send_refused
 
 if TYPE_CHECKING:
     from rocketflow.broker.figures import MessageCounts
@@ -193,7 +194,7 @@ class Sends:
             header.flag,
             header.sys_flag,
             header.born_timestamp,
-            born_host(request.channel.address),
+            encode_host(request.channel.address),
             header.reconsume_times or 0,
             is_batch=bool(header.batch) or request.command.code == RequestCode.SEND_BATCH_MESSAGE,
         )

@@ -21,12 +21,12 @@ from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import OVERLOAD, RefusedError, Request
 from rocketflow.broker.groups import Filter, is_tags, least_offset, parse_filter
 from rocketflow.broker.reads.held_pulls import HeldPull, HeldPulls
-from rocketflow.broker.topics import PERM_READ
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import RESPONSE_FLAG
 from rocketflow.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from rocketflow.remoting.prepared_frame import PreparedFrame, number_value
 from rocketflow_store import GetMessageStatus, StoreError, WouldBlockError
+from rocketflow_store.spi.names import PERM_READ
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel

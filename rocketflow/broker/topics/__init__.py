@@ -17,15 +17,11 @@ from rocketflow.broker.topics.attributes import OF_GROUPS, AttributesError, is_c
 from rocketflow.broker.topics.parts import TopicParts
 from rocketflow.broker.topics.stored_times import StoredTimes
 from rocketflow.broker.topics.table_changes import State, TableChanges
-from rocketflow.broker.topics.topics import DLQ_PREFIX, DLQ_QUEUES, PERM_READ, PERM_WRITE, RETRY_PREFIX, Topics
+from rocketflow.broker.topics.topics import DLQ_QUEUES, Topics
 
 __all__ = [
-    "DLQ_PREFIX",
     "DLQ_QUEUES",
     "OF_GROUPS",
-    "PERM_READ",
-    "PERM_WRITE",
-    "RETRY_PREFIX",
     "AttributesError",
     "State",
     "StoredTimes",

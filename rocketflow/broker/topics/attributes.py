@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from rocketflow.errors import RocketFlowError
+
 if TYPE_CHECKING:
     from rocketflow_store.spi.tables import TopicConfig
 
@@ -21,7 +23,7 @@ _MAX_LONG: Final = (1 << 63) - 1
 _LONG: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
 
-class AttributesError(ValueError):
+class AttributesError(RocketFlowError, ValueError):
     """A change of attributes is refused; the text says which and why."""
 
 

@@ -17,7 +17,14 @@ from rocketflow.broker.topics.table_changes import State, TableChanges
 from rocketflow.remoting import bodies
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import StoreError
-from rocketflow_store.spi.names import is_system_topic, validate_topic
+from rocketflow_store.spi.names import (
+    DLQ_PREFIX,
+    PERM_INHERIT,
+    PERM_READ_WRITE,
+    RETRY_PREFIX,
+    is_system_topic,
+    validate_topic,
+)
 from rocketflow_store.spi.tables import TopicConfig
 
 if TYPE_CHECKING:
@@ -28,13 +35,7 @@ TEMPLATE_TOPIC: Final = "TBW102"
 REPLY_SUFFIX: Final = "_REPLY_TOPIC"
 DLQ_QUEUES: Final = 1
 LIMIT: Final = 100_000
-RETRY_PREFIX: Final = "%RETRY%"
-DLQ_PREFIX: Final = "%DLQ%"
 
-PERM_INHERIT: Final = 1
-PERM_WRITE: Final = 2
-PERM_READ: Final = 4
-PERM_READ_WRITE: Final = PERM_READ | PERM_WRITE
 UNIT_FLAG: Final = 1
 
 

@@ -297,7 +297,8 @@ class TransactionChecks:
         if channel is None:
             LOG.info("no producer of group %s can be asked about half messages of %s", question.group, question.topic)
             return
-        while channel.is_congested and channel.is_open and time.monotonic() < self._congested_until:
+        # channels have no event for it: few are ever congested
+        while channel.is_congested and channel.is_open and time.monotonic() < self._congested_until:  # noqa: ASYNC110
             await asyncio.sleep(_CONGESTED_LOOK_SECONDS)
         if not channel.is_congested:
             self.asked += 1

@@ -7,10 +7,8 @@ broker/transaction/queue/DefaultTransactionalMessageCheckListener.java.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketflow_store.spi.broker import (
@@ -240,11 +238,3 @@ def marked_commits(message: RawMessage) -> int | None:
 
 def _number(text: bytes | None) -> int | None:
     return int(text) if text is not None and text.isdigit() and len(text) < 19 else None
-
-
-@lru_cache(maxsize=16_384)
-def born_host(address: str) -> bytes:
-    """Return `host:port` of a client as a record holds it, in 8 bytes or 20 for IPv6."""
-    host, _, port = address.rpartition(":")
-    packed = ipaddress.ip_address(host.strip("[]") or "127.0.0.1").packed
-    return packed + int(port or 0).to_bytes(4, "big")

@@ -16,7 +16,7 @@ from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.transaction import ResumeCheckHalfMessageRequestHeader
 from rocketflow_store import StoreError
 from rocketflow_store.spi.broker import decode_stored
-from rocketflow_store.spi.names import decode_offset_msg_id
+from rocketflow_store.spi.ids import decode_offset_msg_id
 
 if TYPE_CHECKING:
     from rocketflow.broker.figures import MessageCounts

@@ -9,11 +9,12 @@ from rocketflow.broker.transactions.check import Broker, TransactionChecks, stor
 from rocketflow.broker.transactions.end import TransactionEnds
 from rocketflow.broker.transactions.half_queue import HalfQueue
 from rocketflow.broker.transactions.marked_puts import MarkedPuts
-from rocketflow.broker.transactions.messages import OP_TOPIC, born_host
+from rocketflow.broker.transactions.messages import OP_TOPIC
 from rocketflow.broker.transactions.op_marks import OpMarks
 from rocketflow.broker.transactions.recent_halves import RecentHalves
 from rocketflow.broker.transactions.resume import TransactionResumes
 from rocketflow.broker.transactions.walk import Rules
+from rocketflow_store.spi.ids import encode_host
 
 if TYPE_CHECKING:
     from rocketflow.aio.exposition import Exposition
@@ -39,7 +40,7 @@ class Transactions(Parts):
         counts: MessageCounts,
         access: Access,
     ) -> None:
-        host, queue = born_host(settings.broker_address), HalfQueue(store)
+        host, queue = encode_host(settings.broker_address), HalfQueue(store)
         reserved_ms = store.config.file_reserved_time * _HOUR_MS
         rules = Rules(
             settings.transaction_time_out,

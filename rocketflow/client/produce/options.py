@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from rocketflow.client.compression import Compression
 from rocketflow.client.options import ClientOptions
+from rocketflow_store.spi.messages import Compression
 
 TEMPLATE_TOPIC: Final = "TBW102"
 """The topic whose route and settings serve topics that a send creates (`createTopicKey`)."""
