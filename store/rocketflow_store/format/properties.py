@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from rocketflow_store.model.java_compat import java_bytes, java_text
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -18,17 +20,20 @@ MAX_PROPERTIES_SIZE: Final = 32767
 def encode_properties(properties: Mapping[str, str]) -> bytes:
     """Encode `properties` in iteration order.
 
-    Raises ValueError if one holds a separator, TypeError if one is no str.
+    Raises ValueError if no reader would return one: a name is empty, or a separator is in a name or a value; TypeError
+    if one is no str.
     """
     text = "".join(["\x01".join(pair) + "\x02" for pair in properties.items()])
     if text.count("\x01") != len(properties) or text.count("\x02") != len(properties):
         raise ValueError("a property name or value holds a separator (0x01 or 0x02)")
-    return text.encode("utf-8", "surrogatepass" if not text.isascii() else "strict")
+    if "" in properties:
+        raise ValueError("a property has an empty name")
+    return java_bytes(text)
 
 
-def decode_properties(raw: bytes) -> dict[str, str]:
+def decode_properties(raw: bytes | bytearray | memoryview) -> dict[str, str]:
     """Decode all pairs of a property string; later duplicates win, segments without a name or a value are ignored."""
-    text = raw.decode("utf-8", "replace")
+    text = java_text(raw)
     out: dict[str, str] = {}
     for segment in text.split("\x02"):
         at = segment.find("\x01")

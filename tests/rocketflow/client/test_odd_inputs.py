@@ -18,9 +18,8 @@ from tests.store.model.test_odd_inputs import host_of, place_of, store_answer
 from tests.support.odd_inputs import Refused, Row, answer, record, rows, shown, shown_properties
 
 KNOWN: Final = {
-    ("body", "64 MiB and one byte"),
-    ("body", "128 MiB"),
-    ("written properties", "an empty name"),
+    ("properties", "half of a surrogate pair"),
+    ("properties", "both halves of a surrogate pair"),
     ("written properties", "half of a surrogate pair"),
     ("name", "%LMQ%a"),
     ("name", "%LMQ%aaaaa... of 127 characters"),
