@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.model.java_compat import java_bytes, java_text
+from rocketflow_store.model.java_compat import java_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,16 +24,18 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
     if one is no str.
     """
     text = "".join(["\x01".join(pair) + "\x02" for pair in properties.items()])
-    if text.count("\x01") != len(properties) or text.count("\x02") != len(properties):
-        raise ValueError("a property name or value holds a separator (0x01 or 0x02)")
-    if "" in properties:
-        raise ValueError("a property has an empty name")
-    return java_bytes(text)
+    count = len(properties)
+    if text.count("\x01") != count or text.count("\x02") != count or "" in properties:
+        raise ValueError("a property has an empty name, or its name or value holds a separator (0x01 or 0x02)")
+    return text.encode("utf-8", "replace")  # half of a surrogate pair becomes "?", as in Java
 
 
 def decode_properties(raw: bytes | bytearray | memoryview) -> dict[str, str]:
     """Decode all pairs of a property string; later duplicates win, segments without a name or a value are ignored."""
-    text = java_text(raw)
+    try:
+        text = str(raw, "utf-8")
+    except UnicodeDecodeError:
+        text = java_text(raw)
     out: dict[str, str] = {}
     for segment in text.split("\x02"):
         at = segment.find("\x01")

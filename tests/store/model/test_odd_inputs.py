@@ -267,6 +267,13 @@ def test_columns_encode_properties_as_single_messages_do(row: Row) -> None:
     assert isinstance(many, Refused) == isinstance(one, Refused)
 
 
+def test_half_of_a_surrogate_pair_is_dispatched_as_it_is_stored() -> None:
+    message = Message("t", b"x", tags="a\ud800", keys=["k\udc00?"], properties={"\ud83d": "\ude80"})
+    fields, properties = MessageEncoder(CONFIG).encode(message, 0, 0)
+    assert properties == decode_properties(fields.properties)
+    assert (properties["TAGS"], properties["KEYS"], properties["?"]) == ("a?", "k??", "?")
+
+
 @_of("records")
 def test_columns_have_the_records_of_the_scalar_decoder(row: Row) -> None:
     scalar = _records(row.data[0])

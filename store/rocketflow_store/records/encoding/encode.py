@@ -700,9 +700,7 @@ class _Columns:
             if column is not None and _has_separator(column):
                 found |= np.array([one is not None and ("\x01" in one or "\x02" in one) for one in column.to_pylist()])
         if self._map is not None and (
-            _has_separator(self._map.names)
-            or _has_separator(self._map.values)
-            or not _lengths(self._map.names).all()
+            _has_separator(self._map.names) or _has_separator(self._map.values) or not _lengths(self._map.names).all()
         ):
             found |= True
         return found

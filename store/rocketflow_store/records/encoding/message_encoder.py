@@ -82,6 +82,7 @@ _EACH_ITS_OWN: Final = frozenset({PROPERTY_UNIQ_KEY, PROPERTY_WAIT})
 """Properties of a batch that are not added to its messages: they have their own, and a second one would win."""
 _UNIQ_KEY: Final = b"\x02UNIQ_KEY\x01"
 _ASSIGNED_MARKS: Final = tuple(name.encode() for name in (*_ASSIGNED, TRANSIENT_PROPERTY_PREFIX))
+_QUESTION_MARK: Final = ord("?")
 _MAX_INNER_NUM: Final = (1 << 15) - 1
 _UNIQ_KEYS_AT_ONCE: Final = 64
 _NEW_UNIQ_KEY_SIZE: Final = len(f"{PROPERTY_UNIQ_KEY}\x01\x02") + 56
@@ -142,7 +143,7 @@ class MessageEncoder:
             properties[PROPERTY_UNIQ_KEY] = self.next_uniq_key()
         try:
             raw = encode_properties(properties)
-            if b"?" in raw:  # perhaps for half of a surrogate pair: queue and index are made of what is stored
+            if _QUESTION_MARK in raw:  # perhaps for half of a surrogate pair: queue and index get what is stored
                 properties = {java_text(java_bytes(one)): java_text(java_bytes(properties[one])) for one in properties}
             born_host = self._store_host if message.born_host is None else encode_host(message.born_host)
         except ValueError as error:
