@@ -13,7 +13,13 @@ from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 
-from rocketflow.broker.user_settings import UserSettings, check_user_keys, code_list, initial_user, inner_client
+from rocketflow.broker.operators.user_settings import (
+    UserSettings,
+    check_user_keys,
+    code_list,
+    initial_user,
+    inner_client,
+)
 from rocketflow.errors import UsageError
 from rocketflow.process.exposure import check_exposure
 from rocketflow.process.nearest import did_you_mean

@@ -17,8 +17,8 @@ from rocketflow_store.spi.broker import decode_stored
 from rocketflow_store.spi.names import decode_offset_msg_id
 
 if TYPE_CHECKING:
-    from rocketflow.broker.counts import MessageCounts
-    from rocketflow.broker.put_gatherer import PutGatherer
+    from rocketflow.broker.figures.counts import MessageCounts
+    from rocketflow.broker.puts.put_gatherer import PutGatherer
     from rocketflow.broker.transactions.check import TransactionChecks
     from rocketflow.broker.transactions.messages import Half
     from rocketflow_store import PutMessageResult

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
-from rocketflow.broker.member_calls import offset_of_message_id
+from rocketflow.broker.groups.member_calls import offset_of_message_id
 from rocketflow.broker.settings import load_broker_settings
 from rocketflow.broker.transactions.messages import COMMIT, ROLLBACK
 from rocketflow.client.messages import Message, batch_body

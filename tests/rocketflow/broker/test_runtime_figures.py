@@ -14,7 +14,7 @@ import pytest
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
 from rocketflow.broker import service
-from rocketflow.broker.runtime_figures import DayTotals, seconds_to_midnight
+from rocketflow.broker.figures.runtime_figures import DayTotals, seconds_to_midnight
 from rocketflow.broker.service import Broker
 from rocketflow.broker.settings import load_broker_settings
 from rocketflow.remoting.bodies import KVTable, decode_body
@@ -124,8 +124,9 @@ def test_figures_of_timer_messages_are_those_of_what_waits(tmp_path: Path) -> No
                 return decode_body(answer.body, KVTable).table
 
             before = await asked()
-            names = ("timerReadBehind", "timerOffsetBehind", "timerCongestNum", "timerEnqueueTps", "timerDequeueTps")
-            assert [float(before[one]) for one in names] == [0] * 5
+            names = ("timerOffsetBehind", "timerCongestNum", "timerEnqueueTps", "timerDequeueTps")
+            assert [float(before[one]) for one in names] == [0] * 4
+            assert 0 <= int(before["timerReadBehind"]) < 60  # seconds: a busy machine may be late by some
             for _ in range(3):
                 header = send_header(properties="TIMER_DELAY_SEC\x01600\x02")
                 sent = await peers.request(settings.broker_address, RequestCode.SEND_MESSAGE, header, body=b"x")

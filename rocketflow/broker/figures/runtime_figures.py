@@ -10,14 +10,14 @@ import time
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.broker.pulls import MAX_COLD
-from rocketflow.broker.put_gatherer import MAX_OPEN
+from rocketflow.broker.puts.put_gatherer import MAX_OPEN
+from rocketflow.broker.reads.pulls import MAX_COLD
 from rocketflow.process.properties import property_text
 
 if TYPE_CHECKING:
-    from rocketflow.broker.pulls import Pulls
-    from rocketflow.broker.put_gatherer import PutGatherer
-    from rocketflow.broker.timer_figures import TimerFigures, TimerReading
+    from rocketflow.broker.figures.timer_figures import TimerFigures, TimerReading
+    from rocketflow.broker.puts.put_gatherer import PutGatherer
+    from rocketflow.broker.reads.pulls import Pulls
     from rocketflow_store.spi.broker import WritingStore
 
 _RATES: Final = ("putTps", "getFoundTps", "getMissTps", "getTotalTps", "getTransferredTps")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from rocketflow.aio.server import RefusedError
-from rocketflow.broker import attributes
-from rocketflow.broker.table_changes import State, TableChanges
+from rocketflow.broker.topics import attributes
+from rocketflow.broker.topics.table_changes import State, TableChanges
 from rocketflow.remoting import bodies
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import StoreError

@@ -18,8 +18,8 @@ import msgspec
 
 from rocketflow.aio.histogram import Histogram
 from rocketflow.aio.server import OVERLOAD, RefusedError
-from rocketflow.broker.counts import RUN_BOUNDS
-from rocketflow.broker.waiting_puts import WaitingPuts
+from rocketflow.broker.figures.counts import RUN_BOUNDS
+from rocketflow.broker.puts.waiting_puts import WaitingPuts
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import PutMessageStatus, StoreError
 

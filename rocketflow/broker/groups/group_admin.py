@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.aio.server import Processor, RefusedError, Request
-from rocketflow.broker.stored_times import StoredTimes
+from rocketflow.broker.topics.stored_times import StoredTimes
 from rocketflow.remoting.bodies import MessageQueue, MessageQueueBody, QueueProgress, encode_body, queue_map
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers import admin as headers
@@ -25,12 +25,12 @@ from rocketflow_store import StoreError, WouldBlockError
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
-    from rocketflow.broker.clients import ConsumerTable
-    from rocketflow.broker.groups import Groups
-    from rocketflow.broker.offsets import GroupOffsets
+    from rocketflow.broker.figures.stats import BrokerStats
+    from rocketflow.broker.groups.clients import ConsumerTable
+    from rocketflow.broker.groups.groups import Groups
+    from rocketflow.broker.groups.offsets import GroupOffsets
     from rocketflow.broker.settings import BrokerSettings
-    from rocketflow.broker.stats import BrokerStats
-    from rocketflow.broker.topics import Topics
+    from rocketflow.broker.topics.topics import Topics
     from rocketflow_store.spi.broker import WritingStore
 
 MAX_UNITS: Final = 1_024

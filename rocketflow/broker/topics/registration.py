@@ -25,7 +25,7 @@ from rocketflow.remoting.headers.route import RegisterBrokerRequestHeader, UnReg
 if TYPE_CHECKING:
     from rocketflow.aio.tls import Tls
     from rocketflow.broker.settings import BrokerSettings
-    from rocketflow.broker.topics import Topics
+    from rocketflow.broker.topics.topics import Topics
 
 LOG: Final = logging.getLogger("rocketflow.broker")
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from rocketflow.access.guard import NO_SENDER, Sender
-from rocketflow.broker.filters import is_condition, is_tags
-from rocketflow.broker.topics import RETRY_PREFIX
+from rocketflow.broker.reads.filters import is_condition, is_tags
+from rocketflow.broker.topics.topics import RETRY_PREFIX
 from rocketflow.remoting.bodies import ConsumerData, SubscriptionData
 
 CHANNEL_EXPIRY_MS: Final = 120_000

@@ -9,8 +9,8 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.aio.server import RefusedError, Request
-from rocketflow.broker.sends import born_host
-from rocketflow.broker.topics import PERM_WRITE
+from rocketflow.broker.puts.sends import born_host
+from rocketflow.broker.topics.topics import PERM_WRITE
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.command import answer
 from rocketflow.remoting.errors import HeaderError
@@ -21,9 +21,9 @@ from rocketflow_store.spi.broker import RawMessage, encode_properties
 from rocketflow_store.spi.names import validate_group
 
 if TYPE_CHECKING:
-    from rocketflow.broker.put_gatherer import PutGatherer
+    from rocketflow.broker.puts.put_gatherer import PutGatherer
     from rocketflow.broker.settings import BrokerSettings
-    from rocketflow.broker.topics import Topics
+    from rocketflow.broker.topics.topics import Topics
     from rocketflow.remoting.headers.header import Header
     from rocketflow_store import PutMessageResult
 

@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.aio.server import Processor, RefusedError, Request
-from rocketflow.broker.topics import RETRY_PREFIX
+from rocketflow.broker.topics.topics import RETRY_PREFIX
 from rocketflow.remoting.bodies import SetMessageRequestModeRequestBody, decode_body, encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow_store import StoreError
 
 if TYPE_CHECKING:
-    from rocketflow.broker.groups import Groups
-    from rocketflow.broker.topics import Topics
+    from rocketflow.broker.groups.groups import Groups
+    from rocketflow.broker.topics.topics import Topics
     from rocketflow_store.spi.broker import WritingStore
 
 LOG: Final = logging.getLogger("rocketflow.broker")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow import __version__
 from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import Processor, RefusedError, Request
-from rocketflow.broker.stats import NAMES
+from rocketflow.broker.figures.stats import NAMES
 from rocketflow.remoting import bodies
 from rocketflow.remoting.bodies import decode_body, encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
@@ -21,13 +21,13 @@ from rocketflow.remoting.headers import admin as headers
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
-    from rocketflow.broker.clients import Client, ConsumerTable, ProducerTable
-    from rocketflow.broker.groups import Groups
-    from rocketflow.broker.offsets import GroupOffsets
-    from rocketflow.broker.runtime_figures import RuntimeFigures
+    from rocketflow.broker.figures.runtime_figures import RuntimeFigures
+    from rocketflow.broker.figures.stats import BrokerStats
+    from rocketflow.broker.groups.clients import Client, ConsumerTable, ProducerTable
+    from rocketflow.broker.groups.groups import Groups
+    from rocketflow.broker.groups.offsets import GroupOffsets
     from rocketflow.broker.settings import BrokerSettings
-    from rocketflow.broker.stats import BrokerStats
-    from rocketflow.broker.topics import Topics
+    from rocketflow.broker.topics.topics import Topics
 
 VERSION_NAME: Final = "V5_3_3"
 

@@ -22,7 +22,7 @@ from rocketflow.remoting.headers import auth as headers
 from rocketflow_store import StoreError
 
 if TYPE_CHECKING:
-    from rocketflow.broker.user_settings import UserSettings
+    from rocketflow.broker.operators.user_settings import UserSettings
     from rocketflow.remoting.signature import Credentials
     from rocketflow_store.spi.broker import WritingStore
 

@@ -11,12 +11,12 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.aio.histogram import Histogram
-from rocketflow.broker.topics import DLQ_PREFIX
+from rocketflow.broker.topics.topics import DLQ_PREFIX
 from rocketflow.broker.transactions.messages import real_topic
 from rocketflow_store.spi.names import HALF_TOPIC
 
 if TYPE_CHECKING:
-    from rocketflow.broker.stats import BrokerStats
+    from rocketflow.broker.figures.stats import BrokerStats
     from rocketflow_store import PutMessageResult
     from rocketflow_store.spi.broker import RawMessage
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 from rocketflow.access.permissions import ADMINISTRATOR, topic_needs
 from rocketflow.aio.channel import ChannelError
 from rocketflow.aio.server import RefusedError, Request
-from rocketflow.broker.access import SUBSCRIBE
-from rocketflow.broker.awaited_replies import reply_key
-from rocketflow.broker.sends import send_header
+from rocketflow.broker.operators.access import SUBSCRIBE
+from rocketflow.broker.puts.awaited_replies import reply_key
+from rocketflow.broker.puts.sends import send_header
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.send import (
     ReplyMessageRequestHeader,
@@ -24,10 +24,10 @@ from rocketflow_store.spi.broker import decode_properties
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
-    from rocketflow.broker.access import Access
-    from rocketflow.broker.awaited_replies import AwaitedReplies
-    from rocketflow.broker.clients import ProducerTable
-    from rocketflow.broker.sends import Sends
+    from rocketflow.broker.groups.clients import ProducerTable
+    from rocketflow.broker.operators.access import Access
+    from rocketflow.broker.puts.awaited_replies import AwaitedReplies
+    from rocketflow.broker.puts.sends import Sends
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow_store.spi.broker import RawMessage
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rocketflow_store import WouldBlockError
 
 if TYPE_CHECKING:
-    from rocketflow.broker.topics import Topics
+    from rocketflow.broker.topics.topics import Topics
     from rocketflow_store.spi.broker import WritingStore
 
 MAX_KEPT: Final = 100_000

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import RefusedError, Request
-from rocketflow.broker.attributes import is_compacted
-from rocketflow.broker.client_properties import BY_BROKER
-from rocketflow.broker.put_gatherer import PC_SYNCHRONIZED
-from rocketflow.broker.topics import DLQ_PREFIX, DLQ_QUEUES, PERM_WRITE, RETRY_PREFIX
+from rocketflow.broker.puts.client_properties import BY_BROKER
+from rocketflow.broker.puts.put_gatherer import PC_SYNCHRONIZED
+from rocketflow.broker.topics.attributes import is_compacted
+from rocketflow.broker.topics.topics import DLQ_PREFIX, DLQ_QUEUES, PERM_WRITE, RETRY_PREFIX
 from rocketflow.broker.transactions.messages import half_message, is_delayed, is_half, whole_message
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import RESPONSE_FLAG, Command
@@ -31,13 +31,13 @@ from rocketflow_store.spi.broker import RawMessage, encode_properties
 from rocketflow_store.spi.names import is_send_refused
 
 if TYPE_CHECKING:
-    from rocketflow.broker.awaited_replies import AwaitedReplies
-    from rocketflow.broker.counts import MessageCounts
-    from rocketflow.broker.groups import Groups
-    from rocketflow.broker.put_gatherer import PutGatherer
-    from rocketflow.broker.queue_locks import QueueLocks
+    from rocketflow.broker.figures.counts import MessageCounts
+    from rocketflow.broker.groups.groups import Groups
+    from rocketflow.broker.groups.queue_locks import QueueLocks
+    from rocketflow.broker.puts.awaited_replies import AwaitedReplies
+    from rocketflow.broker.puts.put_gatherer import PutGatherer
     from rocketflow.broker.settings import BrokerSettings
-    from rocketflow.broker.topics import Topics
+    from rocketflow.broker.topics.topics import Topics
     from rocketflow.broker.transactions.recent_halves import RecentHalves
     from rocketflow_store import PutMessageResult
     from rocketflow_store.spi.tables import TopicConfig

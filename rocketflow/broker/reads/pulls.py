@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from rocketflow.aio.channel import LARGE
 from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import OVERLOAD, RefusedError, Request
-from rocketflow.broker.filters import Filter, is_tags, parse_filter
-from rocketflow.broker.held_pulls import HeldPull, HeldPulls
-from rocketflow.broker.offsets import least_offset
-from rocketflow.broker.topics import PERM_READ
+from rocketflow.broker.groups.offsets import least_offset
+from rocketflow.broker.reads.filters import Filter, is_tags, parse_filter
+from rocketflow.broker.reads.held_pulls import HeldPull, HeldPulls
+from rocketflow.broker.topics.topics import PERM_READ
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import RESPONSE_FLAG
 from rocketflow.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
@@ -29,13 +29,13 @@ from rocketflow_store import GetMessageStatus, StoreError, WouldBlockError
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
-    from rocketflow.broker.access import Access
-    from rocketflow.broker.clients import ConsumerTable
-    from rocketflow.broker.counts import MessageCounts
-    from rocketflow.broker.groups import Groups
-    from rocketflow.broker.offsets import GroupOffsets
+    from rocketflow.broker.figures.counts import MessageCounts
+    from rocketflow.broker.groups.clients import ConsumerTable
+    from rocketflow.broker.groups.groups import Groups
+    from rocketflow.broker.groups.offsets import GroupOffsets
+    from rocketflow.broker.operators.access import Access
     from rocketflow.broker.settings import BrokerSettings
-    from rocketflow.broker.topics import Topics
+    from rocketflow.broker.topics.topics import Topics
     from rocketflow_store.spi.broker import Arrival, ReadResult, WritingStore
     from rocketflow_store.spi.reads import SkippedMessages
 

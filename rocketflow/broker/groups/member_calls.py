@@ -15,7 +15,7 @@ import msgspec
 
 from rocketflow.aio.channel import ChannelError
 from rocketflow.aio.server import Processor, RefusedError, Request
-from rocketflow.broker.access import READ
+from rocketflow.broker.operators.access import READ
 from rocketflow.remoting.bodies import MessageQueue, encode_body, queue_map
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.errors import BodyError
@@ -28,8 +28,8 @@ from rocketflow.remoting.headers.client import (
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
-    from rocketflow.broker.access import Access
-    from rocketflow.broker.clients import Client, ConsumerTable
+    from rocketflow.broker.groups.clients import Client, ConsumerTable
+    from rocketflow.broker.operators.access import Access
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow.remoting.command import Command
     from rocketflow.remoting.headers.header import Header

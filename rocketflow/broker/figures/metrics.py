@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from rocketflow.aio.exposition import Exposition
-from rocketflow.broker.counts import OTHER
-from rocketflow.broker.lags import Lag, lags_of
-from rocketflow.broker.topics import DLQ_PREFIX, RETRY_PREFIX
+from rocketflow.broker.figures.counts import OTHER
+from rocketflow.broker.groups.lags import Lag, lags_of
+from rocketflow.broker.topics.topics import DLQ_PREFIX, RETRY_PREFIX
 from rocketflow_store.spi.delivery import SOON_S, ScheduleMessageService
 from rocketflow_store.spi.names import SCHEDULE_TOPIC, is_system_topic
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from rocketflow.aio.loop_lag import LoopLag
     from rocketflow.aio.rpc_latency import RpcLatency
     from rocketflow.aio.server import Server
-    from rocketflow.broker.clients import ConsumerTable, ProducerTable
-    from rocketflow.broker.counts import Counts
-    from rocketflow.broker.groups import Groups
-    from rocketflow.broker.offsets import GroupOffsets
-    from rocketflow.broker.pulls import Pulls
-    from rocketflow.broker.put_gatherer import PutGatherer
-    from rocketflow.broker.registration import Registration
+    from rocketflow.broker.figures.counts import Counts
+    from rocketflow.broker.figures.timer_figures import TimerFigures
+    from rocketflow.broker.groups.clients import ConsumerTable, ProducerTable
+    from rocketflow.broker.groups.groups import Groups
+    from rocketflow.broker.groups.offsets import GroupOffsets
+    from rocketflow.broker.puts.put_gatherer import PutGatherer
+    from rocketflow.broker.reads.pulls import Pulls
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow.broker.store_requests import StoreRequests
-    from rocketflow.broker.timer_figures import TimerFigures
-    from rocketflow.broker.topics import Topics
+    from rocketflow.broker.topics.registration import Registration
+    from rocketflow.broker.topics.topics import Topics
     from rocketflow.broker.transactions.transactions import Transactions
     from rocketflow_store.spi.broker import WritingStore
 

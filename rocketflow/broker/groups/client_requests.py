@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import RefusedError, Request
-from rocketflow.broker.clients import Client, ConsumerTable, ProducerTable
-from rocketflow.broker.filters import parse_filter
-from rocketflow.broker.topics import RETRY_PREFIX
+from rocketflow.broker.groups.clients import Client, ConsumerTable, ProducerTable
+from rocketflow.broker.reads.filters import parse_filter
+from rocketflow.broker.topics.topics import RETRY_PREFIX
 from rocketflow.remoting.bodies import (
     CheckClientRequestBody,
     ConsumerData,
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rocketflow.aio.channel import Channel
-    from rocketflow.broker.access import Access
-    from rocketflow.broker.groups import Groups
-    from rocketflow.broker.queue_locks import QueueLocks
+    from rocketflow.broker.groups.groups import Groups
+    from rocketflow.broker.groups.queue_locks import QueueLocks
+    from rocketflow.broker.operators.access import Access
     from rocketflow.broker.settings import BrokerSettings
-    from rocketflow.broker.topics import Topics
+    from rocketflow.broker.topics.topics import Topics
 
 MAX_HEARTBEAT_BYTES: Final = 1024 * 1024
 MAX_NEW_GROUPS: Final = 5_000

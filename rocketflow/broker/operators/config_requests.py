@@ -14,7 +14,7 @@ from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.headers.admin import GetBrokerConfigResponseHeader
 
 if TYPE_CHECKING:
-    from rocketflow.broker.topics import Topics
+    from rocketflow.broker.topics.topics import Topics
     from rocketflow.process.live_settings import LiveSettings
 
 _OF_TOPICS: Final = frozenset({"autoCreateTopicEnable", "brokerPermission"})

@@ -15,10 +15,10 @@ from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.headers.rocketflow import PullRangeRequestHeader, PullRangeResponseHeader
 
 if TYPE_CHECKING:
-    from rocketflow.broker.access import Access
-    from rocketflow.broker.counts import MessageCounts
-    from rocketflow.broker.groups import Groups
-    from rocketflow.broker.pulls import PullChecks
+    from rocketflow.broker.figures.counts import MessageCounts
+    from rocketflow.broker.groups.groups import Groups
+    from rocketflow.broker.operators.access import Access
+    from rocketflow.broker.reads.pulls import PullChecks
     from rocketflow_store.spi.broker import WritingStore
 
 MAX_BYTES: Final = 4 << 20

@@ -9,21 +9,21 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from rocketflow.aio.server import RefusedError, Request
-from rocketflow.broker.access import SUBSCRIBE
-from rocketflow.broker.sends import MAX_RECONSUME_SINCE
-from rocketflow.broker.topics import DLQ_PREFIX, DLQ_QUEUES, PERM_WRITE, RETRY_PREFIX
+from rocketflow.broker.operators.access import SUBSCRIBE
+from rocketflow.broker.puts.sends import MAX_RECONSUME_SINCE
+from rocketflow.broker.topics.topics import DLQ_PREFIX, DLQ_QUEUES, PERM_WRITE, RETRY_PREFIX
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 from rocketflow_store import PutMessageStatus, StoreError
 from rocketflow_store.spi.broker import SendBack, send_back
 
 if TYPE_CHECKING:
-    from rocketflow.broker.access import Access
-    from rocketflow.broker.counts import MessageCounts
-    from rocketflow.broker.groups import Groups
-    from rocketflow.broker.put_gatherer import PutGatherer
+    from rocketflow.broker.figures.counts import MessageCounts
+    from rocketflow.broker.groups.groups import Groups
+    from rocketflow.broker.operators.access import Access
+    from rocketflow.broker.puts.put_gatherer import PutGatherer
     from rocketflow.broker.settings import BrokerSettings
-    from rocketflow.broker.topics import Topics
+    from rocketflow.broker.topics.topics import Topics
     from rocketflow_store import PutMessageResult
     from rocketflow_store.spi.broker import RawMessage, WritingStore
     from rocketflow_store.spi.tables import SubscriptionGroupConfig

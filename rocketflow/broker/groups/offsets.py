@@ -17,8 +17,8 @@ from rocketflow.remoting.headers import offset as headers
 from rocketflow_store import StoreError, WouldBlockError
 
 if TYPE_CHECKING:
-    from rocketflow.broker.groups import Groups
-    from rocketflow.broker.topics import Topics
+    from rocketflow.broker.groups.groups import Groups
+    from rocketflow.broker.topics.topics import Topics
     from rocketflow_store.spi.broker import WritingStore
     from rocketflow_store.spi.tables import TopicConfig
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.aio.server import Processor, RefusedError, Request
-from rocketflow.broker.attributes import AttributesError, parse_changes
-from rocketflow.broker.topics import check_topic_name, topic_body
+from rocketflow.broker.topics.attributes import AttributesError, parse_changes
+from rocketflow.broker.topics.topics import check_topic_name, topic_body
 from rocketflow.remoting import bodies
 from rocketflow.remoting.bodies import MessageQueue, decode_body, encode_body, queue_map
 from rocketflow.remoting.codes import RequestCode, ResponseCode
@@ -21,11 +21,11 @@ from rocketflow_store.spi.names import MAX_QUEUE_NUMS
 from rocketflow_store.spi.tables import TopicConfig
 
 if TYPE_CHECKING:
-    from rocketflow.broker.offsets import GroupOffsets
-    from rocketflow.broker.pulls import Pulls
+    from rocketflow.broker.figures.stats import BrokerStats
+    from rocketflow.broker.groups.offsets import GroupOffsets
+    from rocketflow.broker.reads.pulls import Pulls
     from rocketflow.broker.settings import BrokerSettings
-    from rocketflow.broker.stats import BrokerStats
-    from rocketflow.broker.topics import Topics
+    from rocketflow.broker.topics.topics import Topics
     from rocketflow_store.spi.broker import WritingStore
 
 LOG: Final = logging.getLogger("rocketflow.broker")

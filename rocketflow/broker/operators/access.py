@@ -30,8 +30,8 @@ from rocketflow_store.spi.broker import decode_properties, decode_stored
 if TYPE_CHECKING:
     from rocketflow.access.guard import Rules
     from rocketflow.access.plain_files import PlainFiles
+    from rocketflow.broker.operators.user_requests import UserRequests
     from rocketflow.broker.settings import BrokerSettings
-    from rocketflow.broker.user_requests import UserRequests
     from rocketflow_store.spi.broker import StoredMessage, WritingStore
 
 PUBLISH: Final = frozenset({Action.PUB})
@@ -55,7 +55,7 @@ class Access:
         self._users: UserRequests | None = None
         users = settings.users
         if users is not None:
-            from rocketflow.broker.user_requests import UserRequests
+            from rocketflow.broker.operators.user_requests import UserRequests
 
             self._users = UserRequests(store, settings.broker_cluster_name, users)
         rules: Rules | None = self._plain if self._users is None else self._users.rules

@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.aio.server import RefusedError, Request
-from rocketflow.broker.access import READ
+from rocketflow.broker.operators.access import READ
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.headers.pull import (
     QueryMessageRequestHeader,
@@ -19,7 +19,7 @@ from rocketflow.remoting.headers.pull import (
 from rocketflow_store.spi.names import PROPERTY_UNIQ_KEY
 
 if TYPE_CHECKING:
-    from rocketflow.broker.access import Access
+    from rocketflow.broker.operators.access import Access
     from rocketflow_store.spi.broker import QueryResult, WritingStore
 
 MAX_COUNT: Final = 64
