@@ -730,13 +730,18 @@ BUGS: Final = (
     Bug(
         "property-without-a-name",
         "a property that no reader returns is stored",
-        [Change(' or "" in properties:', ":")],
+        [
+            Change(
+                ' or "" in properties:\n        raise ValueError("a property',
+                ':\n        raise ValueError("a property',
+            )
+        ],
         [f"{ODD}[written properties: an empty name]"],
     ),
     Bug(
         "column-of-properties-without-a-name",
         "a property that no reader returns is stored from a column, and refused of a single message",
-        [Change("            or not _lengths(self._map.names).all()\n", "")],
+        [Change(" or not _lengths(self._map.names).all()", "")],
         [f"{ODD_INPUTS}::test_columns_encode_properties_as_single_messages_do[written properties: an empty name]"],
     ),
     Bug(

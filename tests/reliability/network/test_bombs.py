@@ -40,7 +40,7 @@ def packed_zeros(kind: int) -> bytes:
 
 
 def bomb(kind: int, form: str) -> bytes:
-    """Return what is sent: zeros of the limit and one byte compressed, the same without its end, or compressed twice."""
+    """Return what is sent: compressed zeros beyond the limit, the same without its end, or compressed twice."""
     packed = packed_zeros(kind)
     return {"whole": packed, "cut": packed[: len(packed) // 2], "nested": compress_body(packed, kind)}[form]
 
