@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 
-from rocketflow.broker.operators.user_settings import (
+from rocketflow.broker.user_settings import (
     UserSettings,
     check_user_keys,
     code_list,

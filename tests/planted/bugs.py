@@ -71,7 +71,7 @@ BUGS: Final = (
     Bug(
         "offsets-saved-late",
         "a stop saves offsets after steps that can hang",
-        [Change('            Step("offsets before the rest", None, self._offsets.save, _FIRST_SECONDS),\n', "")],
+        [Change('            Step("offsets before the rest", None, save, _FIRST_SECONDS),\n', "")],
         ["tests/rocketflow/broker/test_steps.py"],
     ),
     # -- directories of stores: their locks and their places
@@ -2298,8 +2298,8 @@ BUGS: Final = (
         "a topic that changes is taken for one that is being made: its queue.type changes too",
         [
             Change(
-                "merged(now.attributes if now else None, changes, attributes.OF_TOPICS)",
-                "merged(None, changes, attributes.OF_TOPICS)",
+                "merged_attributes(now.attributes if now else None, changes, OF_TOPICS)",
+                "merged_attributes(None, changes, OF_TOPICS)",
             )
         ],
         [f"{CHANGES}::test_the_type_of_queues_stays_when_the_topic_changes"],
@@ -2340,8 +2340,14 @@ BUGS: Final = (
         "an operator's request to delete expired files is answered and deletes none",
         [
             Change(
-                "code.DELETE_EXPIRED_COMMITLOG: self._delete_expired", "code.DELETE_EXPIRED_COMMITLOG: _nothing_to_do"
-            )
+                "    @serves(RequestCode.CLEAN_UNUSED_TOPIC, CLUSTER_CHANGE)\n",
+                "    @serves(RequestCode.CLEAN_UNUSED_TOPIC, CLUSTER_CHANGE)\n"
+                "    @serves(RequestCode.DELETE_EXPIRED_COMMITLOG, CLUSTER_CHANGE)\n",
+            ),
+            Change(
+                "    @serves(RequestCode.DELETE_EXPIRED_COMMITLOG, CLUSTER_CHANGE)\n    async def _delete_expired",
+                "    async def _delete_expired",
+            ),
         ],
         [f"{OPERATORS}::test_files_whose_time_is_over_are_deleted_when_an_operator_asks"],
     ),
@@ -2380,8 +2386,8 @@ BUGS: Final = (
         "batches are taken without a permission for their topic, as RocketMQ 4 does",
         [
             Change(
-                '    _CODE.SEND_BATCH_MESSAGE: _client(_topic("b", _PUB)),\n',
-                "    _CODE.SEND_BATCH_MESSAGE: _client(),\n",
+                'RequestCode.SEND_BATCH_MESSAGE, client_row(topic_of(Action.PUB, field="b"))',
+                "RequestCode.SEND_BATCH_MESSAGE, client_row()",
             )
         ],
         ["tests/rocketflow/access/test_permissions.py"],
@@ -2398,10 +2404,21 @@ BUGS: Final = (
         ["tests/rocketflow/access/test_permissions.py"],
     ),
     Bug(
-        "code-without-a-row",
-        "a request that a server processes has no row: it is answered as an unknown one",
-        [Change('    _CODE.GET_TOPIC_STATS_INFO: _read(_topic("topic", _GET)),\n', "")],
-        ["tests/rocketflow/access/test_permissions.py"],
+        "declared-and-not-served",
+        "requests that a class of a folder declares are answered as unknown ones: the folder does not serve it",
+        [Change("            GroupRequests(settings, tables, stats),\n", "")],
+        ["tests/rocketflow/broker/test_requests.py"],
+    ),
+    Bug(
+        "code-declared-twice",
+        "a request code has two processors, and the one that is declared last gets its requests",
+        [
+            Change(
+                "    @serves(RequestCode.UNLOCK_BATCH_MQ",
+                "    @serves(RequestCode.LOCK_BATCH_MQ, client_row())\n    @serves(RequestCode.UNLOCK_BATCH_MQ",
+            )
+        ],
+        ["tests/rocketflow/broker/test_requests.py"],
     ),
     Bug(
         "denial-of-a-prefix-hides-an-exception",
@@ -2420,8 +2437,8 @@ BUGS: Final = (
         "an account that may only subscribe gets the bounds of queues",
         [
             Change(
-                '_CODE.GET_MIN_OFFSET: _client(_topic("topic", _GET))',
-                '_CODE.GET_MIN_OFFSET: _client(_topic("topic", _SUB, _GET))',
+                "RequestCode.GET_MIN_OFFSET, client_row(topic_of(Action.GET))",
+                "RequestCode.GET_MIN_OFFSET, client_row(topic_of(Action.SUB, Action.GET))",
             )
         ],
         ["tests/rocketflow/access/test_permissions.py"],
@@ -2504,7 +2521,12 @@ BUGS: Final = (
     Bug(
         "place-with-the-right-of-another-topic",
         "a message of any topic is read, sent back or committed with the right of the topic that the request says",
-        [Change("            self.guard.check_needs(request, _needs(stored, actions))\n", "            pass\n")],
+        [
+            Change(
+                "            self.guard.check_needs(request, _needs(stored, self.guard.record_actions(request)))\n",
+                "            pass\n",
+            )
+        ],
         [f"{ROWS}/network/test_access.py::test_a_message_that_a_request_names_by_its_place_counts_by_its_own_topic"],
     ),
     Bug(
@@ -2532,15 +2554,9 @@ BUGS: Final = (
         [DENIED],
     ),
     Bug(
-        "code-that-nobody-decided",
-        "a request code is processed of which nobody has decided whether it returns records",
-        [
-            Change(
-                "            code.VIEW_MESSAGE_BY_ID: queries.by_place,\n",
-                "            code.VIEW_MESSAGE_BY_ID: queries.by_place,\n"
-                "            code.GET_TIMER_METRICS: queries.by_place,\n",
-            )
-        ],
+        "record-without-an-owner",
+        "a request gets stored messages, and its declaration names no right that their topic needs",
+        [Change("topic_of(Action.GET, optional=True), record=READ)", "topic_of(optional=True))")],
         [f"{ROWS}/network/test_denied_records.py::test_every_request_code_returns_records_or_does_not"],
     ),
     Bug(
@@ -2628,7 +2644,7 @@ BUGS: Final = (
     Bug(
         "pull-offsets-outlive-their-topic",
         "a topic that was deleted and made again has messages in flight that it does not have",
-        [Change("        self._offsets.topic_deleted(header.topic)\n", "")],
+        [Change("        topics.on_deleted.append(self.offsets.topic_deleted)\n", "")],
         [f"{OPERATORS}::test_messages_that_are_pulled_and_not_consumed_are_in_flight"],
     ),
     Bug(
@@ -2651,7 +2667,7 @@ BUGS: Final = (
     Bug(
         "listed-topics-are-not-checked",
         "an account reads a group's progress in topics that it may not read, if it lists them",
-        [Change('optional=True), _topics("topicList", ";", _GET)),', "optional=True)),")],
+        [Change(', optional=True), topics_of("topicList", ";", Action.GET))', ", optional=True))")],
         ["tests/rocketflow/access/test_permissions.py"],
     ),
     Bug(
