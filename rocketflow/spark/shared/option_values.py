@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
-from rocketflow.process.nearest import nearest_name
 from rocketflow.process.times import TIME_FORM, SecondsError, check_milliseconds, parse_time
 from rocketflow_store import StoreError
 from rocketflow_store.spi.json_text import parse_json
+from rocketflow_store.spi.setting_rows import nearest_name
 
 SPARK_OPTIONS: Final = frozenset(
     {

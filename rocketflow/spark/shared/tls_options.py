@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.errors import UsageError
+from rocketflow.process.tls_settings import TLS_FILE, tls_file_entries
 from rocketflow.spark.shared.option_table import Option
 from rocketflow.spark.shared.option_values import OptionError, OptionValues
 
 if TYPE_CHECKING:
     from rocketflow.aio.tls import Tls
-
-_FILE: Final = "tls.config.file"
 
 TLS_OPTIONS: Final = (
     Option(
@@ -44,7 +43,7 @@ TLS_OPTIONS: Final = (
         "Whether certificates of servers are checked; the names in them are not compared, as in RocketMQ.",
     ),
     Option(
-        _FILE,
+        TLS_FILE,
         "file",
         "",
         "RocketMQ's tls.properties, with the lines `tls.client.certPath=FILE` and so on, read by the driver; excludes "
@@ -101,18 +100,16 @@ def parse_tls(values: OptionValues) -> ClientTls | None:
 
 def _with_file(given: Mapping[str, str]) -> Mapping[str, str]:
     """Return the values with those of the file, if one is named."""
-    if _FILE not in given:
+    if TLS_FILE not in given:
         return given
     both = [name for name in given if name.startswith("tls.client.")]
     if both:
-        raise OptionError(_FILE, f"option {_FILE} excludes {', '.join(both)}: write the lines into the file")
-    from rocketflow.process.server_settings import with_tls_file
-
+        raise OptionError(TLS_FILE, f"option {TLS_FILE} excludes {', '.join(both)}: write the lines into the file")
     try:
-        found = with_tls_file(given)
+        lines = {key: text for key, text, _ in tls_file_entries(given)}
     except UsageError as error:
-        raise OptionError(_FILE, f"option {error}") from None
-    return {key: value for key, value in found.items() if value}
+        raise OptionError(TLS_FILE, f"option {error}") from None
+    return {key: value for key, value in {**given, **lines}.items() if value}
 
 
 def _check(tls: ClientTls) -> None:

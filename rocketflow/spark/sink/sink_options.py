@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.process.nearest import nearest_name
 from rocketflow.spark.shared.network_options import NETWORK_OPTIONS, Network, parse_network
 from rocketflow.spark.shared.option_table import Option
 from rocketflow.spark.shared.option_values import OptionError, OptionValues
@@ -22,6 +21,7 @@ from rocketflow_store import (
 from rocketflow_store.spi.commits import check_sink_id
 from rocketflow_store.spi.names import check_send_topic
 from rocketflow_store.spi.records import SINK_COLUMNS, SOURCE_COLUMNS
+from rocketflow_store.spi.setting_rows import nearest_name
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

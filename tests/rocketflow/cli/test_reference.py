@@ -11,10 +11,22 @@ from typing import Final
 import pytest
 import typer
 
+from rocketflow.broker.settings import BrokerSettings
 from rocketflow.cli.app import app, run
-from rocketflow.cli.reference.entries import COMMAND, EVENT, OUTPUT, SETTING, all_entries
+from rocketflow.cli.reference.entries import (
+    BROKER_SETTING,
+    COMMAND,
+    EVENT,
+    NAMESRV_SETTING,
+    OTHER_KEY,
+    OUTPUT,
+    SERVER_SETTING,
+    SETTING,
+    all_entries,
+)
 from rocketflow.cli.reference.output_fields import OUTPUT_FIELDS
 from rocketflow.cli.reference.pages import DIRECTORY, pages
+from rocketflow.namesrv.settings import NamesrvSettings
 from rocketflow.spark.sink.sink_options import SINK_OPTIONS, SinkOptions
 from rocketflow.spark.source.source_options import SOURCE_OPTIONS, SourceOptions
 from rocketflow.spark.submit import job_names
@@ -22,6 +34,7 @@ from rocketflow_store import StoreConfig
 from tests.support.output_fields import check_fields
 
 STORED_NAMES: Final = (Path(__file__).parents[2] / "project" / "stored_names.txt").read_text("utf-8").splitlines()
+SERVER_KINDS: Final = (SERVER_SETTING, BROKER_SETTING, NAMESRV_SETTING)
 ENTRIES: Final = all_entries(typer.main.get_command(app))
 
 
@@ -43,6 +56,17 @@ def test_every_setting_command_and_event_has_an_entry() -> None:
     groups = {one for one in listed if any(other.startswith(f"{one} ") for other in listed)}
     assert names(COMMAND) == listed - groups
     assert names(EVENT) == {one.removeprefix("event code ") for one in STORED_NAMES if one.startswith("event code ")}
+
+
+def test_every_key_of_servers_has_an_entry_with_a_description_and_those_with_effect_a_line_on_a_page() -> None:
+    about = {one.name: one.about for one in ENTRIES if one.kind in (SETTING, *SERVER_KINDS, OTHER_KEY)}
+    written = "".join(pages(ENTRIES).values())
+    for kind in (BrokerSettings, NamesrvSettings):
+        for key, row in kind.TABLE.items():
+            assert about[key], key
+            assert not row.field or f"| `{key}` | {row.about}" in written, key
+    keys = {one.key for kind in (BrokerSettings, NamesrvSettings) for one in kind.TABLE.values() if one.field}
+    assert len(keys) >= 140
 
 
 def test_every_field_of_json_output_is_described() -> None:

@@ -1,0 +1,31 @@
+"""The type of everything that a user can set; needs the standard library alone."""
+
+from __future__ import annotations
+
+from rocketflow_store.model.setting import (
+    LONG_MAX,
+    OWN_PREFIX,
+    Effect,
+    Kind,
+    Setting,
+    ValueNotAllowedError,
+    nearest_name,
+    rocketmq_setting,
+    rows_of,
+    same_setting,
+    setting,
+)
+
+__all__ = [
+    "LONG_MAX",
+    "OWN_PREFIX",
+    "Effect",
+    "Kind",
+    "Setting",
+    "ValueNotAllowedError",
+    "nearest_name",
+    "rocketmq_setting",
+    "rows_of",
+    "same_setting",
+    "setting",
+]
