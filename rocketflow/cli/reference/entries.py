@@ -15,7 +15,6 @@ from rocketflow_store.spi.settings import SETTINGS, STORE_TABLE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from rocketflow.spark.shared.option_table import Option
     from rocketflow_store.spi.setting_rows import Setting
 
 SETTING: Final = "setting"
@@ -115,9 +114,9 @@ def _of_setting(kind: str, one: Setting, file: str) -> Entry:
     return Entry(one.key, kind, one.about, tuple(facts), tuple(filter(None, (one.field, one.variable, *one.also))))
 
 
-def _of_options(kind: str, options: Iterable[Option]) -> Iterator[Entry]:
+def _of_options(kind: str, options: Iterable[Setting]) -> Iterator[Entry]:
     for one in options:
-        yield Entry(one.name, kind, one.about, (("default", one.default or "none"), ("values", one.values)))
+        yield Entry(one.key, kind, one.about, (("default", one.default_text()), ("values", one.values_text())))
 
 
 def _of_output(command: str, fields: dict[str, str]) -> Entry:
