@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,7 +48,7 @@ def _promise(key: str, about: str, why: str, kept: tuple[str, ...] = OFF, since:
 
 
 def _promised(key: str, *kept: str, why: str) -> Setting:
-    return replace(BY_KEY[key], kept=tuple(one.lower() for one in kept), remedy=why, effect=Effect.START)
+    return BY_KEY[key]._replace(kept=tuple(one.lower() for one in kept), remedy=why, effect=Effect.START)
 
 
 _PROMISES: Final = (

@@ -9,7 +9,7 @@ from rocketflow.cli.reference.entry import Entry
 from rocketflow.cli.reference.output_fields import OUTPUT_FIELDS
 from rocketflow.errors import UsageError
 from rocketflow_store.spi.events import EVENTS
-from rocketflow_store.spi.setting_rows import nearest_name
+from rocketflow_store.spi.setting_rows import nearest_name, rows_of
 from rocketflow_store.spi.settings import SETTINGS, STORE_TABLE
 
 if TYPE_CHECKING:
@@ -21,6 +21,10 @@ SETTING: Final = "setting"
 SERVER_SETTING: Final = "setting of both servers"
 BROKER_SETTING: Final = "setting of a broker"
 NAMESRV_SETTING: Final = "setting of a NameServer"
+CLIENT_OPTION: Final = "option of every client"
+PRODUCER_OPTION: Final = "option of a producer"
+PUSH_OPTION: Final = "option of a push consumer"
+PULL_OPTION: Final = "option of a pull consumer"
 OTHER_KEY: Final = "key of RocketMQ"
 SOURCE_OPTION: Final = "source option"
 SINK_OPTION: Final = "sink option"
@@ -58,6 +62,7 @@ _EXIT_CODES: Final = (
 def all_entries(commands: Any) -> list[Entry]:
     """Return all entries, kind by kind; `commands` is the tree of commands."""
     from rocketflow.broker.settings import BROKER_ROWS
+    from rocketflow.client.options import ClientOptions
     from rocketflow.namesrv.settings import NAMESRV_ROWS
     from rocketflow.process.server_settings import SERVER_ROWS
     from rocketflow.spark.sink.sink_options import SINK_OPTIONS
@@ -71,6 +76,12 @@ def all_entries(commands: Any) -> list[Entry]:
         *(_of_setting(BROKER_SETTING, one, "broker.conf") for one in BROKER_ROWS),
         *(_of_setting(NAMESRV_SETTING, one, "namesrv.conf") for one in NAMESRV_ROWS),
         *(_of_setting(OTHER_KEY, one, "broker.conf") for one in others),
+        *(
+            _of_argument(kind, options, one)
+            for kind, options in _client_options().items()
+            for one in rows_of(options)
+            if options is ClientOptions or one not in rows_of(ClientOptions)
+        ),
         *_of_options(SOURCE_OPTION, SOURCE_OPTIONS),
         *_of_options(SINK_OPTION, SINK_OPTIONS),
         *_below(commands, ""),
@@ -78,6 +89,16 @@ def all_entries(commands: Any) -> list[Entry]:
         *(Entry(one.code, EVENT, one.about, (("cause", one.cause), ("what to do", one.remedy))) for one in EVENTS),
         *(_of_output(command, fields) for command, fields in OUTPUT_FIELDS.items()),
     ]
+
+
+def _client_options() -> dict[str, type]:
+    from rocketflow.client.options import ClientOptions
+    from rocketflow.client.produce.options import ProducerOptions
+    from rocketflow.client.pull.options import PullOptions
+    from rocketflow.client.push.options import PushOptions
+
+    kinds = (CLIENT_OPTION, PRODUCER_OPTION, PUSH_OPTION, PULL_OPTION)
+    return dict(zip(kinds, (ClientOptions, ProducerOptions, PushOptions, PullOptions), strict=True))
 
 
 def find_entries(name: str, entries: Sequence[Entry]) -> list[Entry]:
@@ -112,6 +133,13 @@ def _of_setting(kind: str, one: Setting, file: str) -> Entry:
     if kind == SETTING:
         facts.append(("Python", f"StoreConfig({one.field}=...)"))
     return Entry(one.key, kind, one.about, tuple(facts), tuple(filter(None, (one.field, one.variable, *one.also))))
+
+
+def _of_argument(kind: str, options: type, one: Setting) -> Entry:
+    facts = [("default", one.default_text())]
+    if values := one.values_text():
+        facts.append(("values", values))
+    return Entry(one.key, kind, one.about, (*facts, ("Python", f"{options.__name__}({one.key}=...)")))
 
 
 def _of_options(kind: str, options: Iterable[Setting]) -> Iterator[Entry]:

@@ -12,12 +12,11 @@ Loaders, errors, `rocketflow explain` and the reference read the rows; a class h
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,13 +24,15 @@ if TYPE_CHECKING:
 OWN_PREFIX: Final = "rocketflow."
 """Prefix of RocketFlow's keys."""
 VARIABLE_PREFIX: Final = "ROCKETFLOW_"
+NAME: Final = "{name}"
+"""The key of a setting whose key is the name of its attribute."""
 _ROW: Final = "setting"
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
-_JAVA_NUMBER: Final = re.compile(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)[dDfF]")
+_INTEGER: Final = r"[+-]?[0-9]{1,19}"
+_JAVA_NUMBER: Final = r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)[dDfF]"
 """A number with a type suffix, as Double.parseDouble accepts it."""
-_DURATION: Final = re.compile(r"\s*([0-9]{1,15})\s*(ms|s|m|min|h|d)?\s*")
+_DURATION: Final = r"\s*([0-9]{1,15})\s*(ms|s|m|min|h|d)?\s*"
 _MS_OF_UNIT: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, None: 1}
-_SIZE: Final = re.compile(r"\s*([0-9]{1,15})\s*([kmgt])?b?\s*", re.IGNORECASE)
+_SIZE: Final = r"\s*([0-9]{1,15})\s*([kmgt])?b?\s*"
 _UNITS_OF_SIZE: Final = "bkmgt"
 
 
@@ -67,8 +68,7 @@ class ValueNotAllowedError(ValueError):
         self.allowed = allowed
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """One thing that a user can set: its key, what it is `about`, its values.
 
     `field` is the attribute that has the value, "" for a key that is accepted and read nowhere. `since` is the oldest
@@ -110,11 +110,15 @@ class Setting:
         return self.effect is Effect.LIVE
 
     def check(self, value: Any) -> None:
-        """Raise ValueNotAllowedError for a number outside the bounds."""
-        if self.bounds is not None and value is not None:
-            low, high = self.bounds
-            if not isinstance(value, int) or not low <= value <= high:
-                raise ValueNotAllowedError(f"between {low} and {high}")
+        """Raise ValueNotAllowedError for a number outside the bounds; a fraction lies above the lowest value."""
+        if self.bounds is None or value is None:
+            return
+        low, high = self.bounds
+        if self.kind is Kind.FLOAT:
+            if not value > low:
+                raise ValueNotAllowedError(f"above {low}")
+        elif not isinstance(value, int) or not low <= value <= high:
+            raise ValueNotAllowedError(f"between {low} and {high}" if high < LONG_MAX else f"at least {low}")
 
     def fitted(self, value: Any) -> Any:
         """Return the value that RocketMQ makes of a number outside the bounds; it starts with no wrong file size."""
@@ -141,29 +145,29 @@ class Setting:
                 raise ValueNotAllowedError(
                     " or ".join(self.choices) if any_case else f"one of {', '.join(self.choices)}"
                 )
-            case Kind.INT | Kind.LONG if _INTEGER.fullmatch(text):
+            case Kind.INT | Kind.LONG if re.fullmatch(_INTEGER, text):
                 bits = 31 if self.kind is Kind.INT else 63
                 if -(1 << bits) <= int(text) < 1 << bits:
                     return int(text)
             case Kind.COUNT:
                 return self._count(text)
             case Kind.FLOAT:
-                match = _JAVA_NUMBER.fullmatch(text)
+                match = re.fullmatch(_JAVA_NUMBER, text)
                 try:
                     return float(match[1] if match else text)
                 except ValueError:
                     pass
-            case Kind.DURATION if found := _DURATION.fullmatch(given.lower()):
+            case Kind.DURATION if found := re.fullmatch(_DURATION, given.lower()):
                 return int(found[1]) * _MS_OF_UNIT[found[2]]
-            case Kind.SIZE if found := _SIZE.fullmatch(given):
-                size = int(found[1]) << 10 * _UNITS_OF_SIZE.index((found[2] or "b").lower())
+            case Kind.SIZE if found := re.fullmatch(_SIZE, given.lower()):
+                size = int(found[1]) << 10 * _UNITS_OF_SIZE.index(found[2] or "b")
                 if size > 0:
                     return size
         raise ValueNotAllowedError(self.kind.value)
 
     def _count(self, text: str) -> int:
         low, high = self.bounds or (1, LONG_MAX)
-        if not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
+        if not re.fullmatch(_INTEGER, text) or not low <= int(text) <= high:
             top = f" and at most {high}" if high < LONG_MAX else ""
             raise ValueNotAllowedError(f"{self.kind.value} of at least {low}{top}")
         return int(text)
@@ -174,6 +178,8 @@ class Setting:
             return self.form
         if self.bounds is not None:
             low, high = self.bounds
+            if self.kind is Kind.FLOAT:
+                return f"above {low:,}"
             return f"{low:,} to {high:,}" if high < LONG_MAX else f"at least {low:,}"
         if self.choices:
             return ", ".join(self.choices)
@@ -200,8 +206,17 @@ def setting(about: str, default: Any, unit: str = "", bounds: tuple[int, int] | 
 
     The key is RocketMQ's spelling of the attribute unless it is given, the kind that of the default.
     """
-    row = {"about": about, "default": default, "unit": unit, "bounds": bounds, **more}
-    return field(default=default, metadata={_ROW: row})
+    return field(default=default, metadata=described(about, default=default, unit=unit, bounds=bounds, **more))
+
+
+def described(about: str, **more: Any) -> dict[str, Any]:
+    """Return the metadata of a `dataclasses.field` that is a setting: of one without default, or with a factory."""
+    return {_ROW: {"about": about, **more}}
+
+
+def option(about: str, default: Any, unit: str = "", bounds: tuple[int, int] | None = None, **more: Any) -> Any:
+    """Return the declaration of an attribute that is a setting under its own name, as an argument in Python is."""
+    return setting(about, default, unit, bounds, key=NAME, **more)
 
 
 def rocketmq_setting(about: str, default: Any, *values: Any, since: str | None = "4.9.7", **more: Any) -> Any:
@@ -211,7 +226,7 @@ def rocketmq_setting(about: str, default: Any, *values: Any, since: str | None =
 
 def same_setting(row: Setting, **changes: Any) -> Any:
     """Return the declaration of an attribute that a row of another table describes, but for the changes."""
-    values = {one.name: getattr(row, one.name) for one in dataclasses.fields(Setting)} | changes
+    values = row._asdict() | changes
     return field(default=values["default"], metadata={_ROW: values})
 
 
@@ -228,7 +243,8 @@ def _rows(kind: Any) -> tuple[Setting, ...]:
 def _row(name: str, values: dict[str, Any]) -> Setting:
     head, *rest = name.split("_")
     key = values.get("key") or head + "".join(word.capitalize() for word in rest)
-    kind = values.get("kind") or kind_of(values["default"], values.get("choices", ()))
+    key = name if key == NAME else key
+    kind = values.get("kind") or kind_of(values.get("default"), values.get("choices", ()))
     return Setting(**{**values, "key": key, "field": name, "kind": kind})
 
 
@@ -244,6 +260,8 @@ def kind_of(default: Any, choices: Iterable[str] = ()) -> Kind:
 
 def nearest_name(name: str, known: Iterable[str], near: float = 0.5) -> str | None:
     """Return the known name most similar to `name` (ignoring case), None if none is `near` (0 to 1)."""
+    import difflib  # only errors need it
+
     by_lower = {one.lower(): one for one in known}
     found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=near)
     return by_lower[found[0]] if found else None

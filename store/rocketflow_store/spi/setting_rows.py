@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from rocketflow_store.model.setting import (
     LONG_MAX,
+    NAME,
     OWN_PREFIX,
     Effect,
     Kind,
     Setting,
     ValueNotAllowedError,
+    described,
     kind_of,
     nearest_name,
+    option,
     rocketmq_setting,
     rows_of,
     same_setting,
@@ -19,13 +22,16 @@ from rocketflow_store.model.setting import (
 
 __all__ = [
     "LONG_MAX",
+    "NAME",
     "OWN_PREFIX",
     "Effect",
     "Kind",
     "Setting",
     "ValueNotAllowedError",
+    "described",
     "kind_of",
     "nearest_name",
+    "option",
     "rocketmq_setting",
     "rows_of",
     "same_setting",
