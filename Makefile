@@ -7,7 +7,7 @@ STAMP := $(VENV)/.rocketflow-setup
 # a test may take its time then; a look at where it is, after five minutes, can end the process that it looks at
 LONG := --timeout 3600 -o faulthandler_timeout=0
 
-.PHONY: help setup run run-network test test-full test-faults test-planted test-interop fuzz bench reference docs release airflow check clean
+.PHONY: help setup run run-network test test-changed test-full test-faults test-planted test-interop fuzz bench reference docs release airflow check clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -15,7 +15,13 @@ help: ## list the targets
 
 setup: $(STAMP) ## make .venv with everything that is needed
 
+# a line that refuses the Python of a set-up, before pip is asked; uv chooses one that pyproject.toml allows
+REFUSED = $(shell if [ -x $(BIN)/python ]; then $(BIN)/python tests/project/python_versions.py $(VENV); \
+  elif ! command -v uv >/dev/null; then $(PYTHON) tests/project/python_versions.py; fi 2>/dev/null \
+  || echo "$(PYTHON) does not run: make setup PYTHON=PATH of a Python that pyproject.toml requires")
+
 $(STAMP): requirements.lock pyproject.toml
+	$(if $(REFUSED),$(error $(REFUSED)))
 	@echo "setting up $(VENV) ..."
 	@if command -v uv >/dev/null 2>&1; then \
 	  [ -x $(BIN)/python ] || uv venv -q --seed $(VENV); \
@@ -36,6 +42,9 @@ run-network: $(STAMP) ## the same over the network: broker and Spark job are kil
 
 test: $(STAMP) ## run the test suite (on two cores with a third process: they often wait for brokers and JVMs)
 	@$(BIN)/python -m pytest -n 3
+
+test-changed: $(STAMP) ## run the checks, and for 3 minutes the tests nearest to what differs from BASE (default: main)
+	@began=$$(date +%s); $(MAKE) -s check && $(BIN)/python -m tests.project.changed --began $$began $(BASE)
 
 test-full: $(STAMP) ## run the test suite with the full counts
 	@RF_FULL=1 $(BIN)/python -m pytest -n 3 $(LONG)
@@ -74,6 +83,7 @@ check: $(STAMP) ## formatter, linter, type checker, import rules, reference page
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m rocketflow.cli.write_reference --check
 	@$(BIN)/python -m tests.project.language
+	@$(BIN)/python tests/project/python_versions.py --dependencies
 
 clean: ## remove what the other targets made
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist tests/bench/results tests/reliability.json

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-
-class RocketFlowError(Exception):
-    """Base of RocketFlow's own errors; `exit_code` is what a command ends with."""
-
-    exit_code: ClassVar[int] = 1
+from rocketflow_store.spi.messages import RocketFlowError as RocketFlowError
 
 
 class UsageError(RocketFlowError):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from xdist.scheduler import LoadScopeScheduling
 
-pytest_plugins = ["tests.support.counts", "tests.support.memory_disk"]
+pytest_plugins = ["tests.support.counts", "tests.support.memory_disk", "tests.support.seconds"]
 
 TOGETHER: Final = {
     "tests/rocketflow/spark/": "spark",
@@ -79,6 +79,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort the groups of TOGETHER, which run longest, to the start, so that no process waits for them at the end."""
+    from tests.support.seconds import UNTIL
+
+    if UNTIL in os.environ:
+        return
     items.sort(key=lambda item: _scope(item.nodeid) not in TOGETHER.values())
 
 

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketflow.remoting.bodies import HeartbeatData, LockBatchRequestBody, SubscriptionGroupConfig, decode_body
 from rocketflow.remoting.codes import RequestCode
+from rocketflow_store.spi.names import DLQ_PREFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
     from rocketflow.remoting.command import Command
 
-RETRY_PREFIX: Final = "%RETRY%"
-DLQ_PREFIX: Final = "%DLQ%"
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 REPLY_TOPIC_END: Final = "_REPLY_TOPIC"
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow.access.addresses import AddressPattern, Host, parse_addresses
 from rocketflow.access.permissions import READS, Action, Audience, Kind, Need, Row
 from rocketflow.access.signatures import SignatureCheck, check_signature
+from rocketflow.errors import RocketFlowError
 from rocketflow.remoting.signature import ACCESS_KEY, is_signed
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ _OF_ACCOUNT: Final = frozenset(
 )
 
 
-class PlainRulesError(ValueError):
+class PlainRulesError(RocketFlowError, ValueError):
     """The content is no description of accounts; the text never has a secret."""
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from rocketflow.access.addresses import Host
 from rocketflow.access.permissions import Action, Kind, Need
+from rocketflow.errors import RocketFlowError
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -26,7 +27,7 @@ _KINDS: Final = {one.value.lower(): one for one in Kind}
 _DECISIONS: Final = {"allow": True, "deny": False}
 
 
-class PolicyError(ValueError):
+class PolicyError(RocketFlowError, ValueError):
     """A policy cannot be used; the text says why."""
 
 

@@ -24,6 +24,7 @@ from rocketflow.access.policies import (
     parse_resource,
 )
 from rocketflow.access.signatures import SignatureCheck, check_signature
+from rocketflow.errors import RocketFlowError
 from rocketflow.remoting.bodies import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from rocketflow.remoting.signature import ACCESS_KEY, JOB_ACCESS_KEY
 
@@ -41,7 +42,7 @@ MOST_ENTRIES: Final = 10_000
 MOST_NAME: Final = 255
 
 
-class UserError(Exception):
+class UserError(RocketFlowError):
     """A change of users or policies is refused; the text says why."""
 
 

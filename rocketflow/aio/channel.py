@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from rocketflow.errors import RocketFlowError
 from rocketflow.remoting.command import RESPONSE_FLAG, Command, decode_command, encode_command, encode_parts, request
 from rocketflow.remoting.errors import RemotingError
 from rocketflow.remoting.frame import MAX_FRAME_SIZE, Frame, FrameReceiver
@@ -37,7 +38,7 @@ _FLUSH_AT: Final = 16 * 1024
 """So many bytes go out at once: the peer works on them while more are made."""
 
 
-class ChannelError(Exception):
+class ChannelError(RocketFlowError):
     """A request gets no answer on a connection."""
 
 

@@ -21,6 +21,7 @@ from rocketflow.aio.channel import LARGE, UNSENT_LIMIT, Channel, address_text
 from rocketflow.aio.rpc_latency import ONE_WAY, SUCCESS, WRITE_FAILED, Rpc, RpcLatency
 from rocketflow.aio.slow_requests import SLOW_SECONDS, SlowRequests
 from rocketflow.aio.tls import HANDSHAKE_RECORD
+from rocketflow.errors import RocketFlowError
 from rocketflow.remoting.codes import OWN_CODES, ResponseCode, code_name
 from rocketflow.remoting.command import Command, answer
 from rocketflow.remoting.errors import BodyError, HeaderError
@@ -57,7 +58,7 @@ _BACKLOG: Final = 1024
 _MOST_KEPT_DESCRIPTORS: Final = 256
 
 
-class RefusedError(Exception):
+class RefusedError(RocketFlowError):
     """A request is refused with a response code and a text for people."""
 
     def __init__(self, code: int, remark: str, header: Header | None = None) -> None:
@@ -253,7 +254,7 @@ class Server:
             channel.close()
         loop = asyncio.get_running_loop()
         end = loop.time() + _DRAIN_SECONDS
-        while self._channels and loop.time() < end:
+        while self._channels and loop.time() < end:  # noqa: ASYNC110 once, at the stop
             await asyncio.sleep(0.01)
         for channel in list(self._channels):
             channel.abort()

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple
 
+from rocketflow.errors import RocketFlowError
+
 LOG: Final = logging.getLogger("rocketflow.aio")
 
 STEPS_SECONDS: Final = 9.5
@@ -34,7 +36,7 @@ class Step(NamedTuple):
     vital: bool = False
 
 
-class UncleanStopError(Exception):
+class UncleanStopError(RocketFlowError):
     """Steps of a stop failed or were late; `is_late` is set if one of them may still run in a thread."""
 
     def __init__(self, troubles: Iterable[str], *, is_late: bool) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from rocketflow.aio.watched_files import WatchedFiles, call_often
+from rocketflow.errors import RocketFlowError
 
 LOG: Final = logging.getLogger("rocketflow.aio")
 
@@ -23,7 +24,7 @@ HANDSHAKE_RECORD: Final = b"\x16"
 _KEY_SECONDS: Final = 30.0
 
 
-class TlsError(Exception):
+class TlsError(RocketFlowError):
     """The files of a side cannot be used; the text names the key and the file."""
 
 

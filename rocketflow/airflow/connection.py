@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from rocketflow.errors import RocketFlowError
+
 COMMAND_VARIABLE: Final = "ROCKETFLOW_COMMAND"
 _TEXTS: Final = ("path", "command", "config", "audit_dir", "expectations_dir")
 _JOBS_WITH_CONFIG: Final = frozenset({"rebuild_index", "requeue"})
 _KNOWN: Final = frozenset({*_TEXTS, "spark_arguments", "environment"})
 
 
-class StoreConnectionError(Exception):
+class StoreConnectionError(RocketFlowError):
     """A connection lacks a required extra, or has an unknown or invalid one."""
 
 

@@ -44,8 +44,8 @@ async def pull_arrow(
     bulk. `on_bad_body` says what happens to a message whose body cannot be decoded: `raw` returns the body as it is
     stored, with the reason in the column `bodyError`, `quarantine` skips the message and logs it (RF-BAD-BODY).
 
-    Raises MissingPackageError without pyarrow, UnknownColumnError, BadBodyError, and CorruptRecordError for a record
-    that is damaged; both name broker, topic and offset, and a seek after it goes on.
+    Raises MissingPackageError without pyarrow, UnknownColumnError, DamagedBodyError, and CorruptRecordError for a
+    record that is damaged; both name broker, topic and offset, and a seek after it goes on.
     """
     decode = decoder(columns, on_bad_body)
     return [batch for some in await consumer.poll_answers(decode, timeout_s, max_bytes, LINGER_S) for batch in some]

@@ -15,37 +15,37 @@ from rocketflow.aio.loop_lag import LoopLag
 from rocketflow.aio.rpc_latency import RpcLatency
 from rocketflow.aio.server import Limits, Processor, Server
 from rocketflow.aio.steps import STEPS_SECONDS, Step, Steps
-from rocketflow.broker.access import Access
-from rocketflow.broker.admin import Admin
-from rocketflow.broker.attributes import unsupported
-from rocketflow.broker.awaited_replies import AwaitedReplies
-from rocketflow.broker.client_requests import ClientRequests
-from rocketflow.broker.clients import ConsumerTable, ProducerTable
-from rocketflow.broker.config_requests import ConfigRequests
-from rocketflow.broker.counts import Counts, MessageCounts
-from rocketflow.broker.group_admin import GroupAdmin
-from rocketflow.broker.groups import Groups
-from rocketflow.broker.member_calls import MemberCalls
-from rocketflow.broker.offsets import GroupOffsets, OffsetRequests
-from rocketflow.broker.pulls import Pulls
-from rocketflow.broker.put_gatherer import PutGatherer
-from rocketflow.broker.queries import Queries
-from rocketflow.broker.queue_locks import QueueLocks
-from rocketflow.broker.range_pulls import RangePulls
-from rocketflow.broker.recalls import Recalls
-from rocketflow.broker.registration import Registration
-from rocketflow.broker.replies import Replies
-from rocketflow.broker.runtime_figures import RuntimeFigures
-from rocketflow.broker.send_back import SendBacks
-from rocketflow.broker.sends import Sends
+from rocketflow.broker.figures.counts import Counts, MessageCounts
+from rocketflow.broker.figures.runtime_figures import RuntimeFigures
+from rocketflow.broker.figures.stats import BrokerStats
+from rocketflow.broker.figures.timer_figures import TimerFigures
+from rocketflow.broker.groups.client_requests import ClientRequests
+from rocketflow.broker.groups.clients import ConsumerTable, ProducerTable
+from rocketflow.broker.groups.group_admin import GroupAdmin
+from rocketflow.broker.groups.groups import Groups
+from rocketflow.broker.groups.member_calls import MemberCalls
+from rocketflow.broker.groups.offsets import GroupOffsets, OffsetRequests
+from rocketflow.broker.groups.queue_locks import QueueLocks
+from rocketflow.broker.operators.access import Access
+from rocketflow.broker.operators.admin import Admin
+from rocketflow.broker.operators.config_requests import ConfigRequests
+from rocketflow.broker.operators.upkeep import Upkeep
+from rocketflow.broker.puts.awaited_replies import AwaitedReplies
+from rocketflow.broker.puts.put_gatherer import PutGatherer
+from rocketflow.broker.puts.recalls import Recalls
+from rocketflow.broker.puts.replies import Replies
+from rocketflow.broker.puts.send_back import SendBacks
+from rocketflow.broker.puts.sends import Sends
+from rocketflow.broker.reads.pulls import Pulls
+from rocketflow.broker.reads.queries import Queries
+from rocketflow.broker.reads.range_pulls import RangePulls
 from rocketflow.broker.settings import answered_settings_text
-from rocketflow.broker.stats import BrokerStats
 from rocketflow.broker.store_requests import StoreRequests
-from rocketflow.broker.timer_figures import TimerFigures
-from rocketflow.broker.topic_admin import TopicAdmin
-from rocketflow.broker.topics import Topics
+from rocketflow.broker.topics.attributes import unsupported
+from rocketflow.broker.topics.registration import Registration
+from rocketflow.broker.topics.topic_admin import TopicAdmin
+from rocketflow.broker.topics.topics import Topics
 from rocketflow.broker.transactions.transactions import Transactions
-from rocketflow.broker.upkeep import Upkeep
 from rocketflow.process.health_step import health_step
 from rocketflow.process.live_settings import LiveSettings
 from rocketflow.remoting.codes import RequestCode
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     from rocketflow.aio.channel import Channel
     from rocketflow.aio.tls import Tls
-    from rocketflow.broker.metrics import BrokerMetrics
+    from rocketflow.broker.figures.metrics import BrokerMetrics
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow_store import StoreConfig
     from rocketflow_store.spi.broker import Arrival, WritingStore
@@ -233,7 +233,7 @@ class _Parts:
         )
         self._metrics: BrokerMetrics | None = None
         if exported is not None and latency is not None:
-            from rocketflow.broker.metrics import BrokerMetrics, Sources
+            from rocketflow.broker.figures.metrics import BrokerMetrics, Sources
 
             self._metrics = BrokerMetrics(
                 Sources(

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rocketflow.broker.user_settings import UserSettings, check_user_keys, code_list, initial_user, inner_client
+from rocketflow.broker.operators.user_settings import (
+    UserSettings,
+    check_user_keys,
+    code_list,
+    initial_user,
+    inner_client,
+)
 from rocketflow.environment import NAMESRV_ADDR
 from rocketflow.errors import UsageError
 from rocketflow.process.exposure import check_exposure

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rocketflow.aio.server import OVERLOAD, Processor, RefusedError, Request
-from rocketflow.broker.sends import check_writable
+from rocketflow.broker.puts.sends import check_writable
 from rocketflow.remoting import store_bodies as bodies
 from rocketflow.remoting.bodies import encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
@@ -44,7 +44,7 @@ from rocketflow_store.spi.staging import StagedPart, StagingArea
 
 if TYPE_CHECKING:
     from rocketflow.broker.settings import BrokerSettings
-    from rocketflow.broker.topics import Topics
+    from rocketflow.broker.topics.topics import Topics
     from rocketflow_store.spi.broker import WritingStore
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from rocketflow.cli.shared.client_options import (
     client_options,
 )
 from rocketflow.cli.shared.failures import EXIT_LOST, ends_at_interrupt
-from rocketflow.cli.shared.message_rows import TABLE_COLUMNS, BodyForm, print_bad_body, table_row
+from rocketflow.cli.shared.message_rows import TABLE_COLUMNS, BodyForm, message_fields, print_bad_body, table_row
 from rocketflow.cli.shared.parameters import (
     BodyOption,
     JsonOption,
@@ -31,10 +31,9 @@ from rocketflow.cli.shared.parameters import (
     emit,
     time_argument,
 )
-from rocketflow.cli.shared.received_rows import received_fields
 from rocketflow.cli.shared.tables import Table
 from rocketflow.errors import UsageError
-from rocketflow_store import BadBodyError, OnBadBody
+from rocketflow_store import DamagedBodyError, OnBadBody
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
     from rocketflow.client.options import ClientOptions
     from rocketflow.client.pull.consumer import PullConsumer
     from rocketflow.client.pull.options import PullOptions
-    from rocketflow.client.received import ReceivedMessage
     from rocketflow.remoting.bodies import MessageQueue
+    from rocketflow_store.spi.messages import ReceivedMessage
 
 _FIRST: Final = "first"
 _LAST: Final = "last"
@@ -138,7 +137,7 @@ class Printer:
                 if self._on_bad_body is OnBadBody.QUARANTINE:
                     self.skipped += 1
                     continue
-            fields = received_fields(one, self._body)
+            fields = message_fields(one, self._body)
             if self._as_json:
                 emit(fields)
             else:
@@ -196,7 +195,7 @@ class Reader:
         await consumer.close()
         if bad is not None:
             place = bad.topic, bad.queue_id, bad.queue_offset
-            raise BadBodyError(f"broker {bad.broker_name}", bad.physical_offset, place, bad.body_error)
+            raise DamagedBodyError(f"broker {bad.broker_name}", bad.physical_offset, place, bad.body_error)
         return consumer.skipped
 
     async def _bounds(self) -> dict[MessageQueue, tuple[int, int]]:

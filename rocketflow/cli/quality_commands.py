@@ -148,13 +148,12 @@ def _checked(check: RangeCheck, master: str) -> dict[str, Any]:
     from rocketflow.process.job_errors import exit_code_of
     from rocketflow.quality.jobs.range_check import check_range, preflight
     from rocketflow.quality.jobs.session import quality_session
-    from rocketflow_store import StoreError
 
     preflight(check)
     spark = quality_session("rocketflow-quality-check", master, fast_start=True)
     try:
         return check_range(spark, check)
-    except (StoreError, RocketFlowError):
+    except RocketFlowError:
         raise
     except Exception as error:  # the text of Spark's error holds the error of a task
         raise typer.Exit(exit_code_of(error)) from error

@@ -31,9 +31,9 @@ from rocketflow.errors import UsageError
 if TYPE_CHECKING:
     from io import FileIO
 
-    from rocketflow.client.messages import Message
     from rocketflow.client.options import ClientOptions
     from rocketflow.client.produce import Producer, SendResult
+    from rocketflow_store.spi.messages import Message
 
 _BATCH: Final = 256
 """Most messages that are sent at the same time."""
@@ -86,7 +86,7 @@ def send(
     number, the rest goes on, and the command ends with 1, or with 69 if no broker answered.
     """
     from rocketflow.cli.shared.client_run import run_client
-    from rocketflow.client.messages import Message
+    from rocketflow_store.spi.messages import Message
 
     options = client_options(
         name_servers, credentials, profile=profile, tls=tls, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key

@@ -1,11 +1,11 @@
-"""Clients of NameServers and brokers, on asyncio; they import neither the broker nor the store.
+"""Clients of NameServers and brokers, on asyncio; of the store they use the facts that need no other package.
 
 | module | content |
 |---|---|
 | `cluster` | one client's routes, requests to NameServers and brokers, heartbeats |
 | `options`, `errors` | what every client is given, and what it raises |
-| `routes`, `ids`, `compression`, `java_hash` | queues of a route, ids, compressed bodies, hashes, without I/O |
-| `messages`, `received`, `pull_status`, `skipped` | what is sent, received and not received, without I/O |
+| `routes`, `ids` | queues of a route, ids of clients and messages, without I/O |
+| `pull_status`, `skipped` | outcomes of a pull, what was not received, without I/O |
 | `produce` | producers |
 | `admin` | operators' requests |
 | `consume` | parts of consumers: strategies, subscriptions, pulls, offsets |
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from rocketflow.client.consume.corrections import CorrectionReason, OffsetCorrection
     from rocketflow.client.consume.idempotent import Idempotent, MemoryKeys, SqliteKeys
     from rocketflow.client.consume.start_positions import ConsumeFrom
-    from rocketflow.client.messages import Message
     from rocketflow.client.options import ClientOptions
     from rocketflow.client.produce import (
         Producer,
@@ -41,12 +40,13 @@ if TYPE_CHECKING:
     from rocketflow.client.pull.consumer import PullConsumer
     from rocketflow.client.pull.options import PullListener, PullOptions
     from rocketflow.client.push import ConsumeContext, ConsumeStatus, PushConsumer, PushOptions
-    from rocketflow.client.received import ReceivedMessage
     from rocketflow.client.skipped import SkippedMessages
     from rocketflow.remoting.rpc_hook import RpcHook
+    from rocketflow_store.spi.messages import Compression, Message, ReceivedMessage
 
 __all__ = [
     "ClientOptions",
+    "Compression",
     "ConsumeContext",
     "ConsumeFrom",
     "ConsumeStatus",
@@ -76,11 +76,12 @@ __all__ = [
 
 _MODULES: Final = {
     "ClientOptions": "rocketflow.client.options",
+    "Compression": "rocketflow_store.spi.messages",
     "ConsumeContext": "rocketflow.client.push",
     "ConsumeFrom": "rocketflow.client.consume.start_positions",
     "ConsumeStatus": "rocketflow.client.push",
     "CorrectionReason": "rocketflow.client.consume.corrections",
-    "Message": "rocketflow.client.messages",
+    "Message": "rocketflow_store.spi.messages",
     "Idempotent": "rocketflow.client.consume.idempotent",
     "MemoryKeys": "rocketflow.client.consume.idempotent",
     "OffsetCorrection": "rocketflow.client.consume.corrections",
@@ -91,7 +92,7 @@ _MODULES: Final = {
     "PullOptions": "rocketflow.client.pull.options",
     "PushConsumer": "rocketflow.client.push",
     "PushOptions": "rocketflow.client.push",
-    "ReceivedMessage": "rocketflow.client.received",
+    "ReceivedMessage": "rocketflow_store.spi.messages",
     "RpcHook": "rocketflow.remoting.rpc_hook",
     "SendResult": "rocketflow.client.produce",
     "SendStatus": "rocketflow.client.produce",

@@ -1,7 +1,6 @@
-"""Ids that clients make and read: of clients, of messages, of places in a CommitLog.
+"""Ids that clients make: of clients and of messages.
 
-RocketMQ's source: common/message/MessageClientIDSetter.java, MessageDecoder.java (createMessageId, decodeMessageId),
-client/ClientConfig.java (buildMQClientId).
+RocketMQ's source: common/message/MessageClientIDSetter.java, client/ClientConfig.java (buildMQClientId).
 """
 
 from __future__ import annotations
@@ -9,22 +8,12 @@ from __future__ import annotations
 import itertools
 import os
 import socket
-import struct
 import time
 from datetime import datetime
-from typing import Final, NamedTuple
-
-from rocketflow.client.errors import ClientError
+from typing import Final
 
 _COUNTS: Final = itertools.cycle(map("".join, itertools.product("0123456789ABCDEF", repeat=4)))
 """The last digits of keys, in turn; the next one is taken at once, whatever thread asks."""
-
-
-class StoredAt(NamedTuple):
-    """The place of a stored message: a broker's address, and the offset in its CommitLog."""
-
-    address: str
-    physical_offset: int
 
 
 def local_address() -> str:
@@ -73,20 +62,7 @@ class UniqueKeys:
         return self._prefix + "%08X" % (int((now - self._month_began) * 1000) & 0xFFFFFFFF)
 
     def _set_month(self, now: float) -> None:
-        first = datetime.fromtimestamp(now).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        here = datetime.fromtimestamp(now)  # noqa: DTZ006 Java's clients count in the month of the local time
+        first = here.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         after = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
         self._month_began, self._month_ends = first.timestamp(), after.timestamp()
-
-
-def stored_at(message_id: str) -> StoredAt:
-    """Return the place of an offset id. Raises ClientError for a text that is none."""
-    try:
-        data = bytes.fromhex(message_id)
-    except ValueError:
-        data = b""
-    if len(data) not in (16, 28):
-        raise ClientError(f"{message_id!r} is no offset message id; 32 or 56 hexadecimal digits are expected")
-    family = socket.AF_INET if len(data) == 16 else socket.AF_INET6
-    host = socket.inet_ntop(family, data[:-12])
-    port, offset = struct.unpack(">iq", data[-12:])
-    return StoredAt(f"{host}:{port}" if len(data) == 16 else f"[{host}]:{port}", offset)

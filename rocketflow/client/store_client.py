@@ -19,6 +19,7 @@ from rocketflow.aio.peers import Peers
 from rocketflow.aio.signing_hook import signing_hooks
 from rocketflow.aio.tls import Tls, TlsFiles, client_context
 from rocketflow.client.errors import RequestRefusedError
+from rocketflow.errors import RocketFlowError
 from rocketflow.remoting.bodies import encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.errors import RemotingError
@@ -42,7 +43,7 @@ PIECE_SECONDS: Final = 60.0
 _LONGEST_SECONDS: Final = 24 * 3600.0
 
 
-class NoBrokerError(Exception):
+class NoBrokerError(RocketFlowError):
     """No broker at the address serves the store; nothing was requested."""
 
 
@@ -54,7 +55,7 @@ class NotAllowedError(NoBrokerError):
     """The broker does not let the caller commit."""
 
 
-class AnswerLostError(Exception):
+class AnswerLostError(RocketFlowError):
     """The connection ended before the answer: the request may have been carried out, or may still be."""
 
 

@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 
 from msgspec import structs
 
+from rocketflow.errors import RocketFlowError
 from rocketflow.remoting.bodies import BrokerData, DataVersion, QueueData, TopicConfig
+from rocketflow_store.spi.names import PERM_READ_WRITE, PERM_WRITE
 
-PERM_WRITE: Final = 2
-PERM_READ_WRITE: Final = 6
 MASTER_ID: Final = 0
 
 UNIT_FLAG: Final = 1
@@ -25,7 +25,7 @@ MAX_TOPICS: Final = 100_000
 MAX_BROKERS: Final = 10_000
 
 
-class RegistrationRefusedError(Exception):
+class RegistrationRefusedError(RocketFlowError):
     """A broker registered one topic before all of them, or the table is full."""
 
 

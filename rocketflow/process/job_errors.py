@@ -9,7 +9,6 @@ from typing import Final
 
 from rocketflow.errors import RocketFlowError
 from rocketflow.process.printable import printable
-from rocketflow_store import StoreError
 
 _ERROR_LINE: Final = re.compile(r"^(?:: )?((?:\w+\.)*)(\w*(?:Error|Invalid|Exception)): (.+)$", re.MULTILINE)
 _OWN_LINE: Final = re.compile(
@@ -26,7 +25,7 @@ def exit_code_of(error: BaseException) -> int:
 
     The error of a Python worker or of the data source is found in the text of Spark's error.
     """
-    if isinstance(error, (StoreError, RocketFlowError)):
+    if isinstance(error, RocketFlowError):
         print(f"error: {printable(str(error))}", file=sys.stderr)
         return error.exit_code
     text = str(error)
@@ -52,4 +51,4 @@ def _exit_code_of_class(module: str, name: str) -> int:
         kind = getattr(importlib.import_module(module), name, None)
     except ImportError:  # the text only looks like a traceback
         return 1
-    return int(kind.exit_code) if isinstance(kind, type) and issubclass(kind, (StoreError, RocketFlowError)) else 1
+    return int(kind.exit_code) if isinstance(kind, type) and issubclass(kind, RocketFlowError) else 1

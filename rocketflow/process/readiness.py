@@ -10,6 +10,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Final
 
+from rocketflow.errors import RocketFlowError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -32,7 +34,7 @@ def say_ready(status: str) -> None:
         to.sendall(text.encode())
 
 
-class NotReadyError(Exception):
+class NotReadyError(RocketFlowError):
     """A server ended, with `code`, before it was ready."""
 
     def __init__(self, code: int) -> None:

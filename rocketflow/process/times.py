@@ -6,6 +6,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from rocketflow.errors import RocketFlowError
+
 TIME_FORM: Final = "milliseconds since 1970, or ISO 8601 such as 2026-01-31T12:30:00 (UTC without a zone)"
 _MILLISECONDS: Final = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -15,7 +17,7 @@ _SECONDS: Final = range(10**9, 5 * 10**9)
 _MIN_LONG, _MAX_LONG = -(1 << 63), (1 << 63) - 1
 
 
-class SecondsError(ValueError):
+class SecondsError(RocketFlowError, ValueError):
     """A number of milliseconds that was probably meant as seconds."""
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from rocketflow.errors import RocketFlowError
 
-class RemotingError(Exception):
+
+class RemotingError(RocketFlowError):
     """Base of the errors of the wire protocol."""
 
 

@@ -6,7 +6,6 @@ import os
 import sys
 
 from rocketflow.errors import RocketFlowError
-from rocketflow_store import StoreError
 
 
 def main() -> None:
@@ -15,7 +14,7 @@ def main() -> None:
     settings = dict(one.split("=", 1) for one in words[1::2])
     try:
         _run(command, settings)
-    except (RocketFlowError, StoreError) as error:
+    except RocketFlowError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
 

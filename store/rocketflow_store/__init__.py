@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rocketflow_store.model.errors import BadBodyError as BadBodyError
     from rocketflow_store.model.errors import BatchSchemaError as BatchSchemaError
     from rocketflow_store.model.errors import CorruptRecordError as CorruptRecordError
+    from rocketflow_store.model.errors import DamagedBodyError as DamagedBodyError
     from rocketflow_store.model.errors import DescriptorLimitError as DescriptorLimitError
     from rocketflow_store.model.errors import FileAllocationTimeoutError as FileAllocationTimeoutError
     from rocketflow_store.model.errors import FileExistsInTargetError as FileExistsInTargetError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from rocketflow_store.model.errors import RebuildFailedError as RebuildFailedError
     from rocketflow_store.model.errors import RemoteStoreError as RemoteStoreError
     from rocketflow_store.model.errors import ResultReleasedError as ResultReleasedError
+    from rocketflow_store.model.errors import RocketFlowError as RocketFlowError
     from rocketflow_store.model.errors import StagedPartError as StagedPartError
     from rocketflow_store.model.errors import StoreAccessError as StoreAccessError
     from rocketflow_store.model.errors import StoreClosedError as StoreClosedError
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from rocketflow_store.model.errors import WouldBlockError as WouldBlockError
     from rocketflow_store.model.message import Message as Message
     from rocketflow_store.model.message import MessageExt as MessageExt
+    from rocketflow_store.model.message import ReceivedMessage as ReceivedMessage
     from rocketflow_store.model.on_bad_body import OnBadBody as OnBadBody
     from rocketflow_store.model.results import AppendBatchResult as AppendBatchResult
     from rocketflow_store.model.results import PutMessageResult as PutMessageResult
@@ -72,8 +75,9 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _ERRORS = (
-    "BackupTargetError",
     "BadBodyError",
+    "BackupTargetError",
+    "DamagedBodyError",
     "BatchSchemaError",
     "CorruptRecordError",
     "DescriptorLimitError",
@@ -92,6 +96,7 @@ _ERRORS = (
     "RebuildFailedError",
     "RemoteStoreError",
     "ResultReleasedError",
+    "RocketFlowError",
     "StagedPartError",
     "StoreAccessError",
     "StoreClosedError",
@@ -119,6 +124,7 @@ _HOMES = {
     "GetMessageStatus": "model.status",
     "Message": "model.message",
     "MessageExt": "model.message",
+    "ReceivedMessage": "model.message",
     "MessageStore": "engine.message_store",
     "OnBadBody": "model.on_bad_body",
     "PutMessageResult": "model.results",
@@ -138,6 +144,7 @@ __all__ = [
     "BadBodyError",
     "BatchSchemaError",
     "CorruptRecordError",
+    "DamagedBodyError",
     "DescriptorLimitError",
     "FileAllocationTimeoutError",
     "FileExistsInTargetError",
@@ -163,8 +170,10 @@ __all__ = [
     "RaiseFaults",
     "ReadFaults",
     "RebuildFailedError",
+    "ReceivedMessage",
     "RemoteStoreError",
     "ResultReleasedError",
+    "RocketFlowError",
     "SkipFaults",
     "StagedPartError",
     "StoreAccessError",

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from rocketflow.broker.attributes import OF_TOPICS, AttributesError, merged, parse_changes
+from rocketflow.broker.topics.attributes import OF_TOPICS, AttributesError, merged, parse_changes
 from tests.apache.clients import jars
 from tests.support.java_programs import FLAGS, compiled
 from tests.support.maven import java_and_javac

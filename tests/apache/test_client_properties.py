@@ -11,7 +11,7 @@ import pytest
 
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
-from rocketflow.broker.client_properties import PROPERTIES, Fate
+from rocketflow.broker.puts.client_properties import PROPERTIES, Fate
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command
 from rocketflow_store import StoreReader

@@ -17,9 +17,9 @@ import pytest
 from rocketflow.aio.loop import run
 from rocketflow.client.errors import RequestRefusedError
 from rocketflow.client.push import ConsumeContext, ConsumeStatus, Listener, PushConsumer
-from rocketflow.client.received import ReceivedMessage
 from rocketflow.remoting.bodies import MessageQueue
 from rocketflow_store import StoreConfig
+from rocketflow_store.spi.messages import ReceivedMessage
 from tests.apache.clients import jars
 from tests.apache.mqadmin import mqadmin
 from tests.support.java_programs import FLAGS, compiled

@@ -24,13 +24,12 @@ from rocketflow.client import (
     TransactionState,
 )
 from rocketflow.client.admin.admin_client import AdminClient
-from rocketflow.client.compression import Compression
 from rocketflow.client.consume.trace import ReturnType, after_row, before_row
 from rocketflow.client.errors import NoRouteError
 from rocketflow.client.produce import SendResult
 from rocketflow.client.produce.trace import Traced, TraceType, ended_row, recalled_row, sent_row
-from rocketflow.client.received import ReceivedMessage
 from rocketflow.remoting.bodies import MessageQueue, TopicConfig
+from rocketflow_store.spi.messages import Compression, ReceivedMessage
 from tests.apache.clients import cluster, jars
 from tests.apache.judge import versions
 from tests.apache.test_apache_opens_rocketflow_stores import SIZES

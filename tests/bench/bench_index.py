@@ -16,7 +16,7 @@ from rocketflow_store.format.record import RecordFields, encode_record
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.model.clock import SystemClock
 from rocketflow_store.model.java_compat import index_hash, string_hash
-from rocketflow_store.model.message import MessageExt
+from rocketflow_store.model.message import ReceivedMessage
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.views.index.index_service import IndexService
 from tests.bench.figures import Figure
@@ -43,7 +43,7 @@ def run(scale: float) -> Iterator[Figure]:
         log = CommitLogView(_log(Path(home) / "commitlog", asked.tolist(), count))
         assert len(index.files) == _FILES
 
-        def look(phy_offset: int) -> MessageExt | None:
+        def look(phy_offset: int) -> ReceivedMessage | None:
             return log.message_at(phy_offset)
 
         def hit(number: int) -> bool:

@@ -39,6 +39,7 @@ from rocketflow_store.filters.sql92 import compile_filter
 from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.format.batch_body import BatchEntry, decode_batch_body, encode_batch_body, entry_positions
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
+from rocketflow_store.format.inner_batch import inner_messages
 from rocketflow_store.format.properties import decode_properties, encode_properties
 from rocketflow_store.format.record import RecordFields, decode_record, encode_blank, encode_record
 from rocketflow_store.format.timer_checkpoint_layout import TimerCheckpoint, decode_timer_checkpoint
@@ -59,7 +60,6 @@ from rocketflow_store.model.message_id import decode_offset_msg_id, offset_msg_i
 from rocketflow_store.model.property_names import PROPERTY_CRC32, PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from rocketflow_store.model.system_flags import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC, validate_group, validate_topic
-from rocketflow_store.reading.inner_messages import inner_messages
 from rocketflow_store.reading.queue_records import QueueRecords
 from rocketflow_store.records.arrow.columns import SOURCE_COLUMNS
 from rocketflow_store.records.arrow.unit_types import SLOT_DTYPE, TIMER_UNIT_DTYPE

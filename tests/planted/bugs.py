@@ -1207,6 +1207,21 @@ BUGS: Final = (
         [Change('hidden = ("AIRFLOW", "_AIRFLOW", ', "hidden = (")],
         ["tests/rocketflow/airflow/test_parts.py::test_command_does_not_inherit_airflows_secrets"],
     ),
+    # -- the shape of the code
+    Bug(
+        "modules-in-a-circle",
+        "the fence and the log that it guards name each other's types",
+        [
+            Change(
+                "    from rocketflow_store.files.mapped.transient_store_pool import BufferedFiles\n\n\n"
+                "@dataclass(frozen=True, slots=True)\nclass Run:",
+                "    from rocketflow_store.files.mapped.transient_store_pool import BufferedFiles\n"
+                "    from rocketflow_store.log.fence import Fence\n\n\n"
+                "@dataclass(frozen=True, slots=True)\nclass Run:",
+            )
+        ],
+        ["tests/project/test_shape.py"],
+    ),
     # -- settings
     Bug(
         "settings-out-of-range-refused",
@@ -2542,6 +2557,17 @@ BUGS: Final = (
         "the offsets to correct another group by are those of the last group instead of the least",
         [Change("least[queue_id] = min(offset, least.get(queue_id, offset))", "least[queue_id] = offset")],
         ["tests/rocketflow/broker/test_operator_requests.py"],
+    ),
+    Bug(
+        "every-day-has-24-hours",
+        "the figures of a day are noted at one o'clock after a day of 23 hours",
+        [
+            Change(
+                "(year, month, day + 1, 0, 0, 0, 0, 0, -1)) - now",
+                "(year, month, day, 0, 0, 0, 0, 0, -1)) + 86_400 - now",
+            )
+        ],
+        ["tests/rocketflow/broker/test_runtime_figures.py::test_midnight_is_awaited_for_the_hours_that_the_day_has"],
     ),
     # -- figures of groups
     Bug(

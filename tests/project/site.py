@@ -35,7 +35,10 @@ SECTIONS: Final = {
         "rocketflow/airflow/README.md",
     ],
     "Operate": ["OPERATIONS.md", "ROCKETMQ.md", "GLOSSARY.md", "CHANGELOG.md"],
-    "Reference": [f"{_REFERENCE}/{name}.md" for name in ("settings", "options", "commands", "events", "output")],
+    "Reference": [
+        *(f"{_REFERENCE}/{name}.md" for name in ("settings", "options", "commands", "events", "output")),
+        "rocketflow/spark/REFERENCE.md",
+    ],
     "Inside": [
         "ARCHITECTURE.md",
         "CONTRIBUTING.md",

@@ -17,6 +17,7 @@ from typing import Any, Final
 import typer
 
 from rocketflow.cli.app import app
+from tests.project.python_versions import required
 
 ROOT: Final = Path(__file__).parents[2]
 FILE: Final = ROOT / "conf" / "container" / "Containerfile"
@@ -50,8 +51,7 @@ def test_debian_of_the_base_has_a_python_that_the_project_supports() -> None:
     (base,) = (arguments for name, arguments in instructions() if name == "ARG")
     assert base.removeprefix("BASE=") == "docker.io/library/debian:bookworm-slim", "name the new release's Python here"
     assert {arguments.split()[0] for name, arguments in instructions() if name == "FROM"} == {"${BASE}"}
-    least = int(PROJECT["requires-python"].removeprefix(">=3."))
-    assert least <= 11  # the python3 of bookworm
+    assert 11 in required()  # the python3 of bookworm
 
 
 def test_stages_extras_and_commands_exist() -> None:

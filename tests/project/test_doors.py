@@ -18,6 +18,9 @@ ROOT: Final = Path(__file__).parents[2]
 SPI: Final = ROOT / "store" / "rocketflow_store" / "spi"
 CALLERS: Final = ("rocketflow", "jobs", "airflow_dags")
 MOST_NAMES: Final = 25
+ON_THE_GROUND_FLOOR: Final = ("client", "remoting", "aio", "airflow", "errors.py", "environment.py")
+GROUND_FLOOR: Final = tuple(f"rocketflow_store.spi.{one}" for one in ("messages", "ids", "names", "setting_rows"))
+"""Doors that need the standard library alone."""
 
 
 def modules() -> list[str]:
@@ -54,6 +57,24 @@ def is_of_the_store(module: str) -> bool:
 def test_callers_import_the_doors_alone() -> None:
     doors = {"rocketflow_store", "rocketflow_store.spi", *(f"rocketflow_store.spi.{one}" for one in modules())}
     assert [(str(path), module) for path, module, _ in imports() if module not in doors] == []
+
+
+def test_clients_and_the_wire_use_the_doors_of_the_ground_floor_alone() -> None:
+    folders = [ROOT / "rocketflow" / one for one in ON_THE_GROUND_FLOOR]
+    found = {
+        (str(path.relative_to(ROOT)), module)
+        for path, module, _ in imports()
+        if any(path.is_relative_to(one) for one in folders) and module not in GROUND_FLOOR
+    }
+    assert found == set()
+
+
+def test_doors_of_the_ground_floor_load_nothing_above_it() -> None:
+    script = (
+        f"import sys, {', '.join(GROUND_FLOOR)}; print(*(one for one in sys.modules if 'rocketflow_store.' in one))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert {one.split(".")[1] for one in done.stdout.split()} == {"spi", "model", "format"}
 
 
 def test_modules_of_the_spi_export_few_names_and_each_has_a_caller() -> None:

@@ -105,5 +105,10 @@ def test_links_have_targets(page: str) -> None:
             assert anchor in anchors, f"{target}#{anchor}"
 
 
-def test_readme_is_short() -> None:
-    assert len(README.splitlines()) <= 170
+def test_readme_is_short_and_begins_with_reasons_proofs_and_spark() -> None:
+    assert len(README.splitlines()) <= 150
+    first_screen = README.split("\n## ", 1)[0]
+    assert len(first_screen.splitlines()) <= 35
+    reasons = re.findall(r"^\| \*\*.*\*\*.* \| (.*) \|$", first_screen, re.M)
+    assert [len(_LINK.findall(proof)) > 0 for proof in reasons] == [True] * 3
+    assert 'spark.read.format("rocketflow")' in first_screen

@@ -1,16 +1,21 @@
-"""The packages of the store: few levels of imports, no cycle, no loose module but the doors."""
+"""The shape of the product: few levels of imports in the store, no cycle of modules, no loose module but the doors."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import grimp
+import pytest
 
 import rocketflow
 import rocketflow_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 STORE: Final = Path(rocketflow_store.__file__).parent
 MOST_LEVELS: Final = 15
@@ -18,6 +23,12 @@ LOOSE: Final = {
     "rocketflow_store": {"__init__", "testing"},
     "rocketflow": {"__init__", "__main__", "environment", "errors", "servers", "store_writes"},
 }
+
+
+@pytest.fixture(scope="module")
+def graph() -> grimp.ImportGraph:
+    """Return the imports of all modules, those of types and those inside functions too."""
+    return grimp.build_graph("rocketflow_store", "rocketflow", cache_dir=None, exclude_type_checking_imports=False)
 
 
 def package(module: str) -> str:
@@ -29,10 +40,23 @@ def package(module: str) -> str:
     return ".".join(parts[:deepest])
 
 
-def test_levels_of_imports() -> None:
-    graph = grimp.build_graph("rocketflow_store", cache_dir=None, exclude_type_checking_imports=False)
+def cycle(imports: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return the modules of a cycle, each imported by the next one; none if there is no cycle."""
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_modules_form_no_cycle_by_imports_at_the_top_of_types_or_inside_functions(graph: grimp.ImportGraph) -> None:
+    assert cycle({one: graph.find_modules_directly_imported_by(one) for one in graph.modules}) == []
+
+
+def test_levels_of_imports(graph: grimp.ImportGraph) -> None:
     below: dict[str, set[str]] = defaultdict(set)
-    for module in graph.modules:
+    modules = [one for one in graph.modules if one.split(".")[0] == "rocketflow_store"]
+    for module in modules:
         for imported in graph.find_modules_directly_imported_by(module):
             if package(module) != package(imported):
                 below[package(module)].add(package(imported))
@@ -47,7 +71,7 @@ def test_levels_of_imports() -> None:
         on_the_way.pop()
         return found
 
-    levels = {package(module): level(package(module)) for module in graph.modules}
+    levels = {package(module): level(package(module)) for module in modules}
     assert max(levels.values()) <= MOST_LEVELS, sorted(levels.items(), key=lambda one: one[1])
 
 

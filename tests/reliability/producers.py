@@ -16,7 +16,7 @@ from typing import Final
 
 from rocketflow.aio.loop import run
 from rocketflow.client.errors import ClientError
-from rocketflow.client.messages import Message
+from rocketflow_store.spi.messages import Message
 from tests.support.servers import direct, put_batch
 from tests.support.workload import body
 

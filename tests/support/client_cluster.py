@@ -10,9 +10,8 @@ from typing import Any, Final
 
 from rocketflow.client import ClientOptions, ProducerOptions
 from rocketflow.client.admin.admin_client import AdminClient
-from rocketflow.client.messages import Message
-from rocketflow.client.received import ReceivedMessage
 from rocketflow.remoting.bodies import MessageQueue, TopicConfig
+from rocketflow_store.spi.messages import Message, ReceivedMessage
 from tests.support.servers import RunningServer, direct, put_batch, running, running_broker, wait_for_a_broker
 
 BROKER: Final = "broker-a"

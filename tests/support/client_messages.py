@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from rocketflow.broker.client_properties import Fate
+from rocketflow.broker.puts.client_properties import Fate
 
 KINDS: Final = ("usual", "timed", "half")
 _AS_USUAL: Final = {

@@ -11,7 +11,6 @@ from pathlib import Path
 from rocketflow.aio.loop import run
 from rocketflow.client.admin.admin_client import AdminClient
 from rocketflow.client.errors import NoRouteError
-from rocketflow.client.messages import Message, batch_body
 from rocketflow.client.options import ClientOptions
 from rocketflow.remoting.bodies import TopicConfig
 from rocketflow.remoting.codes import RequestCode
@@ -19,6 +18,7 @@ from rocketflow.remoting.headers.send import SendMessageRequestHeaderV2, SendMes
 from rocketflow.testing.cluster import NEIGHBOURS, SMALL_FILES
 from rocketflow.testing.ports import free_port
 from rocketflow.testing.server_process import ServerProcess, set_options
+from rocketflow_store.spi.messages import Message, batch_body
 
 REGISTERED_SECONDS = 500.0
 

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rocketflow.aio.channel import Channel
-    from rocketflow.broker.access import Access
-    from rocketflow.broker.clients import ProducerTable
-    from rocketflow.broker.counts import MessageCounts
-    from rocketflow.broker.offsets import GroupOffsets
-    from rocketflow.broker.topics import Topics
+    from rocketflow.broker.figures.counts import MessageCounts
+    from rocketflow.broker.groups.clients import ProducerTable
+    from rocketflow.broker.groups.offsets import GroupOffsets
+    from rocketflow.broker.operators.access import Access
+    from rocketflow.broker.topics.topics import Topics
     from rocketflow.broker.transactions.marked_puts import MarkedPuts
     from rocketflow.broker.transactions.messages import Half
     from rocketflow.broker.transactions.op_marks import OpMark
@@ -298,7 +298,8 @@ class TransactionChecks:
         if channel is None:
             LOG.info("no producer of group %s can be asked about half messages of %s", question.group, question.topic)
             return
-        while channel.is_congested and channel.is_open and time.monotonic() < self._congested_until:
+        # channels have no event for it: few are ever congested
+        while channel.is_congested and channel.is_open and time.monotonic() < self._congested_until:  # noqa: ASYNC110
             await asyncio.sleep(_CONGESTED_LOOK_SECONDS)
         if not channel.is_congested:
             self.asked += 1

@@ -14,7 +14,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketflow.aio.server import RefusedError, Request
-from rocketflow.broker.access import PUBLISH
+from rocketflow.broker.operators.access import PUBLISH
 from rocketflow.broker.transactions.messages import COMMIT, ROLLBACK, Half, committed_message, read_half
 from rocketflow.broker.transactions.walk import Rules, ends_too_late
 from rocketflow.remoting.codes import ResponseCode
@@ -24,8 +24,8 @@ from rocketflow_store.spi.broker import RawMessage, decode_stored
 from rocketflow_store.spi.names import HALF_TOPIC
 
 if TYPE_CHECKING:
-    from rocketflow.broker.access import Access
-    from rocketflow.broker.counts import MessageCounts
+    from rocketflow.broker.figures.counts import MessageCounts
+    from rocketflow.broker.operators.access import Access
     from rocketflow.broker.transactions.check import TransactionChecks
     from rocketflow.broker.transactions.marked_puts import MarkedPuts
     from rocketflow.broker.transactions.recent_halves import RecentHalves

@@ -14,7 +14,7 @@ from rocketflow.broker.transactions.messages import op_mark
 
 if TYPE_CHECKING:
     from rocketflow.aio.server import RefusedError
-    from rocketflow.broker.put_gatherer import PutGatherer, Refuse
+    from rocketflow.broker.puts.put_gatherer import PutGatherer, Refuse
     from rocketflow.broker.transactions.op_marks import OpMarks
     from rocketflow_store import PutMessageResult
     from rocketflow_store.spi.broker import RawMessage

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rocketflow.broker.client_properties import OF_HALF
+from rocketflow.broker.puts.client_properties import OF_HALF
 from rocketflow_store.spi.broker import (
     RawMessage,
     StoredMessage,

@@ -14,11 +14,11 @@ from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.headers.transaction import ResumeCheckHalfMessageRequestHeader
 from rocketflow_store import StoreError
 from rocketflow_store.spi.broker import decode_stored
-from rocketflow_store.spi.names import decode_offset_msg_id
+from rocketflow_store.spi.ids import decode_offset_msg_id
 
 if TYPE_CHECKING:
-    from rocketflow.broker.counts import MessageCounts
-    from rocketflow.broker.put_gatherer import PutGatherer
+    from rocketflow.broker.figures.counts import MessageCounts
+    from rocketflow.broker.puts.put_gatherer import PutGatherer
     from rocketflow.broker.transactions.check import TransactionChecks
     from rocketflow.broker.transactions.messages import Half
     from rocketflow_store import PutMessageResult

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocketflow.broker.sends import born_host
 from rocketflow.broker.transactions.check import Broker, TransactionChecks, Unread, stored_offset
 from rocketflow.broker.transactions.end import TransactionEnds
 from rocketflow.broker.transactions.half_queue import HalfQueue
@@ -15,18 +14,19 @@ from rocketflow.broker.transactions.recent_halves import RecentHalves
 from rocketflow.broker.transactions.resume import TransactionResumes
 from rocketflow.broker.transactions.walk import Rules
 from rocketflow.remoting.codes import RequestCode
+from rocketflow_store.spi.ids import encode_host
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
     from rocketflow.aio.server import Processor
-    from rocketflow.broker.access import Access
-    from rocketflow.broker.clients import ProducerTable
-    from rocketflow.broker.counts import MessageCounts
-    from rocketflow.broker.offsets import GroupOffsets
-    from rocketflow.broker.put_gatherer import PutGatherer
+    from rocketflow.broker.figures.counts import MessageCounts
+    from rocketflow.broker.groups.clients import ProducerTable
+    from rocketflow.broker.groups.offsets import GroupOffsets
+    from rocketflow.broker.operators.access import Access
+    from rocketflow.broker.puts.put_gatherer import PutGatherer
     from rocketflow.broker.settings import BrokerSettings
-    from rocketflow.broker.topics import Topics
-    from rocketflow_store.spi.broker import WritingStore
+    from rocketflow.broker.topics.topics import Topics
+from rocketflow_store.spi.broker import WritingStore
 
 _HOUR_MS = 3_600_000
 
@@ -45,7 +45,7 @@ class Transactions:
         counts: MessageCounts,
         access: Access,
     ) -> None:
-        host, queue = born_host(settings.broker_address), HalfQueue(store)
+        host, queue = encode_host(settings.broker_address), HalfQueue(store)
         reserved_ms = store.config.file_reserved_time * _HOUR_MS
         rules = Rules(
             settings.transaction_time_out,

@@ -14,15 +14,14 @@ from rocketflow.cli.admin.options import TopicOption
 from rocketflow.cli.admin.output import Output
 from rocketflow.cli.admin.subcommand import subcommand
 from rocketflow.cli.admin.targets import TrueOrFalse, time_of
-from rocketflow.cli.shared.message_rows import TABLE_COLUMNS, BodyForm
+from rocketflow.cli.shared.message_rows import TABLE_COLUMNS, BodyForm, message_fields
 from rocketflow.cli.shared.parameters import BodyOption
-from rocketflow.cli.shared.received_rows import received_fields
 from rocketflow.errors import UsageError
 
 if TYPE_CHECKING:
     from rocketflow.client.admin.admin_client import AdminClient
-    from rocketflow.client.received import ReceivedMessage
     from rocketflow.remoting.bodies import MessageQueue
+    from rocketflow_store.spi.messages import ReceivedMessage
 
 _BATCH = 32
 
@@ -56,7 +55,7 @@ async def query_by_key(
     found = await admin.query_by_key(topic, key, max_count=count, begin_ms=time_of(begin), **until)
     columns = {"#Message ID": "id", "#QID": "queueId", "#Offset": "queueOffset"}
     if output.as_json:
-        output.rows(columns, [received_fields(one, body) for one in found])
+        output.rows(columns, [message_fields(one, body) for one in found])
     else:
         rows = ({"id": one.message_id, "queueId": one.queue_id, "queueOffset": one.queue_offset} for one in found)
         output.table(columns, rows)
@@ -230,7 +229,7 @@ async def consume_message(
         first, last = await _bounds(admin, queue, begin, end)
         first = first if offset is None else max(first, offset)
         found = _read(admin, queue, first, min(last, first + left), "*")
-        rows = [received_fields(one, body) async for one in found]
+        rows = [message_fields(one, body) async for one in found]
         _print_rows(output, body, rows)
         left -= len(rows)
 
@@ -286,11 +285,11 @@ async def send_message(
     """
     from dataclasses import fields
 
-    from rocketflow.client.messages import Message
     from rocketflow.client.options import ClientOptions
     from rocketflow.client.produce import Producer, ProducerOptions
     from rocketflow.client.produce.trace import TRACE_TOPIC
     from rocketflow.remoting.bodies import MessageQueue
+    from rocketflow_store.spi.messages import Message
 
     if (broker is None) != (queue_id is None):
         raise UsageError("-b NAME and -i NUMBER name one queue: give both, or neither")

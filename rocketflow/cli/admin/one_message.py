@@ -11,16 +11,15 @@ from dataclasses import fields as fields_of_class
 from typing import TYPE_CHECKING, Any
 
 from rocketflow.cli.admin.output import described
-from rocketflow.cli.shared.message_rows import BodyForm
+from rocketflow.cli.shared.message_rows import BodyForm, message_fields
 from rocketflow.cli.shared.parameters import emit
-from rocketflow.cli.shared.received_rows import received_fields
 from rocketflow.errors import UsageError
 from rocketflow.process.times import iso_time
 
 if TYPE_CHECKING:
     from rocketflow.cli.admin.output import Output
     from rocketflow.client.admin.admin_client import AdminClient
-    from rocketflow.client.received import ReceivedMessage
+    from rocketflow_store.spi.messages import ReceivedMessage
 
 _TRACK = "MessageTrack [consumerGroup={consumerGroup}, trackType={trackType}, exceptionDesc={exceptionDesc}]"
 _RESULT = "ConsumeMessageDirectlyResult [order={order}, autoCommit={autoCommit}, consumeResult={consumeResult}, "
@@ -40,7 +39,7 @@ def known_charset(name: str | None) -> str | None:
 
 def shown_fields(message: ReceivedMessage, form: BodyForm, charset: str | None) -> dict[str, Any]:
     """Return all fields of a message; a body that is shown as text is read by the character set."""
-    fields = received_fields(message, form)
+    fields = message_fields(message, form)
     if charset is not None and form is BodyForm.TEXT:
         fields["body"] = message.body.decode(charset, "replace")
     return fields
@@ -106,18 +105,18 @@ def _java(value: object) -> object:
 
 async def send_again(admin: AdminClient, output: Output, message: ReceivedMessage, unit: str) -> None:
     """Send a message with its properties and unique key to its topic once more, and print the result."""
-    from rocketflow.client.messages import Message
     from rocketflow.client.options import ClientOptions
     from rocketflow.client.produce import Producer, ProducerOptions
+    from rocketflow_store.spi.messages import Message
 
     shared = {one.name: getattr(admin.cluster.options, one.name) for one in fields_of_class(ClientOptions)}
-    fields = received_fields(message, BodyForm.NONE)
+    fields = message_fields(message, BodyForm.NONE)
     copy = Message(
         message.topic,
         message.body,
         properties=fields["properties"],
         flag=message.flag,
-        unique_key=fields["uniqKey"] or "",
+        uniq_key=fields["uniqKey"] or "",
     )
     async with Producer(ProducerOptions(group="ReSendMsgById", **{**shared, "unit_name": unit})) as producer:
         result = await producer.send(copy)

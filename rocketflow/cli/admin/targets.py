@@ -44,7 +44,8 @@ def time_of(text: str) -> int:
         return int(time.time() * 1000)
     try:
         if "#" in text:
-            return int(datetime.strptime(text, _MQADMIN_TIME).timestamp() * 1000)
+            moment = datetime.strptime(text, _MQADMIN_TIME)  # noqa: DTZ007 mqadmin's times are local
+            return int(moment.timestamp() * 1000)
         return parse_time(text)
     except SecondsError as error:
         raise UsageError(str(error)) from None

@@ -14,6 +14,7 @@ from rocketflow.cli.admin.subcommand import subcommand
 from rocketflow.cli.admin.targets import TrueOrFalse, broker_names, chosen_brokers, parse_attributes
 from rocketflow.errors import RocketFlowError
 from rocketflow.process.printable import printable
+from rocketflow_store.spi.names import DLQ_PREFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
     from rocketflow.client.admin.admin_client import AdminClient
@@ -23,7 +24,7 @@ class HiddenMessagesError(RocketFlowError):
     """A change of a topic would hide messages from its consumers."""
 
 
-OWN_PREFIXES = ("%RETRY%", "%DLQ%")
+OWN_PREFIXES = (RETRY_PREFIX, DLQ_PREFIX)
 _QUEUES = 8
 _UNIT, _UNIT_SUB = 1, 2  # bits of topicSysFlag (common/sysflag/TopicSysFlag.java)
 _PERM = Annotated[int, typer.Option("-p", "--perm", min=2, max=7, help="Permission: 2 write, 4 read, 6 both.")]

@@ -13,7 +13,6 @@ from rocketflow.errors import RocketFlowError
 from rocketflow.process.printable import printable
 from rocketflow.process.stdout import drop
 from rocketflow.process.stop_signals import StoppedError
-from rocketflow_store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,7 +50,7 @@ def extra_of(package: str, command: str) -> str:
 
 def report(error: BaseException, command: str = "") -> int:
     """Print the line of an error that ended a command; return its exit code."""
-    if isinstance(error, (StoreError, RocketFlowError)):
+    if isinstance(error, RocketFlowError):
         print(f"error: {printable(str(error))}", file=sys.stderr)
         return error.exit_code
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""

@@ -73,12 +73,12 @@ def properties_field(fields: dict[str, Any]) -> dict[str, str]:
     return properties
 
 
-def keys_field(fields: dict[str, Any]) -> str | list[str]:
+def keys_field(fields: dict[str, Any]) -> list[str]:
     """Return the field `keys`. Raises ValueError."""
     keys = fields.get("keys") or []
     if not isinstance(keys, (str, list)) or not all(isinstance(one, str) for one in keys):
         raise ValueError("keys must be a string or a list of strings")
-    return keys
+    return keys.split(" ") if isinstance(keys, str) else keys
 
 
 def typed(fields: dict[str, Any], name: str, kind: type) -> Any:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from rocketflow.process.printable import printable
 from rocketflow.process.times import iso_time
-from rocketflow_store import BadBodyError, OnBadBody
+from rocketflow_store import DamagedBodyError, OnBadBody
 
 if TYPE_CHECKING:
-    from rocketflow_store import MessageExt
+    from rocketflow_store import ReceivedMessage
 
 
 class BodyForm(enum.Enum):
@@ -25,7 +25,7 @@ class BodyForm(enum.Enum):
     NONE = "none"
 
 
-def message_fields(message: MessageExt, body_form: BodyForm, *, raw: bool = False) -> dict[str, Any]:
+def message_fields(message: ReceivedMessage, body_form: BodyForm, *, raw: bool = False) -> dict[str, Any]:
     """Return all fields of a message; times in ms; `sha256` is that of the decompressed body.
 
     If the body cannot be decoded, `bodyError` is the reason, and `body` is None, or with `raw` as it is stored.
@@ -34,12 +34,12 @@ def message_fields(message: MessageExt, body_form: BodyForm, *, raw: bool = Fals
         "topic": message.topic,
         "queueId": message.queue_id,
         "queueOffset": message.queue_offset,
-        "physicalOffset": message.phy_offset,
+        "physicalOffset": message.physical_offset,
         "storeSize": message.store_size,
-        "msgId": message.msg_id,
+        "msgId": message.offset_message_id,
         "uniqKey": message.uniq_key,
         "tags": message.tags,
-        "keys": message.keys,
+        "keys": message.properties.get("KEYS"),
         "flag": message.flag,
         "sysFlag": message.sys_flag,
         "bornTimestamp": message.born_timestamp,
@@ -55,7 +55,7 @@ def message_fields(message: MessageExt, body_form: BodyForm, *, raw: bool = Fals
     if body_form is not BodyForm.NONE:
         try:
             fields["body"] = body_as(message.body, body_form)
-        except BadBodyError as error:
+        except DamagedBodyError as error:
             fields |= {"body": body_as(message.stored_body, body_form) if raw else None, "bodyError": error.reason}
     return fields
 

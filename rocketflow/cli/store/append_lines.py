@@ -156,6 +156,6 @@ def parse_line(line: bytes, topic: str, queue: int | None) -> Message:
         sharding_key=typed(fields, "shardingKey", str),
         flag=typed(fields, "flag", int) or 0,
         born_timestamp=time_field(fields, "bornTimestamp"),
-        delay_time_level=typed(fields, "delayTimeLevel", int) or 0,
-        deliver_timestamp=time_field(fields, "deliverTimestamp"),
+        delay_level=typed(fields, "delayTimeLevel", int) or 0,
+        deliver_at_ms=time_field(fields, "deliverTimestamp"),
     )

@@ -7,23 +7,23 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store import BadBodyError, GetMessageStatus
+from rocketflow_store import DamagedBodyError, GetMessageStatus
 from rocketflow_store.spi.reads import inner_messages
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from rocketflow.cli.store.skipped_messages import SkippedReport
-    from rocketflow_store import MessageExt, StoreReader
+    from rocketflow_store import ReceivedMessage, StoreReader
 
 _AT_A_TIME: Final = 32
 
 
-def _messages_in(message: MessageExt) -> list[MessageExt]:
+def _messages_in(message: ReceivedMessage) -> list[ReceivedMessage]:
     """Return the messages in a record; if its body cannot be decoded, the record as one message."""
     try:
         return inner_messages(message)
-    except BadBodyError as error:
+    except DamagedBodyError as error:
         return [replace(message, body_fault=error.reason)]
 
 
@@ -46,24 +46,24 @@ class TopicMessages:
         self._reader, self._selection, self._skipped = reader, selection, skipped
         self._positions: dict[int, int] = {}
 
-    def oldest_first(self) -> Iterator[MessageExt]:
+    def oldest_first(self) -> Iterator[ReceivedMessage]:
         """Yield the messages queue by queue, from where an earlier call stopped."""
         for queue_id in self._queues():
             low, stop = self._range(queue_id)
             at = self._positions.get(queue_id, low)
             self._positions[queue_id] = yield from self._read(queue_id, at, stop)
 
-    def newest(self, count: int) -> list[MessageExt]:
+    def newest(self, count: int) -> list[ReceivedMessage]:
         """Return the `count` messages that were stored last, in the order of the log."""
         backward = []
         for queue_id in self._queues():
             low, stop = self._range(queue_id)
             self._positions[queue_id] = max(low, stop)
             backward.append(self._backward(queue_id, low, stop, min(max(count, _AT_A_TIME), 1024)))
-        newest_first = heapq.merge(*backward, key=lambda one: (-one.phy_offset, -one.queue_offset))
+        newest_first = heapq.merge(*backward, key=lambda one: (-one.physical_offset, -one.queue_offset))
         return list(islice(newest_first, count))[::-1]
 
-    def arriving(self, first: Iterator[MessageExt]) -> Iterator[MessageExt | None]:
+    def arriving(self, first: Iterator[ReceivedMessage]) -> Iterator[ReceivedMessage | None]:
         """Yield `first`, then messages as they arrive, without end; None if no message has arrived."""
         while True:
             found = False
@@ -94,13 +94,13 @@ class TopicMessages:
             low = max(low, min(first, found.offset) if first < last else found.offset)
         return low, stop
 
-    def _backward(self, queue_id: int, low: int, stop: int, step: int) -> Iterator[MessageExt]:
+    def _backward(self, queue_id: int, low: int, stop: int, step: int) -> Iterator[ReceivedMessage]:
         while low < stop:
             start = max(low, stop - step)
             yield from list(self._read(queue_id, start, stop))[::-1]
             stop = start
 
-    def _read(self, queue_id: int, at: int, stop: int) -> Generator[MessageExt, None, int]:
+    def _read(self, queue_id: int, at: int, stop: int) -> Generator[ReceivedMessage, None, int]:
         """Yield the messages at queue offsets [at, stop); return the offset where reading ended."""
         topic, tags = self._selection.topic, self._selection.tags
         while at < stop:

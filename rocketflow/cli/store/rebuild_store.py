@@ -92,12 +92,11 @@ def rebuild_on_spark(
     """Rebuild with Spark on this machine; use `jobs/rebuild_index.py` for a cluster."""
     from rocketflow.process.job_errors import exit_code_of
     from rocketflow.spark.rebuild.rebuild_job import RebuildJob, run_in_own_session
-    from rocketflow_store import StoreError
 
     job = RebuildJob(path, request, config)
     try:
         return run_in_own_session(job, progress, master=None if workers is None else f"local[{workers}]")
-    except (StoreError, RocketFlowError):
+    except RocketFlowError:
         raise
     except Exception as error:  # the text of Spark's error holds the error of a task
         raise typer.Exit(exit_code_of(error)) from error

@@ -39,7 +39,7 @@ from rocketflow_store import OnBadBody
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rocketflow_store import MessageExt, StoreReader
+    from rocketflow_store import ReceivedMessage, StoreReader
 
 store_app = typer.Typer(help="Read, fill, check and recover a store directory.", no_args_is_help=True)
 store_app.command()(topics)
@@ -155,7 +155,7 @@ def cat(
 
 
 def _show(
-    messages: Iterable[MessageExt | None], body: BodyForm, on_bad_body: OnBadBody, as_json: bool, most: int | None
+    messages: Iterable[ReceivedMessage | None], body: BodyForm, on_bad_body: OnBadBody, as_json: bool, most: int | None
 ) -> int:
     """Print messages, `most` of them; None is a pause.
 
@@ -234,7 +234,7 @@ def find(
     by_name = key is not None or tags is not None or uniq_key is not None
     times = 0 if begin is None else begin, _MAX_INT64 if end is None else end
     with open_reader(path, config) as reader:
-        found: list[MessageExt] = []
+        found: list[ReceivedMessage] = []
         skipped = SkippedReport()
         if key is not None and topic is not None:
             found = reader.query_message(topic, key, most, *times, skipped.faults())
@@ -298,10 +298,10 @@ def _warn_of_tags(reader: StoreReader, as_json: bool) -> None:
     print(f"note: messages may be missing: {why}; see `rocketflow store verify`", file=sys.stderr)
 
 
-def _is_asked_for(message: MessageExt, topic: str | None, msg_id: str | None) -> bool:
+def _is_asked_for(message: ReceivedMessage, topic: str | None, msg_id: str | None) -> bool:
     """Return True if the message found by its position is the requested one; else print what it is."""
-    if msg_id is not None and message.msg_id.upper() != msg_id.upper():
-        print(f"note: the message at that offset has the id {message.msg_id}", file=sys.stderr)
+    if msg_id is not None and message.offset_message_id.upper() != msg_id.upper():
+        print(f"note: the message at that offset has the id {message.offset_message_id}", file=sys.stderr)
         return False
     if topic is not None and message.topic != topic:
         print(f"note: the message at that offset is of topic {printable(message.topic)}", file=sys.stderr)
@@ -310,7 +310,7 @@ def _is_asked_for(message: MessageExt, topic: str | None, msg_id: str | None) ->
 
 
 def _offset_of(msg_id: str) -> int:
-    from rocketflow_store.spi.names import decode_offset_msg_id
+    from rocketflow_store.spi.ids import decode_offset_msg_id
 
     try:
         return decode_offset_msg_id(msg_id)[1]

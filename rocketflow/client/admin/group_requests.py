@@ -41,12 +41,12 @@ from rocketflow.remoting.headers.offset import (
     ResetOffsetRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from rocketflow_store.spi.names import RETRY_PREFIX
 
 if TYPE_CHECKING:
-    from rocketflow.client.received import ReceivedMessage
     from rocketflow.remoting.headers.header import Header
+    from rocketflow_store.spi.messages import ReceivedMessage
 
-RETRY_PREFIX: Final = "%RETRY%"
 
 _CALL_S: Final = 20.0
 """How long a consumer may take for one message; brokers wait 10 s."""

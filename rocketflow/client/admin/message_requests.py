@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketflow.client.admin.topic_requests import TopicRequests
 from rocketflow.client.errors import ClientError, RequestRefusedError
-from rocketflow.client.ids import stored_at
 from rocketflow.client.pull_status import PullStatus
-from rocketflow.client.received import ReceivedMessage, decode_records
 from rocketflow.client.skipped import SkippedMessages, skipped_spans
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers import offset as headers
@@ -26,6 +24,8 @@ from rocketflow.remoting.headers.pull import (
     UniqueKeyQueryRequestHeader,
     ViewMessageRequestHeader,
 )
+from rocketflow_store.spi.ids import decode_offset_msg_id
+from rocketflow_store.spi.messages import ReceivedMessage, decode_records
 
 if TYPE_CHECKING:
     from rocketflow.remoting.bodies import MessageQueue
@@ -127,7 +127,7 @@ class MessageRequests(TopicRequests):
 
     async def message_at(self, offset_message_id: str) -> ReceivedMessage:
         """Return the message with an offset id, which names its broker's address and its place in the CommitLog."""
-        address, physical_offset = stored_at(offset_message_id)
+        address, physical_offset = decode_offset_msg_id(offset_message_id)
         header = ViewMessageRequestHeader(offset=physical_offset)
         reply = await self.cluster.ask(address, RequestCode.VIEW_MESSAGE_BY_ID, header)
         if reply.code == ResponseCode.SYSTEM_ERROR:

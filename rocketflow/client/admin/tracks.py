@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rocketflow.client.admin.figures import ConsumerConnection, ConsumeStats
     from rocketflow.client.admin.group_requests import GroupRequests
-    from rocketflow.client.received import ReceivedMessage
+    from rocketflow_store.spi.messages import ReceivedMessage
 
 _PULL: Final = "CONSUME_ACTIVELY"
 _BROADCASTING: Final = "BROADCASTING"

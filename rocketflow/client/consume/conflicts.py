@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.client.admin.figures import ConsumerConnection
-from rocketflow.client.consume.start_positions import RETRY_PREFIX
 from rocketflow.client.errors import ClientError
 from rocketflow.remoting.bodies import SubscriptionData, decode_body
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.errors import RemotingError
 from rocketflow.remoting.headers.admin import GetConsumerConnectionListRequestHeader
+from rocketflow_store.spi.names import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from rocketflow.client.cluster import Cluster

@@ -18,6 +18,7 @@ from rocketflow.remoting.codes import ResponseCode
 if TYPE_CHECKING:
     from rocketflow.client.consume.pulls import PullResult
     from rocketflow.remoting.bodies import MessageQueue
+    from rocketflow_store.spi.messages import CorruptRecordError
 
 LOG: Final = logging.getLogger("rocketflow.client")
 
@@ -61,7 +62,7 @@ class Corrections:
         self.recreated = 0
         """Queues that were found to be those of a topic that was created again."""
 
-    def failed(self, queue: MessageQueue, error: ClientError) -> None:
+    def failed(self, queue: MessageQueue, error: ClientError | CorruptRecordError) -> None:
         """Take note that a pull failed: perhaps its topic does not exist now."""
         if isinstance(error, RequestRefusedError) and error.code == ResponseCode.TOPIC_NOT_EXIST:
             self._missing.add(queue)

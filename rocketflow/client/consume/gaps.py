@@ -25,8 +25,8 @@ from rocketflow.remoting.headers.admin import GetTopicConfigRequestHeader
 if TYPE_CHECKING:
     from rocketflow.client.cluster import Cluster
     from rocketflow.client.consume.pulls import Puller, PullResult
-    from rocketflow.client.received import ReceivedMessage
     from rocketflow.remoting.bodies import MessageQueue, SubscriptionData
+    from rocketflow_store.spi.messages import ReceivedMessage
 
 LOG: Final = logging.getLogger("rocketflow.client")
 

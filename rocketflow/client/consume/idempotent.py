@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, Self, TypeVar
 from rocketflow.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from rocketflow.client.received import ReceivedMessage
+    from rocketflow_store.spi.messages import ReceivedMessage
 
 C = TypeVar("C")
 C_co = TypeVar("C_co", covariant=True)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rocketflow.client.consume.subscriptions import matches
 from rocketflow.client.errors import ClientError, NoBrokerAddressError, RequestRefusedError
 from rocketflow.client.pull_status import PullStatus
-from rocketflow.client.received import ReceivedMessage, messages_of
 from rocketflow.client.routes import MASTER_ID, address_of
 from rocketflow.client.skipped import SkippedSpan, skipped_spans
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.errors import RemotingError
 from rocketflow.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from rocketflow_store.spi.messages import ReceivedMessage, received_messages
 
 if TYPE_CHECKING:
     from rocketflow.client.cluster import Cluster
@@ -84,7 +84,7 @@ class PullResult(NamedTuple):
         A batch that begins before the offset asked for has no message before it here. Raises DamagedRecordError.
         """
         found = []
-        for one in messages_of(self.records, self.request.queue.broker_name):
+        for one in received_messages(self.records, self.request.queue.broker_name):
             one.queue_offset += self.offset_delta or 0
             if one.queue_offset >= self.request.offset and matches(self.request.subscription, one):
                 one.properties["MIN_OFFSET"] = str(self.min_offset)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow.client.admin.message_requests import MessageRequests
 from rocketflow.client.consume.membership import now_ms
+from rocketflow_store.spi.names import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from rocketflow.client.cluster import Cluster
     from rocketflow.remoting.bodies import MessageQueue
 
-RETRY_PREFIX: Final = "%RETRY%"
 _HALF_AN_HOUR_MS: Final = 1_800_000
 
 

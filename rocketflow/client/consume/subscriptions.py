@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.client.errors import ClientError
-from rocketflow.client.java_hash import java_hash
 from rocketflow.remoting.bodies import SubscriptionData
+from rocketflow_store.spi.ids import string_hash
 
 if TYPE_CHECKING:
-    from rocketflow.client.received import ReceivedMessage
+    from rocketflow_store.spi.messages import ReceivedMessage
 
 ALL: Final = "*"
 TAG: Final = "TAG"
@@ -43,7 +43,7 @@ def subscription(topic: str, expression: str = ALL, *, version: int, expression_
     tags = sorted({tag for part in expression.split("||") if (tag := part.strip())})
     if not tags:
         raise SubscriptionError(f"topic {topic!r}: {expression!r} has no tag; write 'tag || tag', or '*' for all")
-    codes = sorted({java_hash(tag) for tag in tags})
+    codes = sorted({string_hash(tag) for tag in tags})
     return SubscriptionData(topic=topic, sub_string=expression, sub_version=version, tags_set=tags, code_set=codes)
 
 

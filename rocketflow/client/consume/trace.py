@@ -20,7 +20,7 @@ from rocketflow.client.produce.producer import Producer
 from rocketflow.client.produce.trace import FLUSH_SECONDS, Traced, Tracer, TraceRow, traced_row
 
 if TYPE_CHECKING:
-    from rocketflow.client.received import ReceivedMessage
+    from rocketflow_store.spi.messages import ReceivedMessage
 
 _GROUP: Final = "_INNER_TRACE_PRODUCER-CONSUME"
 

@@ -15,13 +15,13 @@
 | `transactions` | the producer of transactions |
 """
 
-from rocketflow.client.messages import Message
 from rocketflow.client.produce.options import ProducerOptions
 from rocketflow.client.produce.producer import Producer
 from rocketflow.client.produce.replies import reply_to
 from rocketflow.client.produce.results import SendResult, SendStatus
 from rocketflow.client.produce.selectors import at_random, by_sharding_key
 from rocketflow.client.produce.transactions import TransactionProducer, TransactionResult, TransactionState
+from rocketflow_store.spi.messages import Message
 
 __all__ = [
     "Message",

@@ -9,13 +9,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.client.produce.checks import RETRY_PREFIX
 from rocketflow.client.produce.errors import BadMessageError
+from rocketflow_store.spi.names import RETRY_PREFIX
 
 if TYPE_CHECKING:
-    from rocketflow.client.messages import Message
     from rocketflow.client.produce.options import ProducerOptions
     from rocketflow.client.produce.results import SendResult
+    from rocketflow_store.spi.messages import Message
 
 Send = Callable[[Sequence["Message"]], Awaitable["SendResult"]]
 """Sends messages of one topic in one request."""
@@ -106,7 +106,7 @@ def results_of(result: SendResult, messages: Sequence[Message]) -> list[SendResu
     if len(places) != len(messages):  # a broker that stored the batch as one record
         places = [result.offset_message_id] * len(messages)
     return [
-        result._replace(message_id=one.unique_key, offset_message_id=place, queue_offset=result.queue_offset + number)
+        result._replace(message_id=one.uniq_key, offset_message_id=place, queue_offset=result.queue_offset + number)
         for number, (one, place) in enumerate(zip(messages, places))
     ]
 
@@ -131,4 +131,4 @@ def _settle(batch: _Batch, error: BaseException) -> None:
 
 def _size(message: Message) -> int:
     properties = sum(len(name) + len(value) for name, value in message.properties.items())
-    return len(message.body) + _ENTRY_SIZE + len(message.tags) + len(message.keys) + properties
+    return len(message.body) + _ENTRY_SIZE + len(message.tags) + sum(len(one) + 1 for one in message.keys) + properties

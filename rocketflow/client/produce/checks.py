@@ -5,45 +5,33 @@ RocketMQ's source: client/Validators.java, common/topic/TopicValidator.java, com
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from rocketflow.client.produce.errors import BadMessageError
+from rocketflow_store.spi.messages import MessageRejectedError
+from rocketflow_store.spi.names import RETRY_PREFIX, StoreConfigError, check_send_topic, validate_group
 
 if TYPE_CHECKING:
-    from rocketflow.client.messages import Message
-
-RETRY_PREFIX: Final = "%RETRY%"
-_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
-_MAX_NAME: Final = 127
-_MAX_GROUP: Final = 120
-_REFUSED_TOPICS: Final = frozenset(
-    {
-        "SCHEDULE_TOPIC_XXXX",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-    }
-)
+    from rocketflow_store.spi.messages import Message
 
 
 def check_group(group: str) -> None:
     """Raise BadMessageError for a name that no producer group may have."""
-    _check_name("producer group", group, _MAX_GROUP)
+    try:
+        validate_group(group)
+    except StoreConfigError as error:
+        raise BadMessageError(f"producer {error}") from None
     if group == "DEFAULT_PRODUCER":
         raise BadMessageError("producer group 'DEFAULT_PRODUCER' is RocketMQ's own; choose a name for the application")
 
 
-@lru_cache(4096)
 def check_topic(topic: str) -> None:
     """Raise BadMessageError for a topic that clients may not send to."""
-    _check_name("topic", topic, _MAX_NAME if not topic.startswith("%") else 255)
-    if topic in _REFUSED_TOPICS:
-        raise BadMessageError(f"topic {topic!r} is the broker's own; clients may not send to it")
+    try:
+        check_send_topic(topic)
+    except MessageRejectedError as error:
+        raise BadMessageError(error.why) from None
 
 
 def check_message(message: Message, max_size: int) -> None:
@@ -63,6 +51,18 @@ def _check_body(message: Message, max_size: int) -> None:
             f"topic {message.topic!r}: the message has {size:,} bytes, at most {max_size:,} are allowed: raise "
             "max_message_size here and maxMessageSize at the broker"
         )
+    if (
+        message.queue_id is not None
+        or message.born_timestamp is not None
+        or message.born_host
+        or message.sys_flag
+        or message.reconsume_times
+        or message.prepared_transaction_offset
+    ):
+        raise BadMessageError(
+            f"topic {message.topic!r}: queue_id, sys_flag, reconsume_times and what was born where are set by a "
+            "broker itself, and by programs only in a store: choose the queue by `to`"
+        )
 
 
 def check_batch(messages: Sequence[Message], max_size: int) -> str:
@@ -80,15 +80,6 @@ def check_batch(messages: Sequence[Message], max_size: int) -> str:
     if topic.startswith(RETRY_PREFIX):
         raise BadMessageError(f"topic {topic!r}: batches to retry topics are refused by brokers")
     return topic
-
-
-def _check_name(kind: str, name: str, longest: int) -> None:
-    if not name:
-        raise BadMessageError(f"{kind}: a name is needed")
-    if len(name) > longest:
-        raise BadMessageError(f"{kind} {name[:20]!r}... has {len(name)} characters, at most {longest} are allowed")
-    if _NAME.fullmatch(name) is None:
-        raise BadMessageError(f"{kind} {name!r}: only letters, digits, %, |, _ and - are allowed")
 
 
 def _check_delay(message: Message) -> None:

@@ -9,12 +9,17 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from rocketflow.client.errors import ClientError, RequestRefusedError, UnreachableError
+from rocketflow_store.spi.messages import MessageRejectedError, PutMessageStatus, RocketFlowError
 
 
-class BadMessageError(ClientError):
+class BadMessageError(ClientError, MessageRejectedError):
     """A message, a topic or a group that brokers would refuse; nothing was sent."""
 
     exit_code: ClassVar[int] = 2
+
+    def __init__(self, why: str) -> None:
+        RocketFlowError.__init__(self, why)
+        self.status, self.why, self.row = PutMessageStatus.MESSAGE_ILLEGAL, why, None
 
 
 class NoReplyError(ClientError):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from rocketflow.client.compression import Compression
 from rocketflow.client.options import ClientOptions
+from rocketflow_store.spi.messages import Compression
 from rocketflow_store.spi.setting_rows import NAME, described, option
 
 TEMPLATE_TOPIC: Final = "TBW102"

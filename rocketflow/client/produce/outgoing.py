@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rocketflow.client.compression import compress, flags_of
-from rocketflow.client.messages import Message, batch_body
-from rocketflow.client.produce.checks import RETRY_PREFIX
 from rocketflow.client.produce.errors import BadMessageError
 from rocketflow.client.produce.options import TEMPLATE_TOPIC
 from rocketflow.client.produce.trace import Traced, TraceType
@@ -19,14 +16,20 @@ from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.headers.header import Header
 from rocketflow.remoting.headers.send import SendMessageRequestHeaderV2
 from rocketflow.remoting.prepared_frame import PreparedFrame, number_value, text_value
+from rocketflow_store.spi.messages import (
+    MAX_PROPERTIES_SIZE,
+    TRANSACTION_PREPARED,
+    Message,
+    batch_body,
+    compress_body,
+    message_property_text,
+)
+from rocketflow_store.spi.names import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from rocketflow.client.ids import UniqueKeys
     from rocketflow.client.produce.options import ProducerOptions
     from rocketflow.remoting.bodies import MessageQueue
-
-PREPARED_TRANSACTION: Final = 0x4
-"""The bit of sysFlag that marks a half message."""
 
 _CHANGING: Final = ("e", "f", "g", "h", "i", "n")
 
@@ -49,7 +52,7 @@ class Outgoing(NamedTuple):
             return Traced(self.topic, self.message_id, "", ""), TraceType.NORMAL
         message = self.messages[0]
         kind = TraceType.DELAY if message.is_delayed else TraceType.NORMAL
-        kind = TraceType.TRANSACTION_HALF if self.sys_flag & PREPARED_TRANSACTION else kind
+        kind = TraceType.TRANSACTION_HALF if self.sys_flag & TRANSACTION_PREPARED else kind
         return Traced.of(message, self.message_id), kind
 
     def fixed_fields(self, group: str, queues: int) -> dict[str, str]:
@@ -107,28 +110,30 @@ def single(message: Message, keys: UniqueKeys, options: ProducerOptions) -> Outg
     Raises BadMessageError for properties that cannot be encoded.
     """
     properties = message.properties
-    if not message.unique_key:
-        message.unique_key = properties.get("UNIQ_KEY") or keys.next()
+    if not message.uniq_key:
+        message.uniq_key = properties.get("UNIQ_KEY") or keys.next()
     body, sys_flag = message.body, 0
     if len(body) >= options.compress_above:
-        body = compress(body, options.compression, options.compression_level)
-        sys_flag = flags_of(options.compression)
+        body = compress_body(body, options.compression, options.compression_level)
+        sys_flag = options.compression.sys_flag
     if properties.get("TRAN_MSG") == "true":
-        sys_flag |= PREPARED_TRANSACTION
+        sys_flag |= TRANSACTION_PREPARED
     code = RequestCode.SEND_REPLY_MESSAGE_V2 if properties.get("MSG_TYPE") == "reply" else RequestCode.SEND_MESSAGE_V2
     try:
-        text = message.property_text()
+        text = message_property_text(message)
+        if len(text) * 4 > MAX_PROPERTIES_SIZE and (size := len(text.encode())) > MAX_PROPERTIES_SIZE:
+            raise ValueError(f"properties have {size} bytes, at most {MAX_PROPERTIES_SIZE} are allowed")
     except ValueError as error:
         raise BadMessageError(f"topic {message.topic!r}: {error}") from None
-    return Outgoing(code, message.topic, message.unique_key, text, body, (message,), sys_flag, message.flag)
+    return Outgoing(code, message.topic, message.uniq_key, text, body, (message,), sys_flag, message.flag)
 
 
 def batch(messages: Sequence[Message], keys: UniqueKeys, options: ProducerOptions) -> Outgoing:
     """Return checked messages of one topic as one send, which is not compressed. Raises BadMessageError."""
     topic = messages[0].topic
     for one, new in zip(messages, keys.take(len(messages))):
-        if not one.unique_key:
-            one.unique_key = one.properties.get("UNIQ_KEY") or new
+        if not one.uniq_key:
+            one.uniq_key = one.properties.get("UNIQ_KEY") or new
     try:
         body = batch_body(messages)
     except ValueError as error:
@@ -138,5 +143,5 @@ def batch(messages: Sequence[Message], keys: UniqueKeys, options: ProducerOption
             f"topic {topic!r}: a batch of {len(messages):,} messages has {len(body):,} bytes, at most "
             f"{options.max_message_size:,} are allowed: send fewer at once"
         )
-    message_id = ",".join([one.unique_key for one in messages])
+    message_id = ",".join([one.uniq_key for one in messages])
     return Outgoing(RequestCode.SEND_BATCH_MESSAGE, topic, message_id, "", body, messages)

@@ -14,7 +14,6 @@ from rocketflow.aio.channel import UNSENT_LIMIT
 from rocketflow.client.cluster import Cluster
 from rocketflow.client.errors import ClientStateError, RequestRefusedError
 from rocketflow.client.ids import UniqueKeys
-from rocketflow.client.messages import Message
 from rocketflow.client.produce.auto_batches import AutoBatches
 from rocketflow.client.produce.checks import check_batch, check_group, check_message
 from rocketflow.client.produce.errors import BadMessageError, NoReplyError
@@ -28,6 +27,7 @@ from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.errors import RemotingError
 from rocketflow.remoting.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
 from rocketflow.remoting.recall_handle import decode_recall_handle
+from rocketflow_store.spi.messages import Message
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rocketflow.client.produce.options import ProducerOptions
     from rocketflow.client.produce.results import SendResult
     from rocketflow.client.produce.selectors import Selector
-    from rocketflow.client.received import ReceivedMessage
+    from rocketflow_store.spi.messages import ReceivedMessage
 
 _COMPRESS_IN_THREAD: Final = 256 * 1024
 """Bodies of this many bytes are compressed in a thread: the event loop goes on meanwhile."""
@@ -179,7 +179,7 @@ class Producer:
                 return await reply
         except TimeoutError:
             raise NoReplyError(
-                f"topic {message.topic!r}: no consumer has replied to message {asked.unique_key} within {timeout_s:g} s"
+                f"topic {message.topic!r}: no consumer has replied to message {asked.uniq_key} within {timeout_s:g} s"
             ) from None
         finally:
             self._replies.forget(correlation_id)

@@ -12,12 +12,10 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.client.compression import plain_body
-from rocketflow.client.messages import Message
 from rocketflow.client.produce.errors import BadMessageError
-from rocketflow.client.received import ReceivedMessage, decode_properties
 from rocketflow.remoting.command import answer
 from rocketflow.remoting.headers.send import ReplyMessageRequestHeader
+from rocketflow_store.spi.messages import Message, ReceivedMessage, decode_properties
 
 if TYPE_CHECKING:
     from rocketflow.remoting.command import Command
@@ -78,13 +76,11 @@ def reply_to(request: ReceivedMessage, body: bytes) -> Message:
 
 def _received(command: Command) -> ReceivedMessage:
     header = command.header(ReplyMessageRequestHeader)
-    body, body_error = plain_body(command.body, header.sys_flag)
     return ReceivedMessage(
         topic=header.topic,
         queue_id=header.queue_id,
         queue_offset=0,
-        body=body,
-        body_error=body_error,
+        stored_body=command.body,
         properties=decode_properties((header.properties or "").encode()),
         flag=header.flag,
         sys_flag=header.sys_flag,

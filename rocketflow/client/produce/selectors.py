@@ -8,10 +8,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from rocketflow.client.java_hash import java_hash
-from rocketflow.client.messages import Message
 from rocketflow.client.produce.errors import BadMessageError
 from rocketflow.remoting.bodies import MessageQueue
+from rocketflow_store.spi.ids import string_hash
+from rocketflow_store.spi.messages import Message
 
 Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 """Chooses the queue of a message; the queues are those of its topic, by broker name and id."""
@@ -21,7 +21,7 @@ def by_sharding_key(queues: Sequence[MessageQueue], message: Message) -> Message
     """Return the queue that Java's selector by hash chooses for the sharding key: messages of a key stay in order."""
     if not message.sharding_key:
         raise BadMessageError(f"topic {message.topic!r}: by_sharding_key needs a message with a sharding_key")
-    return queues[java_remainder(java_hash(message.sharding_key), len(queues))]
+    return queues[java_remainder(string_hash(message.sharding_key), len(queues))]
 
 
 def at_random(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:

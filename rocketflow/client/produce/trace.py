@@ -13,8 +13,8 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from rocketflow.client.errors import ClientError
-from rocketflow.client.messages import Message
 from rocketflow.client.produce.results import SendResult, SendStatus
+from rocketflow_store.spi.messages import Message
 
 LOG: Final = logging.getLogger("rocketflow.client")
 

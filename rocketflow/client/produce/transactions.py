@@ -15,15 +15,14 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
 from rocketflow.client.errors import ClientError
-from rocketflow.client.ids import stored_at
-from rocketflow.client.messages import Message
 from rocketflow.client.produce.errors import BadMessageError
 from rocketflow.client.produce.producer import Producer
 from rocketflow.client.produce.results import SendResult, SendStatus
 from rocketflow.client.produce.trace import Traced, ended_row
-from rocketflow.client.received import ReceivedMessage, decode_records
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.headers.transaction import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
+from rocketflow_store.spi.ids import decode_offset_msg_id
+from rocketflow_store.spi.messages import Message, ReceivedMessage, decode_records
 
 if TYPE_CHECKING:
     from rocketflow.client.produce.options import ProducerOptions
@@ -97,7 +96,7 @@ class TransactionProducer(Producer):
             raise BadMessageError(f"topic {message.topic!r}: a message in a transaction cannot be delayed")
         half = replace(message, properties={**message.properties, "TRAN_MSG": "true", _GROUP: self.options.group})
         result = await self.send(half, timeout_s=timeout_s)
-        message.unique_key = half.unique_key
+        message.uniq_key = half.uniq_key
         state, error = TransactionState.ROLLBACK, None
         if result.status is SendStatus.SEND_OK:
             state, error = await _state(execute, message, result.message_id)
@@ -105,7 +104,7 @@ class TransactionProducer(Producer):
             topic=message.topic,
             producer_group=self.options.group,
             tran_state_table_offset=result.queue_offset,
-            commit_log_offset=stored_at(result.offset_message_id).physical_offset,
+            commit_log_offset=decode_offset_msg_id(result.offset_message_id)[1],
             commit_or_rollback=state,
             from_transaction_check=False,
             msg_id=result.message_id,

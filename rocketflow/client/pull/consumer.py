@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from rocketflow.client.consume.corrections import OffsetCorrection
     from rocketflow.client.pull.options import PullOptions
-    from rocketflow.client.received import ReceivedMessage
     from rocketflow.remoting.bodies import MessageQueue
+    from rocketflow_store.spi.messages import ReceivedMessage
 
 LOG: Final = logging.getLogger("rocketflow.client")
 

@@ -11,15 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from rocketflow.client.consume.gaps import Span, announced, besides, is_complete, unannounced
-from rocketflow.client.errors import ClientError
 from rocketflow.client.pull_status import PullStatus
-from rocketflow.client.received import DamagedRecordError
 from rocketflow.client.skipped import SkippedMessages
+from rocketflow_store.spi.messages import CorruptRecordError
 
 if TYPE_CHECKING:
     from rocketflow.client.consume.pulls import PullResult
-    from rocketflow.client.received import ReceivedMessage
     from rocketflow.remoting.bodies import MessageQueue, SubscriptionData
+    from rocketflow_store.spi.messages import ReceivedMessage
 
 
 class Answer(NamedTuple):
@@ -120,14 +119,14 @@ class QueueBuffer:
     def take(self, most: int) -> list[ReceivedMessage]:
         """Return up to `most` messages and move the position after them.
 
-        Raises DamagedRecordError if the first answer cannot be decoded; the position stays.
+        Raises CorruptRecordError if the first answer cannot be decoded; the position stays.
         """
         found: list[ReceivedMessage] = []
         while self._answers and len(found) < most:
             if not self._messages:
                 try:
                     self._messages.extend(self._decoded(self._answers[0]))
-                except DamagedRecordError:
+                except CorruptRecordError:
                     if found:
                         break  # the next call raises it
                     raise
@@ -166,10 +165,11 @@ class QueueBuffer:
             messages = result.messages()
             self._skipped += unannounced(result, messages)
             return [one for one in messages if one.queue_offset >= self._position]
-        except ClientError as error:
-            raise DamagedRecordError(
-                f"{result.address}: messages of {self.queue} from offset {self._position} on cannot be decoded: "
-                f"{error}; seek after them to go on"
+        except CorruptRecordError as error:
+            raise CorruptRecordError(
+                f"{result.address}: messages of {self.queue}",
+                self._position,
+                f"cannot be decoded from this offset on: {error}; seek after them to go on",
             ) from error
 
     def _end_answer(self) -> None:

@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from rocketflow.client.admin.figures import offset_table
 from rocketflow.client.consume.membership import now_ms
 from rocketflow.client.consume.running_info import running_info
-from rocketflow.client.consume.start_positions import RETRY_PREFIX
 from rocketflow.client.errors import ClientError
 from rocketflow.client.push.listeners import ConsumeContext, ConsumeStatus, call
 from rocketflow.client.push.report import held_queue_info, properties
-from rocketflow.client.received import decode_records
 from rocketflow.remoting.bodies import MessageQueue, encode_body, queue_map
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.command import answer
@@ -28,6 +26,8 @@ from rocketflow.remoting.headers.client import (
     NotifyConsumerIdsChangedRequestHeader,
 )
 from rocketflow.remoting.headers.offset import ResetOffsetRequestHeader
+from rocketflow_store.spi.messages import decode_records
+from rocketflow_store.spi.names import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from rocketflow.client.cluster import Handler

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from rocketflow.client.push.process_queue import ProcessQueue, QueueLimits
 
 if TYPE_CHECKING:
-    from rocketflow.client.received import ReceivedMessage
     from rocketflow.remoting.bodies import MessageQueue
+    from rocketflow_store.spi.messages import ReceivedMessage
 
 LOCK_LIVES_S: Final = 30.0
 """How long a client trusts a lock that it has not renewed; the broker frees it after 60 s."""

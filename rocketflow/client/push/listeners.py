@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rocketflow.remoting.bodies import MessageQueue
 
 if TYPE_CHECKING:
-    from rocketflow.client.received import ReceivedMessage
+    from rocketflow_store.spi.messages import ReceivedMessage
 
 LOG: Final = logging.getLogger("rocketflow.client")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rocketflow.client.push.listeners import Listener
     from rocketflow.client.push.options import PushOptions
     from rocketflow.client.push.send_backs import SendBacks
-    from rocketflow.client.received import ReceivedMessage
+    from rocketflow_store.spi.messages import ReceivedMessage
 
 LOG: Final = logging.getLogger("rocketflow.client")
 

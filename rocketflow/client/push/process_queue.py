@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from rocketflow.client.received import ReceivedMessage
+    from rocketflow_store.spi.messages import ReceivedMessage
 
 
 class QueueLimits(NamedTuple):
@@ -65,7 +65,7 @@ class ProcessQueue:
         added = [one for one in messages if one.queue_offset >= self.next_offset]
         for one in added:
             self._messages[one.queue_offset] = one
-            self._size += len(one.body)
+            self._size += len(one.stored_body)
         self.next_offset = max(self.next_offset, next_offset)
         return added
 
@@ -74,7 +74,7 @@ class ProcessQueue:
         for one in messages:
             if self._messages.get(one.queue_offset) is one:
                 del self._messages[one.queue_offset]
-                self._size -= len(one.body)
+                self._size -= len(one.stored_body)
 
     def head(self, count: int) -> Sequence[ReceivedMessage]:
         """Return the first `count` unfinished messages."""

@@ -14,6 +14,7 @@ from rocketflow.client.consume.pulls import SUSPEND_S, PullRequest
 from rocketflow.client.errors import ClientError, RequestRefusedError
 from rocketflow.client.pull_status import PullStatus
 from rocketflow.remoting.codes import ResponseCode
+from rocketflow_store.spi.messages import CorruptRecordError
 
 if TYPE_CHECKING:
     from rocketflow.client.consume.corrections import Corrections
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from rocketflow.client.push.held_queue import HeldQueue
     from rocketflow.client.push.options import PushOptions
     from rocketflow.client.push.send_backs import SendBacks
-    from rocketflow.client.received import ReceivedMessage
     from rocketflow.remoting.bodies import MessageQueue
+    from rocketflow_store.spi.messages import ReceivedMessage
 
 LOG: Final = logging.getLogger("rocketflow.client")
 
@@ -113,7 +114,7 @@ class Pulling:
             try:
                 result = await self._pull(held)
                 self._complaints.pop(held.queue, None)
-            except ClientError as error:
+            except (ClientError, CorruptRecordError) as error:
                 self._corrections.failed(held.queue, error)
                 await asyncio.sleep(self._pause(held, error))
                 continue
@@ -171,7 +172,7 @@ class Pulling:
         """Return the offset that the pull commits: none of a broadcasting group, nor 0."""
         return None if self._options.broadcasting else held.messages.commit_offset or None
 
-    def _pause(self, held: HeldQueue, error: ClientError) -> float:
+    def _pause(self, held: HeldQueue, error: ClientError | CorruptRecordError) -> float:
         """Log why a pull failed, once for each reason, and return the seconds before the next one."""
         code = error.code if isinstance(error, RequestRefusedError) else None
         if code == ResponseCode.FLOW_CONTROL:

@@ -32,7 +32,7 @@ from rocketflow.client.consume.offset_stores import (
 )
 from rocketflow.client.consume.pulls import Puller
 from rocketflow.client.consume.rebalance import RebalanceLoop
-from rocketflow.client.consume.start_positions import RETRY_PREFIX, StartPositions
+from rocketflow.client.consume.start_positions import StartPositions
 from rocketflow.client.consume.subscriptions import ALL, TAG, subscription
 from rocketflow.client.consume.trace import ConsumeTrace
 from rocketflow.client.errors import ClientStateError, NoRouteError
@@ -47,6 +47,7 @@ from rocketflow.client.push.send_backs import SendBacks
 from rocketflow.client.push.traced_calls import traced_listener
 from rocketflow.remoting.bodies import CheckClientRequestBody, encode_body
 from rocketflow.remoting.codes import RequestCode
+from rocketflow_store.spi.names import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from types import TracebackType

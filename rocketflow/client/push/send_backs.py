@@ -10,21 +10,20 @@ import logging
 import random
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.client.compression import COMPRESSION_MASK
 from rocketflow.client.errors import ClientError, NoRouteError, RequestRefusedError
-from rocketflow.client.messages import property_text
 from rocketflow.client.routes import publish_queues
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.headers.send import ConsumerSendMsgBackRequestHeader, SendMessageRequestHeaderV2
+from rocketflow_store.spi.messages import COMPRESSION_MASK, property_text
+from rocketflow_store.spi.names import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from rocketflow.client.cluster import Cluster
-    from rocketflow.client.received import ReceivedMessage
     from rocketflow.remoting.headers.header import Header
+    from rocketflow_store.spi.messages import ReceivedMessage
 
 LOG: Final = logging.getLogger("rocketflow.client")
 
-RETRY_PREFIX: Final = "%RETRY%"
 _INNER_PRODUCER: Final = "CLIENT_INNER_PRODUCER"
 _FIRST_LEVEL: Final = 3
 _SEND_TIMEOUT_S: Final = 5.0
@@ -87,7 +86,7 @@ class SendBacks:
                 address,
                 RequestCode.SEND_MESSAGE_V2,
                 self._copy_header(message, queue.queue_id),
-                body=message.body,
+                body=message.stored_body,
                 timeout_s=_SEND_TIMEOUT_S,
             )
             if reply.code not in _STORED:
@@ -108,7 +107,7 @@ class SendBacks:
             default_topic="TBW102",
             default_topic_queue_nums=4,
             queue_id=queue_id,
-            sys_flag=_sys_flag(message),
+            sys_flag=message.sys_flag & COMPRESSION_MASK,
             born_timestamp=message.born_timestamp,
             flag=message.flag,
             properties=property_text(properties),
@@ -117,12 +116,6 @@ class SendBacks:
             unit_mode=False,
             batch=False,
         )
-
-
-def _sys_flag(message: ReceivedMessage) -> int:
-    """Return the flags of a copy: those of compression where the body is as it is stored, else it is decompressed."""
-    as_stored = message.body_error and len(message.body) == message.stored_body_size
-    return message.sys_flag & COMPRESSION_MASK if as_stored else 0
 
 
 _STORED: Final = frozenset({0, 10, 11, 12})

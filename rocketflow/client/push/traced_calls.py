@@ -14,7 +14,7 @@ from rocketflow.client.push.listeners import ConsumeContext, ConsumeStatus
 
 if TYPE_CHECKING:
     from rocketflow.client.push.listeners import Listener
-    from rocketflow.client.received import ReceivedMessage
+    from rocketflow_store.spi.messages import ReceivedMessage
 
 
 def traced_listener(listener: Listener, trace: ConsumeTrace, timeout_s: float) -> Listener:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from rocketflow.client.push import ConsumeContext, ConsumeStatus
-    from rocketflow.client.received import ReceivedMessage
+    from rocketflow_store.spi.messages import ReceivedMessage
 
     Function = Callable[[list[ReceivedMessage], ConsumeContext], ConsumeStatus | None]
 

@@ -11,11 +11,10 @@ from rocketflow.client import produce
 from rocketflow.client.sync.bridge import LOOP, SyncClient, in_thread
 
 if TYPE_CHECKING:
-    from rocketflow.client.messages import Message
     from rocketflow.client.produce import ProducerOptions, SendResult, TransactionResult, TransactionState
     from rocketflow.client.produce.selectors import Selector
-    from rocketflow.client.received import ReceivedMessage
     from rocketflow.remoting.bodies import MessageQueue
+    from rocketflow_store.spi.messages import Message, ReceivedMessage
 
 
 P = TypeVar("P", bound=produce.Producer)

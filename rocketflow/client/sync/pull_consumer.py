@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from rocketflow.client.pull.options import PullOptions
     from rocketflow.client.pull.queue_buffer import Answer
-    from rocketflow.client.received import ReceivedMessage
     from rocketflow.remoting.bodies import MessageQueue
+    from rocketflow_store.spi.messages import ReceivedMessage
 
 T = TypeVar("T")
 

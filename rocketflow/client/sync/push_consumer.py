@@ -12,8 +12,8 @@ from rocketflow.client.sync.listener_threads import ListenerThreads
 
 if TYPE_CHECKING:
     from rocketflow.client.push import ConsumeContext, ConsumeStatus, PushOptions
-    from rocketflow.client.received import ReceivedMessage
     from rocketflow.remoting.bodies import MessageQueue
+    from rocketflow_store.spi.messages import ReceivedMessage
 
 
 class PushConsumer(SyncClient[push.PushConsumer]):

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketflow_store.spi.json_text import parse_json
-from rocketflow_store.spi.names import QUARANTINED
 from rocketflow_store.spi.records import MAX_PROPERTIES_SIZE, PROPERTY_CRC_SIZE
+from rocketflow_store.spi.requeue import QUARANTINED
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -73,7 +73,7 @@ def _sample(kind: DataType, at: int) -> Any:
     if isinstance(kind, T.DateType):
         return date(2013, 1, at + 1)
     if isinstance(kind, T.TimestampNTZType):
-        return datetime(2013, 1, at + 1)
+        return datetime(2013, 1, at + 1)  # noqa: DTZ001 the type has no time zone
     if isinstance(kind, T.TimestampType):
         return datetime(2013, 1, at + 1, tzinfo=UTC)
     if isinstance(kind, T.ArrayType):

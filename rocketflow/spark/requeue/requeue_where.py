@@ -16,8 +16,7 @@ from pyspark.sql.types import StructField, StructType
 
 from rocketflow.errors import UsageError
 from rocketflow.spark.source.columns import COLUMN_TYPES, PROPERTIES_COLUMN
-from rocketflow_store.spi.names import origin_topic_properties
-from rocketflow_store.spi.requeue import Choice, NoOriginError, windows
+from rocketflow_store.spi.requeue import Choice, NoOriginError, origin_topic_properties, windows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocketflow_store.spi.names import DELIVERED
+from rocketflow_store.spi.requeue import DELIVERED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

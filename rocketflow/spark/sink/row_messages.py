@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.client.java_hash import java_hash
-from rocketflow.client.messages import Message
+from rocketflow_store.spi.ids import string_hash
+from rocketflow_store.spi.messages import Message
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -81,7 +81,7 @@ def row_messages(batch: pa.RecordBatch, first_row: int, topic: str | None, keys:
             flag=row.get("flag") or 0,
             delay_level=row.get("delayTimeLevel") or 0,
             deliver_at_ms=_ms(row.get("deliverTimestamp")),
-            unique_key=keys.key(at),
+            uniq_key=keys.key(at),
         )
         yield RowMessage(message, at, row.get("queueId"))
 
@@ -120,7 +120,7 @@ def _queue_of(one: RowMessage, count: int) -> int | None:
     if one.queue_id is not None:
         return one.queue_id % count
     if one.message.sharding_key:
-        value = java_hash(one.message.sharding_key)
+        value = string_hash(one.message.sharding_key)
         return abs(value) % count if value != -(1 << 31) else 0
     return None
 

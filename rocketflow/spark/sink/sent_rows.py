@@ -28,9 +28,9 @@ from rocketflow_store.spi.records import BatchEncoder
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rocketflow.client.messages import Message
     from rocketflow.spark.sink.batch_identity import BatchIdentity
     from rocketflow.spark.sink.sink_options import SinkOptions
+    from rocketflow_store.spi.messages import Message
 
 GROUP: Final = "rocketflow-spark"
 """The producer group of sinks."""
@@ -141,7 +141,7 @@ class SentRows:
         deadline, pause = time.monotonic() + self._timeout_s, _FIRST_PAUSE_S
         while True:
             try:
-                return bool(await self._admin.query_by_unique_key(message.topic, message.unique_key))
+                return bool(await self._admin.query_by_unique_key(message.topic, message.uniq_key))
             except NoRouteError:
                 return False
             except ClientError as error:

@@ -8,25 +8,26 @@ offsets. While another process has locked the store, they wait in a file beside 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from rocketflow.errors import RocketFlowError
-from rocketflow.spark.source.stores import Stores
 from rocketflow.spark.source.stream_offset import QueueKey
 from rocketflow.store_writes import find_broker
-from rocketflow_store import StoreError
 from rocketflow_store.spi.tables import publish_group_offsets
 
 _log: Final = logging.getLogger("rocketflow.spark.group_progress")
 
 
 class GroupProgress:
-    """Publishes the offsets of one consumer group to the stores of a read. Failures are logged, never raised."""
+    """Publishes the offsets of one consumer group to the stores of a read. Failures are logged, never raised.
 
-    def __init__(self, group: str, stores: Stores) -> None:
-        self._group, self._stores = group, stores
+    `publish_to` (store, group, offsets) is the method `publish` of the stores.
+    """
+
+    def __init__(self, group: str, publish_to: Callable[[str, str, Mapping[QueueKey, int]], None]) -> None:
+        self._group, self._publish_to = group, publish_to
         self._published: dict[QueueKey, int] = {}
         self._warned: set[str] = set()
 
@@ -37,8 +38,8 @@ class GroupProgress:
         for name in {key.store for key in offsets}:
             mine = {key: offset for key, offset in offsets.items() if key.store == name}
             try:
-                self._stores.publish(name, self._group, mine)
-            except (OSError, StoreError, RocketFlowError) as error:
+                self._publish_to(name, self._group, mine)
+            except (OSError, RocketFlowError) as error:
                 if name not in self._warned:
                     self._warned.add(name)
                     _log.warning("progress of group %s is not published: %s", self._group, error)

@@ -18,10 +18,12 @@ import numpy as np
 
 from rocketflow.spark.shared.store_locations import StoreLocation
 from rocketflow.spark.source.filter_push_down import KeyCandidates, narrowed_by_keys
+from rocketflow.spark.source.group_progress import publish_offsets
 from rocketflow.spark.source.stream_offset import NO_RECORD, QueueKey, QueuePosition, StreamOffset
 from rocketflow_store import NotAStoreError, SkipFaults, StoreConfig, StoreError, StoreReader
+from rocketflow_store.spi.names import PERM_INHERIT
 from rocketflow_store.spi.reads import stored_at
-from rocketflow_store.spi.tables import PERM_INHERIT, TopicsFile, topics_of
+from rocketflow_store.spi.tables import TopicsFile, topics_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -174,8 +176,6 @@ class SourceStores:
 
     def publish(self, store: str, group: str, offsets: Mapping[QueueKey, int]) -> None:
         """Publish next offsets of a store's queues as those of a consumer group; raises as `publish_offsets`."""
-        from rocketflow.spark.source.group_progress import publish_offsets
-
         publish_offsets(Path(self.path(store)), group, offsets)
 
     def may_lag(self, key: QueueKey) -> bool:

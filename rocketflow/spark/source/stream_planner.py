@@ -60,7 +60,7 @@ class StreamPlanner:
         self._limits = TaskLimits(
             len(os.sched_getaffinity(0)), options.min_partitions, options.max_records_per_partition
         )
-        self._progress = GroupProgress(options.consumer_group, self._stores) if options.consumer_group else None
+        self._progress = GroupProgress(options.consumer_group, self._stores.publish) if options.consumer_group else None
         self._initial: StreamOffset | None = None
         self._target: dict[QueueKey, int] | None = None
         self._last_end: StreamOffset | None = None

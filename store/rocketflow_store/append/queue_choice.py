@@ -32,7 +32,7 @@ class QueueChoice:
                 self.check(message.topic, queue_id)
             return queue_id
         queues = self._topics.queue_count(message.topic)
-        if isinstance(message, Message) and message.sharding_key is not None:
+        if isinstance(message, Message) and message.sharding_key:
             return abs(string_hash(message.sharding_key)) % queues
         chosen = self.turns[message.topic] % queues
         self.turns[message.topic] = chosen + 1

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rocketflow_store.format.record import RecordFields
     from rocketflow_store.metadata.layout.store_paths import StorePaths
-    from rocketflow_store.model.message import MessageExt
+    from rocketflow_store.model.message import ReceivedMessage
     from rocketflow_store.model.results import AppendBatchResult
     from rocketflow_store.records.encoding.encode import EncodedChunk
     from rocketflow_store.settings.store_config import StoreConfig
@@ -31,7 +31,7 @@ class CommitLogReads(Protocol):
 
     def read_units(self, topic: str, queue_id: int, start: int, end: int) -> npt.NDArray[np.void]: ...
 
-    def look_message_by_offset(self, phy_offset: int) -> MessageExt | None: ...
+    def look_message_by_offset(self, phy_offset: int) -> ReceivedMessage | None: ...
 
 
 class CommitTarget(CommitLogReads, Protocol):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketflow_store.metadata.layout.store_paths import StorePaths
-    from rocketflow_store.model.message import MessageExt
+    from rocketflow_store.model.message import ReceivedMessage
 
 _LAST_OF_A_TAG: Final = 64
 
@@ -40,7 +40,7 @@ def remembered_sinks(paths: StorePaths) -> set[str]:
 def remember_commits(
     paths: StorePaths,
     units: npt.NDArray[np.void],
-    look: Callable[[int], MessageExt | None],
+    look: Callable[[int], ReceivedMessage | None],
     min_phy_offset: int,
 ) -> None:
     """Keep the newest envelope of every sink among those before `min_phy_offset`, which are about to be deleted.

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.engine.service_thread import ServiceThread
 from rocketflow_store.files.mapped.mapped_file import PAGE_BYTES
-from rocketflow_store.log.group_flush import ThoroughSchedule, flush_due
+from rocketflow_store.log.commit_log import flush_due
+from rocketflow_store.log.group_flush import ThoroughSchedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable

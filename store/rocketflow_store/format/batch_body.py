@@ -5,10 +5,12 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
+from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, encode_property_text, message_property_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from rocketflow_store.model.message import Message
 
 _ENTRY: Final = struct.Struct(">iiiii")
 _SIZE_FLAG_BODY: Final = struct.Struct(">i8xii")
@@ -33,7 +35,14 @@ Entry: TypeAlias = tuple[int, bytes, bytes]
 """A `BatchEntry` as a plain tuple, which costs a third: flag, body, encoded properties."""
 
 
-def encode_batch_body(entries: Iterable[BatchEntry]) -> bytes:
+def batch_body(messages: Iterable[Message]) -> bytes:
+    """Encode messages as the body of a batch. Raises ValueError for properties that cannot be encoded."""
+    return encode_batch_body(
+        [(one.flag, one.body, encode_property_text(message_property_text(one))) for one in messages]
+    )
+
+
+def encode_batch_body(entries: Iterable[Entry]) -> bytes:
     """Encode the entries one after the other; raise ValueError if a property string is too long."""
     parts: list[bytes] = []
     for flag, body, properties in entries:

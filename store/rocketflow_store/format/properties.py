@@ -12,23 +12,52 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from rocketflow_store.model.message import Message
+
 MAX_PROPERTIES_SIZE: Final = 32767
 
 
-def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """Encode `properties` in iteration order.
+def property_text(properties: Mapping[str, str]) -> str:
+    """Return a property string in iteration order.
 
     Raises ValueError if one holds a separator, TypeError if one is no str.
     """
     text = "".join(["\x01".join(pair) + "\x02" for pair in properties.items()])
     if text.count("\x01") != len(properties) or text.count("\x02") != len(properties):
-        raise ValueError("a property name or value holds a separator (0x01 or 0x02)")
+        wrong = next(name for name, value in properties.items() if any(one in name + value for one in "\x01\x02"))
+        raise ValueError(f"property {wrong[:64]!r}: its name or value holds a separator (0x01 or 0x02)")
+    return text
+
+
+def message_property_text(message: Message) -> str:
+    """Return the property string of a message. Raises as `property_text`."""
+    tags = message.tags
+    if (
+        message.properties
+        or message.keys
+        or message.sharding_key
+        or message.is_delayed
+        or "\x01" in tags
+        or "\x02" in tags
+    ):
+        return property_text(message.wire_properties())
+    uniq_key = f"UNIQ_KEY\x01{message.uniq_key}\x02" if message.uniq_key else ""
+    return f"TAGS\x01{tags}\x02{uniq_key}" if tags else uniq_key  # most messages, at a third of the time
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """Encode `properties` as UTF-8. Raises as `property_text`."""
+    return encode_property_text(property_text(properties))
+
+
+def encode_property_text(text: str) -> bytes:
+    """Encode a property string as UTF-8."""
     return text.encode("utf-8", "surrogatepass" if not text.isascii() else "strict")
 
 
-def decode_properties(raw: bytes) -> dict[str, str]:
+def decode_properties(raw: bytes | bytearray | memoryview) -> dict[str, str]:
     """Decode all pairs of a property string; later duplicates win, segments without a name or a value are ignored."""
-    text = raw.decode("utf-8", "replace")
+    text = str(raw, "utf-8", "replace")
     out: dict[str, str] = {}
     for segment in text.split("\x02"):
         at = segment.find("\x01")

@@ -167,7 +167,7 @@ def _commit_log(path: Path, data: memoryview) -> Iterator[dict[str, Any]]:
             "queueId": message.queue_id,
             "flag": message.flag,
             "queueOffset": message.queue_offset,
-            "physicalOffset": message.phy_offset,
+            "physicalOffset": message.physical_offset,
             "sysFlag": message.sys_flag,
             "bornTimestamp": message.born_timestamp,
             "bornHost": message.born_host,

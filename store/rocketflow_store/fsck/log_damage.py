@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.fsck.findings import Findings
+    from rocketflow_store.fsck.log_report import LogReport
     from rocketflow_store.fsck.observation import Observation
-    from rocketflow_store.fsck.verify_log import LogReport
 
     Ints = npt.NDArray[np.int64]
 

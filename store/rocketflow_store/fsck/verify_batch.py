@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
+from rocketflow_store.fsck.log_report import BatchSum
 from rocketflow_store.fsck.unit_ranges import UnitPlaces, UnitRanges
 from rocketflow_store.log.log_walk import sound_records
 from rocketflow_store.records.arrow.unit_types import BATCH_UNIT_DTYPE
@@ -40,41 +41,6 @@ if TYPE_CHECKING:
     Queue = tuple[str, int]
 
 _BLOCK: Final = 1 << 14
-_WORDS: Final = -(-BATCH_UNIT_SIZE // 8)
-_FACTORS: Final = np.array([0x9E3779B97F4A7C15 * (2 * n + 1) % (1 << 64) | 1 for n in range(_WORDS)], np.uint64)
-
-
-@dataclass(slots=True)
-class BatchSum:
-    """Number of units, a sum over their bytes that does not depend on their order, and the end of the queue."""
-
-    count: int = 0
-    total: int = 0
-    next_offset: int = 0
-
-    def add(self, units: Units) -> None:
-        """Add units."""
-        if len(units):
-            octets = np.zeros((len(units), _WORDS * 8), np.uint8)
-            octets[:, :BATCH_UNIT_SIZE] = np.ascontiguousarray(units).view(np.uint8).reshape(len(units), -1)
-            mixed = (octets.view(np.uint64) * _FACTORS).sum(axis=1, dtype=np.uint64)
-            mixed = (mixed ^ (mixed >> np.uint64(32))) * _FACTORS[0]
-            self.count += len(units)
-            self.total = (self.total + int(mixed.sum(dtype=np.uint64))) % (1 << 64)
-            self.next_offset = max(self.next_offset, int((units["msg_base_offset"] + units["batch_size"]).max()))
-
-    def subtract(self, units: Units) -> None:
-        """Subtract units that were added."""
-        other = BatchSum()
-        other.add(units)
-        self.count -= other.count
-        self.total = (self.total - other.total) % (1 << 64)
-
-    def update(self, other: BatchSum) -> None:
-        """Add the units of `other`."""
-        self.count += other.count
-        self.total = (self.total + other.total) % (1 << 64)
-        self.next_offset = max(self.next_offset, other.next_offset)
 
 
 @dataclass(frozen=True, slots=True)

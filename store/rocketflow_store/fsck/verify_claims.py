@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
     from rocketflow_store.fsck.findings import Findings
     from rocketflow_store.fsck.log_damage import LogDamage
+    from rocketflow_store.fsck.log_report import UnitsReport
     from rocketflow_store.fsck.observation import Observation
-    from rocketflow_store.fsck.verify_units import ListedTopics, UnitsReport
+    from rocketflow_store.fsck.verify_units import ListedTopics
 
     Queue = tuple[str, int]
 

@@ -8,7 +8,7 @@ must have one where RocketFlow wrote them (`layout.tag_entries`): brokers before
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from rocketflow_store.fsck.findings import Findings
     from rocketflow_store.fsck.log_damage import LogDamage
+    from rocketflow_store.fsck.log_report import Compared, LogFileReport
     from rocketflow_store.fsck.observation import Observation
-    from rocketflow_store.fsck.verify_log import LogFileReport
     from rocketflow_store.views.index.index_file import IndexFile
 
     Ints = npt.NDArray[np.int64]
@@ -33,16 +33,6 @@ _BLOCK: Final = 1 << 16
 _MAX_BAD: Final = 10_000
 _MAX_SECONDS: Final = 0x7FFFFFFF
 _HEADER_FIELDS: Final = {"begin_timestamp": 0, "end_timestamp": 8, "begin_phy_offset": 16, "end_phy_offset": 24}
-
-
-@dataclass(slots=True)
-class Compared:
-    """Result of one stretch of the log: wrong entries (file number, entry number, phy offset), keys without entry."""
-
-    wrong: list[tuple[int, int, int]] = field(default_factory=list)
-    missing: list[int] = field(default_factory=list)
-    keys: int = 0
-    more: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.fsck.findings import Damage, Findings
+from rocketflow_store.fsck.findings import Damage
+from rocketflow_store.fsck.log_report import LogFileReport, LogReport, UnitsReport
 from rocketflow_store.fsck.verify_bodies import check_bodies
-from rocketflow_store.fsck.verify_index import Compared, ExpectedEntries
-from rocketflow_store.fsck.verify_units import UnitsCheck, UnitsReport
+from rocketflow_store.fsck.verify_index import ExpectedEntries
+from rocketflow_store.fsck.verify_units import UnitsCheck
 from rocketflow_store.log.resync import is_complete, is_end_blank, next_proven
 from rocketflow_store.log.scan_file import RunLength, scan_file
 from rocketflow_store.model.errors import UnreadableError
@@ -23,7 +24,7 @@ from rocketflow_store.records.decoding.scan import ScanStop
 from rocketflow_store.recovery.take_stop_record import is_another
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     import numpy.typing as npt
 
@@ -62,51 +63,6 @@ class LogContext:
     topics: ListedTopics
     index: IndexCheck
     progress: Progress
-
-
-@dataclass(slots=True)
-class LogFileReport:
-    """Contents of one file. `end` is the position after its last valid record; the end blank belongs to the file."""
-
-    records: int = 0
-    bytes: int = 0
-    end: int = 0
-    mark: int = 0
-    """Position of the end mark in a file that has one."""
-    without_record_crc: int = 0
-    keyed: bool = False
-    """True if a message has a key."""
-    max_store_timestamp: int = 0
-    dispatched_phy_offset: int = 0
-    """Physical offset of the last valid record that has a ConsumeQueue unit."""
-    damage: list[Damage] = field(default_factory=list)
-    bad_bodies: Findings = field(default_factory=Findings)
-    units: UnitsReport = field(default_factory=UnitsReport)
-    index: Compared = field(default_factory=Compared)
-
-
-@dataclass(frozen=True, slots=True)
-class LogReport:
-    """Contents of all files of the log, oldest first; `units` has the claims of their records to queues."""
-
-    files: Sequence[tuple[MappedFile, LogFileReport]]
-    units: UnitsReport
-
-    @property
-    def reports(self) -> list[LogFileReport]:
-        """The reports of the files."""
-        return [report for _, report in self.files]
-
-    @property
-    def records(self) -> int:
-        """Number of valid records, which includes those of `units.heads`."""
-        return sum(one.records for one in self.reports)
-
-    @property
-    def unused(self) -> list[tuple[int, int]]:
-        """Physical offsets [start, end) of the bytes from a file's end mark on, where no record should be."""
-        ends = [(mapped, report.mark) for mapped, report in self.files if report.end == mapped.file_size]
-        return [(mapped.file_from_offset + mark, mapped.end_offset) for mapped, mark in ends]
 
 
 def check_log(context: LogContext, workers: int) -> LogReport:

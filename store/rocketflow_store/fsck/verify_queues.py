@@ -8,8 +8,8 @@ import numpy as np
 
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.fsck.findings import Damage, RangeSet
+from rocketflow_store.fsck.log_report import QueueReport
 from rocketflow_store.fsck.unit_ranges import UnitPlaces
-from rocketflow_store.fsck.verify_units import QueueReport
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.model.topic_names import LMQ_PREFIX
 from rocketflow_store.views.queues.claimed_places import LostMessages
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from rocketflow_store.fsck.findings import Findings
     from rocketflow_store.fsck.log_damage import LogDamage
+    from rocketflow_store.fsck.log_report import LogReport
     from rocketflow_store.fsck.observation import Observation
     from rocketflow_store.fsck.verify_claims import JudgedQueues
-    from rocketflow_store.fsck.verify_log import LogReport
-    from rocketflow_store.model.message import MessageExt
+    from rocketflow_store.model.message import ReceivedMessage
     from rocketflow_store.views.queues.claimed_places import RefutedClaim
     from rocketflow_store.views.queues.consume_queue import ConsumeQueue
 
@@ -185,7 +185,7 @@ class QueuesCheck:
         position = phy_offset - mapped.file_from_offset
         return Damage(phy_offset, size, str(mapped.path), position, why, claims=claims, other_head=other_head)
 
-    def _has_unit(self, message: MessageExt, phy_offset: int, size: int) -> bool:
+    def _has_unit(self, message: ReceivedMessage, phy_offset: int, size: int) -> bool:
         """Return True if the queue that a record claims points at the record."""
         claimed, at = (message.topic, message.queue_id), message.queue_offset
         queue = self._seen.reader.find(*claimed) if claimed in self._seen.bounds else None
@@ -194,7 +194,7 @@ class QueuesCheck:
         unit = queue.units(at, at + 1)
         return len(unit) > 0 and (int(unit["phy_offset"][0]), int(unit["msg_size"][0])) == (phy_offset, size)
 
-    def _is_displaced(self, queue: ConsumeQueue, number: int, message: MessageExt) -> bool:
+    def _is_displaced(self, queue: ConsumeQueue, number: int, message: ReceivedMessage) -> bool:
         """Return True if a neighbour of a unit is displaced by the same distance: then the queue file is wrong."""
         for step in (-1, 1):
             unit = queue.units(max(number + step, queue.first_unit), number + step + 1)
@@ -206,7 +206,7 @@ class QueuesCheck:
                 return True
         return False
 
-    def _message_at(self, phy_offset: int, size: int) -> MessageExt | None:
+    def _message_at(self, phy_offset: int, size: int) -> ReceivedMessage | None:
         try:
             return self._seen.reader.log.message_at(phy_offset, size)
         except StoreError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -10,13 +10,12 @@ import numpy as np
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS
 from rocketflow_store.format.lmq_properties import LMQ_QUEUE_ID
 from rocketflow_store.format.record import MIN_RECORD_SIZE
-from rocketflow_store.fsck.findings import Damage, RangeSet
-from rocketflow_store.fsck.unit_ranges import UnitRanges
-from rocketflow_store.fsck.verify_batch import BatchSum
+from rocketflow_store.fsck.findings import Damage
+from rocketflow_store.fsck.log_report import BatchSum, QueueReport, UnitsReport
 from rocketflow_store.model.system_flags import INNER_BATCH_FLAG
 from rocketflow_store.model.topic_names import LMQ_PREFIX, SCHEDULE_TOPIC, is_directory_name, is_system_topic
 from rocketflow_store.views.dispatch.side_queues import batch_units
-from rocketflow_store.views.queues.claimed_places import ClaimedQueues, rows_refuted
+from rocketflow_store.views.queues.claimed_places import rows_refuted
 from rocketflow_store.views.queues.consume_queue import written
 from rocketflow_store.views.queues.queue_gaps import drop_deleted, drop_impossible
 
@@ -58,51 +57,6 @@ class ListedTopics:
             return queue_id < self.queues[topic]
         kept = is_system_topic(topic) or topic in self.unlisted
         return True if kept and queue_id < _MAX_SYSTEM_QUEUES else None
-
-
-@dataclass(slots=True)
-class QueueReport:
-    """Claims of the log's records to one queue (queue offsets)."""
-
-    matched: int = 0
-    next_offset: int = 0
-    units: UnitRanges = field(default_factory=UnitRanges)
-    unserved: int = 0
-    """Records of the queue if it has no unit at all and nothing proves that it must."""
-    right: RangeSet = field(default_factory=RangeSet)
-    """For LMQs only: a record names other queues than its own."""
-
-    def update(self, other: QueueReport) -> None:
-        self.matched += other.matched
-        self.next_offset = max(self.next_offset, other.next_offset)
-        self.units.missing.update(other.units.missing)
-        self.units.wrong.update(other.units.wrong)
-        self.right.update(other.right)
-        self.unserved += other.unserved
-
-
-@dataclass(slots=True)
-class UnitsReport:
-    """Claims of the log's records to all queues."""
-
-    queues: dict[Queue, QueueReport] = field(default_factory=dict)
-    batches: dict[Queue, BatchSum] = field(default_factory=dict)
-    heads: list[Damage] = field(default_factory=list)
-    """Records with a valid body and an impossible head."""
-    claims: ClaimedQueues = field(default_factory=ClaimedQueues)
-    """Queue offsets that the valid records claim."""
-    impossible: list[Damage] = field(default_factory=list)
-    """Records with an impossible queue offset."""
-
-    def update(self, other: UnitsReport) -> None:
-        """Add the report of the file after this one."""
-        for key, one in other.queues.items():
-            self.queues.setdefault(key, QueueReport()).update(one)
-        for key, batch in other.batches.items():
-            self.batches.setdefault(key, BatchSum()).update(batch)
-        self.heads += other.heads
-        self.claims.update(other.claims)
-        self.impossible += other.impossible
 
 
 class UnitsCheck:

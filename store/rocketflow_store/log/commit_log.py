@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocketflow_store.files.mapped.mapped_file import PAGE_BYTES
 from rocketflow_store.format.record import BLANK_SIZE, check_fits_a_file, encode_blank
-from rocketflow_store.log.group_flush import flush_due
 from rocketflow_store.model.errors import StoreError, StoreFencedError, StorePoolDeficientError
 
 if TYPE_CHECKING:
@@ -247,6 +247,15 @@ class CommitLog:
             offset = mapped.end_offset
         self.flushed_offset = max(self.flushed_offset, target)
         return target
+
+
+def flush_due(wrote_offset: int, flushed_offset: int, least_pages: int, file_size: int) -> bool:
+    """Return True if a flush is due: enough pages wait, or a file is full."""
+    if wrote_offset <= flushed_offset:
+        return False
+    if wrote_offset // file_size > flushed_offset // file_size:
+        return True
+    return wrote_offset // PAGE_BYTES - flushed_offset // PAGE_BYTES >= least_pages
 
 
 def _parts(data: bytes | memoryview, stretches: Sequence[tuple[int, int]]) -> Iterable[tuple[int, bytes | memoryview]]:

@@ -1,4 +1,4 @@
-"""The fence of a store: once a sync failed, or its files moved, nothing is acknowledged until it is reopened."""
+"""The fence of one store: once a sync failed, or its files moved, nothing is acknowledged until it is reopened."""
 
 from __future__ import annotations
 

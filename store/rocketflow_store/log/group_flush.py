@@ -10,7 +10,6 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from rocketflow_store.files.mapped.mapped_file import PAGE_BYTES
 from rocketflow_store.model.errors import FlushDiskTimeoutError
 
 if TYPE_CHECKING:
@@ -42,15 +41,6 @@ class ThoroughSchedule:
             return self._least_pages
         self._last_ms = now_ms
         return 0
-
-
-def flush_due(wrote_offset: int, flushed_offset: int, least_pages: int, file_size: int) -> bool:
-    """Return True if a flush is due: enough pages wait, or a file is full."""
-    if wrote_offset <= flushed_offset:
-        return False
-    if wrote_offset // file_size > flushed_offset // file_size:
-        return True
-    return wrote_offset // PAGE_BYTES - flushed_offset // PAGE_BYTES >= least_pages
 
 
 class _Waiter:

@@ -14,7 +14,7 @@ from rocketflow_store.format.record import (
     MIN_RECORD_SIZE,
     SIZE_AND_MAGIC,
     content_fault,
-    decode_frame,
+    decode_record,
     frame_record,
     has_record_crc,
 )
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
     from rocketflow_store.format.record import RecordFrame
     from rocketflow_store.log.record_crc_range import RecordCrcRange
-    from rocketflow_store.model.message import MessageExt
+    from rocketflow_store.model.message import ReceivedMessage
 
     Units = npt.NDArray[np.void]
 
@@ -60,7 +60,7 @@ class CommitLogView:
         first = self._files.first
         return first.file_from_offset if first else 0
 
-    def message_at(self, phy_offset: int, size: int | None = None, check_crc: bool = True) -> MessageExt:
+    def message_at(self, phy_offset: int, size: int | None = None, check_crc: bool = True) -> ReceivedMessage:
         """Return the message whose record begins at `phy_offset`; raise CorruptRecordError if none does."""
         mapped = self._files.find(phy_offset)
         file_map = None if mapped is None else mapped.opened_map()
@@ -77,7 +77,7 @@ class CommitLogView:
             if self._with_crc is not None:
                 self._with_crc.refresh()
             self._check_content(view, frame, phy_offset, mapped.path)
-        return decode_frame(view, frame, mapped.path)
+        return decode_record(view, position, mapped.path, check_crc=False)
 
     def store_timestamp_at(self, phy_offset: int) -> int | None:
         """Return the store time (ms) of the record at `phy_offset`, None if none can be read.

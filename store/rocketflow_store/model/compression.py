@@ -7,10 +7,11 @@ output.
 from __future__ import annotations
 
 import zlib
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store.model.errors import CorruptRecordError, UnsupportedRecordError
-from rocketflow_store.model.system_flags import COMPRESSION_TYPE_MASK, COMPRESSION_TYPE_SHIFT
+from rocketflow_store.model.system_flags import COMPRESSED_FLAG, COMPRESSION_TYPE_MASK, COMPRESSION_TYPE_SHIFT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,10 +40,23 @@ def decompress_body(stored: bytes | memoryview, sys_flag: int, limit: int = MAX_
     raise UnsupportedRecordError("body", 0, f"compression type {kind} in sysFlag {sys_flag:#x} is not known")
 
 
-def compress_body(body: bytes, kind: int) -> bytes:
-    """Compress `body` as type 0/3 zlib, 1 LZ4, 2 Zstandard: as a client does."""
+class Compression(IntEnum):
+    """The kinds of compression; the values are those of sysFlag, bits 8 to 10."""
+
+    LZ4 = 1
+    ZSTD = 2
+    ZLIB = 3
+
+    @property
+    def sys_flag(self) -> int:
+        """The bits of sysFlag for a compressed body."""
+        return COMPRESSED_FLAG | self << COMPRESSION_TYPE_SHIFT
+
+
+def compress_body(body: bytes, kind: int, level: int = 5) -> bytes:
+    """Compress `body` as type 0/3 zlib, 1 LZ4, 2 Zstandard: as a client does; LZ4 has one level."""
     if kind in _ZLIB_TYPES:
-        return zlib.compress(body, 5)
+        return zlib.compress(body, level)
     if kind == _LZ4_TYPE:
         import lz4.frame
 
@@ -50,7 +64,7 @@ def compress_body(body: bytes, kind: int) -> bytes:
     if kind == _ZSTD_TYPE:
         import zstandard
 
-        return zstandard.ZstdCompressor().compress(body)
+        return zstandard.ZstdCompressor(level).compress(body)
     raise ValueError(f"compression type {kind} is not known")
 
 

@@ -1,7 +1,7 @@
-"""The errors of a store, as types.
+"""The errors of a store, as types, and the base of all errors of RocketFlow.
 
-Every error derives from `StoreError` and carries two decisions for its caller: `retriable` if another attempt can help,
-and the exit code of a command (`exit_code`: 1 nothing was lost, 2 wrong use, 3 data lost or quarantined, 75 busy).
+Every error carries two decisions for its caller: `retriable` if another attempt can help, and the exit code of a
+command (`exit_code`: 1 nothing was lost, 2 wrong use, 3 data lost or quarantined, 75 busy).
 """
 
 from __future__ import annotations
@@ -14,18 +14,22 @@ if TYPE_CHECKING:
     from rocketflow_store.model.status import PutMessageStatus
 
 
-class StoreError(Exception):
-    """Base of all errors of the storage engine."""
+class RocketFlowError(Exception):
+    """Base of all errors that RocketFlow raises for its users."""
 
     retriable: ClassVar[bool] = False
     exit_code: ClassVar[int] = 1
 
-    def __reduce__(self) -> tuple[Callable[..., StoreError], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., RocketFlowError], tuple[Any, ...]]:
         """Return what pickle needs: the message and the attributes, not the arguments of the constructor."""
         return _restored, (type(self), self.args, self.__dict__)
 
 
-def _restored(kind: type[StoreError], args: tuple[Any, ...], carried: dict[str, Any]) -> StoreError:
+class StoreError(RocketFlowError):
+    """Base of all errors of the storage engine."""
+
+
+def _restored(kind: type[RocketFlowError], args: tuple[Any, ...], carried: dict[str, Any]) -> RocketFlowError:
     error = kind.__new__(kind, *args)
     error.__dict__.update(carried)
     return error
@@ -369,7 +373,7 @@ class CorruptRecordError(StoreError):
         self.file, self.offset, self.why = str(file), offset, why
 
 
-class BadBodyError(CorruptRecordError):
+class DamagedBodyError(CorruptRecordError):
     """The body of a message cannot be decoded, though the record is as it was sent: nothing is lost.
 
     `reason` is the cause alone; `file` and `offset` are the place of the record.
@@ -384,6 +388,9 @@ class BadBodyError(CorruptRecordError):
         where = f"topic {self.topic}, queue {self.queue_id}, queue offset {self.queue_offset}"
         super().__init__(file, offset, f"body: {reason} ({where}); {BAD_BODY_REMEDY}")
 
+
+BadBodyError = DamagedBodyError
+"""The name before 0.3."""
 
 BAD_BODY_REMEDY: Final = (
     "the record is as it was sent: onBadBody=raw (--on-bad-body raw, on_bad_body='raw') returns its body as it is "

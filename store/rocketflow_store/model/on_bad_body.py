@@ -12,7 +12,7 @@ class OnBadBody(Enum):
     """A policy of a reader for messages whose body cannot be decoded; the values are those of its option."""
 
     FAIL = "fail"
-    """Raise BadBodyError, which names the message and the option."""
+    """Raise DamagedBodyError, which names the message and the option."""
     RAW = "raw"
     """Return the message with the body as it is stored; `bodyError` says why."""
     QUARANTINE = "quarantine"

@@ -1,4 +1,9 @@
-"""RocketMQ's rules for topic and group names; a name that passes is safe as one path component."""
+"""RocketMQ's names of topics and groups, their rules, and permissions.
+
+A name that passes is safe as one path component.
+
+RocketMQ's source: common/topic/TopicValidator.java, common/constant/PermName.java.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +34,11 @@ SYSTEM_PREFIX: Final = "rmq_sys_"
 OWN_PREFIX: Final = "rmq_sys_ROCKETFLOW_"
 """RocketFlow's own topics; others with RocketMQ's prefix are its clients', as those of traces by region."""
 LMQ_PREFIX: Final = "%LMQ%"
+PERM_INHERIT: Final = 1
+PERM_WRITE: Final = 2
+PERM_READ: Final = 4
+PERM_READ_WRITE: Final = PERM_READ | PERM_WRITE
+"""Permissions of topics (common/constant/PermName.java)."""
 SYSTEM_TOPICS: Final = frozenset(
     {
         "TBW102",

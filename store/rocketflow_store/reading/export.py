@@ -41,7 +41,7 @@ def export_topic(
     is bounded by one batch.
 
     Raises:
-        BadBodyError: a body cannot be decoded, and `on_bad_body` is OnBadBody.FAIL.
+        DamagedBodyError: a body cannot be decoded, and `on_bad_body` is OnBadBody.FAIL.
         FileExistsInTargetError: one of the files exists, and not `overwrite`; raised before anything is written.
     """
     import pyarrow.parquet

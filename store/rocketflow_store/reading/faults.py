@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from rocketflow_store.model.errors import BadBodyError, StoreError
+    from rocketflow_store.model.errors import DamagedBodyError, StoreError
     from rocketflow_store.reading.skipped import SkippedMessages
 
 
@@ -29,7 +29,7 @@ class ReadFaults(ABC):
         self.count = 0
         """Number of messages skipped so far."""
 
-    def keeps_bad_body(self, error: BadBodyError) -> bool:
+    def keeps_bad_body(self, error: DamagedBodyError) -> bool:
         """Return True to return a message with its body as stored, False to pass it to `skipped_body`, or raise."""
         if self._on_bad_body is OnBadBody.FAIL:
             raise error

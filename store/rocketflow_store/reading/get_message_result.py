@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from rocketflow_store.format.record import decode_frame
+from rocketflow_store.format.record import decode_record
 from rocketflow_store.model.errors import ResultReleasedError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rocketflow_store.files.mapped.mapped_file import FileHold
     from rocketflow_store.format.record import RecordFrame
-    from rocketflow_store.model.message import MessageExt
+    from rocketflow_store.model.message import ReceivedMessage
     from rocketflow_store.model.status import GetMessageStatus
     from rocketflow_store.reading.skipped import SkippedMessages
 
@@ -58,10 +58,10 @@ class SelectMappedBufferResult:
         """The stored body (compressed if `frame.sys_flag` says so), read-only."""
         return self.held.view[self.frame.body_start : self.frame.body_end]
 
-    def message(self) -> MessageExt:
+    def message(self) -> ReceivedMessage:
         """Return the message, copied out of the map."""
         self.held.populate_again(self.frame.position, self.frame.end)  # a file may have been cut since
-        return decode_frame(self.held.view, self.frame, self.held.path)
+        return decode_record(self.held.view, self.frame.position, self.held.path, check_crc=False)
 
 
 class GetMessageResult:
@@ -94,7 +94,7 @@ class GetMessageResult:
         self.status = status
         self.next_begin_offset, self.min_offset, self.max_offset = next_begin_offset, min_offset, max_offset
         self._selected: Sequence[SelectMappedBufferResult] | None = selected
-        self._messages: list[MessageExt] | None = None
+        self._messages: list[ReceivedMessage] | None = None
         self.message_count = len(selected)
         self.skipped = tuple(skipped)
         """Missing or damaged messages before `next_begin_offset`; `status` is RocketMQ's and does not show losses."""
@@ -110,7 +110,7 @@ class GetMessageResult:
         return self._selected
 
     @property
-    def messages(self) -> list[MessageExt]:
+    def messages(self) -> list[ReceivedMessage]:
         """The messages, copied out of the files at the first call; they outlive the result."""
         if self._messages is None:
             self._messages = [one.message() for one in self.message_mapped_list]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocketflow_store.log.log_view import CommitLogView
-    from rocketflow_store.model.message import MessageExt
+    from rocketflow_store.model.message import ReceivedMessage
     from rocketflow_store.reading.faults import ReadFaults
     from rocketflow_store.reading.queue_table import QueueTable
     from rocketflow_store.reading.tag_query import TagQuery
@@ -44,7 +44,7 @@ class MessageLookup:
         self._floors = TopicFloors(queues.paths)
         self.boundaries = RecordBoundaries(log, queues, config.max_message_size)
 
-    def at(self, phy_offset: int) -> MessageExt | None:
+    def at(self, phy_offset: int) -> ReceivedMessage | None:
         """Return the message whose record begins at `phy_offset`, None if there is none.
 
         Bytes in a message's body that look like a record do not count: its unit, or the log before it, must prove it.
@@ -57,7 +57,7 @@ class MessageLookup:
             return None
         return message if self.boundaries.begins(message) else None
 
-    def by_id(self, topic: str, msg_id: str) -> MessageExt | None:
+    def by_id(self, topic: str, msg_id: str) -> ReceivedMessage | None:
         """Return the message of `topic` with an offset message id, or else the newest with this UNIQ_KEY."""
         try:
             _, phy_offset = decode_offset_msg_id(msg_id)
@@ -65,14 +65,14 @@ class MessageLookup:
             phy_offset = -1
         message = self.at(phy_offset)
         look = self._look_up(topic, SkipFaults())
-        if message is not None and message.topic == topic and message.msg_id == msg_id.upper():
+        if message is not None and message.topic == topic and message.offset_message_id == msg_id.upper():
             return look(phy_offset)
         found = self._index.query(topic, msg_id, 1, 0, MAX_TIMESTAMP, look)
         return found[0] if found and found[0].uniq_key == msg_id else None
 
     def by_key(
         self, topic: str, key: str, max_count: int, begin: int, end: int, faults: ReadFaults, *, late_ms: int = 0
-    ) -> list[MessageExt]:
+    ) -> list[ReceivedMessage]:
         """Return messages of `topic` with `key` that were stored within [begin, end] ms: see `IndexService.query`."""
         most = min(max_count, self._config.max_msgs_num_batch)
 
@@ -103,11 +103,11 @@ class MessageLookup:
         found.complete = found.complete and not unclean
         return found
 
-    def _look_up(self, topic: str, faults: ReadFaults) -> Callable[[int], MessageExt | None]:
+    def _look_up(self, topic: str, faults: ReadFaults) -> Callable[[int], ReceivedMessage | None]:
         """Look messages up like `at`, without those of a deleted topic of that name, and without misplaced ones."""
         floor = self._floors.of(topic)
 
-        def look(phy_offset: int) -> MessageExt | None:
+        def look(phy_offset: int) -> ReceivedMessage | None:
             if not max(floor, self._log.min_phy_offset) <= phy_offset < self._log_end():
                 return None
             try:
@@ -127,7 +127,7 @@ class MessageLookup:
 
         return look
 
-    def _is_in_its_place(self, message: MessageExt) -> bool:
+    def _is_in_its_place(self, message: ReceivedMessage) -> bool:
         """Return True unless a unit of the message's queue shows another message in the place that this one claims.
 
         A message without a unit (its queue is lost, or a transaction is pending) is in its place.
@@ -135,7 +135,7 @@ class MessageLookup:
         queue = self._queues.find(message.topic, message.queue_id)
         if queue is None:
             return True
-        offset, phy_offset = message.queue_offset, message.phy_offset
+        offset, phy_offset = message.queue_offset, message.physical_offset
         units = queue.units(offset, offset + 1) if queue.first_unit <= offset < queue.end_of_files else None
         if units is not None and len(units):
             place, size = int(units["phy_offset"][0]), int(units["msg_size"][0])

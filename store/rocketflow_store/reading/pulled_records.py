@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from rocketflow_store.model.errors import BadBodyError, CorruptRecordError
+from rocketflow_store.model.errors import CorruptRecordError, DamagedBodyError
 from rocketflow_store.model.system_flags import COMPRESSED_FLAG, INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
 from rocketflow_store.model.topic_names import LMQ_PREFIX
 from rocketflow_store.reading.range_read import ALL_ROWS, Wanted, chosen_rows, decodes
@@ -198,7 +198,7 @@ class PulledRecords:
         identity = self._identity
         message = identity.topic, identity.queue_id, one.queue_offset
         self._undecoded.append(one.queue_offset)
-        if self._faults.keeps_bad_body(BadBodyError(identity.broker_name, one.phy_offset, message, one.why)):
+        if self._faults.keeps_bad_body(DamagedBodyError(identity.broker_name, one.phy_offset, message, one.why)):
             return True
         self._faults.skipped_body([one], **self._place_of(one, f"body: {one.why}"))
         return False

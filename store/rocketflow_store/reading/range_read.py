@@ -10,8 +10,8 @@ import numpy as np
 from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.format.consume_queue_unit import MAX_EXT_ADDRESS, UNIT_SIZE
 from rocketflow_store.model.errors import (
-    BadBodyError,
     CorruptRecordError,
+    DamagedBodyError,
     OffsetOutOfRangeError,
     StoreAccessError,
     StoreError,
@@ -385,7 +385,7 @@ class RangeRead:
         """Return True to return a message whose body cannot be decoded as it is stored; else it is skipped."""
         identity = self._identity
         message = identity.topic, identity.queue_id, one.queue_offset
-        if self._faults.keeps_bad_body(BadBodyError(place, one.phy_offset, message, one.why)):
+        if self._faults.keeps_bad_body(DamagedBodyError(place, one.phy_offset, message, one.why)):
             return True
         why = f"skipped in topic {identity.topic}, queue {identity.queue_id}: body: {one.why}"
         root = self._queues.paths.root

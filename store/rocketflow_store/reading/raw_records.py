@@ -62,7 +62,7 @@ def query_records(
     records: list[bytes] = []
     total = 0
     for message in reads.lookup.by_key(topic, key, max_count, *within_ms, SkipFaults(), late_ms=_LATE_MS):
-        record = read_record(reads, message.phy_offset)
+        record = read_record(reads, message.physical_offset)
         if record is None:  # retention removed it meanwhile
             continue
         if records and total + len(record) > max_bytes:

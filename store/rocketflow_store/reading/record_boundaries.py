@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.log.log_view import CommitLogView
-    from rocketflow_store.model.message import MessageExt
+    from rocketflow_store.model.message import ReceivedMessage
     from rocketflow_store.reading.queue_table import QueueTable
     from rocketflow_store.views.queues.consume_queue import ConsumeQueue
 
@@ -48,12 +48,12 @@ class RecordBoundaries:
         self._walked: tuple[int, int] = (-1, 0)
         """The file (its begin) that was walked last, and a position in it at which a record begins."""
 
-    def begins(self, message: MessageExt) -> bool:
+    def begins(self, message: ReceivedMessage) -> bool:
         """Return True if `message`, as read from the log, begins at a record boundary."""
         place = (message.topic, message.queue_id, message.queue_offset)
-        if self._unit_names(place, message.phy_offset, message.store_size):
+        if self._unit_names(place, message.physical_offset, message.store_size):
             return True
-        return self._is_walked_to(place, message.phy_offset)
+        return self._is_walked_to(place, message.physical_offset)
 
     def first_unproven(self, records: RecordColumns, base: int, delay_levels_ms: Sequence[int]) -> int | None:
         """Return the first row of valid records, in a file that begins at `base`, without a proven place."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.metadata.layout.store_paths import StorePaths
-    from rocketflow_store.model.message import MessageExt
+    from rocketflow_store.model.message import ReceivedMessage
     from rocketflow_store.reading.faults import ReadFaults
     from rocketflow_store.reading.get_message_result import GetMessageResult
     from rocketflow_store.reading.range_read import Condition
@@ -180,7 +180,7 @@ class StoreReads(ABC):
         verified; for one without (4.9 has none) the body's CRC is verified if `body` is requested, and other columns
         have none. Columns that only describe the record's place need no CRC.
 
-        A body that cannot be decoded (a client called it compressed, and it is not) raises BadBodyError; with
+        A body that cannot be decoded (a client called it compressed, and it is not) raises DamagedBodyError; with
         `faults=SkipFaults()` the message is skipped like those, and `on_bad_body="raw"` of either returns it with the
         body as it is stored and the reason as `bodyError`. `condition` returns the mask of the rows to return for a
         column `properties`. Neither it nor `tags` needs a body.
@@ -220,7 +220,7 @@ class StoreReads(ABC):
 
     # -- messages by place, id, key and TAGS
 
-    def look_message_by_offset(self, phy_offset: int) -> MessageExt | None:
+    def look_message_by_offset(self, phy_offset: int) -> ReceivedMessage | None:
         """Return the message whose record begins at `phy_offset`, None if there is none.
 
         Bytes in a message's body that look like a record do not count: its unit, or the log before it, must prove it.
@@ -228,7 +228,7 @@ class StoreReads(ABC):
         self.check_open()
         return self._reads.lookup.at(phy_offset)
 
-    def view_message(self, topic: str, msg_id: str) -> MessageExt | None:
+    def view_message(self, topic: str, msg_id: str) -> ReceivedMessage | None:
         """Return the message of `topic` with an offset message id, or else the newest with this UNIQ_KEY."""
         self.check_open()
         return self._reads.lookup.by_id(topic, msg_id)
@@ -241,7 +241,7 @@ class StoreReads(ABC):
         begin: int = 0,
         end: int = MAX_TIMESTAMP,
         faults: ReadFaults | None = None,
-    ) -> list[MessageExt]:
+    ) -> list[ReceivedMessage]:
         """Return messages of `topic` with `key` among KEYS or as UNIQ_KEY.
 
         They are the newest that were stored within [begin, end] ms. A message with the key that cannot be returned (a

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.metadata.layout.store_paths import StorePaths
-    from rocketflow_store.model.message import MessageExt
+    from rocketflow_store.model.message import ReceivedMessage
     from rocketflow_store.reading.faults import ReadFaults
     from rocketflow_store.reading.queue_table import QueueTable
     from rocketflow_store.reading.time_search import TimeSearch
@@ -47,7 +47,7 @@ _MAX_LOOKS: Final = 20_000
 class TagQueryResult:
     """The newest messages that match, by physical offset; not `complete` if some may be missing."""
 
-    messages: list[MessageExt] = field(default_factory=list)
+    messages: list[ReceivedMessage] = field(default_factory=list)
     complete: bool = True
 
 
@@ -82,7 +82,7 @@ class TagQuery:
             raise InvalidFilterError(tags, 0, "names no tag: a query is for messages with given TAGS")
         return cls(topic, chosen, begin, end)
 
-    def matches(self, message: MessageExt) -> bool:
+    def matches(self, message: ReceivedMessage) -> bool:
         """Return True if a message matches."""
         if message.topic != self.topic or not self.tags.matches_tag(message.tags):
             return False
@@ -95,7 +95,7 @@ class TagSearch:
     `look` returns the message at a physical offset, None if it cannot be read or returned.
     """
 
-    def __init__(self, query: TagQuery, floor: int, look: Callable[[int], MessageExt | None]) -> None:
+    def __init__(self, query: TagQuery, floor: int, look: Callable[[int], ReceivedMessage | None]) -> None:
         self._query, self._floor, self._look = query, floor, look
 
     def by_index(self, paths: StorePaths, index: IndexService, most: int, covered_from: int) -> TagQueryResult:
@@ -130,7 +130,7 @@ class TagSearch:
             in_queue = self._in_queue(queues, times, queue_id, most, end)
             found.messages += in_queue.messages
             found.complete = found.complete and in_queue.complete
-        found.messages = sorted(found.messages, key=lambda one: one.phy_offset, reverse=True)[:most]
+        found.messages = sorted(found.messages, key=lambda one: one.physical_offset, reverse=True)[:most]
         return found
 
     def _in_queue(self, queues: QueueTable, times: TimeSearch, queue_id: int, most: int, end: int) -> TagQueryResult:

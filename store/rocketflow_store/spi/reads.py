@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rocketflow_store.format.inner_batch import inner_messages
 from rocketflow_store.reading.export import export_topic
-from rocketflow_store.reading.inner_messages import inner_messages
 from rocketflow_store.reading.pulled_records import PulledRecords
 from rocketflow_store.reading.queue_figures import (
     consumer_offset_files,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rocketflow_store.delivery.requeue.ledger import KINDS, ledger, requeued_by_others
 from rocketflow_store.delivery.requeue.requeue_choice import Choice, NoOriginError, windows
+from rocketflow_store.delivery.requeue.requeue_properties import DELIVERED, QUARANTINED, origin_topic_properties
 from rocketflow_store.delivery.requeue.requeue_rows import ChosenRows, requeued_chunks
 from rocketflow_store.delivery.requeue.requeue_run import (
     Queues,
@@ -18,7 +19,9 @@ from rocketflow_store.delivery.requeue.requeue_run import (
 )
 
 __all__ = [
+    "DELIVERED",
     "KINDS",
+    "QUARANTINED",
     "Choice",
     "ChosenRows",
     "NoOriginError",
@@ -31,6 +34,7 @@ __all__ = [
     "check_run_id",
     "find_run",
     "ledger",
+    "origin_topic_properties",
     "queue_count",
     "requeued_by_others",
     "requeued_chunks",

@@ -5,9 +5,6 @@ from __future__ import annotations
 from rocketflow_store.metadata.config_files.subscription_groups import SubscriptionGroupConfig
 from rocketflow_store.metadata.config_files.topics import (
     BATCH_CQ,
-    PERM_INHERIT,
-    PERM_READ,
-    PERM_WRITE,
     SIMPLE_CQ,
     TopicConfig,
     TopicsFile,
@@ -17,9 +14,6 @@ from rocketflow_store.metadata.layout.store_paths import topics_of
 
 __all__ = [
     "BATCH_CQ",
-    "PERM_INHERIT",
-    "PERM_READ",
-    "PERM_WRITE",
     "SIMPLE_CQ",
     "SubscriptionGroupConfig",
     "TopicConfig",

@@ -15,7 +15,7 @@ from rocketflow.aio.channel import Channel
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
 from rocketflow.aio.signing_hook import signing_hooks
-from rocketflow.broker.member_calls import offset_of_message_id
+from rocketflow.broker.groups.member_calls import offset_of_message_id
 from rocketflow.client.store_client import NotAllowedError, RequestRefusedError, StoreClient
 from rocketflow.process.server_settings import ADMIN_KEYS
 from rocketflow.remoting.bodies import (

@@ -18,13 +18,13 @@ from rocketflow.aio.loop import run
 from rocketflow.arrow import sync
 from rocketflow.cli.app import run as command
 from rocketflow.client import ConsumeFrom, PullOptions
-from rocketflow.client.received import ReceivedMessage
 from rocketflow.client.sync import PullConsumer
 from rocketflow.spark.source.batch_reader import RocketFlowBatchReader
 from rocketflow.spark.source.columns import Projection, source_schema
 from rocketflow.spark.source.source_options import SourceOptions
-from rocketflow_store import BadBodyError, RaiseFaults, SkipFaults, StoreReader
+from rocketflow_store import DamagedBodyError, RaiseFaults, SkipFaults, StoreReader
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.spi.messages import ReceivedMessage
 from tests.support.bad_bodies import BATCHES, MESSAGES, Sent, send_messages
 from tests.support.planned_query import PlannedQuery
 from tests.support.pushing import Noted, committed, consuming, make_topic, options, small_cluster, until
@@ -119,7 +119,7 @@ def test_a_reader_fails_returns_the_stored_body_or_skips_the_message(
     servers: Servers, name: str, tally: Callable[..., Tally]
 ) -> None:
     counts, read = tally("N09", name), READERS[name]
-    with pytest.raises(BadBodyError) as raised:
+    with pytest.raises(DamagedBodyError) as raised:
         read(servers, "fail", {})
     said = str(raised.value)
     assert f"topic {TOPIC}, queue 0, queue offset {FIRST}" in said
@@ -222,7 +222,7 @@ def test_a_get_returns_the_stored_body_and_raises_for_the_other(servers: Servers
             assert (message.body, message.body_error) == (sent.plain, None)
             continue
         assert sent.why in (message.body_error or "")
-        with pytest.raises(BadBodyError, match=f"topic {TOPIC}, queue 0, queue offset {message.queue_offset}"):
+        with pytest.raises(DamagedBodyError, match=f"topic {TOPIC}, queue 0, queue offset {message.queue_offset}"):
             _ = message.body
 
 
@@ -266,7 +266,7 @@ def test_a_batch_that_is_none_is_one_message_of_its_queue(servers: Servers, plac
     raw = [(at, one.body if one.plain is None else one.plain) for at, one in enumerate(BATCHES)]
     assert _batch(servers, asked, "raw", {}) == raw
     assert _batch(servers, asked, "quarantine", {}) == [raw[at] for at, one in enumerate(BATCHES) if one.plain]
-    with pytest.raises(BadBodyError, match=r"topic batches, queue 0, queue offset [23]"):
+    with pytest.raises(DamagedBodyError, match=r"topic batches, queue 0, queue offset [23]"):
         _batch(servers, asked, "fail", {})
 
 

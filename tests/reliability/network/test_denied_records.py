@@ -13,7 +13,7 @@ import pytest
 
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
-from rocketflow.broker.member_calls import offset_of_message_id
+from rocketflow.broker.groups.member_calls import offset_of_message_id
 from rocketflow.remoting import bodies
 from rocketflow.remoting.bodies import (
     ConsumerData,

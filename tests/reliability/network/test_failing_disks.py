@@ -15,8 +15,8 @@ import pytest
 from rocketflow.aio.channel import Channel
 from rocketflow.aio.loop import EXIT_CUT, run
 from rocketflow.aio.peers import Peers
-from rocketflow.client.received import decode_records
 from rocketflow.remoting.codes import ResponseCode
+from rocketflow_store.spi.messages import decode_records
 from tests.reliability.network.wire import CODE, asked
 from tests.support.checker import Place, check
 from tests.support.disk_calls import needs_strace

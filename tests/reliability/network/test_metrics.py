@@ -16,15 +16,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
-from rocketflow.broker.member_calls import offset_of_message_id
+from rocketflow.broker.groups.member_calls import offset_of_message_id
 from rocketflow.broker.settings import load_broker_settings
 from rocketflow.broker.transactions.messages import COMMIT, ROLLBACK
-from rocketflow.client.messages import Message, batch_body
 from rocketflow.errors import UsageError
 from rocketflow.namesrv.settings import load_namesrv_settings
 from rocketflow.remoting.bodies import ConsumerData, HeartbeatData, ProducerData, encode_body
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.headers.transaction import EndTransactionRequestHeader
+from rocketflow_store.spi.messages import Message, batch_body
 from tests.reliability.network.test_server_start import started
 from tests.reliability.network.wire import CODE, asked
 from tests.support.http_get import get

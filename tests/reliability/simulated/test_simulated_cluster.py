@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow.broker.queue_locks import EXPIRY_MS
+from rocketflow.broker.groups.queue_locks import EXPIRY_MS
 from rocketflow.client.push.held_queue import LOCK_LIVES_S
 from rocketflow_store.delivery.delay import service as delay_service
 from rocketflow_store.delivery.timer import timer_message_service

@@ -13,7 +13,7 @@ from rocketflow.aio.loop_lag import LAG_BOUNDS_S, LoopLag
 
 def watched(seconds: float, block: bool) -> LoopLag:
     """Return the lag of a loop that a handler of RocketFlow blocks for 0.4 s, or that rests."""
-    handlers: dict[str, object] = {"__name__": "rocketflow.broker.sends", "sleep": time.sleep}
+    handlers: dict[str, object] = {"__name__": "rocketflow.broker.puts.sends", "sleep": time.sleep}
     exec("def blocks():\n    sleep(0.4)", handlers)
 
     async def main() -> LoopLag:
@@ -35,7 +35,7 @@ def test_a_handler_that_blocks_the_loop_is_counted_and_named(caplog: pytest.LogC
     assert sum(found.counts[LAG_BOUNDS_S.index(0.25) :]) >= 1
     assert found.total >= 0.25
     [record] = [one for one in caplog.records if one.name == "rocketflow.aio"]
-    assert "rocketflow.broker.sends.blocks (line 2)" in record.getMessage()
+    assert "rocketflow.broker.puts.sends.blocks (line 2)" in record.getMessage()
 
 
 def test_a_loop_without_work_names_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketflow.broker.attributes import OF_GROUPS, OF_TOPICS, AttributesError, merged, parse_changes
+from rocketflow.broker.topics.attributes import OF_GROUPS, OF_TOPICS, AttributesError, merged, parse_changes
 
 VALUES = {
     "cleanup.policy": "DELETE",

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
-from rocketflow.broker.client_properties import BY_BROKER, OF_HALF, PROPERTIES
-from rocketflow.broker.sends import own_properties
+from rocketflow.broker.puts.client_properties import BY_BROKER, OF_HALF, PROPERTIES
+from rocketflow.broker.puts.sends import own_properties
 from rocketflow.broker.transactions.messages import half_message
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command
@@ -56,11 +56,16 @@ def asked(home: Path, check: Check) -> None:
         broker.kill()
 
 
+def stores_below(home: Path) -> list[Path]:
+    """Return the directories of the stores below a directory."""
+    return [one.parent for one in home.rglob("commitlog")]
+
+
 def stored(home: Path, answer: Command) -> Any:
     """Return the message that an answer names, or None for a refusal."""
     if answer.code != ResponseCode.SUCCESS:
         return None
-    (store,) = (one.parent for one in home.rglob("commitlog"))
+    (store,) = stores_below(home)
     with StoreReader(store) as reader:
         return reader.look_message_by_offset(decode_offset_msg_id(answer.fields["msgId"].split(",")[0])[1])
 
@@ -104,7 +109,7 @@ def test_acknowledged_message_is_visible_or_waits_whatever_its_flags_say(tmp_pat
             refused = bool(flag & 0x84)
             answer = await ask(CODE.SEND_MESSAGE_V2, with_letters(send_header(sys_flag=flag)), b"x")
             assert answer.code == (ResponseCode.MESSAGE_ILLEGAL if refused else ResponseCode.SUCCESS), flag
-        (store,) = (one.parent for one in tmp_path.rglob("commitlog"))
+        (store,) = stores_below(tmp_path)
         with StoreReader(store) as reader:
             for what, (answer, key) in answers.items():
                 if answer.code == ResponseCode.SUCCESS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketflow.broker.counts import MAX_DEAD, MAX_DELAYED, MAX_PULLED, MAX_SENT, OTHER, Counts, message_type
+from rocketflow.broker.figures.counts import MAX_DEAD, MAX_DELAYED, MAX_PULLED, MAX_SENT, OTHER, Counts, message_type
 
 
 def test_messages_and_bytes_of_requests_are_added_up() -> None:

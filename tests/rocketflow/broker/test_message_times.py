@@ -7,7 +7,7 @@ from typing import Any
 
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
-from rocketflow.broker.lags import Lag, lags_of
+from rocketflow.broker.groups.lags import Lag, lags_of
 from rocketflow.broker.service import Broker
 from rocketflow.broker.settings import load_broker_settings
 from rocketflow.remoting.bodies import decode_body

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from rocketflow.broker.put_gatherer import (
+from rocketflow.broker.puts.put_gatherer import (
     MAX_OPEN,
     PC_SYNCHRONIZED,
     PCBUSY_CLEAN_QUEUE,

@@ -6,7 +6,6 @@ import socket
 from pathlib import Path
 
 from rocketflow.aio.loop import run
-from rocketflow.client.received import decode_records
 from rocketflow.process.server_settings import ADMIN_KEYS
 from rocketflow.remoting.bodies import SubscriptionGroupConfig, encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
@@ -15,6 +14,7 @@ from rocketflow.remoting.frame import FrameReceiver
 from rocketflow.remoting.headers.admin import UpdateGroupForbiddenRequestHeader
 from rocketflow.remoting.headers.header import Header
 from rocketflow.remoting.headers.rocketflow import PullRangeRequestHeader, PullRangeResponseHeader
+from rocketflow_store.spi.messages import decode_records
 from tests.rocketflow.broker.test_operator_requests import Ask, with_broker
 from tests.support.client_cluster import BROKER, ClientCluster
 from tests.support.request_headers import GROUP, pull_header, send_header, topic_header

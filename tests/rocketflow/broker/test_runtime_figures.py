@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from datetime import datetime
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
 from rocketflow.broker import service
-from rocketflow.broker.runtime_figures import DayTotals, seconds_to_midnight
+from rocketflow.broker.figures.runtime_figures import DayTotals, seconds_to_midnight
 from rocketflow.broker.service import Broker
 from rocketflow.broker.settings import load_broker_settings
 from rocketflow.remoting.bodies import KVTable, decode_body
@@ -151,6 +151,21 @@ def test_totals_of_two_midnights_are_kept() -> None:
 
 
 def test_the_next_midnight_is_awaited() -> None:
-    assert seconds_to_midnight(datetime(2026, 11, 30, 23, 59, 30)) == 30
-    assert seconds_to_midnight(datetime(2026, 12, 31, 0, 0, 0)) == 86_400
-    assert seconds_to_midnight(datetime(2026, 12, 31, 23, 59, 59, 999_000)) == 1
+    def at(*parts: int) -> float:
+        return time.mktime((*parts, 0, 0, -1))
+
+    assert seconds_to_midnight(at(2026, 11, 30, 23, 59, 30)) == 30
+    assert seconds_to_midnight(at(2026, 12, 31, 0, 0, 0)) == 86_400
+    assert seconds_to_midnight(at(2026, 12, 31, 23, 59, 59) + 0.999) == 1
+
+
+def test_midnight_is_awaited_for_the_hours_that_the_day_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        hours = [
+            seconds_to_midnight(time.mktime((2026, month, day, 0, 0, 0, 0, 0, -1))) / 3600
+            for month, day in ((3, 29), (6, 1), (10, 25))
+        ]
+    time.tzset()
+    assert hours == [23, 24, 25]

@@ -12,8 +12,8 @@ from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
 from rocketflow.aio.rpc_latency import MAX_KINDS, Rpc, RpcLatency
 from rocketflow.broker import service
-from rocketflow.broker.counts import Counts
-from rocketflow.broker.metrics import MAX_CONNECTION_KINDS
+from rocketflow.broker.figures.counts import Counts
+from rocketflow.broker.figures.metrics import MAX_CONNECTION_KINDS
 from rocketflow.broker.service import Broker
 from rocketflow.broker.settings import load_broker_settings
 from rocketflow.remoting.bodies import ConsumerData, HeartbeatData, encode_body

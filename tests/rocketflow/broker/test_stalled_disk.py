@@ -11,7 +11,7 @@ import pytest
 
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
-from rocketflow.broker.put_gatherer import PC_SYNCHRONIZED, PCBUSY_CLEAN_QUEUE, SLOW_SECONDS, TIMEOUT_CLEAN_QUEUE
+from rocketflow.broker.puts.put_gatherer import PC_SYNCHRONIZED, PCBUSY_CLEAN_QUEUE, SLOW_SECONDS, TIMEOUT_CLEAN_QUEUE
 from rocketflow.broker.service import Broker
 from rocketflow.broker.settings import load_broker_settings
 from rocketflow.remoting.codes import RequestCode, ResponseCode

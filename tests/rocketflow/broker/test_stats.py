@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
-from rocketflow.broker import stats
+from rocketflow.broker.figures import stats
+from rocketflow.broker.figures.stats import NAMES, WINDOWS, BrokerStats, Item
 from rocketflow.broker.service import Broker
 from rocketflow.broker.settings import load_broker_settings
-from rocketflow.broker.stats import NAMES, WINDOWS, BrokerStats, Item
 from rocketflow.remoting.bodies import decode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command

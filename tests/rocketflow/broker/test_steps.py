@@ -14,9 +14,9 @@ import pytest
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
 from rocketflow.aio.steps import UncleanStopError
-from rocketflow.broker.registration import Registration
 from rocketflow.broker.service import Broker
 from rocketflow.broker.settings import load_broker_settings
+from rocketflow.broker.topics.registration import Registration
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rocketflow_store.spi.delivery import TimerMessageService

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pytest
 
-from rocketflow.broker import client_requests, groups
-from rocketflow.broker.table_changes import State, TableChanges
+from rocketflow.broker.groups import client_requests, groups
+from rocketflow.broker.topics.table_changes import State, TableChanges
 from rocketflow.remoting.bodies import (
     ConsumerData,
     HeartbeatData,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from rocketflow.access.guard import Sender
-from rocketflow.broker.clients import (
+from rocketflow.broker.groups.clients import (
     CHANNEL_EXPIRY_MS,
     CONFLICT_AGAIN_MS,
     PULLED_EXPIRY_MS,
@@ -19,8 +19,8 @@ from rocketflow.broker.clients import (
     Departure,
     ProducerTable,
 )
-from rocketflow.broker.held_pulls import HeldPull, HeldPulls
-from rocketflow.broker.queue_locks import EXPIRY_MS, QueueLocks
+from rocketflow.broker.groups.queue_locks import EXPIRY_MS, QueueLocks
+from rocketflow.broker.reads.held_pulls import HeldPull, HeldPulls
 from rocketflow.remoting.bodies import ConsumerData, MessageQueue, SubscriptionData
 
 

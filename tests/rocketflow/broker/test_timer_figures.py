@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from rocketflow.broker.timer_figures import TimerFigures, TimerReading
+from rocketflow.broker.figures.timer_figures import TimerFigures, TimerReading
 from rocketflow_store import Message, StoreConfig
 from rocketflow_store.spi.broker import WritingStore, open_store
 from rocketflow_store.spi.delivery import SOON_S, TimerMessageService

@@ -10,7 +10,7 @@ import pytest
 
 from rocketflow.aio.server import RefusedError
 from rocketflow.broker.settings import BrokerSettings
-from rocketflow.broker.topics import Topics
+from rocketflow.broker.topics.topics import Topics
 from rocketflow.remoting.bodies import TopicConfig
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import StoreConfig

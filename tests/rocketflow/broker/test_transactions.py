@@ -17,11 +17,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from rocketflow.access.guard import NO_SENDER, Sender
 from rocketflow.access.permissions import Action
 from rocketflow.aio.server import Request
-from rocketflow.broker.access import PUBLISH
-from rocketflow.broker.clients import Client, ProducerTable
-from rocketflow.broker.counts import Counts, MessageCounts
-from rocketflow.broker.put_gatherer import PutGatherer
-from rocketflow.broker.stats import BrokerStats
+from rocketflow.broker.figures.counts import Counts, MessageCounts
+from rocketflow.broker.figures.stats import BrokerStats
+from rocketflow.broker.groups.clients import Client, ProducerTable
+from rocketflow.broker.operators.access import PUBLISH
+from rocketflow.broker.puts.put_gatherer import PutGatherer
 from rocketflow.broker.transactions.check import Broker, TransactionChecks, stored_offset
 from rocketflow.broker.transactions.decisions import Decisions
 from rocketflow.broker.transactions.end import TransactionEnds
@@ -63,9 +63,9 @@ from tests.support.transactions import COMMIT, ROLLBACK, HalfPlace, end_header
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
-    from rocketflow.broker.access import Access
-    from rocketflow.broker.offsets import GroupOffsets
-    from rocketflow.broker.topics import Topics
+    from rocketflow.broker.groups.offsets import GroupOffsets
+    from rocketflow.broker.operators.access import Access
+    from rocketflow.broker.topics.topics import Topics
     from rocketflow_store.spi.broker import WritingStore
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from rocketflow.broker.waiting_puts import WaitingPuts
+from rocketflow.broker.puts.waiting_puts import WaitingPuts
 
 
 class One(NamedTuple):

@@ -9,8 +9,9 @@ from datetime import datetime
 
 import pytest
 
-from rocketflow.client.errors import ClientError
-from rocketflow.client.ids import UniqueKeys, make_client_id, stored_at
+from rocketflow.client.ids import UniqueKeys, make_client_id
+from rocketflow_store import InvalidMessageIdError
+from rocketflow_store.spi.ids import decode_offset_msg_id
 
 
 def test_a_unique_key_holds_address_process_and_the_time_in_the_month() -> None:
@@ -34,14 +35,14 @@ def test_unique_keys_differ() -> None:
     ("host", "address"), [(bytes([10, 0, 0, 7]), "10.0.0.7:10911"), (bytes(15) + b"\x01", "[::1]:10911")]
 )
 def test_an_offset_id_names_its_place(host: bytes, address: str) -> None:
-    found = stored_at((host + struct.pack(">iq", 10911, 2**40 + 5)).hex().upper())
+    found = decode_offset_msg_id((host + struct.pack(">iq", 10911, 2**40 + 5)).hex().upper())
     assert found == (address, 2**40 + 5)
 
 
 @pytest.mark.parametrize("text", ["", "zz", "0A", "0" * 30, "0" * 58])
 def test_another_text_is_no_offset_id(text: str) -> None:
-    with pytest.raises(ClientError, match="no offset message id"):
-        stored_at(text)
+    with pytest.raises(InvalidMessageIdError, match="is not a message id"):
+        decode_offset_msg_id(text)
 
 
 def test_client_ids_are_unique_unless_they_have_a_name() -> None:

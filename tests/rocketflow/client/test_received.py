@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow.client.errors import ClientError
-from rocketflow.client.messages import Message, batch_body
-from rocketflow.client.received import (
-    DamagedRecordError,
+from rocketflow_store.format.inner_batch import inner_messages
+from rocketflow_store.spi.messages import (
+    CorruptRecordError,
+    Message,
     ReceivedMessage,
+    batch_body,
     decode_properties,
     decode_records,
-    unwrapped,
 )
 from tests.support.golden import CLOSED, GOLDEN
 from tests.support.trials import SEED
@@ -80,13 +80,13 @@ def test_any_change_of_a_record_is_a_message_or_a_typed_error(golden_store: Call
             data[generator.randrange(min(len(data), 120))] = generator.randrange(256)
         try:
             list(decode_records(bytes(data[: generator.randrange(len(data) + 1)])))
-        except ClientError:
+        except CorruptRecordError:
             refused += 1
     assert refused > 300
 
 
 def test_an_incomplete_record_is_refused(golden_store: Callable[..., Path]) -> None:
-    with pytest.raises(DamagedRecordError, match="byte 0"):
+    with pytest.raises(CorruptRecordError, match="answer at 0"):
         list(decode_records(b"\x00\x00\x00\x64" + bytes(40)))
 
 
@@ -100,13 +100,13 @@ def wrapped(body: bytes, sys_flag: int = 0x40 | 0x80) -> ReceivedMessage:
 
 def test_messages_of_an_inner_batch_have_their_own_offsets_and_properties() -> None:
     body = batch_body([Message("t", b"%d" % number, tags=f"t{number}", flag=number) for number in range(3)])
-    found = unwrapped(wrapped(body))
+    found = inner_messages(wrapped(body))
     assert [(one.queue_offset, one.body, one.tags, one.flag) for one in found] == [
         (100 + number, b"%d" % number, f"t{number}", number) for number in range(3)
     ]
     assert {(one.topic, one.queue_id, one.physical_offset, one.broker_name) for one in found} == {("t", 1, 7, "b")}
     for flag in (0, 0x40, 0x80):  # one of the bits alone marks no batch, as in RocketMQ
-        assert unwrapped(wrapped(body, flag)) == [wrapped(body, flag)]
+        assert inner_messages(wrapped(body, flag)) == [wrapped(body, flag)]
 
 
 def test_damaged_inner_batches_are_refused() -> None:
@@ -115,10 +115,10 @@ def test_damaged_inner_batches_are_refused() -> None:
     body = batch_body([Message("t", b"x" * 9, tags="t") for _ in range(4)])
     for end in range(1, len(body)):
         if end % (len(body) // 4):
-            with pytest.raises(DamagedRecordError, match="the batch at offset 100 of queue 1 is damaged"):
-                unwrapped(wrapped(body[:end]))
+            with pytest.raises(CorruptRecordError, match="queue 1, queue offset 100"):
+                inner_messages(wrapped(body[:end]))
     for _ in range(2000):
         data = bytearray(body)
         data[generator.randrange(len(data))] = generator.randrange(256)
-        with contextlib.suppress(DamagedRecordError):
-            assert len(unwrapped(wrapped(bytes(data)))) <= len(body)
+        with contextlib.suppress(CorruptRecordError):
+            assert len(inner_messages(wrapped(bytes(data)))) <= len(body)

@@ -17,7 +17,7 @@ from rocketflow.kafka.into_kafka.to_records import kafka_rows
 from rocketflow.kafka.into_store.refused_messages import refused_rows
 from rocketflow.kafka.shared.record_sizes import Header, batch_size, client_size
 from rocketflow.kafka.shared.refusal_limits import MAX_BODY
-from rocketflow_store import BadBodyError, Message, MessageStore
+from rocketflow_store import DamagedBodyError, Message, MessageStore
 from rocketflow_store.model.compression import compress_body
 from rocketflow_store.records.encoding.encode import BatchEncoder
 from tests.rocketflow.kafka.bridging import Sent, Topics, bridge, small_store, stored
@@ -138,7 +138,7 @@ def test_body_that_cannot_be_decoded_stops_the_copy_is_sent_as_stored_or_quarant
         for body, sys_flag in sent:
             assert opened.put_message(Message(source, body, queue_id=0, sys_flag=sys_flag)).stored
     asked = ["--topics", source, "--quarantine-topic", refused, "--progress-topic", name("marks")]
-    with pytest.raises(BadBodyError, match=f"topic {source}, queue 0, queue offset 2.*--on-bad-body"):
+    with pytest.raises(DamagedBodyError, match=f"topic {source}, queue 0, queue offset 2.*--on-bad-body"):
         bridge("store-to-kafka", topics.address, store, *asked, "--id", name("fails"))
     done = bridge("store-to-kafka", topics.address, store, *asked, "--id", name("raw"), "--on-bad-body", "raw")
     assert (done.rows, done.quarantined, done.exit_code) == (5, 0, 0)

@@ -27,7 +27,7 @@ from rocketflow_store.metadata.config_files.delay_offsets import DelayOffsetsFil
 from rocketflow_store.metadata.native.commit_envelope import COMMIT_TOPIC, CommitEnvelope
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreClosedError, StoreError, StoreLockedError
-from rocketflow_store.model.message import MessageExt
+from rocketflow_store.model.message import ReceivedMessage
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from rocketflow_store.records.arrow.unit_types import UNIT_DTYPE
@@ -62,7 +62,7 @@ def put(store: MessageStore, count: int, level: int = 1, *, topic: str = "orders
         assert store.put_message(message).stored
 
 
-def all_of(store: MessageStore | StoreReader, topic: str = "orders") -> list[MessageExt]:
+def all_of(store: MessageStore | StoreReader, topic: str = "orders") -> list[ReceivedMessage]:
     found = []
     for queue_id in store.queues(topic):
         for unit in store.read_units(topic, queue_id, *store.bounds(topic, queue_id)):
@@ -98,7 +98,7 @@ def topic_names(store: MessageStore) -> list[str]:
     return json.loads((store.path / "config" / "topics.json").read_text())["topicConfigTable"].keys()  # type: ignore[no-any-return]
 
 
-def all_waiting(store: MessageStore, level: int) -> list[MessageExt]:
+def all_waiting(store: MessageStore, level: int) -> list[ReceivedMessage]:
     return [one for one in all_of(store, SCHEDULE_TOPIC) if one.queue_id == level - 1]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rocketflow_store import FlushDiskType, Message, MessageExt, MessageStore, StoreConfig, StoreReader
+from rocketflow_store import FlushDiskType, Message, MessageStore, ReceivedMessage, StoreConfig, StoreReader
 from rocketflow_store.commits.progress_commit import ProgressMovedError
 from rocketflow_store.commits.staged_part import stage_alike
 from rocketflow_store.commits.store_commits import StoreCommits
@@ -93,7 +93,7 @@ def move(store: MessageStore, path: Path, run: RequeueRun, places: list[tuple[in
     return advance_run(StoreCommits(store), run, batch)
 
 
-def moved(store: MessageStore) -> list[MessageExt]:
+def moved(store: MessageStore) -> list[ReceivedMessage]:
     found = [one for queue_id in range(3) for one in store.get_message("orders", queue_id, 0).messages]
     return sorted(found, key=lambda one: one.phy_offset)
 

@@ -15,9 +15,9 @@ import pytest
 from rocketflow_store import (
     FlushDiskType,
     Message,
-    MessageExt,
     MessageStore,
     PutMessageStatus,
+    ReceivedMessage,
     StoreConfig,
     StoreReader,
 )
@@ -43,7 +43,7 @@ SMALL = StoreConfig(
 )
 
 
-def said(message: MessageExt) -> dict[str, Any]:
+def said(message: ReceivedMessage) -> dict[str, Any]:
     """Return the fields of a record, apart from its place and time."""
     return {
         "topic": message.topic,
@@ -58,7 +58,7 @@ def said(message: MessageExt) -> dict[str, Any]:
     }
 
 
-def stored(store: MessageStore, result: Any) -> MessageExt:
+def stored(store: MessageStore, result: Any) -> ReceivedMessage:
     assert result.status is PutMessageStatus.PUT_OK
     message = store.look_message_by_offset(result.physical_offset)
     assert message is not None

@@ -12,7 +12,8 @@ from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageSta
 from rocketflow_store.append.log_append import LogAppend
 from rocketflow_store.files import os_files
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
-from rocketflow_store.log.group_flush import ThoroughSchedule, flush_due
+from rocketflow_store.log.commit_log import flush_due
+from rocketflow_store.log.group_flush import ThoroughSchedule
 from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.metadata.native.confirm import read_confirm
 from rocketflow_store.model.clock import ManualClock

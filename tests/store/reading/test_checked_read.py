@@ -143,7 +143,7 @@ def test_match_by_properties_sees_the_encoded_properties(store: WritingStore) ->
     wanted = []
     for at in range(end):
         with store.get_message("t", 0, at, 1) as got:
-            if got.messages[0].keys == "k3":
+            if got.messages[0].keys == ["k3"]:
                 wanted.append(at)
     assert found == wanted
     assert len(seen) == end

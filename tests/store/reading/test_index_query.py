@@ -12,7 +12,7 @@ import pytest
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.java_compat import index_hash
-from rocketflow_store.model.message import MessageExt
+from rocketflow_store.model.message import ReceivedMessage
 from rocketflow_store.spi.broker import open_store
 from tests.support.trials import seeds
 
@@ -27,7 +27,7 @@ CONFIG = StoreConfig(
 )
 
 
-def put(store: MessageStore, number: int, *keys: str, topic: str = "t") -> MessageExt:
+def put(store: MessageStore, number: int, *keys: str, topic: str = "t") -> ReceivedMessage:
     """Put message `number`, a second after the one before it."""
     assert isinstance(CONFIG.clock, ManualClock)
     CONFIG.clock.set(START + 1000 * number)
@@ -43,7 +43,7 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
         yield opened
 
 
-def numbers(messages: list[MessageExt]) -> list[int]:
+def numbers(messages: list[ReceivedMessage]) -> list[int]:
     return [int(message.body) for message in messages]
 
 

@@ -249,7 +249,11 @@ class StoreLife(RuleBasedStateMachine):
     @rule(row=ROWS)
     def put(self, row: Row) -> None:
         result = self.store.put_message(
-            Message(row.topic, row.body, row.tags, row.keys, {"place": row.place} if row.place else {}, row.queue_id)
+            Message(
+                *(row.topic, row.body, row.tags, row.keys),
+                properties={"place": row.place} if row.place else {},
+                queue_id=row.queue_id,
+            )
         )
         (stored,) = self.store_in_model([row])
         assert (result.queue_id, result.queue_offset, result.physical_offset) == (

@@ -16,7 +16,6 @@ import msgspec
 from rocketflow.client.cluster import Cluster
 from rocketflow.client.errors import ClientError, NoRouteError, RequestRefusedError, UnreachableError
 from rocketflow.client.options import ClientOptions
-from rocketflow.client.received import ReceivedMessage, decode_records
 from rocketflow.client.skipped import skipped_spans
 from rocketflow.remoting.bodies import (
     ClusterInfo,
@@ -45,6 +44,7 @@ from rocketflow.remoting.headers.rocketflow import PullRangeRequestHeader, PullR
 from rocketflow.spark.source.network.pull_window import Pulled
 from rocketflow.spark.source.network.queue_table import QueueTable
 from rocketflow_store import OffsetOutOfRangeError
+from rocketflow_store.spi.messages import ReceivedMessage, decode_records
 
 if TYPE_CHECKING:
     from rocketflow.remoting.bodies import TopicRouteData

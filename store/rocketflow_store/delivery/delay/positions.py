@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rocketflow_store.metadata.native.commit_envelope import CommitEnvelope
-    from rocketflow_store.model.message import MessageExt
+    from rocketflow_store.model.message import ReceivedMessage
     from rocketflow_store.views.index.index_coverage import IndexCoverage
 
 _PROBES: Final = 16
@@ -53,9 +53,9 @@ class PositionReads(ScheduleReads, Protocol):
     @property
     def max_phy_offset(self) -> int: ...
 
-    def look_message_by_offset(self, phy_offset: int) -> MessageExt | None: ...
+    def look_message_by_offset(self, phy_offset: int) -> ReceivedMessage | None: ...
 
-    def query_message(self, topic: str, key: str, max_count: int = ...) -> list[MessageExt]: ...
+    def query_message(self, topic: str, key: str, max_count: int = ...) -> list[ReceivedMessage]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +184,12 @@ class _Evidence:
         copies = self._reads.query_message(topic, key, _MANY)
         made = sum(_same(one, waiting, topic) for one in copies)
         if made == 0:
-            return False if self._is_indexed_from(waiting.phy_offset) and len(copies) < _MANY else None
+            return False if self._is_indexed_from(waiting.physical_offset) and len(copies) < _MANY else None
         # a message that was sent twice waits twice: each needs its own copy
         twins = self._reads.query_message(SCHEDULE_TOPIC, key, _MANY)
-        rank = sum(one.phy_offset <= waiting.phy_offset and _same(one, waiting, SCHEDULE_TOPIC) for one in twins)
+        rank = sum(
+            one.physical_offset <= waiting.physical_offset and _same(one, waiting, SCHEDULE_TOPIC) for one in twins
+        )
         return made >= max(rank, 1)
 
     def _is_indexed_from(self, phy_offset: int) -> bool:
@@ -197,7 +199,7 @@ class _Evidence:
         return self._coverage.begin_phy_offset <= phy_offset and self._coverage.end_phy_offset >= self._end
 
 
-def _same(one: MessageExt, waiting: MessageExt, topic: str) -> bool:
+def _same(one: ReceivedMessage, waiting: ReceivedMessage, topic: str) -> bool:
     """Return True if `one` is `waiting` stored under `topic`: a retry of it differs in level or in reconsumeTimes."""
     names = (PROPERTY_DELAY, PROPERTY_REAL_TOPIC, PROPERTY_REAL_QUEUE_ID)
     queue = waiting.queue_id if topic == SCHEDULE_TOPIC else waiting.properties.get(PROPERTY_REAL_QUEUE_ID)

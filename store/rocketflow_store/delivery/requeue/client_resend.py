@@ -58,11 +58,11 @@ def converted_resend(
             queue_id=0,
             properties={**message.properties, PROPERTY_DELAY: "-1"},
             reconsume_times=times,
-            delay_time_level=0,
-            deliver_timestamp=None,
+            delay_level=0,
+            deliver_at_ms=0,
         )
-    level = message.delay_time_level or _number(message.properties, PROPERTY_DELAY, 0)
-    return replace(message, reconsume_times=times, delay_time_level=max(level, 0))
+    level = message.delay_level or _number(message.properties, PROPERTY_DELAY, 0)
+    return replace(message, reconsume_times=times, delay_level=max(level, 0))
 
 
 def _number(properties: Mapping[str, str], name: str, default: int) -> int:

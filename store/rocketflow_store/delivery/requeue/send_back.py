@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from rocketflow_store.engine.message_store import MessageStore
     from rocketflow_store.metadata.config_files import SubscriptionGroupConfig
-    from rocketflow_store.model.message import MessageExt
+    from rocketflow_store.model.message import ReceivedMessage
     from rocketflow_store.model.results import PutMessageResult
 
 OF_AN_EARLIER_DELAY: Final = (
@@ -144,12 +144,14 @@ def send_back(record: bytes, request: SendBack, rules: SubscriptionGroupConfig, 
     )
 
 
-def _back_or_dead(message: MessageExt, request: SendBack, rules: SubscriptionGroupConfig, delay_levels: int) -> Message:
+def _back_or_dead(
+    message: ReceivedMessage, request: SendBack, rules: SubscriptionGroupConfig, delay_levels: int
+) -> Message:
     """Return the message for the group's retry topic, or for its dead letters."""
     most = rules.retry_max_times if request.max_reconsume_times is None else request.max_reconsume_times
     if message.reconsume_times >= most or request.delay_level < 0:
         return _sent_back(message, dlq_topic(request.group), 0, 0, dead_letter=request.origin_properties)
-    times, places = np.array([message.reconsume_times]), np.array([message.phy_offset])
+    times, places = np.array([message.reconsume_times]), np.array([message.physical_offset])
     (level,) = delay_levels_of(times, request.delay_level, delay_levels).tolist()
     (queue_id,) = retry_queues(places, rules.retry_queue_nums).tolist()
     return _sent_back(message, retry_topic(request.group), queue_id, level)
@@ -166,18 +168,20 @@ def delay_levels_of(reconsume_times: npt.NDArray[Any], asked: int, most: int) ->
     return np.minimum(levels, most)
 
 
-def _message_at(store: MessageStore, phy_offset: int) -> MessageExt:
+def _message_at(store: MessageStore, phy_offset: int) -> ReceivedMessage:
     message = store.look_message_by_offset(phy_offset)
     if message is None:
         raise MessageNotFoundError(store.path, phy_offset)
     return message
 
 
-def _sent_back(message: MessageExt, topic: str, queue_id: int, level: int, *, dead_letter: bool = False) -> Message:
+def _sent_back(
+    message: ReceivedMessage, topic: str, queue_id: int, level: int, *, dead_letter: bool = False
+) -> Message:
     """Return the message to store; a `dead_letter` also gets its origin under the DLQ names."""
     properties = dict(message.properties)
     origin = properties.setdefault(PROPERTY_RETRY_TOPIC, message.topic)
-    origin_id = properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, message.msg_id)
+    origin_id = properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, message.offset_message_id)
     properties[PROPERTY_WAIT] = "false"
     properties[PROPERTY_DELAY] = str(level)
     if level > 0:  # the new delay replaces the old one, and a delivery time
@@ -195,5 +199,5 @@ def _sent_back(message: MessageExt, topic: str, queue_id: int, level: int, *, de
         born_timestamp=message.born_timestamp,
         born_host=message.born_host,
         reconsume_times=message.reconsume_times + 1,
-        delay_time_level=level,
+        delay_level=level,
     )

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from rocketflow_store.log.log_view import CommitLogView
     from rocketflow_store.log.resync import Boundaries
     from rocketflow_store.metadata.layout.store_paths import StorePaths
-    from rocketflow_store.model.message import MessageExt
+    from rocketflow_store.model.message import ReceivedMessage
     from rocketflow_store.records.decoding.decode import RecordColumns
     from rocketflow_store.records.decoding.properties import PropertySegments
     from rocketflow_store.settings.store_config import StoreConfig
@@ -83,7 +83,7 @@ class TimerReads(Protocol):
 
     def read_units(self, topic: str, queue_id: int, start: int, end: int) -> npt.NDArray[np.void]: ...
 
-    def look_message_by_offset(self, phy_offset: int) -> MessageExt | None: ...
+    def look_message_by_offset(self, phy_offset: int) -> ReceivedMessage | None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,15 +15,12 @@ from rocketflow_store.files.json_fields import (
 from rocketflow_store.metadata.config_files.json_config_file import JsonConfigFile
 from rocketflow_store.model.errors import MessageRejectedError, StoreConfigError
 from rocketflow_store.model.status import PutMessageStatus
-from rocketflow_store.model.topic_names import MAX_QUEUE_NUMS, validate_topic
+from rocketflow_store.model.topic_names import MAX_QUEUE_NUMS, PERM_READ, PERM_READ_WRITE, PERM_WRITE, validate_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PERM_PRIORITY: Final = 8
-PERM_READ: Final = 4
-PERM_WRITE: Final = 2
-PERM_INHERIT: Final = 1
 """Topics that a broker makes by its own, its cluster's and its template's name have it; those of users do not."""
 
 QUEUE_TYPE_ATTRIBUTE: Final = "queue.type"
@@ -51,7 +48,7 @@ class TopicConfig:
     topic_name: str
     read_queue_nums: int = 16
     write_queue_nums: int = 16
-    perm: int = PERM_READ | PERM_WRITE
+    perm: int = PERM_READ_WRITE
     order: bool = False
     topic_filter_type: str = "SINGLE_TAG"
     topic_sys_flag: int = 0
@@ -66,7 +63,7 @@ class TopicConfig:
             topic_name=text_field(entry, "topicName", name),
             read_queue_nums=count_field(entry, "readQueueNums", 16),
             write_queue_nums=count_field(entry, "writeQueueNums", 16),
-            perm=int32_field(entry, "perm", PERM_READ | PERM_WRITE),
+            perm=int32_field(entry, "perm", PERM_READ_WRITE),
             order=bool_field(entry, "order", False),
             topic_filter_type=text_field(entry, "topicFilterType", "SINGLE_TAG"),
             topic_sys_flag=int32_field(entry, "topicSysFlag", 0),

@@ -17,7 +17,7 @@ from rocketflow_store.files.json_fields import int64_field, object_field, text_f
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rocketflow_store.model.message import MessageExt
+    from rocketflow_store.model.message import ReceivedMessage
 
 COMMIT_TOPIC: Final = "rmq_sys_ROCKETFLOW_COMMIT"
 COMMIT_QUEUE_ID: Final = 0
@@ -99,9 +99,9 @@ def _number(fields: dict[str, Any], name: str) -> int:
     return int64_field({name: value}, name, 0)
 
 
-def envelope_of(message: MessageExt) -> CommitEnvelope | None:
+def envelope_of(message: ReceivedMessage) -> CommitEnvelope | None:
     """Return the envelope that a message is, or None. A copy of an envelope at another offset is none."""
     if message.topic != COMMIT_TOPIC:
         return None
     envelope = decode_envelope(message.body)
-    return envelope if envelope is not None and envelope.begin_offset == message.phy_offset else None
+    return envelope if envelope is not None and envelope.begin_offset == message.physical_offset else None

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from rocketflow_store.format.lmq_properties import lmq_units
 from rocketflow_store.format.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE
 from rocketflow_store.model.compression import decompress_body
 from rocketflow_store.model.errors import CorruptRecordError, UnsupportedRecordError
 from rocketflow_store.model.message_id import decode_host
+from rocketflow_store.model.property_names import PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from rocketflow_store.model.system_flags import BORN_HOST_V6_FLAG, COMPRESSED_FLAG, STORE_HOST_V6_FLAG
 from rocketflow_store.records.arrow.columns import SOURCE_SCHEMA
 from rocketflow_store.records.arrow.gather import (
@@ -181,13 +183,11 @@ class RecordColumns:
 
     def _names_lmq(self, name: str, queue_offsets: Ints) -> Mask:
         """Return a mask of the records without a fault that are in an LMQ at these offsets."""
-        from rocketflow_store.records.decoding.dispatch_rows import lmqs_of_records
-
         named = np.zeros(self.count, bool)
         sound = np.array([row for row in range(self.count) if row not in self.faults], np.intp)
         if len(sound):
             records = self.keep(sound) if self.faults else self
-            for row, one, queue_offset in lmqs_of_records(records.property_segments()):
+            for row, one, queue_offset in records.lmqs():
                 at = int(sound[row])
                 named[at] |= one == name and queue_offset == int(queue_offsets[at])
         return named
@@ -212,6 +212,26 @@ class RecordColumns:
         if self._segments is None:
             self._segments = split_properties(gather(self.buffer, self.properties_starts, self.properties_ends))
         return self._segments
+
+    def lmqs(self) -> list[tuple[int, str, int]]:
+        """Return (row, name, queue offset) of the LMQs that the records are in."""
+        segments = self.property_segments()
+        lengths = segments.name_ends - segments.name_starts
+        if not (lengths == len(PROPERTY_INNER_MULTI_QUEUE_OFFSET)).any():
+            return []
+        offsets = segments.column(PROPERTY_INNER_MULTI_QUEUE_OFFSET)
+        names = segments.column(PROPERTY_INNER_MULTI_DISPATCH)
+        rows = np.flatnonzero(np.asarray(offsets.is_valid()) & np.asarray(names.is_valid())).tolist()
+        return [
+            (row, name, offset)
+            for row in rows
+            for name, offset in lmq_units(
+                {
+                    PROPERTY_INNER_MULTI_DISPATCH: names[row].as_py(),
+                    PROPERTY_INNER_MULTI_QUEUE_OFFSET: offsets[row].as_py(),
+                }
+            )
+        ]
 
     def topics(self) -> pa.Array:
         """Return the topics of the records."""

@@ -9,12 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.format.lmq_properties import lmq_units
 from rocketflow_store.model.java_compat import wrap_int64
 from rocketflow_store.model.property_names import (
     PROPERTY_DELAY,
-    PROPERTY_INNER_MULTI_DISPATCH,
-    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_INNER_NUM,
     PROPERTY_KEYS,
     PROPERTY_TAGS,
@@ -94,7 +91,7 @@ def rows_of_records(records: RecordColumns, file_from_offset: int, delay_levels_
         queue_of=queue_of,
         entries=entries.where(kinds != TRANSACTION_ROLLBACK),
         batch_nums=batch_nums(records, segments),
-        lmq=lmqs_of_records(segments),
+        lmq=records.lmqs(),
     )
 
 
@@ -110,26 +107,6 @@ def batch_nums(records: RecordColumns, segments: PropertySegments) -> Ints | Non
         if text.isascii() and text.isdigit() and 0 < int(text) < 1 << 15:
             found[row] = int(text)
     return found
-
-
-def lmqs_of_records(segments: PropertySegments) -> list[tuple[int, str, int]]:
-    """Return (row, name, queue offset) of the LMQs that records are in."""
-    lengths = segments.name_ends - segments.name_starts
-    if not (lengths == len(PROPERTY_INNER_MULTI_QUEUE_OFFSET)).any():
-        return []
-    offsets = segments.column(PROPERTY_INNER_MULTI_QUEUE_OFFSET)
-    names = segments.column(PROPERTY_INNER_MULTI_DISPATCH)
-    rows = np.flatnonzero(np.asarray(offsets.is_valid()) & np.asarray(names.is_valid())).tolist()
-    return [
-        (row, name, offset)
-        for row in rows
-        for name, offset in lmq_units(
-            {
-                PROPERTY_INNER_MULTI_DISPATCH: names[row].as_py(),
-                PROPERTY_INNER_MULTI_QUEUE_OFFSET: offsets[row].as_py(),
-            }
-        )
-    ]
 
 
 def deliver_time(delay: str | None, store_timestamp: int, delay_levels_ms: Sequence[int], tags_code: int) -> int:

@@ -490,7 +490,8 @@ class _Columns:
         self.topic = self._text("topic")
         self.tags = self._text("tags")
         self.keys = self._keys()
-        self.sharding_key = self._text("shardingKey")
+        sharding_key = self._text("shardingKey")
+        self.sharding_key = None if sharding_key is None else _empty_to_null(sharding_key)
         self.queue_id = self._get("queueId", pa.int32())
 
     @cached_property
@@ -586,8 +587,13 @@ class _Columns:
         levels = np.asarray(column.fill_null(0))
         return np.clip(levels, 0, self._last_level).astype(np.int32) if (levels > 0).any() else None
 
-    def deliver_timestamps(self) -> Ints | None:
+    def _due(self) -> pa.Array | None:
+        """Return the times of delivery (ms); one that is not after 1970 is none, as an attribute of a message."""
         column = self._milliseconds("deliverTimestamp")
+        return None if column is None else pc.if_else(pc.greater(column, 0), column, None)
+
+    def deliver_timestamps(self) -> Ints | None:
+        column = self._due()
         if column is None or column.null_count == len(column):
             return None
         return np.asarray(column.fill_null(0)).astype(np.int64)
@@ -619,7 +625,7 @@ class _Columns:
             if there is not None:  # the map's entry already has the value
                 column = pc.if_else(there.is_null(), column, None)
             segments += _named(PROPERTY_NAME[kind], column)
-        delays, due = self._get("delayTimeLevel", pa.int32()), self._milliseconds("deliverTimestamp")
+        delays, due = self._get("delayTimeLevel", pa.int32()), self._due()
         if delays is not None:
             stored = pc.min_element_wise(delays, pa.scalar(self._last_level, pa.int32()), skip_nulls=False)
             positive = pc.if_else(pc.greater(delays, 0), stored, None).cast(pa.string())
@@ -709,7 +715,7 @@ class _Columns:
         if due is None:
             return np.zeros(len(self.bodies), bool)
         if not config.timer_wheel_enable:
-            column = self._milliseconds("deliverTimestamp")
+            column = self._due()
             return np.zeros(0, bool) if column is None else np.asarray(column.is_valid()).astype(bool)
         far: npt.NDArray[np.bool_] = due > config.clock.now_ms() + config.timer_max_delay_sec * 1000
         return far
@@ -737,8 +743,8 @@ class _Columns:
             properties=dict(properties) if properties else {},
             sharding_key=value("shardingKey"),
             flag=value("flag") or 0,
-            delay_time_level=value("delayTimeLevel") or 0,
-            deliver_timestamp=None if due is None else due[row].as_py(),
+            delay_level=value("delayTimeLevel") or 0,
+            deliver_at_ms=None if due is None else due[row].as_py(),
         )
 
 

@@ -18,16 +18,9 @@ from rocketflow_store.model.message import Message, MessageBatch
 from rocketflow_store.model.message_id import UNIQ_KEYS, encode_host
 from rocketflow_store.model.property_names import (
     PROPERTY_CRC32,
-    PROPERTY_DELAY,
     PROPERTY_INNER_BASE,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_INNER_NUM,
-    PROPERTY_KEYS,
-    PROPERTY_SHARDING_KEY,
-    PROPERTY_TAGS,
-    PROPERTY_TIMER_DELAY_MS,
-    PROPERTY_TIMER_DELAY_SEC,
-    PROPERTY_TIMER_DELIVER_MS,
     PROPERTY_UNIQ_KEY,
     PROPERTY_WAIT,
     TRANSIENT_PROPERTY_PREFIX,
@@ -280,25 +273,12 @@ class MessageEncoder:
 
     @staticmethod
     def own_properties(message: Message) -> dict[str, str]:
-        """Return the message's own properties, in stored order (without UNIQ_KEY and those of scheduling)."""
-        properties: dict[str, str] = {}
-        for name, value in message.properties.items():
-            if name not in _ASSIGNED and not name.startswith(TRANSIENT_PROPERTY_PREFIX) and value is not None:
-                properties[name] = value
-        keys = message.keys if isinstance(message.keys, str) else " ".join(message.keys)
-        if keys:
-            properties[PROPERTY_KEYS] = keys
-        if message.tags:
-            properties[PROPERTY_TAGS] = message.tags
-        if message.sharding_key is not None:
-            properties[PROPERTY_SHARDING_KEY] = message.sharding_key
-        if message.delay_time_level > 0:
-            properties[PROPERTY_DELAY] = str(message.delay_time_level)
-        elif message.deliver_timestamp is not None:
-            for name in (PROPERTY_TIMER_DELAY_SEC, PROPERTY_TIMER_DELAY_MS):
-                properties.pop(name, None)
-            properties[PROPERTY_TIMER_DELIVER_MS] = str(message.deliver_timestamp)
-        return properties
+        """Return the properties of a message that a sender may set, in stored order."""
+        return {
+            name: value
+            for name, value in message.wire_properties().items()
+            if name not in _ASSIGNED and value is not None and not name.startswith(TRANSIENT_PROPERTY_PREFIX)
+        }
 
 
 def _without_assigned(entries: list[Entry], body: bytes | bytearray | memoryview) -> list[Entry]:

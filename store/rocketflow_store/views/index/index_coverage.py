@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocketflow_store.model.errors import StoreError
-from rocketflow_store.model.property_names import KEY_SEPARATOR, PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
+from rocketflow_store.model.property_names import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
 from rocketflow_store.model.system_flags import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 if TYPE_CHECKING:
@@ -73,8 +73,7 @@ def _has_all_of_last(file: IndexFile, log: CommitLogView, *, tags: bool) -> bool
         message = log.message_at(last, check_crc=False)
     except StoreError:
         return False
-    keys = [one for one in (message.keys or "").split(KEY_SEPARATOR) if one]
-    wanted = len(keys) + bool(message.uniq_key) + (tags and bool(message.tags))
+    wanted = len(message.keys) + bool(message.uniq_key) + (tags and bool(message.tags))
     tail = file.entry_table()["phy_offset"][1:][-wanted - 1 :]  # that of TAGS is the last one of a record
     return int(np.count_nonzero(tail == last)) >= wanted
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketflow_store.model.clock import Clock
-    from rocketflow_store.model.message import MessageExt
+    from rocketflow_store.model.message import ReceivedMessage
 
 _NAME_DIGITS: Final = 17
 _MAX_LOOKS: Final = 20_000
@@ -174,11 +174,11 @@ class IndexService:
         max_count: int,
         begin: int,
         end: int,
-        look: Callable[[int], MessageExt | None],
+        look: Callable[[int], ReceivedMessage | None],
         on_damage: Callable[[Path, int, str], None] | None = None,
         *,
         late_ms: int = 0,
-    ) -> list[MessageExt]:
+    ) -> list[ReceivedMessage]:
         """Return the newest messages of `topic` with `key` (or that UNIQ_KEY), by physical offset.
 
         They were stored within [begin, end] ms; with `late_ms`, also those up to so much later whose entries are of a
@@ -186,7 +186,7 @@ class IndexService:
         stops after three times `max_count` of them; RocketFlow after `_MAX_LOOKS`. `on_damage` is called as by
         `IndexFile.walk`.
         """
-        found: list[MessageExt] = []
+        found: list[ReceivedMessage] = []
         before = -1
         for phy_offset in islice(self.walk(topic, key, begin, end, on_damage), _MAX_LOOKS if max_count > 0 else 0):
             if phy_offset == before:  # the record has the key twice
@@ -199,7 +199,7 @@ class IndexService:
                 found.append(message)
                 if len(found) >= max_count:
                     break
-        return sorted(found, key=lambda message: message.phy_offset)
+        return sorted(found, key=lambda message: message.physical_offset)
 
     def remove_first(self, count: int) -> list[Path]:
         """Delete the `count` oldest files; running queries can still read them."""
@@ -245,9 +245,9 @@ class IndexService:
         self._files.clear()
 
 
-def has_key(message: MessageExt, key: str) -> bool:
+def has_key(message: ReceivedMessage, key: str) -> bool:
     """Return True if `key` is the message's UNIQ_KEY or one of its KEYS."""
-    return message.uniq_key == key or key in (message.keys or "").split(" ")
+    return message.uniq_key == key or key in message.keys
 
 
 def next_name(moment_ms: int, last: str | None) -> str:
@@ -259,7 +259,7 @@ def next_name(moment_ms: int, last: str | None) -> str:
     if last is None or name > last:
         return name
     try:
-        at = datetime.strptime(last[: _NAME_DIGITS - 3], "%Y%m%d%H%M%S")
+        at = datetime.strptime(f"{last[: _NAME_DIGITS - 3]}Z", "%Y%m%d%H%M%S%z")  # any zone without summer time
     except ValueError:
         return str(int(last) + 1)
     seconds, millis = divmod(int(last[_NAME_DIGITS - 3 : _NAME_DIGITS]) + 1, 1000)

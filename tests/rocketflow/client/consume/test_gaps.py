@@ -22,10 +22,10 @@ from rocketflow.client.consume.pulls import Puller, PullRequest, PullResult
 from rocketflow.client.consume.subscriptions import SQL92, subscription
 from rocketflow.client.errors import UnreachableError
 from rocketflow.client.pull_status import PullStatus
-from rocketflow.client.received import ReceivedMessage
 from rocketflow.client.skipped import SkippedMessages, SkippedSpan, skipped_spans
 from rocketflow.remoting.bodies import MessageQueue, TopicConfig, encode_body
 from rocketflow.remoting.command import Command
+from rocketflow_store.spi.messages import ReceivedMessage
 from tests.support.record_bytes import record
 
 QUEUE = MessageQueue("T", "b", 0)

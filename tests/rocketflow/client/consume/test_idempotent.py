@@ -21,12 +21,12 @@ from rocketflow.client.consume.idempotent import (
     unique_key,
 )
 from rocketflow.client.errors import ClientError
-from rocketflow.client.received import ReceivedMessage
+from rocketflow_store.spi.messages import ReceivedMessage
 from tests.support.trials import SEED, environment
 
 
 def message(key: str, body: bytes = b"") -> ReceivedMessage:
-    return ReceivedMessage("T", 0, 0, body, {"UNIQ_KEY": key}, offset_message_id="place")
+    return ReceivedMessage("T", 0, 0, body, {"UNIQ_KEY": key})
 
 
 def rows(connection: sqlite3.Connection, table: str = "result") -> list[str]:
@@ -129,9 +129,10 @@ def test_old_keys_are_forgotten() -> None:
 
 
 def test_key_of_a_retried_message_is_that_of_its_first_delivery() -> None:
-    first = ReceivedMessage("T", 0, 0, b"", {}, offset_message_id="first")
-    retried = ReceivedMessage("T", 0, 0, b"", {"ORIGIN_MESSAGE_ID": "first"}, offset_message_id="second")
-    assert unique_key(first) == unique_key(retried) == "first"
+    first = ReceivedMessage("T", 0, 0, b"", {}, store_host="127.0.0.1:10911", physical_offset=7)
+    origin = {"ORIGIN_MESSAGE_ID": first.offset_message_id}
+    retried = ReceivedMessage("T", 0, 0, b"", origin, store_host="127.0.0.1:10911", physical_offset=9)
+    assert unique_key(first) == unique_key(retried) == "7F00000100002A9F0000000000000007"
     by_body: list[bytes] = []
     keys: ProcessedKeys[None] = MemoryKeys()
     listener = Idempotent(lambda one, _: by_body.append(one.body), keys, key_of=lambda one: one.body.decode())

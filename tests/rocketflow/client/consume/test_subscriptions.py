@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rocketflow.client.consume.subscriptions import SQL92, SubscriptionError, matches, subscription
-from rocketflow.client.java_hash import java_hash
-from rocketflow.client.received import ReceivedMessage
+from rocketflow_store.spi.ids import string_hash
+from rocketflow_store.spi.messages import ReceivedMessage
 
 
 def tagged(tag: str | None) -> ReceivedMessage:
@@ -23,13 +23,13 @@ def test_all_messages_match_a_star_and_an_empty_expression(expression: str) -> N
 def test_tags_are_trimmed_and_compared_as_texts() -> None:
     found = subscription("T", " Aa ||b||", version=1)
     assert (found.tags_set, found.code_set) == (["Aa", "b"], [98, 2112])
-    assert java_hash("BB") == java_hash("Aa")
+    assert string_hash("BB") == string_hash("Aa")
     assert [matches(found, tagged(tag)) for tag in ("Aa", "BB", "b", None)] == [True, False, True, False]
 
 
 def test_java_hash_counts_utf16_units_and_wraps() -> None:
-    assert java_hash("\U0001f680") == 1773027
-    assert java_hash("polygenelubricants") == -(2**31)
+    assert string_hash("\U0001f680") == 1773027
+    assert string_hash("polygenelubricants") == -(2**31)
 
 
 def test_sql_is_passed_on_to_the_broker() -> None:

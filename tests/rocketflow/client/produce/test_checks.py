@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from rocketflow.client.messages import Message
 from rocketflow.client.produce.checks import check_batch, check_group, check_message
 from rocketflow.client.produce.errors import BadMessageError
+from rocketflow_store.spi.messages import Message
 
 BAD = [
-    (Message("", b"b"), "a name is needed"),
+    (Message("", b"b"), "name is empty"),
     (Message("a b", b"b"), "only letters"),
     (Message("t" * 128, b"b"), "at most 127"),
-    (Message("SCHEDULE_TOPIC_XXXX", b"b"), "broker's own"),
+    (Message("SCHEDULE_TOPIC_XXXX", b"b"), "only the store itself"),
     (Message("t", b""), "no body"),
     (Message("t", bytes(101)), "at most 100"),
     (Message("t", b"b", delay_level=1, delay_s=2), "set one of"),

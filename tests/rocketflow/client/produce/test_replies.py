@@ -10,13 +10,12 @@ import pytest
 
 from rocketflow.aio.loop import run
 from rocketflow.client import Message, Producer, reply_to, sync
-from rocketflow.client.compression import Compression, compress, flags_of
 from rocketflow.client.produce.errors import BadMessageError, NoReplyError
 from rocketflow.client.produce.replies import Replies, as_request
-from rocketflow.client.received import ReceivedMessage
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.command import Command, request
 from rocketflow.remoting.headers.send import ReplyMessageRequestHeader
+from rocketflow_store.spi.messages import Compression, ReceivedMessage, compress_body
 from tests.support.client_cluster import ClientCluster
 
 
@@ -102,9 +101,9 @@ def test_a_compressed_reply_is_decompressed_and_a_late_one_logged(caplog: pytest
         _, correlation_id = as_request(Message("t", b"b"), "client", 1.0)
         waiting = replies.expect(correlation_id)
         properties = f"CORRELATION_ID\x01{correlation_id}\x02"
-        data = compress(b"body" * 100, Compression.ZSTD)
+        data = compress_body(b"body" * 100, Compression.ZSTD)
         for _ in range(2):
-            reply = await replies.handle(pushed(properties, data, flags_of(Compression.ZSTD)), "127.0.0.1:1")
+            reply = await replies.handle(pushed(properties, data, Compression.ZSTD.sys_flag), "127.0.0.1:1")
             assert (reply.code, reply.opaque) == (0, 7)
         assert (await waiting).body == b"body" * 100
         replies.forget(correlation_id)

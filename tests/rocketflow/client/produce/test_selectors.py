@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rocketflow.client.java_hash import java_hash
-from rocketflow.client.messages import Message
 from rocketflow.client.produce.errors import BadMessageError
 from rocketflow.client.produce.selectors import at_random, by_sharding_key, java_remainder
 from rocketflow.remoting.bodies import MessageQueue
+from rocketflow_store.spi.ids import string_hash
+from rocketflow_store.spi.messages import Message
 
 QUEUES = [MessageQueue("t", "a", number) for number in range(5)]
 JAVA = {"": 0, "TagA": 2598919, "polygenelubricants": -(2**31), "日本": 835047, "😀": 1772899, "order-42": 1234255197}
@@ -16,7 +16,7 @@ JAVA = {"": 0, "TagA": 2598919, "polygenelubricants": -(2**31), "日本": 835047
 
 @pytest.mark.parametrize("text", JAVA)
 def test_hashes_are_those_of_java(text: str) -> None:
-    assert java_hash(text) == JAVA[text]
+    assert string_hash(text) == JAVA[text]
 
 
 def test_a_remainder_has_no_sign() -> None:

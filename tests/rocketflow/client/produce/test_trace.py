@@ -21,8 +21,8 @@ from rocketflow.client.produce.trace import (
     sent_row,
     trace_messages,
 )
-from rocketflow.client.received import ReceivedMessage
 from rocketflow.remoting.bodies import MessageQueue
+from rocketflow_store.spi.messages import ReceivedMessage
 from tests.support.client_cluster import ClientCluster
 from tests.support.trials import SEED
 

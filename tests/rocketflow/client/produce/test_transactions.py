@@ -12,10 +12,10 @@ import pytest
 from rocketflow.aio.loop import run
 from rocketflow.client import Message, ProducerOptions, TransactionProducer, TransactionState, sync
 from rocketflow.client.produce.errors import BadMessageError
-from rocketflow.client.received import ReceivedMessage
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.command import request
 from rocketflow.remoting.headers.transaction import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
+from rocketflow_store.spi.messages import ReceivedMessage
 from tests.support.client_cluster import ClientCluster
 from tests.support.record_bytes import record
 from tests.support.scripted_broker import ScriptedBroker, scripted

@@ -24,9 +24,9 @@ from rocketflow.client.errors import ClientError, ClientStateError, NoRouteError
 from rocketflow.client.pull.consumer import PullConsumer, QueueNotAssignedError
 from rocketflow.client.pull.options import PullListener, PullOptions
 from rocketflow.client.pull.queue_buffer import Answer
-from rocketflow.client.received import ReceivedMessage
 from rocketflow.client.sync import pull_consumer as sync
 from rocketflow.remoting.bodies import MessageQueue, TopicConfig
+from rocketflow_store.spi.messages import ReceivedMessage
 from tests.support.client_cluster import ClientCluster, queue_of
 from tests.support.pushing import until
 

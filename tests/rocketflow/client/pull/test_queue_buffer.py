@@ -8,8 +8,8 @@ from rocketflow.client.consume.pulls import PullRequest, PullResult
 from rocketflow.client.consume.subscriptions import subscription
 from rocketflow.client.pull.queue_buffer import QueueBuffer
 from rocketflow.client.pull_status import PullStatus
-from rocketflow.client.received import DamagedRecordError
 from rocketflow.remoting.bodies import MessageQueue
+from rocketflow_store.spi.messages import CorruptRecordError
 from tests.support.record_bytes import record
 
 QUEUE = MessageQueue("T", "b", 0)
@@ -97,7 +97,7 @@ def test_damaged_answer_is_raised_after_the_messages_before_it_and_can_be_skippe
     buffer.add(result(0, 2))
     buffer.add(result(2, 4)._replace(records=b"\x00\x00\x00\x50" * 30))
     assert taken(buffer) == [0, 1]
-    with pytest.raises(DamagedRecordError, match=r"host:1: messages of .*queue_id=0.* from offset 2 .*seek"):
+    with pytest.raises(CorruptRecordError, match=r"host:1: messages of .*queue_id=0.* at 2: .*seek"):
         buffer.take(1)
     assert buffer.position == 2
     buffer.seek(4)

@@ -15,7 +15,6 @@ from rocketflow.client.push import ConsumeContext, PushOptions, QueueLimits
 from rocketflow.client.push.broker_requests import BrokerRequests
 from rocketflow.client.push.figures import ConsumeFigures
 from rocketflow.client.push.held_queue import HeldQueue
-from rocketflow.client.received import ReceivedMessage
 from rocketflow.remoting.bodies import MessageQueue, encode_body, queue_map
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.command import Command, encode_command, request
@@ -25,6 +24,7 @@ from rocketflow.remoting.headers.client import (
     NotifyConsumerIdsChangedRequestHeader,
 )
 from rocketflow.remoting.headers.offset import ResetOffsetRequestHeader
+from rocketflow_store.spi.messages import ReceivedMessage
 from tests.support.between import Between, between
 from tests.support.pushing import Noted, committed, consuming, make_topic, operator, options, put, until
 from tests.support.servers import RunningServer

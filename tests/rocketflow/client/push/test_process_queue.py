@@ -7,7 +7,7 @@ import random
 import pytest
 
 from rocketflow.client.push.process_queue import ProcessQueue, QueueLimits
-from rocketflow.client.received import ReceivedMessage
+from rocketflow_store.spi.messages import ReceivedMessage
 from tests.support.trials import seeds
 
 

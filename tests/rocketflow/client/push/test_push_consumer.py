@@ -24,8 +24,8 @@ from rocketflow.client.push import (
     PushOptions,
     QueueLimits,
 )
-from rocketflow.client.received import ReceivedMessage
 from rocketflow.remoting.bodies import MessageQueue
+from rocketflow_store.spi.messages import ReceivedMessage
 from tests.support.ports import free_port
 from tests.support.pushing import Noted, committed, consuming, make_topic, operator, options, put, until
 

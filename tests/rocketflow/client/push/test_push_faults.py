@@ -16,7 +16,7 @@ import pytest
 
 from rocketflow.aio.loop import run
 from rocketflow.client.errors import ClientError
-from rocketflow.client.received import ReceivedMessage
+from rocketflow_store.spi.messages import ReceivedMessage
 from tests.support.between import between
 from tests.support.processes import end
 from tests.support.pushing import (
@@ -146,8 +146,12 @@ def test_another_client_takes_over_from_a_killed_one(names: str, tmp_path: Path)
         await make_topic(names, "killed")
         noted, feeder = Noted(), Feeder(names, "killed")
         with (tmp_path / "consumed").open("wb") as output:
-            child = subprocess.Popen(
-                [sys.executable, "-c", CONSUMER, names], stdout=output, env=environment(), stdin=subprocess.DEVNULL
+            child = await asyncio.to_thread(
+                subprocess.Popen,
+                [sys.executable, "-c", CONSUMER, names],
+                stdout=output,
+                env=environment(),
+                stdin=subprocess.DEVNULL,
             )
         try:
             feeder.start()

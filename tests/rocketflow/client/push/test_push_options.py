@@ -12,8 +12,8 @@ from rocketflow.client.errors import ClientError
 from rocketflow.client.push import ConsumeContext, ConsumeStatus, PushOptions, QueueLimits
 from rocketflow.client.push.figures import ConsumeFigures
 from rocketflow.client.push.listeners import call, succeeded
-from rocketflow.client.received import ReceivedMessage
 from rocketflow.remoting.bodies import MessageQueue
+from rocketflow_store.spi.messages import ReceivedMessage
 
 QUEUE = MessageQueue("t", "b", 0)
 MESSAGES = [ReceivedMessage("t", 0, one, b"", {"UNIQ_KEY": f"k{one}"}) for one in range(4)]

@@ -16,9 +16,9 @@ from rocketflow.client.push.options import PushOptions
 from rocketflow.client.push.orderly import OrderlyCalls
 from rocketflow.client.push.process_queue import QueueLimits
 from rocketflow.client.push.queue_locks import QueueLocks
-from rocketflow.client.received import ReceivedMessage
 from rocketflow.remoting.bodies import LockBatchResponseBody, MessageQueue, MessageQueueBody, encode_body
 from rocketflow.remoting.command import Command
+from rocketflow_store.spi.messages import ReceivedMessage
 from tests.support.simulated_loop import SimulatedLoop
 
 QUEUES = [MessageQueue("t", "b", number) for number in range(2)]

@@ -12,7 +12,7 @@ from rocketflow.client.admin.admin_client import AdminClient
 from rocketflow.client.consume.trace import ConsumeTrace
 from rocketflow.client.options import ClientOptions
 from rocketflow.client.push import ConsumeContext, ConsumeStatus
-from rocketflow.client.received import ReceivedMessage
+from rocketflow_store.spi.messages import ReceivedMessage
 from tests.support.pushing import consuming, make_topic, operator, options, until
 
 KINDS = {b"good": ("true", "0"), b"slow": ("false", "1"), b"bad": ("false", "2"), b"odd": ("false", "3")}

@@ -8,8 +8,8 @@ from collections import Counter
 
 from rocketflow.aio.loop import run
 from rocketflow.client import ConsumeContext, ConsumeStatus
-from rocketflow.client.received import ReceivedMessage
 from rocketflow.client.sync import PushConsumer
+from rocketflow_store.spi.messages import ReceivedMessage
 from tests.support.client_cluster import ClientCluster
 from tests.support.pushing import committed, make_topic, options, put
 

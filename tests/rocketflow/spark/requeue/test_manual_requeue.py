@@ -23,7 +23,7 @@ from rocketflow.spark.requeue.manual_requeue import ManualResult, requeue_on_spa
 from rocketflow.spark.requeue.requeue_arguments import RequeueJob, parse_arguments
 from rocketflow.spark.requeue.requeue_job import main
 from rocketflow.spark.requeue.requeue_where import Chooser, WhereError
-from rocketflow_store import FlushDiskType, Message, MessageExt, MessageStore, StoreConfig, StoreReader
+from rocketflow_store import FlushDiskType, Message, MessageStore, ReceivedMessage, StoreConfig, StoreReader
 from rocketflow_store.delivery.requeue.requeue_choice import NoOriginError, windows
 from rocketflow_store.delivery.requeue.requeue_run import RequeueMismatchError, RequeueRequest
 from rocketflow_store.delivery.requeue.send_back import SendBack, consumer_send_msgs_back
@@ -80,7 +80,7 @@ def requeue(
     return requeue_on_spark(spark, job(path, rate=rate), RequeueRequest(run_id, source, **more))
 
 
-def messages(path: Path, topic: str) -> Iterator[MessageExt]:
+def messages(path: Path, topic: str) -> Iterator[ReceivedMessage]:
     with StoreReader(path) as reader:
         for queue_id in reader.queues(topic):
             at, end = reader.bounds(topic, queue_id)
@@ -90,7 +90,7 @@ def messages(path: Path, topic: str) -> Iterator[MessageExt]:
                 at = got.next_begin_offset
 
 
-def moved(path: Path, run_id: str, topic: str = "orders") -> dict[int, MessageExt]:
+def moved(path: Path, run_id: str, topic: str = "orders") -> dict[int, ReceivedMessage]:
     """Return the messages of a run by their number; AssertionError if one exists twice."""
     found = [one for one in messages(path, topic) if one.properties.get("REQUEUE_RUN_ID") == run_id]
     by_number = {int(one.properties["n"]): one for one in found}

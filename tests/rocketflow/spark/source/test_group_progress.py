@@ -85,7 +85,7 @@ def test_publish_writes_the_file_of_a_broker_with_lmq_too(tmp_path: Path) -> Non
 def test_publish_to_a_read_only_store_logs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with open_directory() as home:
         append(home / "s", numbered("orders", range(8)))
-        progress = GroupProgress("mine", SourceStores([StoreLocation("", str(home / "s"))]))
+        progress = GroupProgress("mine", SourceStores([StoreLocation("", str(home / "s"))]).publish)
         (home / "s" / "rocketflow").chmod(0o555)
         with unprivileged():
             progress.publish({QueueKey("", "orders", 0): 1})
@@ -99,7 +99,7 @@ def test_publish_to_a_malformed_file_logs_a_warning_and_keeps_the_file(
     (tmp_path / "config").mkdir(exist_ok=True)
     file = tmp_path / "config" / "consumerOffset.json"
     file.write_text("{not json", encoding="utf-8")
-    progress = GroupProgress("mine", SourceStores([StoreLocation("", str(tmp_path))]))
+    progress = GroupProgress("mine", SourceStores([StoreLocation("", str(tmp_path))]).publish)
     with caplog.at_level(logging.WARNING):
         progress.publish({QueueKey("", "orders", 0): 1})
         progress.publish({QueueKey("", "orders", 0): 2})

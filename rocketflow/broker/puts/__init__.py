@@ -1,0 +1,11 @@
+"""Puts: every request that stores messages of clients, and one append to the store for those that wait together.
+
+| module | content |
+|---|---|
+| `sends` | sends: from the request to the store, and from its result to the answer |
+| `client_properties` | what becomes of properties that are the broker's when a client sends them |
+| `send_back` | messages that a consumer could not handle |
+| `replies`, `awaited_replies` | replies of request-reply, to the client that waits; with accounts, who waits |
+| `recalls` | timer messages taken back before they are delivered |
+| `put_gatherer`, `waiting_puts` | one append to the store for the messages that arrive together |
+"""

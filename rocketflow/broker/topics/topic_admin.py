@@ -1,0 +1,177 @@
+"""Requests of operators about topics.
+
+RocketMQ's source: broker/processor/AdminBrokerProcessor.java.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from rocketflow.aio.server import Processor, RefusedError, Request
+from rocketflow.broker.topics.attributes import AttributesError, parse_changes
+from rocketflow.broker.topics.topics import check_topic_name, topic_body
+from rocketflow.remoting import bodies
+from rocketflow.remoting.bodies import MessageQueue, decode_body, encode_body, queue_map
+from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.headers import admin as headers
+from rocketflow_store.spi.names import MAX_QUEUE_NUMS
+from rocketflow_store.spi.tables import TopicConfig
+
+if TYPE_CHECKING:
+    from rocketflow.broker.figures.stats import BrokerStats
+    from rocketflow.broker.groups.offsets import GroupOffsets
+    from rocketflow.broker.reads.pulls import Pulls
+    from rocketflow.broker.settings import BrokerSettings
+    from rocketflow.broker.topics.topics import Topics
+    from rocketflow_store.spi.broker import WritingStore
+
+LOG: Final = logging.getLogger("rocketflow.broker")
+
+_ALL_PERMISSIONS: Final = 7
+
+
+class TopicAdmin:
+    """Requests of operators about topics."""
+
+    def __init__(
+        self,
+        store: WritingStore,
+        topics: Topics,
+        offsets: GroupOffsets,
+        settings: BrokerSettings,
+        stats: BrokerStats,
+        pulls: Pulls,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self._settings = settings
+        self._stats = stats
+        self._pulls = pulls
+
+    def by_code(self) -> Mapping[int, Processor]:
+        """Return the processor of each request code."""
+        code = RequestCode
+        return {
+            code.UPDATE_AND_CREATE_TOPIC: self._put_topic,
+            code.UPDATE_AND_CREATE_TOPIC_LIST: self._put_topics,
+            code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self._get_system_topics,
+            code.DELETE_TOPIC_IN_BROKER: self._delete_topic,
+            code.GET_TOPIC_CONFIG: self._get_topic,
+            code.GET_ALL_TOPIC_CONFIG: self._get_topics,
+            code.GET_TOPIC_STATS_INFO: self._get_topic_figures,
+        }
+
+    async def _put_topic(self, request: Request) -> None:
+        header = request.command.header(headers.CreateTopicRequestHeader)
+        try:
+            changes = parse_changes(header.attributes or "")
+        except AttributesError as error:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"topic {header.topic}: {error}") from None
+        wanted = bodies.TopicConfig(
+            topic_name=header.topic,
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            order=header.order,
+            topic_filter_type=header.topic_filter_type,
+            topic_sys_flag=header.topic_sys_flag or 0,
+            attributes=changes,
+        )
+        await self._change_topics([wanted])
+        request.reply()
+
+    async def _put_topics(self, request: Request) -> None:
+        await self._change_topics(decode_body(request.command.body, bodies.TopicConfigList).topic_config_list)
+        request.reply()
+
+    async def _change_topics(self, wanted: Sequence[bodies.TopicConfig]) -> None:
+        """Make or change topics, and wait until the NameServers know of it; all are checked first."""
+        for one in wanted:
+            check_topic_name(one.topic_name)
+            self._check_not_system(one.topic_name)
+            _check_settings(one)
+        hidden = await asyncio.to_thread(self._hidden, wanted)
+        if await self._topics.change(wanted):
+            for text in hidden:
+                LOG.warning(text)
+            await self._topics.registered()
+
+    def _hidden(self, wanted: Sequence[bodies.TopicConfig]) -> list[str]:
+        """Return a text for each topic of whose messages some will not be read any more. Waits for the disk."""
+        found = []
+        known = self._topics.all()
+        for one in wanted:
+            before = known[one.topic_name].read_queue_nums if one.topic_name in known else 0
+            bounds = [self._store.bounds(one.topic_name, queue) for queue in range(one.read_queue_nums, before)]
+            count = sum(end - begin for begin, end in bounds)
+            if count:
+                found.append(
+                    f"topic {one.topic_name}: {count} messages of its last {len(bounds)} queues are hidden from "
+                    f"consumers: readQueueNums was {before} and is {one.read_queue_nums}; {before} shows them again"
+                )
+        return found
+
+    def _check_not_system(self, topic: str) -> None:
+        if self._topics.is_system(topic):
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"The topic[{topic}] is conflict with system topic.")
+
+    def _get_system_topics(self, request: Request) -> None:
+        names = sorted(one for one in self._topics.all() if self._topics.is_system(one))
+        request.reply(body=encode_body(bodies.TopicList(topic_list=names)))
+
+    async def _delete_topic(self, request: Request) -> None:
+        header = request.command.header(headers.DeleteTopicRequestHeader)
+        self._check_not_system(header.topic)
+        await self._topics.delete(header.topic)
+        self._offsets.topic_deleted(header.topic)
+        self._stats.topic_deleted(header.topic)
+        self._pulls.topic_deleted(header.topic)
+        request.reply()
+
+    def _get_topic(self, request: Request) -> None:
+        header = request.command.header(headers.GetTopicConfigRequestHeader)
+        config = self._topics.known(header.topic)
+        request.reply(body=encode_body(topic_body(config)))
+
+    def _get_topics(self, request: Request) -> None:
+        request.reply(body=encode_body(self._topics.wrapper()))
+
+    def _figures(self, config: TopicConfig) -> dict[MessageQueue, dict[str, int]]:
+        """Return the bounds of a topic's queues, and the time of their newest messages. Waits for the disk."""
+        topic = config.topic_name
+        bounds = {
+            queue_id: self._store.bounds(topic, queue_id)
+            for queue_id in range(max(config.write_queue_nums, config.read_queue_nums))
+        }
+        newest = {queue_id: end - 1 for queue_id, (begin, end) in bounds.items() if begin < end}
+        times = self._store.stored_times(topic, newest)
+        return {
+            MessageQueue(topic, self._settings.broker_name, queue_id): {
+                "lastUpdateTimestamp": times.get(queue_id, 0),
+                "maxOffset": end,
+                "minOffset": begin,
+            }
+            for queue_id, (begin, end) in bounds.items()
+        }
+
+    async def _get_topic_figures(self, request: Request) -> None:
+        header = request.command.header(headers.GetTopicStatsInfoRequestHeader)
+        config = self._topics.known(header.topic)
+        figures = await asyncio.to_thread(self._figures, config)
+        request.reply(
+            body=encode_body({"offsetTable": queue_map(figures), "topicPutTps": self._stats.put_rate(header.topic)})
+        )
+
+
+def _check_settings(wanted: bodies.TopicConfig) -> None:
+    """Raise RefusedError for settings that no topic can have."""
+    if not (0 <= wanted.read_queue_nums <= MAX_QUEUE_NUMS and 0 <= wanted.write_queue_nums <= MAX_QUEUE_NUMS):
+        raise RefusedError(ResponseCode.INVALID_PARAMETER, f"a topic has 0 to {MAX_QUEUE_NUMS} queues")
+    if not 0 <= wanted.perm <= _ALL_PERMISSIONS:
+        raise RefusedError(ResponseCode.INVALID_PARAMETER, f"perm {wanted.perm} is not 0 to {_ALL_PERMISSIONS}")
+    if wanted.attributes and wanted.attributes.get("+message.type") == "MIXED":
+        raise RefusedError(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
