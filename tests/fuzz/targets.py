@@ -72,7 +72,6 @@ from rocketflow_store.records.decoding.record_crc import content_faults
 from rocketflow_store.records.decoding.scan import scan_records
 from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.records.encoding.relocate import relocate
-from rocketflow_store.settings.broker_conf import load_broker_conf
 from rocketflow_store.views.index.index_file import IndexFile
 from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
 from rocketflow_store.views.queues.consume_queue import ConsumeQueue
@@ -622,7 +621,7 @@ def envelope_seeds() -> list[bytes]:
 
 
 def broker_conf(data: bytes) -> None:
-    StoreConfig.from_mapping(load_broker_conf(placed("broker.conf", data)))
+    StoreConfig.from_broker_conf(placed("broker.conf", data))
 
 
 def proven_part(data: bytes) -> None:

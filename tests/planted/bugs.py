@@ -228,7 +228,7 @@ BUGS: Final = (
     Bug(
         "rocksdb-accepted",
         "a broker starts with settings that need RocksDB",
-        [Change('"storeType": Kept(("", "default"), ', '"storeType": Kept(("", "default", "defaultrocksdb"), ')],
+        [Change('_DEFAULT: Final = ("", "default")', '_DEFAULT: Final = ("", "defaultrocksdb", "default")')],
         ["tests/rocketflow/process/test_server_settings.py"],
     ),
     # -- durability
@@ -1327,7 +1327,7 @@ BUGS: Final = (
         "setting-under-a-key-of-no-broker",
         "a setting has a key that no broker.conf can give",
         [
-            Change('        True,\n        key="checkCRCOnRecover",\n', "        True,\n        since=None,\n"),
+            Change(', True, key="checkCRCOnRecover"', ", True"),
         ],
         ["tests/store/settings/test_broker_conf.py"],
     ),
@@ -2498,7 +2498,7 @@ BUGS: Final = (
     Bug(
         "secrets-in-the-settings",
         "an operator reads the first user's password in the broker's settings",
-        [Change('"keyPassword", "initAuthenticationUser", ', '"keyPassword", ')],
+        [Change("_HIDDEN if value and one.secret else", "_HIDDEN if value and one.key.startswith('tls.') else")],
         [f"{ROWS}/network/test_access.py::test_a_reply_shows_no_secret_of_the_settings"],
     ),
     Bug(
@@ -3513,7 +3513,7 @@ BUGS: Final = (
     Bug(
         "settings-over-the-network",
         "all settings that a broker reads at each use may be changed over the network, listed or not",
-        [Change("        allowed = self._settings.admin_keys\n", "        allowed = self._settings.LIVE_KEYS\n")],
+        [Change("        allowed = self._settings.admin_keys\n", "        allowed = self._settings.live_keys\n")],
         [
             "tests/rocketflow/broker/test_config_requests.py::test_a_broker_that_lists_no_key_changes_nothing",
             "tests/rocketflow/process/test_live_settings.py::test_only_listed_keys_are_changed_and_all_or_none",
@@ -3522,7 +3522,7 @@ BUGS: Final = (
     Bug(
         "listed-paths",
         "any key may be listed as one that is changed over the network",
-        [Change("sorted(self.admin_keys - self.LIVE_KEYS)", "sorted(self.admin_keys - self.shown().keys())")],
+        [Change("sorted(self.admin_keys - self.live_keys)", "sorted(self.admin_keys - self.shown().keys())")],
         ["tests/rocketflow/process/test_live_settings.py"],
     ),
     Bug(
