@@ -81,9 +81,9 @@ class LiveSettings:
         return found
 
     def _remedy(self, key: str) -> str:
-        if key in self._settings.LIVE_KEYS:
+        if key in self._settings.live_keys:
             return _LISTING
-        if self._settings.is_key(key):
+        if key in self._settings.TABLE:
             return "it is read at the start only: change the server's file and start it again"
         return did_you_mean(key, self._settings.admin_keys)
 

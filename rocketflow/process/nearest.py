@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
+
+from rocketflow_store.spi.setting_rows import nearest_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _LISTED = 20
-
-
-def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name most similar to `name` (ignoring case), None if none is similar."""
-    by_lower = {one.lower(): one for one in known}
-    found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
-    return by_lower[found[0]] if found else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

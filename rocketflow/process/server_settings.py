@@ -1,89 +1,127 @@
-"""Settings of every server: TLS and metrics in RocketMQ's keys, and the limit of connections.
+"""Settings of every server beside TLS: metrics in RocketMQ's keys, accounts, and the limit of connections.
 
-RocketMQ's source: remoting/netty/TlsSystemConfig.java, TlsHelper.java (extractTlsConfigFromFile), BrokerStartup.java.
+RocketMQ's source: common/BrokerConfig.java, BrokerStartup.java.
 """
 
 from __future__ import annotations
 
-import os
-import ssl
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
-
-import msgspec
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from rocketflow.aio.server import MAX_CONNECTIONS
-from rocketflow.aio.tls import Tls, TlsError, TlsFiles, client_context, self_signed_context, server_context
+from rocketflow.environment import ROCKETMQ_HOME
 from rocketflow.errors import UsageError
 from rocketflow.process.exposure import ALLOW_INSECURE, check_exposure
 from rocketflow.process.nearest import did_you_mean
-from rocketflow.process.properties import properties_text
-from rocketflow_store.spi.settings import ENVIRONMENT_PREFIX, OWN_PREFIX, parse_properties, typed_value
-
-TLS_FILE: Final = "tls.config.file"
-ADMIN_KEYS: Final = f"{OWN_PREFIX}adminConfigKeys"
-DEFAULT_TLS_FILE: Final = "/etc/rocketmq/tls.properties"
-DISABLED: Final = "disabled"
-PERMISSIVE: Final = "permissive"
-ENFORCING: Final = "enforcing"
+from rocketflow.process.properties import properties_text, property_text
+from rocketflow.process.tls_settings import ENFORCING, TlsSettings
+from rocketflow_store.spi.setting_rows import (
+    OWN_PREFIX,
+    Effect,
+    Setting,
+    ValueNotAllowedError,
+    rocketmq_setting,
+    rows_of,
+    setting,
+)
+from rocketflow_store.spi.settings import SettingTable
 
 if TYPE_CHECKING:
     from rocketflow.access.plain_files import PlainFiles
 
-_MODES: Final = (DISABLED, PERMISSIVE, ENFORCING)
-_CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
-_NOT_IN_TLS_FILE: Final = ("tls.server.mode", "tls.enable", TLS_FILE)
+ADMIN_KEYS: Final = f"{OWN_PREFIX}adminConfigKeys"
+OFF: Final = ("false",)
+UNSET: Final = ("",)
+INT_MAX: Final = (1 << 31) - 1
+
 _PROMETHEUS: Final = ("PROM", "2")
 _NO_METRICS: Final = ("DISABLE", "0")
 """RocketMQ takes the name of an exporter or its number."""
-
+_LOOPBACK: Final = "127.0.0.1"
 _HIDDEN: Final = "******"
-_SECRET: Final = ("keyPassword", "initAuthenticationUser", "innerClientAuthenticationCredentials")
-"""Ends of the keys whose values are not shown."""
 
 
-class ServerSettings(msgspec.Struct, kw_only=True):
+def server_setting(about: str, default: Any, *values: Any, live: bool = False, **more: Any) -> Any:
+    """Return the declaration of a setting of RocketMQ's servers; a `live` one is read at each use."""
+    return rocketmq_setting(about, default, *values, effect=Effect.LIVE if live else Effect.START, **more)
+
+
+def broken_promise(key: str, about: str, kept: tuple[str, ...], why: str, since: str) -> Setting:
+    """Return the row of a setting with the values whose promise is kept, RocketMQ's defaults, and why others are not.
+
+    The last of the values is the one to set; "" is a key to remove.
+    """
+    remedy = f"{why}: set {key}={kept[-1]}" if kept[-1] else f"{why}: remove {key}"
+    return Setting(
+        key,
+        about,
+        default=kept[-1],
+        form=" or ".join(one or "empty" for one in kept),
+        since=since,
+        effect=Effect.START,
+        kept=kept,
+        remedy=remedy,
+    )
+
+
+@dataclass(kw_only=True, slots=True)
+class ServerSettings(TlsSettings):
     """The settings that NameServer and broker share; attributes are the keys in snake case."""
 
-    LIVE_KEYS: ClassVar[frozenset[str]] = frozenset()
-    """Numbers and booleans that the server reads at each use: the keys that `rocketflow.adminConfigKeys` may list."""
-    FURTHER_KEYS: ClassVar[frozenset[str]] = frozenset()
-    """Keys that the server's file may have beside its own."""
+    TABLE: ClassVar[SettingTable]
+    """All keys that the server's file may have."""
 
-    tls_server_mode: str = msgspec.field(default=PERMISSIVE, name="tls.server.mode")
-    tls_config_file: str = msgspec.field(default=DEFAULT_TLS_FILE, name=TLS_FILE)
-    tls_test_mode_enable: bool = msgspec.field(default=False, name="tls.test.mode.enable")
-    tls_server_need_client_auth: str = msgspec.field(default="none", name="tls.server.need.client.auth")
-    tls_server_key_path: str = msgspec.field(default="", name="tls.server.keyPath")
-    tls_server_key_password: str = msgspec.field(default="", name="tls.server.keyPassword")
-    tls_server_cert_path: str = msgspec.field(default="", name="tls.server.certPath")
-    tls_server_auth_client: bool = msgspec.field(default=True, name="tls.server.authClient")
-    tls_server_trust_cert_path: str = msgspec.field(default="", name="tls.server.trustCertPath")
-    tls_enable: bool | None = msgspec.field(default=None, name="tls.enable")
-    tls_client_key_path: str = msgspec.field(default="", name="tls.client.keyPath")
-    tls_client_key_password: str = msgspec.field(default="", name="tls.client.keyPassword")
-    tls_client_cert_path: str = msgspec.field(default="", name="tls.client.certPath")
-    tls_client_auth_server: bool = msgspec.field(default=True, name="tls.client.authServer")
-    tls_client_trust_cert_path: str = msgspec.field(default="", name="tls.client.trustCertPath")
-    metrics_exporter_type: str = msgspec.field(default="DISABLE", name="metricsExporterType")
-    metrics_prom_exporter_host: str = msgspec.field(default="127.0.0.1", name="metricsPromExporterHost")
-    metrics_prom_exporter_port: Annotated[int, msgspec.Meta(ge=1, le=65_535)] = msgspec.field(
-        default=5557, name="metricsPromExporterPort"
+    metrics_exporter_type: str = server_setting(
+        "Whether health and figures are served over HTTP, for Prometheus.",
+        "DISABLE",
+        since="5.1.4",
+        form="PROM or DISABLE, or RocketMQ's numbers 2 and 0",
     )
-    max_connections: Annotated[int, msgspec.Meta(ge=1)] = msgspec.field(
-        default=MAX_CONNECTIONS, name=f"{OWN_PREFIX}maxConnections"
+    metrics_prom_exporter_host: str = server_setting(
+        "Address at which they are served; it has no TLS and no accounts.", _LOOPBACK, since="5.1.4"
     )
-    allow_insecure: bool = msgspec.field(default=False, name=ALLOW_INSECURE)
-    acl_enable: bool = msgspec.field(default=False, name="aclEnable")
-    rocketmq_home: str = msgspec.field(default="", name="rocketmqHome")
-    admin_config_keys: str = msgspec.field(default="", name=ADMIN_KEYS)
+    metrics_prom_exporter_port: int = server_setting(
+        "Port at which they are served.", 5557, "", (1, 65_535), since="5.1.4", shown_default="5557"
+    )
+    max_connections: int = setting(
+        "Connections that may be open; further ones are closed.",
+        MAX_CONNECTIONS,
+        bounds=(1, INT_MAX),
+        key=f"{OWN_PREFIX}maxConnections",
+        effect=Effect.START,
+    )
+    allow_insecure: bool = setting(
+        "Whether other hosts may reach a server that neither TLS nor accounts protect: the network is trusted.",
+        False,
+        key=ALLOW_INSECURE,
+        effect=Effect.START,
+    )
+    acl_enable: bool = server_setting(
+        "Whether requests need an account of rocketmqHome/conf/plain_acl.yml.", False, important=True
+    )
+    rocketmq_home: str = server_setting(
+        "Directory that has conf/plain_acl.yml.", "", shown_default=f"{ROCKETMQ_HOME.key} of the environment"
+    )
+    admin_config_keys: str = setting(
+        "Keys, separated by commas, that administrators may change over the network.",
+        "",
+        key=ADMIN_KEYS,
+        effect=Effect.START,
+    )
 
     def __post_init__(self) -> None:
         """Set what other values decide: TLS of calls to other servers, and the address of figures for RocketMQ's ""."""
-        self.metrics_prom_exporter_host = self.metrics_prom_exporter_host or "127.0.0.1"
+        self.metrics_prom_exporter_host = self.metrics_prom_exporter_host or _LOOPBACK
         if self.tls_enable is None:
             self.tls_enable = self.tls_server_mode == ENFORCING
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """Return the settings with these values by key; other servers' keys are skipped. Raises UsageError."""
+        rows = [one for one in rows_of(cls) if one.key in given]
+        return cls(**{one.field: _checked(one, given[one.key]) for one in rows})
 
     @property
     def is_protected(self) -> bool:
@@ -101,35 +139,31 @@ class ServerSettings(msgspec.Struct, kw_only=True):
         return self.metrics_exporter_type in _PROMETHEUS
 
     @property
+    def live_keys(self) -> frozenset[str]:
+        """Return the keys that the server reads at each use: those that `rocketflow.adminConfigKeys` may list."""
+        return frozenset(one.key for one in rows_of(type(self)) if one.is_live)
+
+    @property
     def admin_keys(self) -> frozenset[str]:
         """Return the keys that administrators may change over the network."""
         return frozenset(one.strip() for one in self.admin_config_keys.split(",") if one.strip())
 
     def value_of(self, key: str, text: str) -> Any:
-        """Return the value of a key that has this text. Raises UsageError, and StoreError for RocketMQ's keys."""
-        kinds = {field.encode_name: field.type for field in msgspec.structs.fields(self)}
-        try:
-            return msgspec.convert(typed_value(key, text), kinds[key], strict=False)
-        except msgspec.ValidationError as error:
-            raise UsageError(f"{key}={text}: {error}") from None
+        """Return the value of a key that has this text. Raises UsageError and StoreConfigError."""
+        return _checked(self.TABLE[key], self.TABLE.typed(key, text, ""))
 
     def take(self, values: Mapping[str, Any]) -> None:
         """Have other values by key from now on."""
-        names = {field.encode_name: field.name for field in msgspec.structs.fields(self)}
         for key, value in values.items():
-            setattr(self, names[key], value)
-
-    def is_key(self, key: str) -> bool:
-        """Return whether the server's file may have a key."""
-        return key in self.FURTHER_KEYS or key in self.shown()
+            setattr(self, self.TABLE[key].field, value)
 
     def _check_admin_keys(self) -> None:
-        for key in sorted(self.admin_keys - self.LIVE_KEYS):
-            if not self.is_key(key):
-                raise UsageError(f"{ADMIN_KEYS}: unknown key {key}: {did_you_mean(key, self.LIVE_KEYS)}")
+        for key in sorted(self.admin_keys - self.live_keys):
+            if key not in self.TABLE:
+                raise UsageError(f"{ADMIN_KEYS}: unknown key {key}: {did_you_mean(key, self.live_keys)}")
             raise UsageError(
                 f"{ADMIN_KEYS}: {key} is read at the start only; the keys that may be listed are "
-                f"{', '.join(sorted(self.LIVE_KEYS))}"
+                f"{', '.join(sorted(self.live_keys))}"
             )
 
     def check(self) -> None:
@@ -145,56 +179,11 @@ class ServerSettings(msgspec.Struct, kw_only=True):
         host = self.metrics_prom_exporter_host
         check_exposure("metricsPromExporterHost", host, allowed=self.allow_insecure, by_tls=False)
 
-    def server_tls(self) -> Tls | None:
-        """Return the TLS of connections that clients open, None without any. Raises UsageError; blocks.
-
-        Without a certificate `permissive`, the default, takes connections without TLS only.
-        """
-        if self.tls_server_mode not in _MODES:
-            raise UsageError(f"tls.server.mode={self.tls_server_mode}: set one of {', '.join(_MODES)}")
-        verify = _CLIENT_AUTH.get(self.tls_server_need_client_auth.lower())
-        if verify is None:
-            raise UsageError(
-                f"tls.server.need.client.auth={self.tls_server_need_client_auth}: set one of {', '.join(_CLIENT_AUTH)}"
-            )
-        if verify is not ssl.CERT_NONE and not self.tls_server_auth_client:
-            raise UsageError(
-                f"tls.server.need.client.auth={self.tls_server_need_client_auth} asks for certificates that "
-                "tls.server.authClient=false leaves unchecked: set tls.server.authClient=true"
-            )
-        optional = self.tls_server_mode == PERMISSIVE
-        files = TlsFiles(
-            "tls.server",
-            self.tls_server_cert_path,
-            self.tls_server_key_path,
-            self.tls_server_key_password,
-            self.tls_server_trust_cert_path if verify is not ssl.CERT_NONE else "",
-        )
-        if self.tls_server_mode == DISABLED or (optional and not files.paths and not self.tls_test_mode_enable):
-            return None
-        if self.tls_test_mode_enable:
-            return _built(lambda: Tls(self_signed_context, optional=optional))
-        return _built(lambda: Tls(lambda: server_context(files, verify), files.paths, optional=optional))
-
-    def client_tls(self) -> Tls | None:
-        """Return the TLS of connections to other servers, None without it. Raises UsageError; blocks."""
-        if not self.tls_enable:
-            return None
-        files = TlsFiles(
-            "tls.client",
-            self.tls_client_cert_path,
-            self.tls_client_key_path,
-            self.tls_client_key_password,
-            self.tls_client_trust_cert_path,
-        )
-        verify = self.tls_client_auth_server and not self.tls_test_mode_enable
-        return _built(lambda: Tls(lambda: client_context(files, verify=verify), files.paths))
-
     def plain_files(self) -> PlainFiles | None:
         """Return the accounts of `aclEnable=true`, None without it. Raises UsageError; blocks."""
         if not self.acl_enable:
             return None
-        home = self.rocketmq_home or os.environ.get("ROCKETMQ_HOME", "")
+        home = self.rocketmq_home or ROCKETMQ_HOME.text()
         if not home:
             raise UsageError("aclEnable=true: set rocketmqHome to the directory that has conf/plain_acl.yml")
         from rocketflow.access.plain_files import PlainFiles
@@ -203,59 +192,32 @@ class ServerSettings(msgspec.Struct, kw_only=True):
 
     def shown(self) -> dict[str, object]:
         """Return the values by key, passwords hidden."""
-        fields = msgspec.structs.fields(self)
-        values = {field.encode_name: getattr(self, field.name) for field in fields}
-        return {key: _HIDDEN if value and key.endswith(_SECRET) else value for key, value in values.items()}
+        values = [(one, getattr(self, one.field)) for one in rows_of(type(self))]
+        return {one.key: _HIDDEN if value and one.secret else value for one, value in values}
 
     def properties_text(self) -> str:
         """Return the settings as a properties file, passwords hidden."""
         return properties_text(self.shown())
 
 
-def with_tls_file(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values by key, changed by those of the file `tls.config.file`, which win as in RocketMQ.
+SERVER_ROWS: Final = rows_of(ServerSettings)
 
-    Raises UsageError if the file has unknown keys, or if it is not the default one and cannot be read.
-    """
-    path = Path(str(given.get(TLS_FILE, DEFAULT_TLS_FILE)))
-    if str(path) == DEFAULT_TLS_FILE and not path.is_file():
-        return dict(given)
+
+def own_rows(kind: type[ServerSettings]) -> tuple[Setting, ...]:
+    """Return the rows of a server that not every server has."""
+    return tuple(one for one in rows_of(kind) if one not in SERVER_ROWS)
+
+
+def _checked(row: Setting, value: Any) -> Any:
     try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{TLS_FILE}={path} cannot be read ({error}): name a properties file") from None
-    keys = {field.encode_name for field in msgspec.structs.fields(ServerSettings)}
-    known = {one for one in keys if one.startswith("tls.")}.difference(_NOT_IN_TLS_FILE)
-    found = {}
-    for number, key, value in parse_properties(text):
-        if key in _NOT_IN_TLS_FILE:
-            raise UsageError(
-                f"{path} line {number}: RocketMQ does not read {key} here: set it in the server's file or by --set"
-            )
-        if key not in known:
-            raise UsageError(f"{path} line {number}: unknown key {key}: {did_you_mean(key, known)}")
-        found[key] = value.strip()
-    return {**given, **found}
+        row.check(value)
+    except ValueNotAllowedError as error:
+        raise UsageError(f"{row.key}={value}: {error}") from None
+    return value
 
 
-def is_own_key(key: str) -> bool:
-    """Return whether a key is RocketFlow's and not RocketMQ's."""
-    return key.startswith(OWN_PREFIX)
-
-
-def own_variables(environ: Mapping[str, str], keys: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Split the environment: values of a server's own keys by key, and the other variables.
-
-    Own keys are RocketFlow's, without their prefix (ROCKETFLOW_allowInsecure), and those of TLS with the dots as lines
-    (ROCKETFLOW_tls_server_mode): variables of most shells have no dots.
-    """
-    names = {f"{ENVIRONMENT_PREFIX}{key.removeprefix(OWN_PREFIX).replace('.', '_')}": key for key in keys if "." in key}
-    found = {names[name]: text for name, text in environ.items() if name in names}
-    return found, {name: text for name, text in environ.items() if name not in names}
-
-
-def _built(build: Callable[[], Tls]) -> Tls:
-    try:
-        return build()
-    except TlsError as error:
-        raise UsageError(str(error)) from None
+def check_promises(given: Mapping[str, object], rows: Iterable[Setting]) -> None:
+    """Refuse values that promise what the server does not do. Raises UsageError, which names key and remedy."""
+    for one in rows:
+        if one.kept and one.key in given and property_text(given[one.key]).strip().lower() not in one.kept:
+            raise UsageError(f"{one.key}={property_text(given[one.key])}: {one.remedy}")

@@ -35,11 +35,11 @@ class RocketFlowDataSource(DataSource):
     def schema(self) -> StructType:
         from rocketflow.spark.shared.option_values import OptionValues
         from rocketflow.spark.source.columns import source_schema
-        from rocketflow.spark.source.source_options import bad_body_policy
+        from rocketflow.spark.source.source_options import SOURCE_OPTIONS
         from rocketflow_store import OnBadBody
 
-        values = OptionValues(self.options)
-        return source_schema(values.flag("includeProperties", False), bad_body_policy(values) is OnBadBody.RAW)
+        values = OptionValues(self.options, SOURCE_OPTIONS)
+        return source_schema(values.value("includeProperties"), values.value("onBadBody") is OnBadBody.RAW)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from rocketflow.spark.source.batch_reader import RocketFlowBatchReader

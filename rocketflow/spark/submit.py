@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from rocketflow.errors import UsageError
 from rocketflow.process.child_process import run_child
-from rocketflow.process.nearest import nearest_name
 from rocketflow.process.stderr import with_stderr
+from rocketflow_store.spi.setting_rows import nearest_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

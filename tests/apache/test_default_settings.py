@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from rocketflow.broker.settings import IMPORTANT, load_broker_settings
+from rocketflow.broker.settings import BrokerSettings, load_broker_settings
 from rocketflow.namesrv.settings import load_namesrv_settings
 from tests.apache.judge import versions
 from tests.support.java_programs import FLAGS, broker_jars, compiled
@@ -34,6 +34,9 @@ WITHOUT_EFFECT = {
     *("dispatchFromSenderThread", "enableCleanExpiredOffset", "enableRunningFlagsInFlush", "recoverConcurrently"),
     *("wakeCommitWhenPutMessage", "wakeFlushWhenPutMessage", "writeWithoutMmap"),
 }
+
+
+IMPORTANT = {key for key, row in BrokerSettings.TABLE.items() if row.important and not key.startswith("tls.")}
 
 
 class Row(NamedTuple):

@@ -72,7 +72,6 @@ from rocketflow_store.records.decoding.record_crc import content_faults
 from rocketflow_store.records.decoding.scan import scan_records
 from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.records.encoding.relocate import relocate
-from rocketflow_store.settings.broker_conf import load_broker_conf
 from rocketflow_store.views.index.index_file import IndexFile
 from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
 from rocketflow_store.views.queues.consume_queue import ConsumeQueue
@@ -344,18 +343,8 @@ def properties(data: bytes) -> None:
     maps = segments.maps()
     maps.validate(full=True)
     for row, pairs in zip(rows, maps.to_pylist(), strict=True):
-        assert dict(pairs) == decode_properties(row) or not is_utf8(row)
-    assert segments.column("TAGS").to_pylist() == [decode_properties(row).get("TAGS") for row in rows] or not is_utf8(
-        data.replace(b"\xff\xfe", b"")
-    )
-
-
-def is_utf8(raw: bytes) -> bool:
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+        assert dict(pairs) == decode_properties(row)
+    assert segments.column("TAGS").to_pylist() == [decode_properties(row).get("TAGS") for row in rows]
 
 
 def property_seeds() -> list[bytes]:
@@ -632,7 +621,7 @@ def envelope_seeds() -> list[bytes]:
 
 
 def broker_conf(data: bytes) -> None:
-    StoreConfig.from_mapping(load_broker_conf(placed("broker.conf", data)))
+    StoreConfig.from_broker_conf(placed("broker.conf", data))
 
 
 def proven_part(data: bytes) -> None:

@@ -95,12 +95,13 @@ def signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 
 def own_members(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
     """Yield the names and lines of all members that the body of a class defines."""
+    declared = {ast.unparse(one.target) for one in node.body if isinstance(one, ast.AnnAssign)}
     for one in node.body:
         if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
             yield one.name, signature(one)
             if one.name == "__init__":
                 attributes = {it.attr for it in ast.walk(one) if isinstance(it, ast.Attribute) and is_set(it)}
-                yield from ((name, f"{name}: attribute") for name in attributes)
+                yield from ((name, f"{name}: attribute") for name in attributes - declared)
         elif isinstance(one, ast.AnnAssign):
             yield ast.unparse(one.target), ast.unparse(one)
         elif isinstance(one, ast.Assign):

@@ -18,8 +18,8 @@ ROOT: Final = Path(__file__).parents[2]
 SPI: Final = ROOT / "store" / "rocketflow_store" / "spi"
 CALLERS: Final = ("rocketflow", "jobs", "airflow_dags")
 MOST_NAMES: Final = 25
-ON_THE_GROUND_FLOOR: Final = ("client", "remoting", "aio", "airflow", "errors.py")
-GROUND_FLOOR: Final = tuple(f"rocketflow_store.spi.{one}" for one in ("messages", "ids", "names"))
+ON_THE_GROUND_FLOOR: Final = ("client", "remoting", "aio", "airflow", "errors.py", "environment.py")
+GROUND_FLOOR: Final = tuple(f"rocketflow_store.spi.{one}" for one in ("messages", "ids", "names", "setting_rows"))
 """Doors that need the standard library alone."""
 
 

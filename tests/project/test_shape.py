@@ -21,7 +21,7 @@ STORE: Final = Path(rocketflow_store.__file__).parent
 MOST_LEVELS: Final = 15
 LOOSE: Final = {
     "rocketflow_store": {"__init__", "testing"},
-    "rocketflow": {"__init__", "__main__", "errors", "servers", "store_writes"},
+    "rocketflow": {"__init__", "__main__", "environment", "errors", "servers", "store_writes"},
 }
 
 

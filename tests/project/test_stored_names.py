@@ -90,7 +90,7 @@ def names_in_source() -> Iterator[str]:
                 yield f"Airflow class {module}.{node.name}"
             elif isinstance(node, ast.AnnAssign) and (tuple_name := last_name(node.target)) in OPTION_TUPLES:
                 source = getattr(importlib.import_module(module), tuple_name)
-                yield from (f"Spark option {tuple_name[:-8].lower()} {one.name}" for one in source)
+                yield from (f"Spark option {tuple_name[:-8].lower()} {one.key}" for one in source)
 
 
 def names_of_files() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Collecting the entries: from the table of settings, the tables of options, the events, the tree of commands."""
+"""Collecting the entries: from the rows of all settings, the tables of options, the events, the tree of commands."""
 
 from __future__ import annotations
 
@@ -8,24 +8,45 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketflow.cli.reference.entry import Entry
 from rocketflow.cli.reference.output_fields import OUTPUT_FIELDS
 from rocketflow.errors import UsageError
-from rocketflow.process.nearest import nearest_name
 from rocketflow_store.spi.events import EVENTS
-from rocketflow_store.spi.settings import OWN_PREFIX, SETTINGS, Setting
+from rocketflow_store.spi.setting_rows import nearest_name, rows_of
+from rocketflow_store.spi.settings import SETTINGS, STORE_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from rocketflow.spark.shared.option_table import Option
+    from rocketflow_store.spi.setting_rows import Setting
 
 SETTING: Final = "setting"
+SERVER_SETTING: Final = "setting of both servers"
+BROKER_SETTING: Final = "setting of a broker"
+NAMESRV_SETTING: Final = "setting of a NameServer"
+CLIENT_OPTION: Final = "option of every client"
+PRODUCER_OPTION: Final = "option of a producer"
+PUSH_OPTION: Final = "option of a push consumer"
+PULL_OPTION: Final = "option of a pull consumer"
+OTHER_KEY: Final = "key of RocketMQ"
 SOURCE_OPTION: Final = "source option"
 SINK_OPTION: Final = "sink option"
 COMMAND: Final = "command"
 EVENT: Final = "event code"
 EXIT_CODE: Final = "exit code"
 OUTPUT: Final = "JSON output"
-KINDS: Final = (SETTING, SOURCE_OPTION, SINK_OPTION, COMMAND, EXIT_CODE, EVENT, OUTPUT)
+KINDS: Final = (
+    SETTING,
+    SERVER_SETTING,
+    BROKER_SETTING,
+    NAMESRV_SETTING,
+    OTHER_KEY,
+    SOURCE_OPTION,
+    SINK_OPTION,
+    COMMAND,
+    EXIT_CODE,
+    EVENT,
+    OUTPUT,
+)
 _EXAMPLE: Final = re.compile(r"\s*Example: ((?:.+\n?)+)")
+_READERS: Final = {"broker.conf": "brokers", "namesrv.conf": "NameServers"}
 _NAMES: Final = "give a setting, an option, a command, an event code or an exit code"
 _EXIT_CODES: Final = (
     ("0", "The command did what it was asked for; nothing is wrong.", "Nothing."),
@@ -40,11 +61,27 @@ _EXIT_CODES: Final = (
 
 def all_entries(commands: Any) -> list[Entry]:
     """Return all entries, kind by kind; `commands` is the tree of commands."""
+    from rocketflow.broker.settings import BROKER_ROWS
+    from rocketflow.client.options import ClientOptions
+    from rocketflow.namesrv.settings import NAMESRV_ROWS
+    from rocketflow.process.server_settings import SERVER_ROWS
     from rocketflow.spark.sink.sink_options import SINK_OPTIONS
     from rocketflow.spark.source.source_options import SOURCE_OPTIONS
 
+    with_entry = {one.key for one in (*SETTINGS, *SERVER_ROWS, *BROKER_ROWS)}
+    others = [one for key, one in STORE_TABLE.items() if key not in with_entry]
     return [
-        *(_of_setting(one) for one in SETTINGS),
+        *(_of_setting(SETTING, one, "broker.conf") for one in SETTINGS),
+        *(_of_setting(SERVER_SETTING, one, "file") for one in SERVER_ROWS),
+        *(_of_setting(BROKER_SETTING, one, "broker.conf") for one in BROKER_ROWS),
+        *(_of_setting(NAMESRV_SETTING, one, "namesrv.conf") for one in NAMESRV_ROWS),
+        *(_of_setting(OTHER_KEY, one, "broker.conf") for one in others),
+        *(
+            _of_argument(kind, options, one)
+            for kind, options in _client_options().items()
+            for one in rows_of(options)
+            if options is ClientOptions or one not in rows_of(ClientOptions)
+        ),
         *_of_options(SOURCE_OPTION, SOURCE_OPTIONS),
         *_of_options(SINK_OPTION, SINK_OPTIONS),
         *_below(commands, ""),
@@ -52,6 +89,16 @@ def all_entries(commands: Any) -> list[Entry]:
         *(Entry(one.code, EVENT, one.about, (("cause", one.cause), ("what to do", one.remedy))) for one in EVENTS),
         *(_of_output(command, fields) for command, fields in OUTPUT_FIELDS.items()),
     ]
+
+
+def _client_options() -> dict[str, type]:
+    from rocketflow.client.options import ClientOptions
+    from rocketflow.client.produce.options import ProducerOptions
+    from rocketflow.client.pull.options import PullOptions
+    from rocketflow.client.push.options import PushOptions
+
+    kinds = (CLIENT_OPTION, PRODUCER_OPTION, PUSH_OPTION, PULL_OPTION)
+    return dict(zip(kinds, (ClientOptions, ProducerOptions, PushOptions, PullOptions), strict=True))
 
 
 def find_entries(name: str, entries: Sequence[Entry]) -> list[Entry]:
@@ -70,36 +117,34 @@ def find_entries(name: str, entries: Sequence[Entry]) -> list[Entry]:
     return found
 
 
-def _of_setting(one: Setting) -> Entry:
-    variable = f"ROCKETFLOW_{one.key.removeprefix(OWN_PREFIX)}"
-    facts = [("default", _shown(one.default, one.unit))]
-    if one.bounds is not None:
-        facts.append(("values", f"{one.bounds[0]:,} to {one.bounds[1]:,}"))
-    elif one.choices:
-        facts.append(("values", ", ".join(one.choices)))
-    elif isinstance(one.default, bool):
-        facts.append(("values", "true, false"))
+def _of_setting(kind: str, one: Setting, file: str) -> Entry:
+    if not one.field and not one.about:
+        about = "Accepted, without effect: RocketFlow has no such part."
+        return Entry(one.key, kind, about, (("takes effect", one.effect.value),), (one.variable,))
+    facts = [("default", one.default_text())]
+    if values := one.values_text():
+        facts.append(("values", values))
+    known = "RocketFlow's own" if one.since is None else f"{_READERS.get(file, 'servers')} since {one.since}"
     facts += [
         ("takes effect", one.effect.value),
-        ("broker.conf", f"{one.key} (brokers since {one.since})" if one.since else f"{one.key} (RocketFlow's own)"),
-        ("environment", variable),
-        ("Python", f"StoreConfig({one.field}=...)"),
+        (file, f"{one.key} ({known})"),
+        ("environment", one.variable),
     ]
-    return Entry(one.key, SETTING, one.about, tuple(facts), (one.field, variable))
+    if kind == SETTING:
+        facts.append(("Python", f"StoreConfig({one.field}=...)"))
+    return Entry(one.key, kind, one.about, tuple(facts), tuple(filter(None, (one.field, one.variable, *one.also))))
 
 
-def _shown(value: Any, unit: str) -> str:
-    if value is None:
-        return "unset"
-    if isinstance(value, bool):
-        return str(value).lower()
-    text = f"{value:,}" if isinstance(value, int) else str(getattr(value, "value", value)) or "empty"
-    return f"{text} {unit}".strip()
+def _of_argument(kind: str, options: type, one: Setting) -> Entry:
+    facts = [("default", one.default_text())]
+    if values := one.values_text():
+        facts.append(("values", values))
+    return Entry(one.key, kind, one.about, (*facts, ("Python", f"{options.__name__}({one.key}=...)")))
 
 
-def _of_options(kind: str, options: Iterable[Option]) -> Iterator[Entry]:
+def _of_options(kind: str, options: Iterable[Setting]) -> Iterator[Entry]:
     for one in options:
-        yield Entry(one.name, kind, one.about, (("default", one.default or "none"), ("values", one.values)))
+        yield Entry(one.key, kind, one.about, (("default", one.default_text()), ("values", one.values_text())))
 
 
 def _of_output(command: str, fields: dict[str, str]) -> Entry:

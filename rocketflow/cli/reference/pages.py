@@ -5,7 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.cli.reference.entries import COMMAND, EVENT, EXIT_CODE, OUTPUT, SETTING, SINK_OPTION, SOURCE_OPTION
+from rocketflow.cli.reference.entries import (
+    BROKER_SETTING,
+    CLIENT_OPTION,
+    COMMAND,
+    EVENT,
+    EXIT_CODE,
+    NAMESRV_SETTING,
+    OUTPUT,
+    PRODUCER_OPTION,
+    PULL_OPTION,
+    PUSH_OPTION,
+    SERVER_SETTING,
+    SETTING,
+    SINK_OPTION,
+    SOURCE_OPTION,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -15,12 +30,26 @@ if TYPE_CHECKING:
 DIRECTORY: Final = Path(__file__).parent
 _PAGES: Final = (
     ("settings.md", "Settings of a store", (SETTING,)),
+    ("servers.md", "Settings of servers", (SERVER_SETTING, BROKER_SETTING, NAMESRV_SETTING)),
+    ("clients.md", "Options of clients", (CLIENT_OPTION, PRODUCER_OPTION, PUSH_OPTION, PULL_OPTION)),
     ("options.md", "Options of the Spark source and sink", (SOURCE_OPTION, SINK_OPTION)),
     ("commands.md", "Commands and exit codes", (COMMAND, EXIT_CODE)),
     ("events.md", "Event codes", (EVENT,)),
     ("output.md", "JSON output", (OUTPUT,)),
 )
-_HEADINGS: Final = {SOURCE_OPTION: "Source", SINK_OPTION: "Sink", COMMAND: "Commands", EXIT_CODE: "Exit codes"}
+_HEADINGS: Final = {
+    SERVER_SETTING: "Both servers",
+    BROKER_SETTING: "Broker",
+    NAMESRV_SETTING: "NameServer",
+    CLIENT_OPTION: "Every client",
+    PRODUCER_OPTION: "Producers",
+    PUSH_OPTION: "Push consumers",
+    PULL_OPTION: "Pull consumers",
+    SOURCE_OPTION: "Source",
+    SINK_OPTION: "Sink",
+    COMMAND: "Commands",
+    EXIT_CODE: "Exit codes",
+}
 _SETTINGS_HEAD: Final = (
     "Later sources win: RocketMQ's default, `broker.conf` (`--config FILE`, option `config`), environment, "
     "command line. Values out of range are clamped where RocketMQ clamps them; file sizes out of range are errors."

@@ -15,6 +15,7 @@ from rocketflow.client.errors import ClientError
 from rocketflow.client.options import ClientOptions
 from rocketflow.client.skipped import SkippedMessages
 from rocketflow.remoting.bodies import MessageQueue
+from rocketflow_store.spi.setting_rows import LONG_MAX, NAME, described, option
 
 
 class PullListener:
@@ -32,34 +33,48 @@ class PullListener:
 
 @dataclass(frozen=True, kw_only=True)
 class PullOptions(ClientOptions):
-    """Options of a pull consumer. Times are seconds.
+    """Options of a pull consumer; times are seconds.
 
-    `start` is where queues without a committed offset begin, at `start_ms` (ms since 1970) for TIMESTAMP. Committed are
-    messages that earlier calls of `poll` returned: with `auto_commit` every `commit_interval_s`, else by `commit`.
-    `prefetch_messages` and `prefetch_bytes` limit what waits to be polled, all queues together; each queue has an equal
-    share, and holds at least one answer. A pull asks for `pull_batch` messages. `trace_topic` gets rows about the
-    messages that `poll` returns (`pull_arrow` writes none); RocketMQ's tools read RMQ_SYS_TRACE_TOPIC.
-    `restart_recreated` reads a topic that was deleted and created again from its beginning.
+    Committed are messages that earlier calls of `poll` returned.
     """
 
-    group: str
-    start: ConsumeFrom = ConsumeFrom.LAST
-    start_ms: int | None = None
-    strategy: AllocationStrategy = field(default_factory=Averagely)
-    listener: PullListener = field(default_factory=PullListener)
-    auto_commit: bool = True
-    commit_interval_s: float = PERSIST_SECONDS
-    prefetch_messages: int = 10_000
-    prefetch_bytes: int = 64 * 1024 * 1024
-    pull_batch: int = 32
-    suspend_s: float = 20.0
-    trace_topic: str = ""
-    restart_recreated: bool = False
+    group: str = field(metadata=described("Consumer group.", key=NAME, shown_default="required"))
+    start: ConsumeFrom = option(
+        "Where queues without a committed offset begin.", ConsumeFrom.LAST, shown_default="ConsumeFrom.LAST"
+    )
+    start_ms: int | None = option("Time of ConsumeFrom.TIMESTAMP, ms since 1970.", None)
+    strategy: AllocationStrategy = field(
+        default_factory=Averagely,
+        metadata=described(
+            "How queues are divided among the clients of a group.", key=NAME, shown_default="Averagely()"
+        ),
+    )
+    listener: PullListener = field(
+        default_factory=PullListener,
+        metadata=described("Receiver of the consumer's events.", key=NAME, shown_default="PullListener()"),
+    )
+    auto_commit: bool = option("Whether offsets are committed by themselves; else by `commit`.", True)
+    commit_interval_s: float = option("Time between two such commits.", PERSIST_SECONDS, "s", (0, LONG_MAX))
+    prefetch_messages: int = option(
+        "Messages that wait to be polled, all queues together; each has an equal share, and holds at least one answer.",
+        10_000,
+        "",
+        (1, LONG_MAX),
+    )
+    prefetch_bytes: int = option("Their bytes.", 64 * 1024 * 1024, "bytes", (1, LONG_MAX))
+    pull_batch: int = option("Messages that a pull asks for.", 32, "", (1, LONG_MAX))
+    suspend_s: float = option("Time that a pull waits at the broker for messages.", 20.0, "s", (0, LONG_MAX))
+    trace_topic: str = option(
+        "Topic that gets rows about the messages that `poll` returns (`pull_arrow` writes none); RocketMQ's tools read "
+        "RMQ_SYS_TRACE_TOPIC.",
+        "",
+    )
+    restart_recreated: bool = option(
+        "Whether a topic that was deleted and created again is read from its beginning.", False
+    )
 
     def __post_init__(self) -> None:
         """Raise ClientError for a value that makes no sense, naming its option."""
         if not self.group:
             raise ClientError("no consumer group is given: set group")
-        for name in ("commit_interval_s", "prefetch_messages", "prefetch_bytes", "pull_batch", "suspend_s"):
-            if getattr(self, name) <= 0:
-                raise ClientError(f"option {name} is {getattr(self, name)}; it must be above 0")
+        ClientOptions.__post_init__(self)

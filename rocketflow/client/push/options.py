@@ -17,6 +17,7 @@ from rocketflow.client.consume.start_positions import ConsumeFrom
 from rocketflow.client.errors import ClientError
 from rocketflow.client.options import ClientOptions
 from rocketflow.client.push.process_queue import DEFAULT_LIMITS, QueueLimits
+from rocketflow_store.spi.setting_rows import LONG_MAX, NAME, described, option
 
 _GROUP: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,120}")
 _BATCHES: Final = 1024
@@ -26,45 +27,65 @@ _TRIALS: Final = 16
 
 @dataclass(frozen=True, kw_only=True)
 class PushOptions(ClientOptions):
-    """Options of a push consumer, with RocketMQ's defaults. Times are seconds, sizes bytes.
+    """Options of a push consumer, with RocketMQ's defaults; times are seconds, sizes bytes."""
 
-    * `orderly`: each queue's messages one after the other, by one client at a time; `broadcasting`: every client of the
-      group consumes all queues, and keeps its offsets in a file below `offset_dir`, by default where Java's client has
-      it. Consumers of one host and group need an `instance_name` each to continue after their own offsets.
-    * `consume_from`: where a group without an offset starts; `start_ms` is the time of ConsumeFrom.TIMESTAMP, in
-      milliseconds since 1970, half an hour ago if None.
-    * `concurrency`: calls of the listener at a time; `batch`: messages of a call.
-    * `pull_batch`, `pull_bytes`, `pull_interval_s`: the most of one pull, and the pause between two.
-    * `limits`: unfinished messages of a queue, above which it is read no further.
-    * `max_reconsume`: retries before a message becomes a dead letter; -1 is 16, for orderly listeners no limit.
-    * `consume_timeout_s`: a concurrent listener's messages are sent back when a call takes longer.
-    * `suspend_s`: the pause of an orderly queue after RECONSUME_LATER; RocketMQ allows 0.01 to 30.
-    * `drain_s`: the time that calls of the listener have to end when the consumer closes.
-    * `restart_recreated`: a topic that was deleted and created again is read from its beginning, not at the old
-      offset; `offset_corrected` is called with this and every other correction of an offset.
-    * `trace_topic`: gets a row before and after each message is consumed; RocketMQ's tools read RMQ_SYS_TRACE_TOPIC.
-    """
-
-    group: str
-    orderly: bool = False
-    broadcasting: bool = False
-    consume_from: ConsumeFrom = ConsumeFrom.LAST
-    start_ms: int | None = None
-    concurrency: int = 20
-    batch: int = 1
-    pull_batch: int = 32
-    pull_bytes: int = 262_144
-    pull_interval_s: float = 0.0
-    limits: QueueLimits = DEFAULT_LIMITS
-    max_reconsume: int = -1
-    consume_timeout_s: float = 900.0
-    suspend_s: float = 1.0
-    drain_s: float = 30.0
-    strategy: AllocationStrategy = field(default_factory=Averagely)
-    offset_dir: Path | None = None
-    restart_recreated: bool = False
-    offset_corrected: Callable[[OffsetCorrection], None] | None = None
-    trace_topic: str = ""
+    group: str = field(metadata=described("Consumer group.", key=NAME, shown_default="required"))
+    orderly: bool = option(
+        "Whether each queue's messages are consumed one after the other, by one client at a time.", False
+    )
+    broadcasting: bool = option(
+        "Whether every client of the group consumes all queues, and keeps its offsets in a file.", False
+    )
+    consume_from: ConsumeFrom = option(
+        "Where a group without an offset starts.", ConsumeFrom.LAST, shown_default="ConsumeFrom.LAST"
+    )
+    start_ms: int | None = option(
+        "Time of ConsumeFrom.TIMESTAMP, ms since 1970.", None, shown_default="half an hour ago"
+    )
+    concurrency: int = option("Calls of the listener at a time.", 20, "", (1, _BATCHES))
+    batch: int = option("Messages of a call.", 1, "", (1, _BATCHES))
+    pull_batch: int = option("Messages of a pull.", 32, "", (1, _BATCHES))
+    pull_bytes: int = option("Bytes of a pull.", 262_144, "bytes", (1, LONG_MAX))
+    pull_interval_s: float = option("Pause between two pulls.", 0.0, "s")
+    limits: QueueLimits = option(
+        "Unfinished messages of a queue, above which it is read no further.",
+        DEFAULT_LIMITS,
+        shown_default="1,000 messages, 100 MiB, 2,000 offsets from the first to the last",
+    )
+    max_reconsume: int = option(
+        "Retries before a message becomes a dead letter.",
+        -1,
+        "",
+        (-1, LONG_MAX),
+        shown_default="-1: 16, for orderly listeners no limit",
+    )
+    consume_timeout_s: float = option(
+        "Time of a call, after which a concurrent listener's messages are sent back.", 900.0, "s", (0, LONG_MAX)
+    )
+    suspend_s: float = option("Pause of an orderly queue after RECONSUME_LATER; RocketMQ allows 0.01 to 30.", 1.0, "s")
+    drain_s: float = option("Time that calls of the listener have to end when the consumer closes.", 30.0, "s")
+    strategy: AllocationStrategy = field(
+        default_factory=Averagely,
+        metadata=described(
+            "How queues are divided among the clients of a group.", key=NAME, shown_default="Averagely()"
+        ),
+    )
+    offset_dir: Path | None = option(
+        "Directory of a broadcasting consumer's offsets. Consumers of one host and group need an `instance_name` each "
+        "to continue after their own.",
+        None,
+        shown_default="where Java's client has it",
+    )
+    restart_recreated: bool = option(
+        "Whether a topic that was deleted and created again is read from its beginning, not at the old offset.", False
+    )
+    offset_corrected: Callable[[OffsetCorrection], None] | None = option(
+        "Function that is called with every correction of an offset.", None
+    )
+    trace_topic: str = option(
+        "Topic that gets a row before and after each message is consumed; RocketMQ's tools read RMQ_SYS_TRACE_TOPIC.",
+        "",
+    )
 
     def __post_init__(self) -> None:
         """Check the options. Raises ClientError that names the wrong one."""
@@ -73,16 +94,9 @@ class PushOptions(ClientOptions):
                 f"group {self.group!r}: 1 to 120 letters, digits and the characters %|-_ are expected, other than "
                 "DEFAULT_CONSUMER"
             )
-        for name in ("concurrency", "batch", "pull_batch"):
-            if not 1 <= getattr(self, name) <= _BATCHES:
-                raise ClientError(f"{name}={getattr(self, name)}: a number from 1 to {_BATCHES} is expected")
-        for name in ("consume_timeout_s", "pull_bytes"):
-            if getattr(self, name) <= 0:
-                raise ClientError(f"{name}={getattr(self, name)}: a number above 0 is expected")
+        ClientOptions.__post_init__(self)
         if min(self.limits.messages, self.limits.size, self.limits.span or 1) <= 0:
             raise ClientError(f"limits={self.limits}: numbers above 0 are expected")
-        if self.max_reconsume < -1:
-            raise ClientError(f"max_reconsume={self.max_reconsume}: -1 or a number of retries is expected")
 
     @property
     def queue_limits(self) -> QueueLimits:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.remoting.addresses import is_address
-from rocketflow.spark.shared.option_table import Option
+from rocketflow.spark.shared.option_table import option_row
 from rocketflow.spark.shared.option_values import OptionError, OptionValues, bad_value_error
 from rocketflow.spark.shared.tls_options import TLS_OPTIONS, ClientTls, parse_tls
+from rocketflow_store.spi.setting_rows import Kind
 
 if TYPE_CHECKING:
     from rocketflow.client.store_client import StoreClient
@@ -21,26 +22,30 @@ SECRET_VARIABLE: Final = "ROCKETFLOW_SECRET_KEY"
 DEFAULT_TIMEOUT_MS: Final = 60_000
 
 NETWORK_OPTIONS: Final = (
-    Option(
+    option_row(
         "accessKey",
-        "text",
-        "",
         f"Name of the account that signs requests; with `secretKey`. Without both, those of the environment "
         f"({ACCESS_VARIABLE}, {SECRET_VARIABLE}) or of `credentialsFile` are used.",
+        form="text",
     ),
-    Option("secretKey", "text", "", "Secret of `accessKey`; a file or the environment keeps it out of scripts."),
-    Option(
+    option_row(
+        "secretKey",
+        "Secret of `accessKey`; a file or the environment keeps it out of scripts.",
+        form="text",
+        secret=True,
+    ),
+    option_row(
         "credentialsFile",
-        "file",
-        "",
         "File with the lines `accessKey: NAME` and `secretKey: SECRET`, as RocketMQ's tools.yml, read by the driver.",
+        form="file",
     ),
     *TLS_OPTIONS,
-    Option(
+    option_row(
         "networkTimeout",
-        "duration (500ms, 30s, 15m)",
-        "60s",
         "Longest wait for a broker that does not answer, neither its master nor a slave; the query fails then.",
+        60_000,
+        kind=Kind.DURATION,
+        shown_default="60s",
     ),
 )
 
@@ -80,9 +85,9 @@ def parse_network(values: OptionValues) -> Network | None:
     """Return the network that `namesrvAddr` names, or None without it; raise OptionError for a wrong option."""
     text = values.text("namesrvAddr")
     if text is None:
-        for option in NETWORK_OPTIONS:
-            if option.name in values:
-                raise OptionError(option.name, f"option {option.name} is for access by namesrvAddr, not by path")
+        for one in NETWORK_OPTIONS:
+            if one.key in values:
+                raise OptionError(one.key, f"option {one.key} is for access by namesrvAddr, not by path")
         return None
     if "path" in values:
         raise OptionError("namesrvAddr", "options path and namesrvAddr exclude each other: give one of them")
@@ -90,9 +95,7 @@ def parse_network(values: OptionValues) -> Network | None:
     if not parts or not all(map(is_address, parts)):
         raise bad_value_error("namesrvAddr", text, "host:port, or several separated by ;")
     access, secret = _credentials(values)
-    timeout = values.duration_ms("networkTimeout", DEFAULT_TIMEOUT_MS)
-    assert timeout is not None
-    return Network(";".join(parts), timeout, access, secret, parse_tls(values))
+    return Network(";".join(parts), values.value("networkTimeout"), access, secret, parse_tls(values))
 
 
 def _credentials(values: OptionValues) -> tuple[str, str]:

@@ -12,43 +12,48 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.errors import UsageError
-from rocketflow.spark.shared.option_table import Option
+from rocketflow.process.tls_settings import TLS_FILE, tls_file_entries
+from rocketflow.spark.shared.option_table import option_row
 from rocketflow.spark.shared.option_values import OptionError, OptionValues
+from rocketflow_store.spi.setting_rows import Kind
 
 if TYPE_CHECKING:
     from rocketflow.aio.tls import Tls
 
-_FILE: Final = "tls.config.file"
-
 TLS_OPTIONS: Final = (
-    Option(
+    option_row(
         "tls.enable",
-        "true or false",
-        "true with another tls option",
         "Whether NameServers and brokers are reached over TLS. Without any tls option the environment's variables are "
         "used: ROCKETFLOW_TLS_ENABLE, ROCKETFLOW_TLS_CLIENT_TRUST_CERT_PATH and so on.",
+        kind=Kind.FLAG,
+        shown_default="true with another tls option",
     ),
-    Option(
+    option_row(
         "tls.client.trustCertPath",
-        "file",
-        "those that the system trusts",
         "Certificates (PEM) that sign those of the servers. Executors need all files of TLS under the same path.",
+        form="file",
+        shown_default="those that the system trusts",
     ),
-    Option("tls.client.certPath", "file", "", "The query's own certificate chain (PEM), for servers that demand one."),
-    Option("tls.client.keyPath", "file", "", "Private key (PEM) of `tls.client.certPath`."),
-    Option("tls.client.keyPassword", "text", "", "Password of the private key; a file keeps it out of scripts."),
-    Option(
+    option_row(
+        "tls.client.certPath", "The query's own certificate chain (PEM), for servers that demand one.", form="file"
+    ),
+    option_row("tls.client.keyPath", "Private key (PEM) of `tls.client.certPath`.", form="file"),
+    option_row(
+        "tls.client.keyPassword",
+        "Password of the private key; a file keeps it out of scripts.",
+        form="text",
+        secret=True,
+    ),
+    option_row(
         "tls.client.authServer",
-        "true or false",
-        "true",
         "Whether certificates of servers are checked; the names in them are not compared, as in RocketMQ.",
+        True,
     ),
-    Option(
-        _FILE,
-        "file",
-        "",
+    option_row(
+        TLS_FILE,
         "RocketMQ's tls.properties, with the lines `tls.client.certPath=FILE` and so on, read by the driver; excludes "
         "options of `tls.client`.",
+        form="file",
     ),
 )
 
@@ -81,19 +86,20 @@ def parse_tls(values: OptionValues) -> ClientTls | None:
 
     Options, of which there may be none, win over the environment as a whole.
     """
-    names = [one.name for one in TLS_OPTIONS]
+    names = [one.key for one in TLS_OPTIONS]
     given = {name: values[name] for name in names if name in values}
     if not given:
         given = {name: text for name in names if (text := os.environ.get(variable_of(name)))}
-    found = OptionValues(_with_file(given))
-    if not found.flag("tls.enable", default=bool(given)):
+    found = OptionValues(_with_file(given), TLS_OPTIONS)
+    enabled = found.value("tls.enable")
+    if not (bool(given) if enabled is None else enabled):
         return None
     tls = ClientTls(
         cert_path=found.text("tls.client.certPath") or "",
         key_path=found.text("tls.client.keyPath") or "",
         key_password=found.get("tls.client.keyPassword", ""),
         trust_cert_path=found.text("tls.client.trustCertPath") or "",
-        verify=found.flag("tls.client.authServer", default=True),
+        verify=found.value("tls.client.authServer"),
     )
     _check(tls)
     return tls
@@ -101,18 +107,16 @@ def parse_tls(values: OptionValues) -> ClientTls | None:
 
 def _with_file(given: Mapping[str, str]) -> Mapping[str, str]:
     """Return the values with those of the file, if one is named."""
-    if _FILE not in given:
+    if TLS_FILE not in given:
         return given
     both = [name for name in given if name.startswith("tls.client.")]
     if both:
-        raise OptionError(_FILE, f"option {_FILE} excludes {', '.join(both)}: write the lines into the file")
-    from rocketflow.process.server_settings import with_tls_file
-
+        raise OptionError(TLS_FILE, f"option {TLS_FILE} excludes {', '.join(both)}: write the lines into the file")
     try:
-        found = with_tls_file(given)
+        lines = {key: text for key, text, _ in tls_file_entries(given)}
     except UsageError as error:
-        raise OptionError(_FILE, f"option {error}") from None
-    return {key: value for key, value in found.items() if value}
+        raise OptionError(TLS_FILE, f"option {error}") from None
+    return {key: value for key, value in {**given, **lines}.items() if value}
 
 
 def _check(tls: ClientTls) -> None:

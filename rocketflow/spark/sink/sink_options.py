@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.process.nearest import nearest_name
 from rocketflow.spark.shared.network_options import NETWORK_OPTIONS, Network, parse_network
-from rocketflow.spark.shared.option_table import Option
+from rocketflow.spark.shared.option_table import option_row
 from rocketflow.spark.shared.option_values import OptionError, OptionValues
 from rocketflow.spark.shared.store_locations import given_settings, parse_stores
 from rocketflow_store import (
@@ -22,72 +21,76 @@ from rocketflow_store import (
 from rocketflow_store.spi.commits import check_sink_id
 from rocketflow_store.spi.names import check_send_topic
 from rocketflow_store.spi.records import SINK_COLUMNS, SOURCE_COLUMNS
+from rocketflow_store.spi.setting_rows import Kind, nearest_name
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 SINK_OPTIONS: Final = (
-    Option(
+    option_row(
         "path",
-        "directory",
-        "required, or namesrvAddr",
         "Store to write to, created if it does not exist; all executors must see it.",
+        form="directory",
+        shown_default="required, or namesrvAddr",
     ),
-    Option(
+    option_row(
         "namesrvAddr",
-        "host:port, several separated by ;",
-        "",
         "NameServers of the brokers to write to over the network instead of `path`; needs the extra `broker`.",
+        form="host:port, several separated by ;",
     ),
-    Option(
+    option_row(
         "brokerName",
-        "NAME",
-        "the only broker",
         "Broker of RocketFlow whose store batches are committed to; needed if several brokers are registered.",
+        form="NAME",
+        shown_default="the only broker",
     ),
     *NETWORK_OPTIONS,
-    Option("topic", "TOPIC", "", "Topic of all rows; wins over a column `topic`, which rows need without it."),
-    Option(
+    option_row("topic", "Topic of all rows; wins over a column `topic`, which rows need without it.", form="TOPIC"),
+    option_row(
         "sinkId",
-        "NAME",
-        "the id of the query",
         "Name under which batches are committed: each batch id of a sink is stored once. Give one that outlives a "
         "checkpoint; a batch of a new checkpoint under an old name is refused. Queries only.",
+        form="NAME",
+        shown_default="the id of the query",
     ),
-    Option("txnId", "NAME", "", "Name of a batch write (`df.write`): it is stored once, however often it is repeated."),
-    Option("queues", "1 to 65536", "8", "Queues of a topic that the sink creates."),
-    Option(
+    option_row(
+        "txnId", "Name of a batch write (`df.write`): it is stored once, however often it is repeated.", form="NAME"
+    ),
+    option_row(
+        "queues", "Queues of a topic that the sink creates.", 8, kind=Kind.COUNT, bounds=(1, 65_536), form="1 to 65536"
+    ),
+    option_row(
         "flushDiskType",
-        "SYNC_FLUSH or ASYNC_FLUSH",
-        "SYNC_FLUSH",
         "Whether a commit returns after a sync; this option alone decides, not the setting in `config`.",
+        FlushDiskType.SYNC_FLUSH,
+        choices=("SYNC_FLUSH", "ASYNC_FLUSH"),
     ),
-    Option(
+    option_row(
         "directIO",
-        "true or false",
-        "setting rocketflow.directIO",
         "Whether rows bypass the page cache: faster where new memory is expensive (up to 1.6 times in some virtual "
         "machines), but readers of the batch find it on disk, not in memory. Without effect beside a broker.",
+        kind=Kind.FLAG,
+        shown_default="setting rocketflow.directIO",
     ),
-    Option(
+    option_row(
         "replayMismatch",
-        "error or skip",
-        "error",
         "What happens if Spark repeats a committed batch with other rows: fail, or, if their number is the same, keep "
         "the committed ones.",
+        "error",
+        choices=("error", "skip"),
     ),
-    Option(
+    option_row(
         "lockTimeout",
-        "duration (500ms, 30s, 15m)",
-        "60s",
         "Longest wait for a store that another process has locked; RocketFlow's broker commits at once.",
+        60_000,
+        kind=Kind.DURATION,
+        shown_default="60s",
     ),
-    Option(
+    option_row(
         "config",
-        "broker.conf",
-        "",
         "File with settings of the store, read by the driver; environment variables ROCKETFLOW_* win over it, options "
         "over both.",
+        form="broker.conf",
     ),
 )
 
@@ -146,8 +149,8 @@ class SinkOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
         """Parse the options that Spark passes; OptionError names the wrong one."""
-        values = OptionValues(options)
-        values.check_known([one.name for one in SINK_OPTIONS])
+        values = OptionValues(options, SINK_OPTIONS)
+        values.check_known()
         network = parse_network(values)
         path = "" if network is not None else _path(values)
         topic = values.text("topic")
@@ -170,11 +173,11 @@ class SinkOptions:
             topic=topic,
             sink_id=sink_id,
             txn_id=txn_id,
-            queues=values.integer("queues", 8, 1, 65_536) or 8,
-            flush_disk_type=FlushDiskType(values.choice("flushDiskType", ("SYNC_FLUSH", "ASYNC_FLUSH"), "SYNC_FLUSH")),
-            direct_io=values.flag("directIO", default=False) if "directIO" in values else None,
-            replay_mismatch=values.choice("replayMismatch", ("error", "skip"), "error"),
-            lock_timeout_ms=values.duration_ms("lockTimeout", 60_000) or 0,
+            queues=values.value("queues"),
+            flush_disk_type=values.value("flushDiskType"),
+            direct_io=values.value("directIO"),
+            replay_mismatch=values.value("replayMismatch"),
+            lock_timeout_ms=values.value("lockTimeout"),
             checkpoint_location=values.text("checkpointLocation"),
             settings=given_settings(values),
         )

@@ -17,9 +17,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from rocketflow.process.nearest import nearest_name
 from rocketflow_store import StoreError, UnknownColumnError
 from rocketflow_store.spi.records import SOURCE_SCHEMA
+from rocketflow_store.spi.setting_rows import nearest_name
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,184 +11,163 @@ from typing import Final
 from rocketflow.process.tag_hints import likely_tags
 from rocketflow.process.times import SecondsError
 from rocketflow.spark.shared.network_options import NETWORK_OPTIONS, Network, parse_network
-from rocketflow.spark.shared.option_table import Option
+from rocketflow.spark.shared.option_table import option_row
 from rocketflow.spark.shared.option_values import OptionError, OptionValues, bad_value_error, time_or_none
 from rocketflow.spark.shared.store_locations import StoreLocation, given_settings, parse_stores
 from rocketflow_store import OnBadBody, StoreConfigError, StoreError
 from rocketflow_store.spi.filters import TagFilter
 from rocketflow_store.spi.names import MAX_GROUP_LENGTH, MAX_TOPIC_LENGTH, validate_group, validate_topic
+from rocketflow_store.spi.setting_rows import Kind
 
 SOURCE_OPTIONS: Final = (
-    Option(
+    option_row(
         "path",
-        "directory, or NAME=DIRECTORY,NAME=DIRECTORY",
-        "required, or namesrvAddr",
         "Store to read; several stores are read as one table, each under its name. All executors must see them "
         "under the same path.",
+        form="directory, or NAME=DIRECTORY,NAME=DIRECTORY",
+        shown_default="required, or namesrvAddr",
     ),
-    Option(
+    option_row(
         "namesrvAddr",
-        "host:port, several separated by ;",
-        "",
         "NameServers whose brokers are read over the network instead of `path`; needs the extra `broker`.",
+        form="host:port, several separated by ;",
     ),
     *NETWORK_OPTIONS,
-    Option(
+    option_row(
         "subscribe",
-        "TOPIC,TOPIC",
-        "",
         "Topics to read; `STORE/TOPIC` for one of several stores. One of `subscribe`, `subscribePattern` and "
         "`assign` is required.",
+        form="TOPIC,TOPIC",
     ),
-    Option(
-        "subscribePattern",
-        "regular expression",
-        "",
-        "Topics whose complete names match; a stream picks up new ones.",
+    option_row(
+        "subscribePattern", "Topics whose complete names match; a stream picks up new ones.", form="regular expression"
     ),
-    Option("assign", '{"TOPIC": [QUEUE, ...]}', "", "Queues to read, one by one."),
-    Option(
+    option_row("assign", "Queues to read, one by one.", form='{"TOPIC": [QUEUE, ...]}'),
+    option_row(
         "startingOffsets",
-        'earliest, latest or {"TOPIC": {"QUEUE": OFFSET}}',
-        "latest (stream), earliest (batch)",
         "Where a new query starts; -2 is earliest, -1 latest, and every queue has to be named. With several "
         "stores keys are `STORE/TOPIC`. A checkpoint wins.",
+        form='earliest, latest or {"TOPIC": {"QUEUE": OFFSET}}',
+        shown_default="latest (stream), earliest (batch)",
     ),
-    Option(
+    option_row(
         "startingOffsetsByTimestamp",
-        '{"TOPIC": {"QUEUE": TIME}}',
-        "",
         "Start of each queue: the first message stored at or after this time (ms, or ISO 8601 as a string); wins "
         "over `startingOffsets`.",
+        form='{"TOPIC": {"QUEUE": TIME}}',
     ),
-    Option(
+    option_row(
         "startingTimestamp",
-        "TIME",
-        "",
         "Start of all queues as a store time (ms, or ISO 8601, UTC if it names no zone); wins over the other two.",
+        form="TIME",
     ),
-    Option(
+    option_row(
         "startingOffsetsByTimestampStrategy",
-        "error or latest",
-        "error",
         "Start of a queue whose messages are all older than the time: an error, or its end.",
+        "error",
+        choices=("error", "latest"),
     ),
-    Option(
+    option_row(
         "endingOffsets",
-        'latest or {"TOPIC": {"QUEUE": OFFSET}}',
-        "latest",
         "Where a read ends, exclusive; batch only.",
+        form='latest or {"TOPIC": {"QUEUE": OFFSET}}',
+        shown_default="latest",
     ),
-    Option(
+    option_row(
         "endingOffsetsByTimestamp",
-        '{"TOPIC": {"QUEUE": TIME}}',
-        "",
         "End of each queue as a store time; wins over `endingOffsets`; batch only.",
+        form='{"TOPIC": {"QUEUE": TIME}}',
     ),
-    Option("endingTimestamp", "TIME", "", "End of all queues as a store time; wins over the other two; batch only."),
-    Option(
+    option_row(
+        "endingTimestamp", "End of all queues as a store time; wins over the other two; batch only.", form="TIME"
+    ),
+    option_row(
         "maxOffsetsPerTrigger",
-        "number",
-        "",
         "Most messages of a micro-batch, divided in proportion to the unread messages of each queue; every queue "
         "gets its turn. Batch reads ignore it, as all limits.",
+        kind=Kind.COUNT,
     ),
-    Option(
+    option_row(
         "minOffsetsPerTrigger",
-        "number",
-        "",
         "Fewest messages of a micro-batch; it waits for them, at most `maxTriggerDelay`. The first batch does "
         "not wait, as in Spark's Kafka source; ignored with availableNow.",
+        kind=Kind.COUNT,
     ),
-    Option(
+    option_row(
         "maxTriggerDelay",
-        "duration (500ms, 30s, 15m)",
-        "15m",
         "Longest wait for `minOffsetsPerTrigger` since the last micro-batch.",
+        15 * 60_000,
+        kind=Kind.DURATION,
+        shown_default="15m",
     ),
-    Option(
+    option_row(
         "maxBytesPerTrigger",
-        "size (64k, 10m, 1g)",
-        "",
         "Most bytes of records, as stored, of a micro-batch; one larger message passes alone.",
+        kind=Kind.SIZE,
     ),
-    Option(
+    option_row(
         "minPartitions",
-        "number",
-        "about one a core",
         "Fewest Spark partitions of a batch; large queue ranges are divided.",
+        kind=Kind.COUNT,
+        shown_default="about one a core",
     ),
-    Option("maxRecordsPerPartition", "number", "", "Most messages of a Spark partition."),
-    Option(
+    option_row("maxRecordsPerPartition", "Most messages of a Spark partition.", kind=Kind.COUNT),
+    option_row(
         "failOnDataLoss",
-        "true or false",
-        "true",
         "Whether a query fails if messages that it should read are missing or damaged. False: they are skipped "
         "and logged as RF-DATA-LOSS and RF-SKIP.",
+        True,
     ),
-    Option(
+    option_row(
         "onBadBody",
-        "fail, raw or quarantine",
-        "fail",
         "Messages whose body cannot be decoded (a producer called it compressed, and it is not): the query fails and "
         "names the message; raw returns the body as it is stored, and the schema has the column `bodyError` with the "
         "reason; quarantine skips the message and logs its place and the reason as RF-BAD-BODY.",
+        OnBadBody.FAIL,
+        choices=tuple(one.value for one in OnBadBody),
     ),
-    Option(
+    option_row(
         "failOnMissingTopic",
-        "true or false",
-        "false",
         "Whether a stream fails if a topic that it names does not exist; a batch read always does. The error "
         "names the nearest topic.",
+        False,
     ),
-    Option(
+    option_row(
         "tags",
-        "RocketMQ tag expression (a || b)",
-        "",
         "Reads only messages with these tags; by path their hashes are compared before the log is read.",
+        form="RocketMQ tag expression (a || b)",
     ),
-    Option(
+    option_row(
         "sql",
-        "SQL92 condition",
-        "",
         "Reads only messages whose properties meet the condition, as RocketMQ's consumers filter; with `tags` "
         "both must hold.",
+        form="SQL92 condition",
     ),
-    Option(
-        "includeProperties",
-        "true or false",
-        "false",
-        "Whether the schema has the column `properties` (costs 20 to 40 % of throughput).",
+    option_row(
+        "includeProperties", "Whether the schema has the column `properties` (costs 20 to 40 % of throughput).", False
     ),
-    Option(
-        "pushDownPredicate",
-        "true or false",
-        "false",
-        "Whether a WHERE on queue, offset or time narrows what is read; batch only.",
+    option_row(
+        "pushDownPredicate", "Whether a WHERE on queue, offset or time narrows what is read; batch only.", False
     ),
-    Option(
+    option_row(
         "includeSystemTopics",
-        "true or false",
-        "false",
         "Whether `subscribePattern` matches RocketMQ's internal topics (`rmq_sys_*`, `SCHEDULE_TOPIC_XXXX`, ...); it "
         "matches retry and dead-letter topics in any case.",
+        False,
     ),
-    Option(
+    option_row(
         "consumerGroup",
-        "GROUP",
-        "",
         "Group under which the progress of the query is published for lag tools, after each batch; streams only.",
+        form="GROUP",
     ),
-    Option(
+    option_row(
         "config",
-        "broker.conf",
-        "",
         "File with settings of the store: directories, file sizes. Environment variables ROCKETFLOW_* win over it.",
+        form="broker.conf",
     ),
 )
 EARLIEST: Final = -2
 LATEST: Final = -1
-DEFAULT_MAX_TRIGGER_DELAY_MS: Final = 15 * 60_000
 
 _OFFSETS_FORM: Final = 'JSON such as {"topic": {"0": 23, "1": -2}} (-2 earliest, -1 latest)'
 _TIMES_FORM: Final = 'JSON such as {"topic": {"0": 1700000000000, "1": "2026-01-31T12:30:00"}} (ms or ISO 8601)'
@@ -274,19 +253,17 @@ class SourceOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         """Check and convert Spark's option strings; raise OptionError, or InvalidFilterError for `tags` and `sql`."""
-        values = OptionValues(options)
-        values.check_known([one.name for one in SOURCE_OPTIONS])
+        values = OptionValues(options, SOURCE_OPTIONS)
+        values.check_known()
         network = parse_network(values)
         stores = () if network is not None else _stores(values)
         names = None if network is not None else {store.name for store in stores}
-        min_offsets = values.integer("minOffsetsPerTrigger")
-        max_offsets = values.integer("maxOffsetsPerTrigger")
+        min_offsets = values.value("minOffsetsPerTrigger")
+        max_offsets = values.value("maxOffsetsPerTrigger")
         if min_offsets is not None and max_offsets is not None and min_offsets > max_offsets:
             raise bad_value_error(
                 "minOffsetsPerTrigger", str(min_offsets), f"at most maxOffsetsPerTrigger={max_offsets}"
             )
-        delay_ms = values.duration_ms("maxTriggerDelay", DEFAULT_MAX_TRIGGER_DELAY_MS)
-        assert delay_ms is not None
         return cls(
             stores=stores,
             network=network,
@@ -295,25 +272,20 @@ class SourceOptions:
             ending=_ending(values, names, streaming=streaming),
             max_offsets_per_trigger=max_offsets,
             min_offsets_per_trigger=min_offsets,
-            max_trigger_delay_ms=delay_ms,
-            max_bytes_per_trigger=values.size_bytes("maxBytesPerTrigger"),
-            min_partitions=values.integer("minPartitions"),
-            max_records_per_partition=values.integer("maxRecordsPerPartition"),
-            fail_on_data_loss=values.flag("failOnDataLoss", True),
-            on_bad_body=bad_body_policy(values),
-            fail_on_missing_topic=values.flag("failOnMissingTopic", False),
+            max_trigger_delay_ms=values.value("maxTriggerDelay"),
+            max_bytes_per_trigger=values.value("maxBytesPerTrigger"),
+            min_partitions=values.value("minPartitions"),
+            max_records_per_partition=values.value("maxRecordsPerPartition"),
+            fail_on_data_loss=values.value("failOnDataLoss"),
+            on_bad_body=values.value("onBadBody"),
+            fail_on_missing_topic=values.value("failOnMissingTopic"),
             tags=_tags(values),
             sql=_sql(values),
-            include_properties=values.flag("includeProperties", False),
-            include_system_topics=values.flag("includeSystemTopics", False),
-            push_down_predicate=values.flag("pushDownPredicate", False),
+            include_properties=values.value("includeProperties"),
+            include_system_topics=values.value("includeSystemTopics"),
+            push_down_predicate=values.value("pushDownPredicate"),
             consumer_group=_consumer_group(values, streaming=streaming),
         )
-
-
-def bad_body_policy(values: OptionValues) -> OnBadBody:
-    """Return the policy of `onBadBody`; raise OptionError for another value."""
-    return OnBadBody(values.choice("onBadBody", [one.value for one in OnBadBody], OnBadBody.FAIL.value))
 
 
 def _stores(values: OptionValues) -> tuple[StoreLocation, ...]:
@@ -381,8 +353,8 @@ def _check_topic(option: str, value: str, name: str, stores: set[str] | None, *,
 
 
 def _starting(values: OptionValues, stores: set[str] | None, *, streaming: bool) -> PositionChoice:
-    strategy = values.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
-    found = _by_time(values, stores, "startingTimestamp", "startingOffsetsByTimestamp", strategy == "latest")
+    latest = values.value("startingOffsetsByTimestampStrategy") == "latest"
+    found = _by_time(values, stores, "startingTimestamp", "startingOffsetsByTimestamp", latest)
     default = PositionKind.LATEST if streaming else PositionKind.EARLIEST
     offsets = _by_offset(values, stores, "startingOffsets", default)
     if found is not None:

@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rocketflow.errors import UsageError
-from rocketflow.process.nearest import nearest_name
 from rocketflow.spark.source.queue_choice import QueueChooser
 from rocketflow.spark.source.stores import open_stores
 from rocketflow.spark.source.stream_offset import QueueKey
 from rocketflow_store import StoreError, StoreReader
 from rocketflow_store.spi.names import is_system_topic
+from rocketflow_store.spi.setting_rows import nearest_name
 
 if TYPE_CHECKING:
     from rocketflow.spark.source.source_options import SourceOptions

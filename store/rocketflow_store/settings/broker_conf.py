@@ -6,46 +6,81 @@ ignores unknown keys; here an unknown key or an unusable value raises StoreConfi
 
 from __future__ import annotations
 
-import difflib
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store.files.os_files import access_error, read_file
 from rocketflow_store.model.errors import StoreConfigError
-from rocketflow_store.model.status import FlushDiskType
-from rocketflow_store.settings.broker_conf_keys import (
-    BOOLEAN_KEYS,
-    CHOICE_KEYS,
-    FLOAT_KEYS,
-    INT_KEYS,
-    LONG_KEYS,
-    TEXT_KEYS,
-)
-from rocketflow_store.settings.settings_table import BY_KEY, OWN_PREFIX
+from rocketflow_store.model.setting import OWN_PREFIX, VARIABLE_PREFIX, Setting, ValueNotAllowedError, nearest_name
+from rocketflow_store.settings.broker_conf_keys import OTHER_KEYS
+from rocketflow_store.settings.settings_table import SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
-ENVIRONMENT_PREFIX: Final = "ROCKETFLOW_"
-OWN_KEYS: Final = frozenset(one for one in BY_KEY if one.startswith(OWN_PREFIX))
-"""RocketFlow's keys that a file or the environment can set."""
-KNOWN_KEYS: Final = frozenset({*BOOLEAN_KEYS, *INT_KEYS, *LONG_KEYS, *FLOAT_KEYS, *TEXT_KEYS, *CHOICE_KEYS})
-
 _BLANKS: Final = " \t\f"
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
-_JAVA_SUFFIX: Final = re.compile(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?[dDfF]")
-"""A number with a type suffix, as Double.parseDouble accepts it."""
 _ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_NEAR: Final = 0.6
+_MADE_UP: Final = "storeHost"
+"""A setting that other keys make up: a file cannot give it."""
 
 
-def load_broker_conf(path: Path) -> dict[str, Any]:
-    """Return the file's settings by RocketMQ's camelCase keys, values as bool, int, float, str or FlushDiskType.
+class SettingTable(Mapping[str, Setting]):
+    """The keys that a properties file and the environment may have, by key; a later row of a key counts.
 
-    Raises:
-        StoreAccessError: the file cannot be read.
-        StoreConfigError: a key is unknown or its value unusable.
+    With `shared` the file is a server's too, whose keys `rocketflow.<key>` are accepted as text.
     """
+
+    def __init__(self, rows: Iterable[Setting], *, shared: bool = False) -> None:
+        self._rows = {one.key: one for one in rows}
+        self._by_variable = {one.variable: one.key for one in self._rows.values()}
+        self._shared = shared
+
+    def __getitem__(self, key: str) -> Setting:
+        return self._rows[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def typed(self, key: str, text: str, where: str) -> Any:
+        """Return the value of a key that has this text; `where` it stands begins an error. Raises StoreConfigError."""
+        where = f"{where}: " if where else ""
+        row = self._rows.get(key)
+        if row is None:
+            if self._shared and key.startswith(OWN_PREFIX):
+                return text.strip()
+            nearest = nearest_name(key, self._rows, _NEAR)
+            hint = f"did you mean {nearest}?" if nearest else f"RocketFlow's keys start with '{OWN_PREFIX}'"
+            raise StoreConfigError(key, text, f"{where}unknown key; {hint}")
+        try:
+            return row.typed(text)
+        except ValueNotAllowedError as error:
+            raise StoreConfigError(key, text, f"{where}{error}") from None
+
+    def typed_values(self, entries: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
+        """Return the values of (key, text, where it stands) by key; the last value of a repeated key counts."""
+        return {key: self.typed(key, text, where) for key, text, where in entries}
+
+    def of_environment(self, environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+        """Yield (key, text, where) of the variables like ROCKETFLOW_flushDiskType.
+
+        Keys begin with a lower-case letter: variables like ROCKETFLOW_DEBUG are not settings.
+        """
+        for name, text in environ.items():
+            key = name.removeprefix(VARIABLE_PREFIX)
+            if key != name and key[:1].islower():
+                yield self._by_variable.get(name, key), text, f"environment variable {name}"
+
+
+STORE_TABLE: Final = SettingTable((*OTHER_KEYS, *(one for one in SETTINGS if one.key != _MADE_UP)), shared=True)
+
+
+def read_properties(path: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield (key, text, where) of a properties file. Raises StoreAccessError, and StoreConfigError for bad escapes."""
     try:
         raw = read_file(path)
     except OSError as error:
@@ -54,63 +89,7 @@ def load_broker_conf(path: Path) -> dict[str, Any]:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
         text = raw.decode("latin-1")  # java.util.Properties reads every file as Latin-1
-    return parse_broker_conf(text, source=str(path))
-
-
-def parse_broker_conf(text: str, source: str = "broker.conf") -> dict[str, Any]:
-    """Return the settings of a properties text like `load_broker_conf`; the last value of a repeated key counts."""
-    settings: dict[str, Any] = {}
-    for number, key, value in parse_properties(text):
-        if not key.startswith(OWN_PREFIX) and key not in KNOWN_KEYS:
-            raise StoreConfigError(key, value, f"{source} line {number}: unknown key{_nearest(key)}")
-        settings[key] = typed_value(key, value, f"{source} line {number}: ")
-    return settings
-
-
-def environment_settings(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings from variables like ROCKETFLOW_flushDiskType.
-
-    Keys begin with a lower-case letter: variables like ROCKETFLOW_DEBUG are not settings.
-
-    Raises:
-        StoreConfigError: a key is unknown or its value unusable.
-    """
-    settings: dict[str, Any] = {}
-    for name, value in environ.items():
-        key = name.removeprefix(ENVIRONMENT_PREFIX)
-        if key == name or not key[:1].islower():
-            continue
-        if f"{OWN_PREFIX}{key}" in OWN_KEYS:
-            key = f"{OWN_PREFIX}{key}"
-        if key not in KNOWN_KEYS and key not in OWN_KEYS:
-            raise StoreConfigError(key, value, f"environment variable {name}: unknown key{_nearest(key)}")
-        settings[key] = typed_value(key, value, f"environment variable {name}: ")
-    return settings
-
-
-def typed_value(key: str, text: str, where: str = "") -> Any:
-    """Convert `text` to the type of `key`; the value of a key without a known type stays text."""
-    value = text.strip()
-    if key in BOOLEAN_KEYS or (key in OWN_KEYS and isinstance(BY_KEY[key].default, bool)):
-        if value.lower() not in ("true", "false"):
-            raise StoreConfigError(key, text, f"{where}must be true or false")
-        return value.lower() == "true"
-    if key in INT_KEYS or key in LONG_KEYS:
-        bits = 31 if key in INT_KEYS else 63
-        if not _INTEGER.fullmatch(value) or not -(1 << bits) <= int(value) < 1 << bits:
-            raise StoreConfigError(key, text, f"{where}must be an integer of {bits + 1} bits, digits only")
-        return int(value)
-    if key in FLOAT_KEYS:
-        try:
-            return float(value[:-1] if _JAVA_SUFFIX.fullmatch(value) else value)
-        except ValueError:
-            raise StoreConfigError(key, text, f"{where}must be a number") from None
-    choices = CHOICE_KEYS.get(key)
-    if choices is not None:
-        if value not in choices:
-            raise StoreConfigError(key, text, f"{where}must be one of {', '.join(choices)}")
-        return FlushDiskType(value) if key == "flushDiskType" else value
-    return value
+    return ((key, value, f"{path} line {number}") for number, key, value in parse_properties(text))
 
 
 def parse_properties(text: str) -> list[tuple[int, str, str]]:
@@ -180,9 +159,3 @@ def _unescape(text: str, number: int) -> str:
         else:
             out.append(_ESCAPED.get(char, char))
     return "".join(out)
-
-
-def _nearest(key: str) -> str:
-    by_lower = {known.lower(): known for known in KNOWN_KEYS}
-    close = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.6)
-    return f"; did you mean {by_lower[close[0]]}?" if close else "; RocketFlow's keys start with 'rocketflow.'"

@@ -1,43 +1,41 @@
-"""The keys that brokers of RocketMQ 4.9 to 5.5.1 take from their properties file, by the type of their values."""
+"""The keys that brokers of RocketMQ 4.9 to 5.5.1 take from their properties file, and no store, by their values."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from rocketflow_store.settings.settings_table import SETTINGS
+from rocketflow_store.model.setting import Effect, Kind, Setting
 
 _BOOLEAN = """
     accountStatsEnable accountStatsPrintZeroValues aclEnable allAckInSyncStateSet
     allowRecallWhenBrokerNotWriteable appendAckAsync appendCkAsync appendTopicForTimerDeleteKey asyncLearner
     asyncSendEnable authenticationEnabled authorizationEnabled autoCreateSubscriptionGroup autoCreateTopicEnable
     autoDeleteUnusedStats autoMessageVersionOnTopicLen brokerFastFailureEnable brokerTopicEnable
-    checkCRCOnRecover checkCommitLogOffsetOnRecover cleanFileForciblyEnable clearRetryTopicWhenDeleteTopic
-    clientCloseSocketIfTimeout clientPooledByteBufAllocatorEnable clusterTopicEnable coldCtrStrategyEnable
-    coldDataFlowControlEnable coldDataScanEnable combineCQEnableCheckSelf combineCQUseRocksdbForLmq
-    commercialEnable compatibleWithOldNameSrv compressedRegister correctMinOffsetMadviseEnable
-    dataReadAheadEnable debugLockEnable disableCallbackExecutor disableConsumeIfConsumerReadSlowly
-    disableNettyWorkerGroup diskFallRecorded dispatchFromSenderThread duplicationEnable
-    enableAcceleratedRecovery enableAsyncReput enableAutoInSyncReplicas enableBatchPush
-    enableBroadcastOffsetStore enableBuildConsumeQueueConcurrently enableCalcFilterBitMap
-    enableCleanExpiredOffset enableCompaction enableConnectionMetrics enableConsumeQueueExt enableControllerMode
-    enableCreateSysGroup enableDLegerCommitLog enableDetailStat enableFastChannelEventProcess
-    enableLagAndDlqMetrics enableLiteEventMode enableLitePopLog enableLmq enableLmqQuota enableLmqStats
-    enableLogConsumeQueueRepeatedlyBuildWhenRecover enableMessageStoreMetrics enableMixedMessageType
-    enableMultiDispatch enableNetWorkFlowControl enableNotifyAfterPopOrderLockRelease
+    checkCommitLogOffsetOnRecover clearRetryTopicWhenDeleteTopic clientCloseSocketIfTimeout
+    clientPooledByteBufAllocatorEnable clusterTopicEnable coldCtrStrategyEnable coldDataFlowControlEnable
+    coldDataScanEnable combineCQEnableCheckSelf combineCQUseRocksdbForLmq commercialEnable
+    compatibleWithOldNameSrv compressedRegister correctMinOffsetMadviseEnable dataReadAheadEnable
+    debugLockEnable disableCallbackExecutor disableConsumeIfConsumerReadSlowly disableNettyWorkerGroup
+    diskFallRecorded dispatchFromSenderThread duplicationEnable enableAcceleratedRecovery enableAsyncReput
+    enableAutoInSyncReplicas enableBatchPush enableBroadcastOffsetStore enableBuildConsumeQueueConcurrently
+    enableCalcFilterBitMap enableCleanExpiredOffset enableCompaction enableConnectionMetrics
+    enableConsumeQueueExt enableCreateSysGroup enableDLegerCommitLog enableDetailStat
+    enableFastChannelEventProcess enableLagAndDlqMetrics enableLiteEventMode enableLitePopLog enableLmqQuota
+    enableLmqStats enableLogConsumeQueueRepeatedlyBuildWhenRecover enableMessageStoreMetrics
+    enableMixedMessageType enableNetWorkFlowControl enableNotifyAfterPopOrderLockRelease
     enableNotifyBeforePopCalculateLag enablePopBatchAck enablePopBufferMerge enablePopLog
     enablePopMessageThreshold enablePopMetrics enablePropertyFilter enableReconnectForGoAway
     enableRegisterProducer enableRemoteEscape enableRemotingMetrics enableRequestMetrics enableRetryTopicV2
     enableRocksDBLog enableRunningFlagsInFlush enableScheduleAsyncDeliver enableScheduleMessageStats
     enableShutdownGracefully enableSingleTopicRegister enableSkipLongAwaitingAck enableSlaveActingMaster
     enableSplitMetadata enableSplitRegistration enableStatsMetrics enableTransactionMetrics
-    enableTransparentRetry enabledAppendPropCRC estimateAccumulation fastFailIfNoBufferInStorePool
-    fetchControllerAddrByDnsLookup fetchNameSrvAddrByDnsLookup fetchNamesrvAddrByAddressServer
-    filterSupportRetry flushCommitLogTimed forceRegister forceVerifyPropCRC haFlowControlEnable highSpeedMode
-    inBrokerContainer indexFileReadEnable indexFileWriteEnable indexRocksDBEnable initPopOffsetByCheckMsgInMem
-    isBrokerContainer isInBrokerContainer isScanAvailableNameSrv isolateLogEnable
+    enableTransparentRetry estimateAccumulation fetchControllerAddrByDnsLookup fetchNameSrvAddrByDnsLookup
+    fetchNamesrvAddrByAddressServer filterSupportRetry forceRegister forceVerifyPropCRC haFlowControlEnable
+    highSpeedMode inBrokerContainer indexFileReadEnable indexFileWriteEnable indexRocksDBEnable
+    initPopOffsetByCheckMsgInMem isBrokerContainer isInBrokerContainer isScanAvailableNameSrv isolateLogEnable
     iteratorWhenUseRocksdbConsumeQueue liteLagCountMetricsEnable liteLagLatencyCollectEnable
     liteLagLatencyMetricsEnable litePullMessageEnable lockInStrictMode longPollingEnable mappedFileSwapEnable
-    messageIndexEnable messageIndexSafe metricsExportBatchSplitEnabled metricsInDelta migrateAuthFromV1Enabled
+    messageIndexSafe metricsExportBatchSplitEnabled metricsInDelta migrateAuthFromV1Enabled
     notifyConsumerIdsChangedEnable offsetCheckInSlave persistConsumerOffsetIncrementally
     popConsumerFSServiceInit popConsumerKVServiceEnable popConsumerKVServiceInit popConsumerKVServiceLog
     popResponseReturnActualRetryTopic popReviveSkipIfGroupAbsent printChannelGroups priorityOrderAsc
@@ -51,58 +49,46 @@ _BOOLEAN = """
     tieredStoreGroupCommit timerEnableCheckMetrics timerEnableDisruptor timerEnableRetryUntilSuccess
     timerInterceptDelayLevel timerRecallToTimeWheelEnable timerRecallToTimelineEnable timerRocksDBEnable
     timerRocksDBStopScan timerSkipUnknownError timerStopDequeue timerStopEnqueue timerWarmEnable
-    timerWheelEnable timerWheelSnapshotFlush traceOn traceTopicEnable transRocksDBEnable
-    transWriteOriginTransHalfEnable transferMsgByHeap transientStorePoolEnable useABSLock useEpollNativeSelector
-    useMessageFilterForNotification usePIDColdCtrStrategy useReentrantLockWhenPutMessage useSeparateRetryQueue
-    useSeparateStorePathForRocksdbCQ useServerSideResetOffset useSingleRocksDBForAllConfigs
-    useStaticSubscription useTLS validateSystemTopicWhenUpdateTopic wakeCommitWhenPutMessage
-    wakeFlushWhenPutMessage warmMapedFileEnable writeWithoutMmap
+    timerWheelSnapshotFlush traceOn traceTopicEnable transRocksDBEnable transWriteOriginTransHalfEnable
+    transferMsgByHeap useABSLock useEpollNativeSelector useMessageFilterForNotification usePIDColdCtrStrategy
+    useSeparateRetryQueue useSeparateStorePathForRocksdbCQ useServerSideResetOffset
+    useSingleRocksDBForAllConfigs useStaticSubscription useTLS validateSystemTopicWhenUpdateTopic
+    wakeCommitWhenPutMessage wakeFlushWhenPutMessage writeWithoutMmap
 """
 _INT = """
-    accessMessageInMemoryHotRatio accessMessageInMemoryMaxRatio ackMessageThreadPoolNums
-    ackThreadPoolQueueCapacity aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond
-    adminBrokerThreadPoolNums adminBrokerThreadPoolQueueCapacity batchDispatchRequestThreadPoolNums
-    bitMapLengthConsumeQueueExt brokerElectionPriority brokerHeartbeatInterval brokerPermission
-    cleanOfflineBrokerInterval cleanResourceInterval clientAsyncSemaphoreValue clientCallbackExecutorThreads
-    clientChannelMaxIdleTimeSeconds clientManageThreadPoolNums clientManagerThreadPoolQueueCapacity
-    clientOnewaySemaphoreValue clientSocketRcvBufSize clientSocketSndBufSize clientWorkerThreads
-    combineCQMaxExtraSearchCommitLogFiles commercialBaseCount commercialBigCount commercialSizePerMsg
-    commercialTimerCount commercialTransCount commitCommitLogLeastPages commitCommitLogThoroughInterval
-    commitIntervalCommitLog commitLogRecoverMaxNum commitLogRollingInterval commitLogRollingMinimumSize
-    commitLogSwapMapReserveFileNum compactionCqMappedFileSize compactionMappedFileSize
-    compactionScheduleInternal compactionThreadNum connectTimeoutMillis consumerManageThreadPoolNums
-    consumerManagerThreadPoolQueueCapacity correctLogicMinOffsetForceInterval correctLogicMinOffsetSleepInterval
-    defaultPopShareQueueNum defaultQueryMaxNum defaultTopicQueueNums deleteCommitLogFilesInterval
-    deleteConsumeQueueFilesInterval deleteFileBatchMax destroyMapedFileIntervalForcibly disappearTimeAfterStart
-    diskMaxUsedSpaceRatio diskSpaceCleanForciblyRatio diskSpaceWarningLevelRatio dispatchCqCacheNum
-    dispatchCqThreads endTransactionPoolQueueCapacity endTransactionThreadPoolNums expectConsumerNumUseFilter
-    fileReservedTime filterServerNums flushCommitLogLeastPages flushCommitLogThoroughInterval
-    flushConsumeQueueLeastPages flushConsumeQueueThoroughInterval flushConsumerOffsetHistoryInterval
-    flushConsumerOffsetInterval flushIntervalCommitLog flushIntervalConsumeQueue
-    flushLeastPagesWhenWarmMapedFile haHousekeepingInterval haListenPort haMaxGapNotInSync
-    haSendHeartbeatInterval haSlaveFallbehindMax haTransferBatchSize heartbeatThreadPoolNums
+    accessMessageInMemoryHotRatio ackMessageThreadPoolNums ackThreadPoolQueueCapacity aclCacheExpiredSecond
+    aclCacheMaxNum aclCacheRefreshSecond adminBrokerThreadPoolNums adminBrokerThreadPoolQueueCapacity
+    batchDispatchRequestThreadPoolNums bitMapLengthConsumeQueueExt brokerElectionPriority
+    brokerHeartbeatInterval brokerPermission cleanOfflineBrokerInterval clientAsyncSemaphoreValue
+    clientCallbackExecutorThreads clientChannelMaxIdleTimeSeconds clientManageThreadPoolNums
+    clientManagerThreadPoolQueueCapacity clientOnewaySemaphoreValue clientSocketRcvBufSize
+    clientSocketSndBufSize clientWorkerThreads combineCQMaxExtraSearchCommitLogFiles commercialBaseCount
+    commercialBigCount commercialSizePerMsg commercialTimerCount commercialTransCount commitLogRecoverMaxNum
+    commitLogRollingInterval commitLogRollingMinimumSize commitLogSwapMapReserveFileNum
+    compactionCqMappedFileSize compactionMappedFileSize compactionScheduleInternal compactionThreadNum
+    connectTimeoutMillis consumerManageThreadPoolNums consumerManagerThreadPoolQueueCapacity
+    correctLogicMinOffsetForceInterval correctLogicMinOffsetSleepInterval defaultPopShareQueueNum
+    defaultQueryMaxNum disappearTimeAfterStart dispatchCqCacheNum dispatchCqThreads
+    endTransactionPoolQueueCapacity endTransactionThreadPoolNums expectConsumerNumUseFilter filterServerNums
+    flushConsumerOffsetHistoryInterval flushConsumerOffsetInterval haHousekeepingInterval haListenPort
+    haMaxGapNotInSync haSendHeartbeatInterval haSlaveFallbehindMax haTransferBatchSize heartbeatThreadPoolNums
     heartbeatThreadPoolQueueCapacity inSyncReplicas listenPort liteLagLatencyTopK litePullMessageThreadPoolNums
     litePullThreadPoolQueueCapacity loadBalanceProcessorThreadPoolNums loadBalanceThreadPoolQueueCapacity
-    logicQueueSwapMapReserveFileNum mappedFileSizeCommitLog mappedFileSizeConsumeQueue
-    mappedFileSizeConsumeQueueExt mappedFileSizeTimerLog mapperFileSizeBatchConsumeQueue
-    maxAsyncPutMessageRequests maxBatchDeleteFilesNum maxCheckMessageReuseBufferSize maxClientEventCount
+    logicQueueSwapMapReserveFileNum maxBatchDeleteFilesNum maxCheckMessageReuseBufferSize maxClientEventCount
     maxCommitJitter maxConsumeQueueScan maxDelayTime maxErrorRateOfBloomFilter maxFilterMessageSize
-    maxHashSlotNum maxIndexNum maxLmqConsumeQueueNum maxMessageFilterNumForNotification maxMessageSize
-    maxMsgsNumBatch maxOffsetMapSize maxRecoveryCommitlogFiles maxRocksDBIndexQueryDays
-    maxStatsIdleTimeInMinutes maxTopicLength maxTransferBytesOnMessageInDisk maxTransferBytesOnMessageInMemory
-    maxTransferCountOnMessageInDisk maxTransferCountOnMessageInMemory metricsExportBatchMaxConcurrent
-    metricsExportBatchMaxDataPoints metricsOtelCardinalityLimit metricsPromExporterPort minInSyncReplicas
-    popCkMaxBufferSize popCkOffsetMaxQueueSize popCkStayBufferTime popCkStayBufferTimeOut
-    popFromRetryProbability popFromRetryProbabilityForPriority popOrderLockTimerTicksPerWheel
-    popPollingMapExpireTimeSeconds popPollingMapSize popPollingSize popReviveConcurrency
-    popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead printChannelGroupsMinNum
-    processReplyMessageThreadPoolNums pullBatchMaxMessageCount pullMessageThreadPoolNums
-    pullThreadPoolQueueCapacity putMessageFutureThreadPoolNums putMessageTimeout putMsgIndexHightWater
-    putThreadPoolQueueCapacity queryMessageThreadPoolNums queryThreadPoolQueueCapacity
+    maxMessageFilterNumForNotification maxOffsetMapSize maxRecoveryCommitlogFiles maxRocksDBIndexQueryDays
+    maxStatsIdleTimeInMinutes maxTopicLength metricsExportBatchMaxConcurrent metricsExportBatchMaxDataPoints
+    metricsOtelCardinalityLimit metricsPromExporterPort minInSyncReplicas popCkMaxBufferSize
+    popCkOffsetMaxQueueSize popCkStayBufferTime popCkStayBufferTimeOut popFromRetryProbability
+    popFromRetryProbabilityForPriority popOrderLockTimerTicksPerWheel popPollingMapExpireTimeSeconds
+    popPollingMapSize popPollingSize popReviveConcurrency popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead
+    printChannelGroupsMinNum processReplyMessageThreadPoolNums pullBatchMaxMessageCount
+    pullMessageThreadPoolNums pullThreadPoolQueueCapacity putMessageFutureThreadPoolNums putMessageTimeout
+    putMsgIndexHightWater putThreadPoolQueueCapacity queryMessageThreadPoolNums queryThreadPoolQueueCapacity
     readAheadBatchSizeFactorThreshold readAheadMaxFactor readAheadMessageCountThreshold
-    readAheadMessageSizeThreshold readAheadMinFactor recoverThreadPoolNums redeleteHangedFileInterval
-    registerBrokerTimeoutMills registerNameServerPeriod replicasPerDiskPartition replyThreadPoolQueueCapacity
-    reviveQueueNum rocksdbFlushWalFrequency rocksdbMaxSizeAmplificationPercent sampleCountThreshold sampleSteps
+    readAheadMessageSizeThreshold readAheadMinFactor recoverThreadPoolNums registerBrokerTimeoutMills
+    registerNameServerPeriod replicasPerDiskPartition replyThreadPoolQueueCapacity reviveQueueNum
+    rocksdbFlushWalFrequency rocksdbMaxSizeAmplificationPercent sampleCountThreshold sampleSteps
     scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked sendHeartbeatTimeoutMillis
     sendMessageThreadPoolNums sendThreadPoolQueueCapacity serverAsyncSemaphoreValue
     serverCallbackExecutorThreads serverChannelMaxIdleTimeSeconds serverOnewaySemaphoreValue
@@ -110,18 +96,17 @@ _INT = """
     sharedByteBufferNum shutdownWaitTimeSeconds slaveTimeout spinLockCollisionRetreatOptimalDegree
     splitMetadataSize splitRegistrationSize statefulAuthenticationCacheExpiredSecond
     statefulAuthenticationCacheMaxNum statefulAuthorizationCacheExpiredSecond statefulAuthorizationCacheMaxNum
-    syncBrokerMemberGroupPeriod syncFlushTimeout tieredStoreFileReservedTime tieredStoreGroupCommitCount
+    syncBrokerMemberGroupPeriod tieredStoreFileReservedTime tieredStoreGroupCommitCount
     tieredStoreGroupCommitSize tieredStoreGroupCommitTimeout tieredStoreIndexFileMaxHashSlotNum
     tieredStoreIndexFileMaxIndexNum tieredStoreIndexFileRollingIdleInterval tieredStoreMaxGroupCommitCount
-    tieredStoreMaxPendingLimit timerColdDataCheckIntervalMs timerCongestNumEachSlot timerFlushIntervalMs
-    timerGetMessageThreadNum timerMaxDelaySec timerMetricSmallThreshold timerPrecisionMs
+    tieredStoreMaxPendingLimit timerColdDataCheckIntervalMs timerGetMessageThreadNum timerMetricSmallThreshold
     timerProgressLogIntervalMs timerPutMessageThreadNum timerReputServiceCorePoolSize
     timerReputServiceMaxPoolSize timerReputServiceQueueCapacity timerRocksDBRollIntervalHours
-    timerRocksDBRollRangeHours timerRollWindowSlot timerWheelSnapshotIntervalMs topicQueueLockNum totalReplicas
-    transactionCheckMax transactionCheckRocksdbCoreThreads transactionCheckRocksdbMaxThreads
-    transactionCheckRocksdbQueueCapacity transactionOpBatchInterval transactionOpMsgMaxSize
-    transientStorePoolSize travelCqFileNumWhenGetMessage updateNameServerAddrPeriod userCacheExpiredSecond
-    userCacheMaxNum userCacheRefreshSecond writeBufferHighWaterMark writeBufferLowWaterMark
+    timerRocksDBRollRangeHours timerWheelSnapshotIntervalMs topicQueueLockNum totalReplicas transactionCheckMax
+    transactionCheckRocksdbCoreThreads transactionCheckRocksdbMaxThreads transactionCheckRocksdbQueueCapacity
+    transactionOpBatchInterval transactionOpMsgMaxSize travelCqFileNumWhenGetMessage updateNameServerAddrPeriod
+    userCacheExpiredSecond userCacheMaxNum userCacheRefreshSecond writeBufferHighWaterMark
+    writeBufferLowWaterMark
 """
 _LONG = """
     broadcastOffsetExpireMaxSecond broadcastOffsetExpireSecond brokerId brokerNotActiveTimeoutMillis
@@ -135,15 +120,15 @@ _LONG = """
     loadBalancePollNameServerInterval logicQueueForceSwapMapInterval logicQueueSwapMapInterval maxChecksumRange
     maxHaTransferByteInSecond maxLiteSubscriptionCount maxPopPollingSize maxReconnectIntervalTimeSeconds
     maxSlaveResendLength memTableFlushInterval memTableFlushIntervalMs metricGrpcExporterIntervalInMills
-    metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills minLiteTTl osPageCacheBusyTimeOutMills
-    popInflightMessageThreshold popLongPollingForceNotifyInterval popOrderLockTimerTickMs
-    popRocksdbBlockCacheSize popRocksdbWriteBufferSize readAheadCacheExpireDuration reviveAckWaitMs
-    reviveInterval reviveMaxSlow reviveScanTime rocksdbWalFileRollingThreshold shortPollingTimeMills
-    startAcceptSendRequestTimeStamp statRocksDBCQIntervalSec subscriptionExpiredTimeout syncBrokerMetadataPeriod
-    syncControllerMetadataPeriod tieredStoreCommitLogMaxSize tieredStoreConsumeQueueMaxSize
-    tieredStoreDeleteFileInterval timerRocksDBPrecisionMs transactionCheckInterval
-    transactionMetricFlushInterval transactionTimeOut waitTimeMillsInAckQueue waitTimeMillsInAdminBrokerQueue
-    waitTimeMillsInHeartbeatQueue waitTimeMillsInLitePullQueue waitTimeMillsInPullQueue waitTimeMillsInSendQueue
+    metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills minLiteTTl popInflightMessageThreshold
+    popLongPollingForceNotifyInterval popOrderLockTimerTickMs popRocksdbBlockCacheSize popRocksdbWriteBufferSize
+    readAheadCacheExpireDuration reviveAckWaitMs reviveInterval reviveMaxSlow reviveScanTime
+    rocksdbWalFileRollingThreshold shortPollingTimeMills startAcceptSendRequestTimeStamp
+    statRocksDBCQIntervalSec subscriptionExpiredTimeout syncBrokerMetadataPeriod syncControllerMetadataPeriod
+    tieredStoreCommitLogMaxSize tieredStoreConsumeQueueMaxSize tieredStoreDeleteFileInterval
+    timerRocksDBPrecisionMs transactionCheckInterval transactionMetricFlushInterval transactionTimeOut
+    waitTimeMillsInAckQueue waitTimeMillsInAdminBrokerQueue waitTimeMillsInHeartbeatQueue
+    waitTimeMillsInLitePullQueue waitTimeMillsInPullQueue waitTimeMillsInSendQueue
     waitTimeMillsInTransactionQueue
 """
 _FLOAT = """
@@ -154,17 +139,16 @@ _TEXT = """
     authConfigPath authenticationMetadataProvider authenticationProvider authenticationStrategy
     authenticationWhitelist authorizationMetadataProvider authorizationProvider authorizationStrategy
     authorizationWhitelist bindAddress bottomMostCompressionTypeForConsumeQueueStore brokerClusterName
-    brokerConfigPath brokerIP1 brokerIP2 brokerName clusterName combineAssignOffsetCQType
-    combineCQLoadingCQTypes combineCQPreferCQType configBlackList configManagerVersion configName controllerAddr
-    dLegerGroup dLegerPeers dLegerSelfId defaultMessageRequestMode deleteWhen haMasterAddress
-    initAuthenticationUser innerClientAuthenticationCredentials messageDelayLevel messageStorePlugIn
-    metricsExportOtelMemoryMode metricsExporterType metricsGrpcExporterHeader metricsGrpcExporterTarget
-    metricsLabel metricsPromExporterHost msgTraceTopicName multiPathSplitter namesrvAddr objectStoreAccessKey
-    objectStoreBucket objectStoreEndpoint objectStoreSecretKey preferredLeaderId readOnlyCommitLogStorePaths
-    regionId rmqAddressServerDomain rmqAddressServerSubGroup rocketmqHome rocksdbCompressionType
-    socksProxyConfig storePathBrokerIdentity storePathCommitLog storePathConsumeQueue storePathDLedgerCommitLog
-    storePathEpochFile storePathIndex storePathRootDir storeType tieredBackendServiceProvider
-    tieredMetadataServiceProvider tieredStorageLevel tieredStoreFilePath timerCheckMetricsWhen
+    brokerConfigPath brokerIP1 brokerIP2 clusterName combineAssignOffsetCQType combineCQLoadingCQTypes
+    combineCQPreferCQType configBlackList configManagerVersion configName controllerAddr dLegerGroup dLegerPeers
+    dLegerSelfId defaultMessageRequestMode haMasterAddress initAuthenticationUser
+    innerClientAuthenticationCredentials messageStorePlugIn metricsExportOtelMemoryMode metricsExporterType
+    metricsGrpcExporterHeader metricsGrpcExporterTarget metricsLabel metricsPromExporterHost msgTraceTopicName
+    namesrvAddr objectStoreAccessKey objectStoreBucket objectStoreEndpoint objectStoreSecretKey
+    preferredLeaderId regionId rmqAddressServerDomain rmqAddressServerSubGroup rocketmqHome
+    rocksdbCompressionType socksProxyConfig storePathBrokerIdentity storePathDLedgerCommitLog storePathEpochFile
+    storePathRootDir storeType tieredBackendServiceProvider tieredMetadataServiceProvider tieredStorageLevel
+    tieredStoreFilePath timerCheckMetricsWhen
 """
 
 _TLS_BOOLEAN = "tls.enable tls.test.mode.enable tls.server.authClient tls.client.authServer"
@@ -175,9 +159,14 @@ _TLS_TEXT = """
 """
 """RocketMQ takes these from system properties (TlsSystemConfig)."""
 
-BOOLEAN_KEYS: Final = frozenset((_BOOLEAN + _TLS_BOOLEAN).split())
-INT_KEYS: Final = frozenset(_INT.split())
-LONG_KEYS: Final = frozenset(_LONG.split())
-FLOAT_KEYS: Final = frozenset(_FLOAT.split())
-TEXT_KEYS: Final = frozenset((_TEXT + _TLS_TEXT).split())
-CHOICE_KEYS: Final = {one.key: one.choices for one in SETTINGS if one.choices}
+_KINDS: Final = {
+    Kind.FLAG: _BOOLEAN + _TLS_BOOLEAN,
+    Kind.INT: _INT,
+    Kind.LONG: _LONG,
+    Kind.FLOAT: _FLOAT,
+    Kind.TEXT: _TEXT + _TLS_TEXT,
+}
+OTHER_KEYS: Final = tuple(
+    Setting(key, kind=kind, since="4.9.7", effect=Effect.NONE) for kind, text in _KINDS.items() for key in text.split()
+)
+"""RocketMQ's keys that no store uses; a broker may use them."""

@@ -17,14 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store.model.message_id import encode_host
-from rocketflow_store.settings.broker_conf import environment_settings, load_broker_conf
-from rocketflow_store.settings.settings_table import BY_KEY, Effect
+from rocketflow_store.model.setting import Effect
+from rocketflow_store.settings.broker_conf import STORE_TABLE, SettingTable, read_properties
+from rocketflow_store.settings.settings_table import BY_KEY
 from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rocketflow_store.settings.settings_table import Setting
+    from rocketflow_store.model.setting import Setting
 
 _PATH_FIELDS: Final = (
     "store_path_commit_log",
@@ -43,17 +44,18 @@ def load_settings(
     file: str | os.PathLike[str] | None = None,
     environ: Mapping[str, str] | None = None,
     options: Mapping[str, Any] | None = None,
+    table: SettingTable = STORE_TABLE,
 ) -> dict[str, Any]:
     """Return the values by key from `file`, `environ` (default os.environ) and `options`; later sources win.
 
-    Options that are None count as not given.
+    Options that are None count as not given. `table` has the keys that file and environment may have.
 
     Raises:
         StoreAccessError: The file cannot be read.
         StoreConfigError: A key is unknown, or a value does not fit its key.
     """
-    values = {} if file is None else load_broker_conf(Path(file))
-    values |= environment_settings(os.environ if environ is None else environ)
+    values = {} if file is None else table.typed_values(read_properties(Path(file)))
+    values |= table.typed_values(table.of_environment(os.environ if environ is None else environ))
     values |= {key: value for key, value in (options or {}).items() if value is not None}
     return values
 

@@ -15,6 +15,7 @@
 | `rebuild` | queues and index from the log alone, on any engine |
 | `places` | checks whether a directory may be a store, and the process that writes to it |
 | `names`, `filters` | topics, groups, properties and their checks; tags and SQL92 |
+| `setting_rows` | the type of everything that a user can set; needs the standard library alone |
 | `settings`, `events` | settings from environment and broker.conf; events for operators, under stable codes |
 | `arrow`, `json_text` | kernels on Arrow arrays; JSON from outside the store, parsed with limits |
 

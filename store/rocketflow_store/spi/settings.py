@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from rocketflow_store.model.clock import Clock, SystemClock
-from rocketflow_store.settings.broker_conf import ENVIRONMENT_PREFIX, KNOWN_KEYS, parse_properties, typed_value
+from rocketflow_store.settings.broker_conf import STORE_TABLE, SettingTable, parse_properties, read_properties
 from rocketflow_store.settings.loader import load_settings
-from rocketflow_store.settings.settings_table import OWN_PREFIX, SETTINGS, Setting
+from rocketflow_store.settings.settings_table import BY_KEY, SETTINGS
 
 __all__ = [
-    "ENVIRONMENT_PREFIX",
-    "KNOWN_KEYS",
-    "OWN_PREFIX",
+    "BY_KEY",
     "SETTINGS",
+    "STORE_TABLE",
     "Clock",
-    "Setting",
+    "SettingTable",
     "SystemClock",
     "load_settings",
     "parse_properties",
-    "typed_value",
+    "read_properties",
 ]

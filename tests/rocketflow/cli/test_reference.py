@@ -11,17 +11,31 @@ from typing import Final
 import pytest
 import typer
 
+from rocketflow.broker.settings import BrokerSettings
 from rocketflow.cli.app import app, run
-from rocketflow.cli.reference.entries import COMMAND, EVENT, OUTPUT, SETTING, all_entries
+from rocketflow.cli.reference.entries import (
+    BROKER_SETTING,
+    COMMAND,
+    EVENT,
+    NAMESRV_SETTING,
+    OTHER_KEY,
+    OUTPUT,
+    SERVER_SETTING,
+    SETTING,
+    SINK_OPTION,
+    all_entries,
+)
 from rocketflow.cli.reference.output_fields import OUTPUT_FIELDS
 from rocketflow.cli.reference.pages import DIRECTORY, pages
-from rocketflow.spark.sink.sink_options import SINK_OPTIONS, SinkOptions
-from rocketflow.spark.source.source_options import SOURCE_OPTIONS, SourceOptions
+from rocketflow.namesrv.settings import NamesrvSettings
+from rocketflow.spark.sink.sink_options import SinkOptions
+from rocketflow.spark.source.source_options import SourceOptions
 from rocketflow.spark.submit import job_names
 from rocketflow_store import StoreConfig
 from tests.support.output_fields import check_fields
 
 STORED_NAMES: Final = (Path(__file__).parents[2] / "project" / "stored_names.txt").read_text("utf-8").splitlines()
+SERVER_KINDS: Final = (SERVER_SETTING, BROKER_SETTING, NAMESRV_SETTING)
 ENTRIES: Final = all_entries(typer.main.get_command(app))
 
 
@@ -45,6 +59,17 @@ def test_every_setting_command_and_event_has_an_entry() -> None:
     assert names(EVENT) == {one.removeprefix("event code ") for one in STORED_NAMES if one.startswith("event code ")}
 
 
+def test_every_key_of_servers_has_an_entry_with_a_description_and_those_with_effect_a_line_on_a_page() -> None:
+    about = {one.name: one.about for one in ENTRIES if one.kind in (SETTING, *SERVER_KINDS, OTHER_KEY)}
+    written = "".join(pages(ENTRIES).values())
+    for kind in (BrokerSettings, NamesrvSettings):
+        for key, row in kind.TABLE.items():
+            assert about[key], key
+            assert not row.field or f"| `{key}` | {row.about}" in written, key
+    keys = {one.key for kind in (BrokerSettings, NamesrvSettings) for one in kind.TABLE.values() if one.field}
+    assert len(keys) >= 140
+
+
 def test_every_field_of_json_output_is_described() -> None:
     found = [re.fullmatch(r"JSON ([^:]+): (.+)", one) for one in STORED_NAMES]
     printed = {(one[1], one[2]) for one in found if one is not None and not one[2].startswith("content.")}
@@ -62,24 +87,13 @@ def test_every_command_and_job_that_prints_json_is_described() -> None:
     assert {" ".join(one.partition(" --")[0].split()[:2]) for one in OUTPUT_FIELDS} == printing
 
 
-def test_defaults_of_options_are_those_of_the_parsers() -> None:
-    listed = {one.name: one.default for one in SOURCE_OPTIONS}
+def test_options_with_a_kind_are_parsed_to_their_defaults() -> None:
     parsed = SourceOptions.parse({"path": "/s", "subscribe": "t"}, streaming=True)
-    for name, value in (
-        ("failOnDataLoss", parsed.fail_on_data_loss),
-        ("failOnMissingTopic", parsed.fail_on_missing_topic),
-        ("includeProperties", parsed.include_properties),
-        ("includeSystemTopics", parsed.include_system_topics),
-        ("pushDownPredicate", parsed.push_down_predicate),
-    ):
-        assert listed[name] == str(value).lower()
-    assert listed["maxTriggerDelay"] == f"{parsed.max_trigger_delay_ms // 60_000}m"
+    assert (parsed.fail_on_data_loss, parsed.include_properties, parsed.max_trigger_delay_ms) == (True, False, 900_000)
     sink = SinkOptions.parse({"path": "/s"})
-    defaults = {one.name: one.default for one in SINK_OPTIONS}
-    assert defaults["queues"] == str(sink.queues)
-    assert defaults["flushDiskType"] == sink.flush_disk_type.value
-    assert defaults["replayMismatch"] == sink.replay_mismatch
-    assert defaults["lockTimeout"] == f"{sink.lock_timeout_ms // 1000}s"
+    assert (sink.queues, sink.flush_disk_type.value, sink.lock_timeout_ms) == (8, "SYNC_FLUSH", 60_000)
+    facts = {one.name: dict(one.facts) for one in ENTRIES if one.kind == SINK_OPTION}
+    assert facts["lockTimeout"] == {"default": "60s", "values": "duration (500ms, 30s, 15m)"}
 
 
 def test_explain_prints_every_entry_of_a_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from rocketflow.client.errors import (
     RequestRefusedError,
     UnreachableError,
 )
-from rocketflow.client.options import NAME_SERVER_VARIABLE, ClientOptions
+from rocketflow.client.options import ClientOptions
 from rocketflow.client.routes import publish_queues, subscribe_queues
 from rocketflow.remoting.bodies import (
     BrokerData,
@@ -152,10 +152,10 @@ def test_heartbeats_are_repeated(servers: ClientCluster) -> None:
 
 
 def test_a_client_needs_a_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(NAME_SERVER_VARIABLE, raising=False)
-    with pytest.raises(ClientError, match=NAME_SERVER_VARIABLE):
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    with pytest.raises(ClientError, match="NAMESRV_ADDR"):
         ClientOptions().addresses()
-    monkeypatch.setenv(NAME_SERVER_VARIABLE, "a:1;b:2")
+    monkeypatch.setenv("NAMESRV_ADDR", "a:1;b:2")
     assert ClientOptions().addresses() == ["a:1", "b:2"]
     assert ClientOptions(name_servers="c:3, d:4").addresses() == ["c:3", "d:4"]
 

@@ -12,6 +12,7 @@ from rocketflow.spark.shared.option_values import OptionError, OptionValues
 from rocketflow.spark.shared.store_locations import StoreLocation
 from rocketflow.spark.shared.tls_options import ClientTls, variable_of
 from rocketflow.spark.source.source_options import PositionKind, SourceOptions
+from rocketflow_store.spi.setting_rows import Kind, Setting
 from tests.support.certificates import Authority
 
 BASE = {"path": "/data/a", "subscribe": "orders"}
@@ -282,9 +283,9 @@ def test_minimum_above_maximum_is_refused() -> None:
     ("text", "expected"), [("500ms", 500), ("30s", 30_000), ("15m", 900_000), ("2 h", 7_200_000), ("70", 70)]
 )
 def test_duration_is_converted_to_ms(text: str, expected: int) -> None:
-    assert OptionValues({"d": text}).duration_ms("D") == expected
+    assert OptionValues({"d": text}, [Setting("D", kind=Kind.DURATION)]).value("D") == expected
 
 
 @pytest.mark.parametrize(("text", "expected"), [("1", 1), ("64k", 65536), ("10MB", 10 << 20), ("1g", 1 << 30)])
 def test_size_is_converted_to_bytes(text: str, expected: int) -> None:
-    assert OptionValues({"s": text}).size_bytes("S") == expected
+    assert OptionValues({"s": text}, [Setting("S", kind=Kind.SIZE)]).value("S") == expected

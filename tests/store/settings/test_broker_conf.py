@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,14 +9,15 @@ from hypothesis import strategies as st
 
 from rocketflow_store.model.errors import StoreAccessError, StoreConfigError
 from rocketflow_store.model.status import FlushDiskType
-from rocketflow_store.settings.broker_conf import (
-    KNOWN_KEYS,
-    environment_settings,
-    load_broker_conf,
-    parse_broker_conf,
-    parse_properties,
-)
+from rocketflow_store.settings.broker_conf import STORE_TABLE, parse_properties
+from rocketflow_store.settings.loader import load_settings
 from rocketflow_store.settings.store_config import StoreConfig
+
+
+def parsed(text: str) -> dict[str, Any]:
+    """Return the values of a properties text by key."""
+    entries = ((key, value, f"line {number}") for number, key, value in parse_properties(text))
+    return STORE_TABLE.typed_values(entries)
 
 
 def test_values_are_typed() -> None:
@@ -30,7 +32,7 @@ def test_values_are_typed() -> None:
     ! rocketflow's own
     rocketflow.storeId=x=y
     """
-    assert parse_broker_conf(text) == {
+    assert parsed(text) == {
         "mappedFileSizeCommitLog": 1048576,
         "flushDiskType": FlushDiskType.SYNC_FLUSH,
         "messageIndexEnable": False,
@@ -79,7 +81,7 @@ def test_reads_what_java_reads(text: str, entries: list[tuple[str, str]]) -> Non
 )
 def test_errors_say_what_is_allowed(text: str, hint: str) -> None:
     with pytest.raises(StoreConfigError, match=hint):
-        parse_broker_conf(text)
+        parsed(text)
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8"), max_size=80))
@@ -92,52 +94,47 @@ def test_any_text_gives_entries_or_a_typed_error(text: str) -> None:
 
 
 def test_environment_counts_only_known_keys() -> None:
-    found = environment_settings({"ROCKETFLOW_maxIndexNum": "7", "ROCKETFLOW_HOME": "/x", "maxIndexNum": "8"})
+    found = load_settings(None, {"ROCKETFLOW_maxIndexNum": "7", "ROCKETFLOW_HOME": "/x", "maxIndexNum": "8"})
     assert found == {"maxIndexNum": 7}
 
 
 def test_store_config_takes_the_file(tmp_path: Path) -> None:
     file = tmp_path / "broker.conf"
     file.write_text("mappedFileSizeCommitLog=65536\nflushDiskType=SYNC_FLUSH\nbrokerIP1=10.0.0.1\n")
-    assert load_broker_conf(file)["brokerIP1"] == "10.0.0.1"
+    assert load_settings(file, {})["brokerIP1"] == "10.0.0.1"
     config = StoreConfig.from_broker_conf(file)
     assert config.mapped_file_size_commit_log == 65536
     assert config.flush_disk_type is FlushDiskType.SYNC_FLUSH
     with pytest.raises(StoreAccessError, match=r"missing\.conf"):
-        load_broker_conf(tmp_path / "missing.conf")
+        load_settings(tmp_path / "missing.conf", {})
 
 
-def test_every_known_key_has_one_type() -> None:
-    from rocketflow_store.settings import broker_conf_keys as keys
-
-    kinds = [keys.BOOLEAN_KEYS, keys.INT_KEYS, keys.LONG_KEYS, keys.FLOAT_KEYS, keys.TEXT_KEYS, set(keys.CHOICE_KEYS)]
-    assert sum(len(kind) for kind in kinds) == len(KNOWN_KEYS) > 400
-
-
-def test_every_field_has_a_row_in_the_table_of_settings_whose_default_has_the_type_of_its_key() -> None:
+def test_every_field_has_a_row_in_the_table_of_settings_whose_default_has_the_kind_of_its_key() -> None:
     from dataclasses import fields
 
-    from rocketflow_store.settings import broker_conf_keys as keys
-    from rocketflow_store.settings.settings_table import BY_KEY, OWN_PREFIX, SETTINGS, Effect
+    from rocketflow_store.model.setting import OWN_PREFIX, Effect, Kind
+    from rocketflow_store.settings.broker_conf_keys import OTHER_KEYS
+    from rocketflow_store.settings.settings_table import BY_KEY, SETTINGS
 
     assert [one.field for one in SETTINGS] == [
         one.name for one in fields(StoreConfig) if one.name not in ("clock", "without_effect")
     ]
+    others = [one.key for one in OTHER_KEYS]
     assert len(BY_KEY) == len(SETTINGS)
-    numbers = keys.INT_KEYS | keys.LONG_KEYS
+    assert len({*BY_KEY, *others}) == len(SETTINGS) + len(others) > 400
     for one in SETTINGS:
         one.check(one.default)
-        if one.since is not None and one.default is not None:
+        assert one.about
+        if one.default is not None:
             is_number = isinstance(one.default, int) and not isinstance(one.default, bool)
-            assert (one.key in keys.BOOLEAN_KEYS, one.key in numbers) == (isinstance(one.default, bool), is_number)
+            assert (one.kind is Kind.FLAG, one.kind in (Kind.INT, Kind.LONG)) == (type(one.default) is bool, is_number)
         assert one.since is None or not one.key.startswith(OWN_PREFIX)
         assert one.effect is not Effect.FILES or one.bounds is not None, "sizes of files have bounds"
 
 
 def test_every_setting_can_be_given_in_a_file_but_the_address_that_others_make_up() -> None:
-    from rocketflow_store.settings.broker_conf import OWN_KEYS
     from rocketflow_store.settings.settings_table import BY_KEY
 
-    assert set(BY_KEY) - KNOWN_KEYS - OWN_KEYS == {"storeHost"}
-    config = StoreConfig.from_mapping(parse_broker_conf("checkCRCOnRecover=false"))
+    assert set(BY_KEY) - set(STORE_TABLE) == {"storeHost"}
+    config = StoreConfig.from_mapping(parsed("checkCRCOnRecover=false"))
     assert (config.check_crc_on_recover, config.without_effect) == (False, ())

@@ -13,8 +13,8 @@ import pytest
 
 from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.model.errors import StoreConfigError
-from rocketflow_store.settings import broker_conf_keys as keys
-from rocketflow_store.settings.broker_conf import KNOWN_KEYS, parse_broker_conf, typed_value
+from rocketflow_store.model.setting import Kind
+from rocketflow_store.settings.broker_conf import STORE_TABLE, parse_properties
 from rocketflow_store.settings.settings_table import SETTINGS
 from rocketflow_store.settings.store_config import StoreConfig
 from tests.support.maven import JarsNotFetchedError, fetch_jars
@@ -40,14 +40,20 @@ _MODULES: Final = {
     "5.5.1": ("store", "common", "remoting"),  # all of its modules that are on Maven Central and have settings
 }
 _KINDS: Final = {
-    "boolean": keys.BOOLEAN_KEYS,
-    "int": keys.INT_KEYS,
-    "long": keys.LONG_KEYS,
-    "float": keys.FLOAT_KEYS,
-    "double": keys.FLOAT_KEYS,
-    "java.lang.String": keys.TEXT_KEYS | set(keys.CHOICE_KEYS),
+    "boolean": (Kind.FLAG,),
+    "int": (Kind.INT,),
+    "long": (Kind.LONG,),
+    "float": (Kind.FLOAT,),
+    "double": (Kind.FLOAT,),
+    "java.lang.String": (Kind.TEXT, Kind.CHOICE),
 }
 _SETTER: Final = re.compile(r"void set(\w+)\((boolean|int|long|float|double|java\.lang\.String)\)")
+
+
+def parsed(text: str) -> dict[str, Any]:
+    """Return the values of a properties text by key."""
+    entries = ((key, value, f"line {number}") for number, key, value in parse_properties(text))
+    return STORE_TABLE.typed_values(entries)
 
 
 def keys_of(version: str) -> dict[str, set[str]]:
@@ -74,9 +80,11 @@ def keys_of(version: str) -> dict[str, set[str]]:
 @pytest.mark.parametrize("version", _MODULES if FULL else ("4.9.7", "5.5.1"))
 def test_every_key_of_a_release_is_known_with_its_type(version: str) -> None:
     found = keys_of(version)
-    unknown = {key: kinds for key, kinds in found.items() if key not in KNOWN_KEYS}
+    unknown = {key: kinds for key, kinds in found.items() if key not in STORE_TABLE}
     assert not unknown, f"add to broker_conf_keys: {unknown}"
-    wrong = {key: kinds for key, kinds in found.items() if not any(key in _KINDS[kind] for kind in kinds)}
+    wrong = {
+        key: kinds for key, kinds in found.items() if not any(STORE_TABLE[key].kind in _KINDS[kind] for kind in kinds)
+    }
     assert not wrong, "kinds of values that RocketMQ does not take"
     releases = list(_MODULES)
     for one in SETTINGS:
@@ -84,10 +92,10 @@ def test_every_key_of_a_release_is_known_with_its_type(version: str) -> None:
         assert (one.key in found) == due, f"{one.key} since {one.since}"
 
 
-EXTREMES: Final[dict[str, tuple[str, ...]]] = {
-    "int": ("0", "1", "-1", "2147483647", "-2147483648", "+7"),
-    "long": ("0", "-1", "9223372036854775807"),
-    "float": ("0.5", "1e3", "2d", "1.5f", "-0.0", "NaN"),
+EXTREMES: Final[dict[Kind, tuple[str, ...]]] = {
+    Kind.INT: ("0", "1", "-1", "2147483647", "-2147483648", "+7"),
+    Kind.LONG: ("0", "-1", "9223372036854775807"),
+    Kind.FLOAT: ("0.5", "1e3", "2d", "1.5f", "-0.0", "NaN"),
 }
 _FILE_SIZES: Final = {
     "mappedFileSizeCommitLog",
@@ -102,12 +110,11 @@ _FILE_SIZES: Final = {
 
 def test_every_number_that_rocketmq_takes_is_taken() -> None:
     """A number outside the range that it can have is moved there, as RocketMQ does; but for sizes of files."""
-    for kind, known in (("int", keys.INT_KEYS), ("long", keys.LONG_KEYS), ("float", keys.FLOAT_KEYS)):
-        for key in sorted(known):
-            for value in EXTREMES[kind]:
-                parsed = parse_broker_conf(f"{key}={value}")
-                if key not in _FILE_SIZES:
-                    StoreConfig.from_mapping(parsed)
+    for key, row in STORE_TABLE.items():
+        for value in EXTREMES.get(row.kind, ()):
+            found = parsed(f"{key}={value}")
+            if key not in _FILE_SIZES:
+                StoreConfig.from_mapping(found)
 
 
 @pytest.mark.parametrize(
@@ -131,13 +138,13 @@ def test_every_number_that_rocketmq_takes_is_taken() -> None:
     ],
 )
 def test_a_value_means_what_it_means_to_rocketmq(text: str, field: str, value: Any) -> None:
-    assert getattr(StoreConfig.from_mapping(parse_broker_conf(text)), field) == value
+    assert getattr(StoreConfig.from_mapping(parsed(text)), field) == value
 
 
 @pytest.mark.parametrize("text", ["mappedFileSizeCommitLog=0", "maxIndexNum=-1", "mappedFileSizeTimerLog=67"])
 def test_a_size_that_no_file_can_have_is_refused(text: str) -> None:
     with pytest.raises(StoreConfigError, match="between"):
-        StoreConfig.from_mapping(parse_broker_conf(text))
+        StoreConfig.from_mapping(parsed(text))
 
 
 def test_misspelt_keys_of_new_releases_get_their_names() -> None:
@@ -148,7 +155,7 @@ def test_misspelt_keys_of_new_releases_get_their_names() -> None:
         ("useSeparateRetryQueues", "useSeparateRetryQueue"),
     ):
         with pytest.raises(StoreConfigError, match=f"did you mean {right}?"):
-            parse_broker_conf(f"{wrong}=true")
+            parsed(f"{wrong}=true")
 
 
 def test_keys_without_effect_are_named_once_at_the_open(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -167,6 +174,6 @@ def test_keys_without_effect_are_named_once_at_the_open(tmp_path: Path, caplog: 
 
 
 def test_numbers_keep_java_spelling() -> None:
-    assert typed_value("timerRocksDBRollMaxTps", "1e3d") == 1000.0
+    assert STORE_TABLE.typed("timerRocksDBRollMaxTps", "1e3d", "") == 1000.0
     with pytest.raises(StoreConfigError, match="number"):
-        typed_value("timerRocksDBRollMaxTps", "fast")
+        STORE_TABLE.typed("timerRocksDBRollMaxTps", "fast", "")
