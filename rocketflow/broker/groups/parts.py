@@ -10,7 +10,7 @@ from rocketflow.broker.groups.group_admin import GroupAdmin
 from rocketflow.broker.groups.group_figures import GroupFigures
 from rocketflow.broker.groups.group_requests import GroupRequests
 from rocketflow.broker.groups.member_calls import MemberCalls
-from rocketflow.broker.groups.offsets import OffsetRequests
+from rocketflow.broker.groups.offset_requests import OffsetRequests
 from rocketflow.broker.groups.tables import Tables
 from rocketflow.broker.parts import Parts, Services
 
