@@ -2563,7 +2563,9 @@ BUGS: Final = (
         "record-without-an-owner",
         "a request gets stored messages, and its declaration names no right that their topic needs",
         [Change("topic_of(Action.GET, optional=True), record=READ)", "topic_of(optional=True))")],
-        [f"{ROWS}/network/test_denied_records.py::test_every_request_code_returns_records_or_does_not"],
+        [
+            f"{ROWS}/network/test_denied_records.py::test_every_request_that_is_declared_to_get_stored_messages_is_attacked"
+        ],
     ),
     Bug(
         "questions-for-any-producer",
