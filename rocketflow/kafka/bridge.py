@@ -44,11 +44,11 @@ def run_command(arguments: Sequence[str], direction: str) -> int:
         example=f"rocketflow bridge {direction} --bootstrap localhost:9092 --store /data/store --topics orders "
         "--until-caught-up",
     )
-    parser.add_argument("--json", action="store_true", help="the summary as one JSON object")
-    given = parser.parse_args(arguments)
+    parser.add_rows([options.JSON])
+    given = parser.values(arguments)
     asked = options.options_of(given, direction)
     summary = run_bridge(asked)
-    if given.json:
+    if given["json"]:
         print(json.dumps(summary.as_dict()), flush=True)
     else:
         how = "stopped by " + summary.stopped if summary.stopped else "caught up"
