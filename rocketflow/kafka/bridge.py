@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from typing import TYPE_CHECKING
 
+from rocketflow.environment import DEBUG
 from rocketflow.kafka.client import clients
 from rocketflow.kafka.options import bridge_options as options
 from rocketflow.kafka.options.client_options import require_kafka
@@ -24,7 +24,7 @@ def run_bridge(asked: BridgeOptions, stop: StopRequest | None = None) -> BridgeS
     stop = stop or StopRequest()
     require_kafka()
     hide_in_logs(asked.client.secrets)
-    if "ROCKETFLOW_DEBUG" not in os.environ:
+    if not DEBUG.text():
         clients.quiet_log()
     with stop.listening(), hidden_in_errors(asked.client.secrets):
         if asked.direction == options.KAFKA_TO_STORE:

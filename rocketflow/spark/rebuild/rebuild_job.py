@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from argparse import Namespace
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rocketflow.environment import DEBUG
 from rocketflow.process.arguments import JobParser, argument
 from rocketflow.process.job_timing import timing
 from rocketflow_store import StoreConfig
@@ -114,7 +114,7 @@ def run_in_own_session(
     preflight(job)
     spark = build_session("rocketflow-rebuild", master)
     try:
-        if "ROCKETFLOW_DEBUG" not in os.environ:
+        if not DEBUG.text():
             spark.sparkContext.setLogLevel("FATAL")  # the job prints a failure as one line
         return run(spark, job, begin_progress() if begin_progress is not None else print_progress())
     finally:

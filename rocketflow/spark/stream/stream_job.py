@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow.environment import DEBUG
 from rocketflow.process.arguments import JobParser, argument
 from rocketflow.process.job_timing import timing
 from rocketflow.spark.shared.checkpoint import checkpoint_argument
@@ -139,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from rocketflow.spark.session import build_session, stopped_by_errors
 
     spark = build_session("rocketflow-stream")
-    if "ROCKETFLOW_DEBUG" not in os.environ:
+    if not DEBUG.text():
         spark.sparkContext.setLogLevel("FATAL")  # `run_job` prints the failure as one line
     with stopped_by_errors(spark):
         summary = run(spark, job)
