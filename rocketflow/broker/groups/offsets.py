@@ -19,7 +19,8 @@ from rocketflow.remoting.headers import offset as headers
 from rocketflow_store import StoreError, WouldBlockError
 
 if TYPE_CHECKING:
-    from rocketflow.broker.groups.tables import Tables
+    from rocketflow.broker.groups.groups import Groups
+    from rocketflow.broker.topics import Topics
     from rocketflow_store.spi.broker import WritingStore
     from rocketflow_store.spi.tables import TopicConfig
 
@@ -122,9 +123,9 @@ class GroupOffsets:
 class OffsetRequests:
     """Requests about offsets."""
 
-    def __init__(self, store: WritingStore, tables: Tables) -> None:
+    def __init__(self, store: WritingStore, offsets: GroupOffsets, topics: Topics, groups: Groups) -> None:
         self._store = store
-        self._offsets, self._topics, self._groups = tables.offsets, tables.topics, tables.groups
+        self._offsets, self._topics, self._groups = offsets, topics, groups
 
     @serves(
         RequestCode.QUERY_CONSUMER_OFFSET,

@@ -36,7 +36,7 @@ class GroupParts(Parts):
         self._figures = GroupFigures(store, tables)
         super().__init__(
             self._clients,
-            OffsetRequests(store, tables),
+            OffsetRequests(store, tables.offsets, topics, tables.groups),
             GroupRequests(settings, tables, stats),
             GroupAdmin(store, settings, tables, stats),
             MemberCalls(store, settings, tables.consumers, access),
