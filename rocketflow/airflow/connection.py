@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from rocketflow.environment import COMMAND
 from rocketflow.errors import RocketFlowError
 
-COMMAND_VARIABLE: Final = "ROCKETFLOW_COMMAND"
 _TEXTS: Final = ("path", "command", "config", "audit_dir", "expectations_dir")
 _JOBS_WITH_CONFIG: Final = frozenset({"rebuild_index", "requeue"})
 _KNOWN: Final = frozenset({*_TEXTS, "spark_arguments", "environment"})
@@ -68,7 +68,7 @@ class StoreConnection:
         A command beside Airflow's own Python is used only if its dependencies are importable: a wheel installed
         without dependencies has a command that cannot run.
         """
-        configured = self.command or os.environ.get(COMMAND_VARIABLE)
+        configured = self.command or COMMAND.text()
         if configured:
             return shlex.split(configured)
         beside = Path(sys.executable).parent
@@ -78,7 +78,7 @@ class StoreConnection:
         found = shutil.which("rocketflow", path=os.pathsep.join(folders))
         if found is None:
             raise StoreConnectionError(
-                f"connection {self.conn_id}: rocketflow is not on PATH: set the extra 'command' or ${COMMAND_VARIABLE}"
+                f"connection {self.conn_id}: rocketflow is not on PATH: set the extra 'command' or ${COMMAND.key}"
             )
         return [found]
 

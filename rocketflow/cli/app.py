@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from rocketflow import environment
 from rocketflow.cli.late_commands import LateCommands
 from rocketflow.cli.shared import failures, profiles
 from rocketflow.process import logging_setup
@@ -65,12 +66,12 @@ def _root(
     ] = False,
 ) -> None:
     if debug:
-        os.environ["ROCKETFLOW_DEBUG"] = "1"
+        environment.DEBUG.put("1")
     if logging:
-        os.environ[logging_setup.VARIABLE] = logging
+        environment.LOGGING.put(logging)
     logging_setup.set_up_logging()
     if profile:
-        os.environ[profiles.VARIABLE] = profile
+        environment.PROFILE.put(profile)
     if context.invoked_subcommand in _JOBS:
         profiles.export_profile()
 
@@ -214,7 +215,7 @@ def explain(
 
 def run(arguments: list[str]) -> int:
     """Run one command line; return the exit code."""
-    debug = "--debug" in arguments or bool(os.environ.get("ROCKETFLOW_DEBUG"))
+    debug = "--debug" in arguments or bool(environment.DEBUG.text())
     arguments = _without_debug(arguments)
     if arguments[:1] == ["submit"]:  # the parser would swallow the separator
         arguments = [_SPARK_ARGUMENTS if one == "--" else one for one in arguments]

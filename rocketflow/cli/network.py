@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from rocketflow.cli.shared.failures import EXIT_STOPPED
+from rocketflow.environment import STATE_HOME
 from rocketflow.errors import UsageError
 
 _FILE = Annotated[Path | None, typer.Option("-c", "--configFile", metavar="FILE", help="A properties file.")]
@@ -96,7 +97,7 @@ def _start_and_wait(command: str, port: int, words: list[str]) -> None:
     """Start a server in the background; print its address and process once it serves. Raises typer.Exit."""
     from rocketflow.process.readiness import NotReadyError, start_and_wait
 
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    state = STATE_HOME.directory()
     log = state / "rocketflow" / f"{command}-{port}.log"
     begin = log.stat().st_size if log.exists() else 0
     try:

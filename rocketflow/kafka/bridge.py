@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from typing import TYPE_CHECKING
 
+from rocketflow.environment import DEBUG
 from rocketflow.kafka.client import clients
 from rocketflow.kafka.options import bridge_options as options
 from rocketflow.kafka.options.client_options import require_kafka
@@ -24,7 +24,7 @@ def run_bridge(asked: BridgeOptions, stop: StopRequest | None = None) -> BridgeS
     stop = stop or StopRequest()
     require_kafka()
     hide_in_logs(asked.client.secrets)
-    if "ROCKETFLOW_DEBUG" not in os.environ:
+    if not DEBUG.text():
         clients.quiet_log()
     with stop.listening(), hidden_in_errors(asked.client.secrets):
         if asked.direction == options.KAFKA_TO_STORE:
@@ -44,11 +44,11 @@ def run_command(arguments: Sequence[str], direction: str) -> int:
         example=f"rocketflow bridge {direction} --bootstrap localhost:9092 --store /data/store --topics orders "
         "--until-caught-up",
     )
-    parser.add_argument("--json", action="store_true", help="the summary as one JSON object")
-    given = parser.parse_args(arguments)
+    parser.add_rows([options.JSON])
+    given = parser.values(arguments)
     asked = options.options_of(given, direction)
     summary = run_bridge(asked)
-    if given.json:
+    if given["json"]:
         print(json.dumps(summary.as_dict()), flush=True)
     else:
         how = "stopped by " + summary.stopped if summary.stopped else "caught up"

@@ -11,10 +11,13 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.errors import UsageError
-from rocketflow.kafka.options.bridge_options import STORE_TO_KAFKA, BridgeParser, add_arguments, options_of
+from rocketflow.kafka.options.bridge_options import ARGUMENTS as BRIDGE_ARGUMENTS
+from rocketflow.kafka.options.bridge_options import DIRECTION, STORE_TO_KAFKA, BridgeParser, options_of
+from rocketflow.process.arguments import argument
 from rocketflow.process.stderr import is_submitted
 from rocketflow.process.stop_signals import StoppedError
 from rocketflow.spark.shared.checkpoint import checkpoint_argument
+from rocketflow_store.spi.setting_rows import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +32,15 @@ _EXAMPLE: Final = (
 )
 
 
+ARGUMENTS: Final = (
+    DIRECTION,
+    *BRIDGE_ARGUMENTS,
+    argument("--engine", "what copies into Kafka", "auto", choices=("auto", "kafka-python", "spark")),
+    argument("--checkpoint", "the Spark query's checkpoint (--engine spark, auto)", form="DIR"),
+    argument("--connector-option", "an option of Spark's Kafka sink", kind=Kind.LIST, form="K=V"),
+)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the arguments, run the bridge and print one JSON line; return the exit code."""
     parser = BridgeParser(
@@ -36,21 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Copy topics between Kafka and a store, exactly once.",
         epilog=_EXAMPLE,
     )
-    add_arguments(parser)
-    parser.add_argument("--engine", choices=("auto", "kafka-python", "spark"), default="auto")
-    parser.add_argument(
-        "--checkpoint",
-        type=checkpoint_argument,
-        metavar="DIR",
-        help="the Spark query's checkpoint (--engine spark, auto)",
-    )
-    parser.add_argument(
-        "--connector-option", action="append", default=[], metavar="K=V", help="an option of Spark's Kafka sink"
-    )
-    given = parser.parse_args(arguments)
+    parser.add_rows(ARGUMENTS, checks={"--checkpoint": checkpoint_argument})
+    given = parser.values(arguments)
     try:
         asked = options_of(given)
-        done, code = _run(asked, given.engine, given.checkpoint, given.connector_option)
+        done, code = _run(asked, given["engine"], given["checkpoint"], given["connector_option"])
     except StoppedError as error:
         if is_submitted():  # the command that submitted it reports the stop
             raise

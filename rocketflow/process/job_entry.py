@@ -6,6 +6,7 @@ import os
 import traceback
 from typing import TYPE_CHECKING
 
+from rocketflow.environment import DEBUG
 from rocketflow.process.job_errors import exit_code_of
 from rocketflow.process.logging_setup import set_up_logging
 from rocketflow.process.stderr import is_submitted, own_stderr
@@ -33,7 +34,7 @@ def run_job(main: Callable[[], int]) -> int:
     except StoppedError as stopped:
         return 128 + stopped.number
     except Exception as error:
-        if "ROCKETFLOW_DEBUG" in os.environ:
+        if DEBUG.text():
             traceback.print_exc()
         code = exit_code_of(error)
     return finished(code)

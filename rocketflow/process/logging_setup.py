@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Final
 
+from rocketflow.environment import LOGGING
 from rocketflow.errors import UsageError
-
-VARIABLE: Final = "ROCKETFLOW_LOGGING"
 
 
 def set_up_logging() -> None:
@@ -16,7 +13,7 @@ def set_up_logging() -> None:
 
     Raises: UsageError if the file is unreadable or invalid.
     """
-    place = os.environ.get(VARIABLE)
+    place = LOGGING.text()
     if not place:
         return
     from logging.config import dictConfig

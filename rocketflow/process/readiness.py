@@ -10,13 +10,13 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Final
 
+from rocketflow.environment import NOTIFY_SOCKET
 from rocketflow.errors import RocketFlowError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-NOTIFY_SOCKET: Final = "NOTIFY_SOCKET"
 _READY: Final = "READY=1"
 _STATUS: Final = "STATUS="
 _LOOK_SECONDS: Final = 0.1
@@ -25,7 +25,7 @@ _MOST: Final = 4096
 
 def say_ready(status: str) -> None:
     """Report that this process serves, and where, at the socket that systemd names in NOTIFY_SOCKET, if it does."""
-    address = os.environ.get(NOTIFY_SOCKET)
+    address = NOTIFY_SOCKET.text()
     if not address:
         return
     text = f"{_READY}\n{_STATUS}{status}\nMAINPID={os.getpid()}"
@@ -59,7 +59,7 @@ def start_and_wait(words: Sequence[str], log: Path) -> tuple[int, str]:
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env={**os.environ, NOTIFY_SOCKET: address},
+            env={**os.environ, NOTIFY_SOCKET.key: address},
         )
         try:
             return process.pid, _wait(process, ready)

@@ -20,6 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from rocketflow.environment import CACHE_HOME, JAVA_HOME
 from rocketflow.errors import JavaNotFoundError
 
 MIN_JAVA: Final = 17
@@ -39,7 +40,7 @@ exec "{java}" "$@"
 
 def cache_directory() -> Path:
     """Return the directory of files that can be rebuilt: $XDG_CACHE_HOME/rocketflow or ~/.cache/rocketflow."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rocketflow"
+    return CACHE_HOME.directory() / "rocketflow"
 
 
 @lru_cache(maxsize=8)
@@ -55,7 +56,7 @@ def java_version(java: str) -> int | None:
 
 def find_java() -> str | None:
     """Return a java of at least version 17, JAVA_HOME's before the one on PATH, or None."""
-    home = os.environ.get("JAVA_HOME")
+    home = JAVA_HOME.text()
     candidates = [str(Path(home) / "bin" / "java")] if home else []
     on_path = shutil.which("java")
     if on_path:
@@ -85,7 +86,7 @@ def ensure_java() -> str:
     if _is_launcher(Path(java)):
         return java
     home = _launcher_home(java)
-    os.environ["JAVA_HOME"] = str(home)
+    JAVA_HOME.put(str(home))
     return str(home / "bin" / "java")
 
 

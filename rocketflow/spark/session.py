@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rocketflow.environment import DEBUG
 from rocketflow.spark.java_runtime import ensure_java
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def stream_settings() -> dict[str, str]:
 def local_settings(*, fast_start: bool = False) -> dict[str, str]:
     """Return the additional settings of a session on this machine; Spark logs errors only, from its start."""
     flags = _FAST_START_FLAGS if fast_start else _THROUGHPUT_FLAGS
-    if "ROCKETFLOW_DEBUG" not in os.environ:
+    if not DEBUG.text():
         flags += f' "-Dlog4j2.configurationFile={Path(__file__).with_name("log4j2.properties")}"'
     return {**_LOCAL_SETTINGS, "spark.driver.extraJavaOptions": flags}
 
@@ -107,7 +108,7 @@ def build_session(
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     register(spark)
-    if "ROCKETFLOW_DEBUG" not in os.environ:  # its errors are raised too, and printed as one line
+    if not DEBUG.text():  # its errors are raised too, and printed as one line
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     return spark
 

@@ -10,6 +10,7 @@ import os
 import sys
 from typing import Final
 
+from rocketflow.environment import NAMESRV_ADDR
 from rocketflow.errors import RocketFlowError
 from rocketflow.process.child_process import run_child
 from rocketflow.process.stop_signals import StoppedError, stop_in_order
@@ -29,7 +30,7 @@ def main(arguments: list[str]) -> int:
     stop_in_order()
     try:
         with start_cluster() as cluster:
-            code = run_child(arguments, {**os.environ, "NAMESRV_ADDR": cluster.name_server_address}).returncode
+            code = run_child(arguments, {**os.environ, NAMESRV_ADDR.key: cluster.name_server_address}).returncode
     except StoppedError as stopped:
         print(f"error: {stopped}; both servers were stopped", file=sys.stderr)
         return 128 + stopped.number

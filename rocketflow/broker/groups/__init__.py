@@ -4,7 +4,7 @@
 |---|---|
 | `clients`, `client_requests` | producers and consumers by heartbeat; their requests |
 | `groups` | settings of groups, and those made on first use |
-| `offsets`, `offset_requests` | offsets of groups, where they pull next, and offsets of queues |
+| `offsets` | offsets of groups, where they pull next, and offsets of queues |
 | `filters` | filters of subscriptions |
 | `lags`, `group_figures` | lags of groups by topic, and all figures of groups |
 | `queue_locks` | queues that consumers lock |

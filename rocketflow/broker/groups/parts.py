@@ -10,7 +10,7 @@ from rocketflow.broker.groups.group_admin import GroupAdmin
 from rocketflow.broker.groups.group_figures import GroupFigures
 from rocketflow.broker.groups.group_requests import GroupRequests
 from rocketflow.broker.groups.member_calls import MemberCalls
-from rocketflow.broker.groups.offset_requests import OffsetRequests
+from rocketflow.broker.groups.offsets import OffsetRequests
 from rocketflow.broker.groups.tables import Tables
 from rocketflow.broker.parts import Parts, Services
 
@@ -36,7 +36,7 @@ class GroupParts(Parts):
         self._figures = GroupFigures(store, tables)
         super().__init__(
             self._clients,
-            OffsetRequests(store, tables),
+            OffsetRequests(store, tables.offsets, topics, tables.groups),
             GroupRequests(settings, tables, stats),
             GroupAdmin(store, settings, tables, stats),
             MemberCalls(store, settings, tables.consumers, access),

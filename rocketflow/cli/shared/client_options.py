@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from rocketflow.cli.shared.profiles import (
-    ACCESS_KEY,
-    NAME_SERVERS,
-    SECRET_KEY,
-    VARIABLE,
-    Profile,
-    named_profile,
-    used_profile,
-)
+from rocketflow.cli.shared.profiles import Profile, named_profile, used_profile
+from rocketflow.environment import ACCESS_KEY, NAMESRV_ADDR, PROFILE, SECRET_KEY
 from rocketflow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,13 +24,13 @@ NameServersOption = Annotated[
         "-n",
         "--namesrvAddr",
         metavar="ADDR",
-        help=f"NameServers: host:port;host:port (else {NAME_SERVERS}, or those of the profile).",
+        help=f"NameServers: host:port;host:port (else {NAMESRV_ADDR.key}, or those of the profile).",
     ),
 ]
 ProfileOption = Annotated[
     str,
     typer.Option(
-        "--profile", metavar="NAME", help=f"Address, account and TLS: see rocketflow profile (else {VARIABLE})."
+        "--profile", metavar="NAME", help=f"Address, account and TLS: see rocketflow profile (else {PROFILE.key})."
     ),
 ]
 CredentialsOption = Annotated[
@@ -46,7 +38,7 @@ CredentialsOption = Annotated[
     typer.Option(
         "--credentials",
         metavar="FILE",
-        help=f"Account: lines accessKey: NAME and secretKey: SECRET (else {ACCESS_KEY} and {SECRET_KEY}).",
+        help=f"Account: lines accessKey: NAME and secretKey: SECRET (else {ACCESS_KEY.key} and {SECRET_KEY.key}).",
     ),
 ]
 TlsOption = Annotated[bool, typer.Option("--tls", help="Use TLS; the servers are not checked without --tls-ca.")]
@@ -72,13 +64,13 @@ def client_options(
     from rocketflow.remoting.signature import Credentials
 
     named = profile if isinstance(profile, Profile) else named_profile(profile)
-    variable = os.environ.get(NAME_SERVERS, "")
+    variable = NAMESRV_ADDR.text()
     found = named if named is not None or _is_given(name_servers) or _is_given(variable) else used_profile()
     if not _is_given(name_servers):
         name_servers = variable if found is None else found.name_servers
     if not _is_given(name_servers):
         raise UsageError(
-            f"no NameServer is given: add -n host:port, or set {NAME_SERVERS} or a profile "
+            f"no NameServer is given: add -n host:port, or set {NAMESRV_ADDR.key} or a profile "
             "(rocketflow profile set NAME -n host:port)"
         )
     account = account_of(credentials) if credentials is not None else None
@@ -114,9 +106,9 @@ def account_of(file: Path) -> Credentials:
 def _account_of_environment() -> Credentials | None:
     from rocketflow.remoting.signature import Credentials
 
-    name, secret = os.environ.get(ACCESS_KEY, ""), os.environ.get(SECRET_KEY, "")
+    name, secret = ACCESS_KEY.text(), SECRET_KEY.text()
     if bool(name) != bool(secret):
-        missing = SECRET_KEY if name else ACCESS_KEY
+        missing = (SECRET_KEY if name else ACCESS_KEY).key
         raise UsageError(f"{missing} is missing: an account has a name and a secret")
     return Credentials(name, secret) if name else None
 

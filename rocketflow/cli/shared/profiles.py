@@ -12,13 +12,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
+from rocketflow.environment import ACCESS_KEY, CONFIG_HOME, NAMESRV_ADDR, PROFILE, SECRET_KEY, TLS, Variable
 from rocketflow.errors import UsageError
 
-VARIABLE: Final = "ROCKETFLOW_PROFILE"
-NAME_SERVERS: Final = "NAMESRV_ADDR"
-ACCESS_KEY: Final = "ROCKETFLOW_ACCESS_KEY"
-SECRET_KEY: Final = "ROCKETFLOW_SECRET_KEY"
-_TLS: Final = "ROCKETFLOW_TLS_"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _OTHERS: Final = 0o077
 _FIELDS: Final = {
@@ -45,19 +41,18 @@ class Profile:
     tls_cert: str = ""
     tls_key: str = ""
 
-    def environment(self) -> dict[str, str | None]:
-        """Return the variables by which jobs find the same; None for those that must not be set."""
-        found = {
-            NAME_SERVERS: self.name_servers,
+    def environment(self) -> dict[Variable, str]:
+        """Return the variables by which jobs find the same; "" for those that must not be set."""
+        return {
+            NAMESRV_ADDR: self.name_servers,
             ACCESS_KEY: self.access_key,
             SECRET_KEY: self.secret_key,
-            f"{_TLS}ENABLE": "true" if self.tls else "",
-            f"{_TLS}CLIENT_TRUST_CERT_PATH": self.tls_ca,
-            f"{_TLS}CLIENT_CERT_PATH": self.tls_cert,
-            f"{_TLS}CLIENT_KEY_PATH": self.tls_key,
-            f"{_TLS}CLIENT_AUTH_SERVER": "false" if self.tls and not self.tls_ca else "",
+            TLS["tls.enable"]: "true" if self.tls else "",
+            TLS["tls.client.trustCertPath"]: self.tls_ca,
+            TLS["tls.client.certPath"]: self.tls_cert,
+            TLS["tls.client.keyPath"]: self.tls_key,
+            TLS["tls.client.authServer"]: "false" if self.tls and not self.tls_ca else "",
         }
-        return {name: value or None for name, value in found.items()}
 
 
 @dataclass(slots=True)
@@ -78,7 +73,7 @@ class Profiles:
 
 def profiles_file() -> Path:
     """Return the place of the file."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "rocketflow" / "profiles.json"
+    return CONFIG_HOME.directory() / "rocketflow" / "profiles.json"
 
 
 def load_profiles() -> Profiles:
@@ -148,7 +143,7 @@ def check_name(name: str) -> None:
 
 def named_profile(name: str = "") -> Profile | None:
     """Return the profile of `--profile`, or else of ROCKETFLOW_PROFILE; None without both. Raises UsageError."""
-    name = name or os.environ.get(VARIABLE, "")
+    name = name or PROFILE.text()
     return load_profiles().named(name) if name else None
 
 
@@ -161,8 +156,5 @@ def used_profile() -> Profile | None:
 def export_profile() -> None:
     """Give jobs, by the environment, what ROCKETFLOW_PROFILE names. Raises UsageError."""
     found = named_profile()
-    for name, value in {} if found is None else found.environment().items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+    for variable, text in () if found is None else found.environment().items():
+        variable.put(text)

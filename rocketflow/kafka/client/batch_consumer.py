@@ -11,9 +11,9 @@ slower.
 from __future__ import annotations
 
 import inspect
-import os
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow.environment import KAFKA_RECORDS
 from rocketflow.kafka.client.partition_rows import KafkaRows, rows_of_records
 from rocketflow.kafka.client.record_batches import RawBatch, decode_batches
 
@@ -21,14 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _WANTED: Final = ["self", "tp", "records", "key_deserializer", "value_deserializer"]
-_RECORDS_ONLY: Final = "ROCKETFLOW_KAFKA_RECORDS"
 BATCHES_AT_ONCE: Final = 400
 RECORDS_AT_ONCE: Final = 20_000
 
 
 def hand_out_batches(consumer: Any) -> bool:
     """Make `consumer.poll` return `RawBatch`es; return False, with nothing changed, if this client cannot."""
-    if os.environ.get(_RECORDS_ONLY) == "1":
+    if KAFKA_RECORDS.text() == "1":
         return False
     try:
         fetcher = consumer._fetcher

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from rocketflow.errors import UsageError
 from rocketflow.kafka.options.client_options import ClientOptions, parse_options
 from rocketflow.kafka.shared.topic_names import TopicChoice, check_store_name
-from rocketflow.process.arguments import JobParser
+from rocketflow.process.arguments import JobParser, argument
 from rocketflow_store import OnBadBody
 from rocketflow_store.spi.commits import check_sink_id
+from rocketflow_store.spi.setting_rows import LONG_MAX, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +22,92 @@ STORE_TO_KAFKA: Final = "store-to-kafka"
 STOP, QUARANTINE, CONTINUE = "stop", "quarantine", "continue"
 _ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,80}")
 _MIB: Final = 1 << 20
+
+
+DIRECTION: Final = argument(
+    "--direction", "from where to where", choices=(KAFKA_TO_STORE, STORE_TO_KAFKA), required=True
+)
+ARGUMENTS: Final = (
+    argument("--bootstrap", "Kafka brokers, host:port, comma-separated", form="ADDR", required=True),
+    argument("--store", "store directory", form="PATH", required=True),
+    argument("--topics", "topics to copy, by the names of the side that is read", form="A,B"),
+    argument("--topics-pattern", "copy every topic whose whole name matches, new ones too", form="REGEX"),
+    argument("--map", "another target name (default: . becomes |)", kind=Kind.LIST, form="KAFKA.TOPIC=STORE_TOPIC"),
+    argument(
+        "--id", "the bridge's name, under which it resumes (default: from the topics)", form="NAME", field="bridge_id"
+    ),
+    argument("--restart", "copy topics again that another bridge (another --id) has copied", False),
+    argument("--until-caught-up", "end once everything present at the start is copied", False),
+    argument("--from", "where a new bridge starts", "earliest", choices=("earliest", "latest"), field="start"),
+    argument(
+        "--queues",
+        "into the store: N queues, chosen by key (default: one a partition)",
+        form="N",
+        kind=Kind.COUNT,
+        bounds=(1, LONG_MAX),
+    ),
+    argument("--by-key", "into Kafka: partitions chosen by key (default: that of the queue)", False),
+    argument("--share", "into the store: divide partitions among all bridges of this id", False, field="shared"),
+    argument("--hold-store", "keep the store's lock between commits", False),
+    argument("--group", "consumer group to report offsets to (default: from the id)", form="NAME"),
+    argument("--on-refused", "messages that the other side refuses", STOP, choices=(STOP, QUARANTINE)),
+    argument("--quarantine-topic", "topic of quarantined messages", "KAFKA_QUARANTINE", form="T"),
+    argument("--on-data-loss", "messages that were deleted before the copy", STOP, choices=(STOP, CONTINUE)),
+    argument(
+        "--on-bad-body",
+        "into Kafka: bodies that cannot be decoded: fail, raw (as stored, with a header), or quarantine",
+        OnBadBody.FAIL,
+        choices=tuple(one.value for one in OnBadBody),
+    ),
+    argument(
+        "--max-batch-bytes",
+        "most bytes of one commit (16 MiB)",
+        16 * _MIB,
+        form="N",
+        kind=Kind.COUNT,
+        bounds=(1, LONG_MAX),
+    ),
+    argument(
+        "--max-batch-rows",
+        "most messages of one commit (200,000)",
+        200_000,
+        form="N",
+        kind=Kind.COUNT,
+        bounds=(1, LONG_MAX),
+    ),
+    argument(
+        "--commit-interval-ms",
+        "longest wait for a fuller commit (500)",
+        500,
+        form="MS",
+        kind=Kind.COUNT,
+        bounds=(1, LONG_MAX),
+    ),
+    argument(
+        "--lock-timeout-ms",
+        "wait for the store's lock (30,000)",
+        30_000,
+        form="MS",
+        kind=Kind.COUNT,
+        bounds=(0, LONG_MAX),
+    ),
+    argument(
+        "--discover-ms",
+        "look for new topics and partitions (30,000)",
+        30_000,
+        form="MS",
+        kind=Kind.COUNT,
+        bounds=(100, LONG_MAX),
+    ),
+    argument("--create-topics", "into Kafka: create missing topics", False),
+    argument("--progress-topic", "into Kafka: the topic of the bridge's progress", "__rocketflow_progress", form="T"),
+    argument("--origin-headers", "into Kafka: a header rocketmq.origin with topic:queue:offset", False),
+    argument("--config", "the store's broker.conf", form="FILE"),
+    argument("--kafka-option", "an option of kafka-python's client", kind=Kind.LIST, form="K=V"),
+    argument("--kafka-config", "such options as a properties file", kind=Kind.LIST, form="FILE"),
+)
+JSON: Final = argument("--json", "the summary as one JSON object", False)
+_DEFAULT: Final = {one.field: one.default for one in ARGUMENTS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,27 +120,27 @@ class BridgeOptions:
     choice: TopicChoice
     bridge_id: str
     client: ClientOptions = field(default_factory=lambda: ClientOptions({}))
-    until_caught_up: bool = False
-    start: str = "earliest"
-    queues: int | None = None
-    by_key: bool = False
-    shared: bool = False
-    hold_store: bool = False
-    group: str | None = None
-    on_refused: str = STOP
-    quarantine_topic: str = "KAFKA_QUARANTINE"
-    on_data_loss: str = STOP
-    on_bad_body: OnBadBody = OnBadBody.FAIL
-    max_batch_bytes: int = 16 * _MIB
-    max_batch_rows: int = 200_000
-    commit_interval_ms: int = 500
-    lock_timeout_ms: int = 30_000
-    discover_ms: int = 30_000
-    create_topics: bool = False
-    progress_topic: str = "__rocketflow_progress"
-    origin_headers: bool = False
-    config: str | None = None
-    restart: bool = False
+    until_caught_up: bool = _DEFAULT["until_caught_up"]
+    start: str = _DEFAULT["start"]
+    queues: int | None = _DEFAULT["queues"]
+    by_key: bool = _DEFAULT["by_key"]
+    shared: bool = _DEFAULT["shared"]
+    hold_store: bool = _DEFAULT["hold_store"]
+    group: str | None = _DEFAULT["group"]
+    on_refused: str = _DEFAULT["on_refused"]
+    quarantine_topic: str = _DEFAULT["quarantine_topic"]
+    on_data_loss: str = _DEFAULT["on_data_loss"]
+    on_bad_body: OnBadBody = _DEFAULT["on_bad_body"]
+    max_batch_bytes: int = _DEFAULT["max_batch_bytes"]
+    max_batch_rows: int = _DEFAULT["max_batch_rows"]
+    commit_interval_ms: int = _DEFAULT["commit_interval_ms"]
+    lock_timeout_ms: int = _DEFAULT["lock_timeout_ms"]
+    discover_ms: int = _DEFAULT["discover_ms"]
+    create_topics: bool = _DEFAULT["create_topics"]
+    progress_topic: str = _DEFAULT["progress_topic"]
+    origin_headers: bool = _DEFAULT["origin_headers"]
+    config: str | None = _DEFAULT["config"]
+    restart: bool = _DEFAULT["restart"]
 
     @property
     def group_id(self) -> str:
@@ -99,129 +185,39 @@ _ONLY_INTO_STORE: Final = frozenset({"--queues", "--share", "--hold-store"})
 _ONLY_INTO_KAFKA: Final = frozenset(
     {"--by-key", "--create-topics", "--progress-topic", "--origin-headers", "--on-bad-body"}
 )
+_EITHER_WAY: Final = frozenset({"--progress-topic"})
+"""Those that are accepted, and not looked at, in the other direction."""
 
 
-def add_arguments(parser: argparse.ArgumentParser, *, direction: str | None = None) -> None:
-    """Add the options of the bridge. With a direction, help omits the options of the other one."""
-    hidden = _ONLY_INTO_KAFKA if direction == KAFKA_TO_STORE else _ONLY_INTO_STORE if direction else frozenset()
-
-    def add(name: str, **more: Any) -> None:
-        if direction is not None and "help" in more:
-            for side in ("into the store: ", "into Kafka: "):
-                more["help"] = more["help"].removeprefix(side)
-        parser.add_argument(name, **{**more, "help": argparse.SUPPRESS} if name in hidden else more)
-
-    if direction is None:
-        add("--direction", required=True, choices=(KAFKA_TO_STORE, STORE_TO_KAFKA))
-    add("--bootstrap", required=True, metavar="ADDR", help="Kafka brokers, host:port, comma-separated")
-    add("--store", required=True, metavar="PATH", help="store directory")
-    add("--topics", metavar="A,B", help="topics to copy, by the names of the side that is read")
-    add("--topics-pattern", metavar="REGEX", help="copy every topic whose whole name matches, new ones too")
-    add(
-        "--map",
-        action="append",
-        default=[],
-        metavar="KAFKA.TOPIC=STORE_TOPIC",
-        help="another target name (default: . becomes |)",
-    )
-    add("--id", metavar="NAME", help="the bridge's name, under which it resumes (default: from the topics)")
-    add("--restart", action="store_true", help="copy topics again that another bridge (another --id) has copied")
-    add("--until-caught-up", action="store_true", help="end once everything present at the start is copied")
-    add("--from", dest="start", choices=("earliest", "latest"), default="earliest", help="where a new bridge starts")
-    add("--queues", type=int, metavar="N", help="into the store: N queues, chosen by key (default: one a partition)")
-    add("--by-key", action="store_true", help="into Kafka: partitions chosen by key (default: that of the queue)")
-    add("--share", action="store_true", help="into the store: divide partitions among all bridges of this id")
-    add("--hold-store", action="store_true", help="keep the store's lock between commits")
-    add("--group", metavar="NAME", help="consumer group to report offsets to (default: from the id)")
-    add("--on-refused", choices=(STOP, QUARANTINE), default=STOP, help="messages that the other side refuses")
-    add("--quarantine-topic", default="KAFKA_QUARANTINE", metavar="T", help="topic of quarantined messages")
-    add("--on-data-loss", choices=(STOP, CONTINUE), default=STOP, help="messages that were deleted before the copy")
-    add(
-        "--on-bad-body",
-        choices=tuple(one.value for one in OnBadBody),
-        default=OnBadBody.FAIL.value,
-        help="into Kafka: bodies that cannot be decoded: fail, raw (as stored, with a header), or quarantine",
-    )
-    add("--max-batch-bytes", type=int, default=16 * _MIB, metavar="N", help="most bytes of one commit (16 MiB)")
-    add("--max-batch-rows", type=int, default=200_000, metavar="N", help="most messages of one commit (200,000)")
-    add("--commit-interval-ms", type=int, default=500, metavar="MS", help="longest wait for a fuller commit (500)")
-    add("--lock-timeout-ms", type=int, default=30_000, metavar="MS", help="wait for the store's lock (30,000)")
-    add("--discover-ms", type=int, default=30_000, metavar="MS", help="look for new topics and partitions (30,000)")
-    add("--create-topics", action="store_true", help="into Kafka: create missing topics")
-    add(
-        "--progress-topic",
-        default="__rocketflow_progress",
-        metavar="T",
-        help="into Kafka: the topic of the bridge's progress",
-    )
-    add("--origin-headers", action="store_true", help="into Kafka: a header rocketmq.origin with topic:queue:offset")
-    add("--config", metavar="FILE", help="the store's broker.conf")
-    add("--kafka-option", action="append", default=[], metavar="K=V", help="an option of kafka-python's client")
-    add("--kafka-config", action="append", default=[], metavar="FILE", help="such options as a properties file")
-
-
-def options_of(given: argparse.Namespace, direction: str | None = None) -> BridgeOptions:
+def options_of(given: dict[str, Any], direction: str | None = None) -> BridgeOptions:
     """Return the options of a parsed command line. Raise UsageError for an invalid one."""
-    direction = direction or given.direction
+    direction = direction or given["direction"]
     assert direction is not None
-    choice = TopicChoice.parse(given.topics, given.topics_pattern, given.map)
-    for name, low in (
-        ("queues", 1),
-        ("max_batch_bytes", 1),
-        ("max_batch_rows", 1),
-        ("commit_interval_ms", 1),
-        ("lock_timeout_ms", 0),
-        ("discover_ms", 100),
-    ):
-        value = getattr(given, name)
-        if value is not None and value < low:
-            raise UsageError(f"--{name.replace('_', '-')} {value}: must be at least {low}")
+    choice = TopicChoice.parse(given["topics"], given["topics_pattern"], given["map"])
     into_store = direction == KAFKA_TO_STORE
-    wrong = ("by_key", "create_topics", "origin_headers") if into_store else ("queues", "share", "hold_store")
-    for name in wrong:
-        if getattr(given, name):
-            raise UsageError(f"--{name.replace('_', '-')} has no meaning with {direction}")
-    if into_store and given.on_bad_body != OnBadBody.FAIL.value:
-        raise UsageError(f"--on-bad-body has no meaning with {direction}")
-    if given.share and given.hold_store:
+    wrong = _ONLY_INTO_KAFKA - _EITHER_WAY if into_store else _ONLY_INTO_STORE
+    for one in ARGUMENTS:
+        if one.key in wrong and given[one.field] != one.default:
+            raise UsageError(f"{one.key} has no meaning with {direction}")
+    if given["shared"] and given["hold_store"]:
         raise UsageError("--share excludes --hold-store: bridges that share partitions take the store's lock in turn")
-    if given.share and given.start == "latest":
+    if given["shared"] and given["start"] == "latest":
         raise UsageError("--share excludes --from latest: start one bridge without --share first")
     if into_store:
-        check_store_name(given.quarantine_topic, given.quarantine_topic)
-    bridge_id = given.id or _default_id(direction, choice)
+        check_store_name(given["quarantine_topic"], given["quarantine_topic"])
+    bridge_id = given["bridge_id"] or _default_id(direction, choice)
     if not _ID.fullmatch(bridge_id):
         raise UsageError(f"--id {bridge_id!r}: must be 1 to 80 letters, digits, _ . or -")
     check_sink_id(f"kafka-bridge:{bridge_id}")
-    return BridgeOptions(
-        direction=direction,
-        bootstrap=_addresses(given.bootstrap),
-        store=given.store,
-        choice=choice,
-        bridge_id=bridge_id,
-        client=parse_options(given.kafka_option, given.kafka_config),
-        until_caught_up=given.until_caught_up,
-        start=given.start,
-        queues=given.queues,
-        by_key=given.by_key,
-        shared=given.share,
-        hold_store=given.hold_store,
-        group=given.group,
-        on_refused=given.on_refused,
-        quarantine_topic=given.quarantine_topic,
-        on_data_loss=given.on_data_loss,
-        on_bad_body=OnBadBody(given.on_bad_body),
-        max_batch_bytes=given.max_batch_bytes,
-        max_batch_rows=given.max_batch_rows,
-        commit_interval_ms=given.commit_interval_ms,
-        lock_timeout_ms=given.lock_timeout_ms,
-        discover_ms=given.discover_ms,
-        create_topics=given.create_topics,
-        progress_topic=given.progress_topic,
-        origin_headers=given.origin_headers,
-        config=given.config,
-        restart=given.restart,
-    )
+    made = {
+        "direction": direction,
+        "bootstrap": _addresses(given["bootstrap"]),
+        "choice": choice,
+        "bridge_id": bridge_id,
+        "client": parse_options(given["kafka_option"], given["kafka_config"]),
+    }
+    names = {one.name for one in fields(BridgeOptions)}
+    return BridgeOptions(**{**{name: value for name, value in given.items() if name in names}, **made})
 
 
 def _default_id(direction: str, choice: TopicChoice) -> str:
@@ -236,19 +232,25 @@ def _default_id(direction: str, choice: TopicChoice) -> str:
     return f"{direction}-{hashlib.sha256(named.encode()).hexdigest()[:12]}"
 
 
-def bridge_parser(*, program: str, direction: str | None, example: str) -> BridgeParser:
-    """Return the parser for the command line of one direction; it exits with code 2 for an invalid one."""
+def bridge_parser(*, program: str, direction: str, example: str) -> BridgeParser:
+    """Return the parser for the command line of one direction; it exits with code 2 for an invalid one.
+
+    Help omits the options of the other direction.
+    """
     parser = BridgeParser(
         prog=program, description="Copy topics between Kafka and a store, exactly once.", epilog=f"example: {example}"
     )
-    add_arguments(parser, direction=direction)
+    hidden = _ONLY_INTO_KAFKA if direction == KAFKA_TO_STORE else _ONLY_INTO_STORE
+    sides = ("into the store: ", "into Kafka: ")
+    rows = (one._replace(about=one.about.removeprefix(sides[0]).removeprefix(sides[1])) for one in ARGUMENTS)
+    parser.add_rows(rows, hidden=hidden)
     return parser
 
 
-def parse(arguments: Sequence[str] | None, *, program: str, direction: str | None, example: str) -> BridgeOptions:
+def parse(arguments: Sequence[str] | None, *, program: str, direction: str, example: str) -> BridgeOptions:
     """Parse a command line."""
     parser = bridge_parser(program=program, direction=direction, example=example)
-    return options_of(parser.parse_args(arguments), direction)
+    return options_of(parser.values(arguments), direction)
 
 
 def _addresses(text: str) -> str:

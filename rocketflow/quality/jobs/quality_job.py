@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.errors import UsageError
-from rocketflow.process.arguments import JobParser, key_values
+from rocketflow.process.arguments import JobParser, argument
 from rocketflow.process.job_timing import timing
 from rocketflow.quality.bodies.body_schema import FORMATS, BodySpec, body_spec
 from rocketflow.quality.suites.suite import Action, Suite, load_suite
@@ -20,6 +20,7 @@ from rocketflow.spark.shared import checkpoint
 from rocketflow.spark.shared.store_locations import local_path
 from rocketflow.spark.stream.job_options import job_source_options
 from rocketflow.spark.stream.query_run import AVAILABLE_NOW, await_query, check_trigger, start_query
+from rocketflow_store.spi.setting_rows import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,6 +33,30 @@ if TYPE_CHECKING:
     from rocketflow.quality.suites.suite_plan import SuitePlan
 
 VALIDATORS: Final = ("pass", "gx")
+
+
+ARGUMENTS: Final = (
+    argument("--source", "store directory to read", form="PATH", required=True),
+    argument("--subscribe", "topics to check, comma-separated", form="T,..", required=True),
+    argument("--suite", "Great Expectations suite (JSON)", form="FILE", required=True),
+    argument("--good-topic", "topic of good rows", form="T"),
+    argument("--good-foreach", "called with (good rows, batch id) instead", form="MODULE:FUNCTION"),
+    argument("--quarantine-topic", "topic of bad rows", form="T", required=True),
+    argument("--checkpoint", "the query's checkpoint", form="DIR", required=True),
+    argument("--sink", "store directory to write (default: the source)", form="PATH"),
+    argument("--sink-id", "name of the query in its commits (default: the query's id)", form="ID"),
+    argument("--body-schema", "'carrier string, delay int', or a JSON Schema file", form="DDL|FILE"),
+    argument("--body-format", "format of bodies (default: json)", choices=FORMATS),
+    argument("--body-option", "an option of Spark's parser", field="body_options", kind=Kind.PAIRS, form="K=V"),
+    argument(
+        "--action", "action of critical expectations", Action.QUARANTINE, choices=tuple(one.value for one in Action)
+    ),
+    argument("--validator", "gx: GX validates every batch as well", "pass", choices=VALIDATORS),
+    argument("--trigger", 'available-now (default) or "5 seconds"', AVAILABLE_NOW),
+    argument("--no-properties", "do not copy properties of messages (faster)", False),
+    argument("--queues", "queues of new topics (default: as the source)", form="N", kind=Kind.COUNT),
+    argument("--option", "an option of the source", field="options", kind=Kind.PAIRS, form="K=V"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,58 +140,11 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> QualityJob:
         "--suite conf/expectations/flights.json --good-topic flights-good --quarantine-topic flights-bad "
         "--checkpoint /data/cp",
     )
-    parser.add_argument("--source", required=True, metavar="PATH", help="store directory to read")
-    parser.add_argument("--subscribe", required=True, metavar="T,..", help="topics to check, comma-separated")
-    parser.add_argument("--suite", required=True, metavar="FILE", help="Great Expectations suite (JSON)")
-    parser.add_argument("--good-topic", metavar="T", help="topic of good rows")
-    parser.add_argument("--good-foreach", metavar="MODULE:FUNCTION", help="called with (good rows, batch id) instead")
-    parser.add_argument("--quarantine-topic", required=True, metavar="T", help="topic of bad rows")
-    parser.add_argument(
-        "--checkpoint",
-        required=True,
-        type=checkpoint.checkpoint_argument,
-        metavar="DIR",
-        help="the query's checkpoint",
-    )
-    parser.add_argument("--sink", metavar="PATH", help="store directory to write (default: the source)")
-    parser.add_argument("--sink-id", metavar="ID", help="name of the query in its commits (default: the query's id)")
-    parser.add_argument("--body-schema", metavar="DDL|FILE", help="'carrier string, delay int', or a JSON Schema file")
-    parser.add_argument("--body-format", choices=FORMATS, help="format of bodies (default: json)")
-    parser.add_argument("--body-option", action="append", default=[], metavar="K=V", help="an option of Spark's parser")
-    parser.add_argument(
-        "--action",
-        choices=[one.value for one in Action],
-        default="quarantine",
-        help="action of critical expectations",
-    )
-    parser.add_argument("--validator", choices=VALIDATORS, default="pass", help="gx: GX validates every batch as well")
-    parser.add_argument("--trigger", default=AVAILABLE_NOW, help='available-now (default) or "5 seconds"')
-    parser.add_argument("--no-properties", action="store_true", help="do not copy properties of messages (faster)")
-    parser.add_argument("--queues", type=int, metavar="N", help="queues of new topics (default: as the source)")
-    parser.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the source")
-    given = parser.parse_args(arguments)
-    if given.good_topic is not None and given.good_foreach is not None:
+    parser.add_rows(ARGUMENTS, checks={"--checkpoint": checkpoint.checkpoint_argument})
+    given = parser.values(arguments)
+    if given["good_topic"] is not None and given["good_foreach"] is not None:
         parser.error("--good-topic and --good-foreach exclude each other")
-    return QualityJob(
-        source=given.source,
-        subscribe=given.subscribe,
-        suite=given.suite,
-        quarantine_topic=given.quarantine_topic,
-        checkpoint=given.checkpoint,
-        good_topic=given.good_topic,
-        good_foreach=given.good_foreach,
-        sink=given.sink,
-        sink_id=given.sink_id,
-        body_schema=given.body_schema,
-        body_format=given.body_format,
-        body_options=key_values("--body-option", given.body_option),
-        action=Action(given.action),
-        validator=given.validator,
-        trigger=given.trigger,
-        properties=not given.no_properties,
-        queues=given.queues,
-        options=key_values("--option", given.option),
-    )
+    return QualityJob(properties=not given.pop("no_properties"), **given)
 
 
 def spec_of(job_schema: str | None, job_format: str | None, options: dict[str, str], suite: Suite) -> BodySpec:

@@ -7,6 +7,8 @@ import os
 import warnings
 from typing import TYPE_CHECKING
 
+from rocketflow.environment import DEBUG
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -17,7 +19,7 @@ def quality_session(name: str, master: str | None = None, *, fast_start: bool = 
 
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     spark = build_session(name, master, fast_start=fast_start)
-    if "ROCKETFLOW_DEBUG" not in os.environ:
+    if not DEBUG.text():
         spark.sparkContext.setLogLevel("FATAL")
         quiet()
     return spark

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
+from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from rocketflow.process.arguments import JobParser
+from rocketflow.environment import DEBUG
+from rocketflow.process.arguments import JobParser, argument
 from rocketflow.process.job_timing import timing
 from rocketflow_store import StoreConfig
 from rocketflow_store.spi.places import check_directory, check_unlocked, is_uri
 from rocketflow_store.spi.rebuild import PROFILES, RebuildRequest, RebuildResult, check_target_given
+from rocketflow_store.spi.setting_rows import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,6 +24,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     Progress = Callable[[int, int], None]
+
+
+ARGUMENTS: Final = (
+    argument("--store", "store directory, seen by every executor", form="PATH|URI", required=True),
+    argument("--only", "rebuild only one of them", choices=("consumequeue", "index")),
+    argument("--topic", "only queues of this topic", kind=Kind.LIST, form="T"),
+    argument("--queue", "only this queue of the topics", form="N", kind=Kind.COUNT),
+    argument("--profile", "convert to the derived files of this RocketMQ version", choices=PROFILES),
+    argument("--dry-run", "print what would be rebuilt", False),
+    argument("--force", "go on if CommitLog files are missing", False),
+    argument("--wait", "wait for the process that has locked the store", False),
+    argument("--log", "read the CommitLog from here, and not from the store", form="URI"),
+    argument("--target", "write consumequeue/ and index/ here, not into the store", form="DIR|URI"),
+    argument("--scratch", "directory to build a remote target's files in; all executors must see it", form="DIR"),
+    argument("--config", "broker.conf, for a store that does not name its file sizes or paths", form="FILE"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +62,8 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> RebuildJob:
         description="Rebuild queues and index of a RocketMQ store from its log, and swap them in at once.",
         epilog="example: rocketflow submit rebuild_index --store /data/store --only consumequeue --dry-run",
     )
-    parser.add_argument("--store", required=True, metavar="PATH|URI", help="store directory, seen by every executor")
-    parser.add_argument("--only", choices=("consumequeue", "index"), help="rebuild only one of them")
-    parser.add_argument("--topic", action="append", default=[], metavar="T", help="only queues of this topic")
-    parser.add_argument("--queue", type=int, metavar="N", help="only this queue of the topics")
-    parser.add_argument("--profile", choices=PROFILES, help="convert to the derived files of this RocketMQ version")
-    parser.add_argument("--dry-run", action="store_true", help="print what would be rebuilt")
-    parser.add_argument("--force", action="store_true", help="go on if CommitLog files are missing")
-    parser.add_argument("--wait", action="store_true", help="wait for the process that has locked the store")
-    parser.add_argument("--log", metavar="URI", help="read the CommitLog from here, and not from the store")
-    parser.add_argument("--target", metavar="DIR|URI", help="write consumequeue/ and index/ here, not into the store")
-    parser.add_argument(
-        "--scratch", metavar="DIR", help="directory to build a remote target's files in; all executors must see it"
-    )
-    parser.add_argument(
-        "--config", metavar="FILE", help="broker.conf, for a store that does not name its file sizes or paths"
-    )
-    given = parser.parse_args(arguments)
+    parser.add_rows(ARGUMENTS)
+    given = Namespace(**parser.values(arguments))
     if given.only == "index" and (given.topic or given.queue is not None):
         parser.error("--only index covers all topics; remove --topic and --queue")
     if given.queue is not None and not given.topic:
@@ -111,7 +114,7 @@ def run_in_own_session(
     preflight(job)
     spark = build_session("rocketflow-rebuild", master)
     try:
-        if "ROCKETFLOW_DEBUG" not in os.environ:
+        if not DEBUG.text():
             spark.sparkContext.setLogLevel("FATAL")  # the job prints a failure as one line
         return run(spark, job, begin_progress() if begin_progress is not None else print_progress())
     finally:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.errors import UsageError
-from rocketflow.process.arguments import JobParser
+from rocketflow.process.arguments import JobParser, argument
 from rocketflow.process.times import TIME_FORM, SecondsError, parse_time
 from rocketflow_store import FlushDiskType, MessageRejectedError, StoreConfig
 from rocketflow_store.spi.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, check_send_topic, validate_topic
 from rocketflow_store.spi.requeue import RequeueRequest, check_run_id
+from rocketflow_store.spi.setting_rows import LONG_MAX, Kind
 from rocketflow_store.spi.settings import SystemClock
 
 if TYPE_CHECKING:
@@ -37,6 +38,35 @@ examples:
 """
 
 
+_COMMON: Final = (
+    argument("--store", "store directory", form="PATH", required=True),
+    argument("--dry-run", "print what would be moved; write nothing", False),
+    argument("--wait", "wait for the process that has locked the store (else exit 75)", False),
+    argument("--config", "broker.conf of the store (delay levels, paths)", form="FILE"),
+)
+_DUE: Final = (
+    argument("--kinds", "delay, timer, retry (default: all)", form="K,.."),
+    argument("--until", "deliver messages due at this time, ISO 8601 or ms (default: now)", form="TIME|now"),
+    argument("--engine", "where records are encoded (default: auto, Spark for many)", choices=ENGINES),
+)
+_BY_HAND: Final = (
+    argument("--from-topic", "the source: %DLQ%group, a quarantine, any topic", form="T"),
+    argument("--to-topic", "the target (default: the topic each message came from)", form="T"),
+    argument("--where", "condition over the source's columns and `properties`, e.g. \"keys = 'k'\"", form="SQL"),
+    argument("--max", "at most N messages, by queue and offset", form="N", kind=Kind.COUNT, bounds=(1, LONG_MAX)),
+    argument(
+        "--rate",
+        "at most N messages a second; may change with a repeat",
+        form="N",
+        kind=Kind.COUNT,
+        bounds=(1, LONG_MAX),
+    ),
+    argument("--run-id", "repeat or continue this run (default: a new one)", form="ID"),
+    argument("--skip-requeued", "skip messages that other runs requeued", False),
+)
+ARGUMENTS: Final = (*_COMMON, *_DUE, *_BY_HAND)
+
+
 @dataclass(frozen=True, slots=True)
 class RequeueJob:
     """A run of the requeue job. `manual` is None for the delivery of messages that are due until `until_ms`."""
@@ -57,7 +87,7 @@ class RequeueJob:
         return replace(known, flush_disk_type=FlushDiskType.SYNC_FLUSH)
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> JobParser:
     """Return the parser of the job's arguments."""
     parser = JobParser(
         prog="rocketflow submit requeue",
@@ -65,28 +95,9 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--store", required=True, metavar="PATH", help="store directory")
-    parser.add_argument("--dry-run", action="store_true", help="print what would be moved; write nothing")
-    parser.add_argument(
-        "--wait", action="store_true", help="wait for the process that has locked the store (else exit 75)"
-    )
-    parser.add_argument("--config", metavar="FILE", help="broker.conf of the store (delay levels, paths)")
-    due = parser.add_argument_group("delivery of messages that are due")
-    due.add_argument("--kinds", metavar="K,..", help="delay, timer, retry (default: all)")
-    due.add_argument(
-        "--until", metavar="TIME|now", help="deliver messages due at this time, ISO 8601 or ms (default: now)"
-    )
-    due.add_argument("--engine", choices=ENGINES, help="where records are encoded (default: auto, Spark for many)")
-    hand = parser.add_argument_group("requeue by hand")
-    hand.add_argument("--from-topic", metavar="T", help="the source: %%DLQ%%group, a quarantine, any topic")
-    hand.add_argument("--to-topic", metavar="T", help="the target (default: the topic each message came from)")
-    hand.add_argument(
-        "--where", metavar="SQL", help="condition over the source's columns and `properties`, e.g. \"keys = 'k'\""
-    )
-    hand.add_argument("--max", type=int, metavar="N", help="at most N messages, by queue and offset")
-    hand.add_argument("--rate", type=int, metavar="N", help="at most N messages a second; may change with a repeat")
-    hand.add_argument("--run-id", metavar="ID", help="repeat or continue this run (default: a new one)")
-    hand.add_argument("--skip-requeued", action="store_true", help="skip messages that other runs requeued")
+    parser.add_rows(_COMMON)
+    parser.add_rows(_DUE, group="delivery of messages that are due")
+    parser.add_rows(_BY_HAND, group="requeue by hand")
     return parser
 
 
@@ -97,17 +108,11 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> RequeueJob:
         UsageError: a topic, a time or the kinds are wrong.
     """
     parser = make_parser()
-    given = parser.parse_args(arguments)
+    given = argparse.Namespace(**parser.values(arguments))
     manual = None
-    by_hand = ("to_topic", "where", "max", "rate", "run_id", "skip_requeued")
-    due = ("kinds", "until", "engine")
-    odd = [name for name in (by_hand if given.from_topic is None else due) if getattr(given, name)]
+    odd = [one.key for one in (_BY_HAND if given.from_topic is None else _DUE) if getattr(given, one.field)]
     if odd:
-        option = f"--{odd[0].replace('_', '-')}"
-        parser.error(f"{option} needs --from-topic" if given.from_topic is None else f"{option}: not with --from-topic")
-    for name in ("max", "rate"):
-        if getattr(given, name) is not None and getattr(given, name) < 1:
-            parser.error(f"--{name} {getattr(given, name)}: must be 1 or more")
+        parser.error(f"{odd[0]} needs --from-topic" if given.from_topic is None else f"{odd[0]}: not with --from-topic")
     if given.from_topic is not None:
         manual = RequeueRequest(
             run_id=check_run_id(given.run_id) if given.run_id is not None else _new_run_id(),

@@ -6,12 +6,12 @@ The job first looks at the store without Spark, and starts a JVM only if Spark h
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rocketflow.environment import DEBUG
 from rocketflow.process.job_timing import timing
 from rocketflow.process.printable import printable
 from rocketflow.spark.requeue.requeue_arguments import RequeueJob, parse_arguments
@@ -80,7 +80,7 @@ def run_in_own_session(job: RequeueJob) -> tuple[dict[str, Any], int]:
 
     spark = build_session("rocketflow-requeue", fast_start=True)
     try:
-        if "ROCKETFLOW_DEBUG" not in os.environ:
+        if not DEBUG.text():
             spark.sparkContext.setLogLevel("FATAL")  # the job prints a failure as one line
         return run_with_spark(spark, job)
     finally:

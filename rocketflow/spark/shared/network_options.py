@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow.environment import ACCESS_KEY, SECRET_KEY
 from rocketflow.remoting.addresses import is_address
 from rocketflow.spark.shared.option_table import option_row
 from rocketflow.spark.shared.option_values import OptionError, OptionValues, bad_value_error
@@ -17,15 +17,13 @@ from rocketflow_store.spi.setting_rows import Kind
 if TYPE_CHECKING:
     from rocketflow.client.store_client import StoreClient
 
-ACCESS_VARIABLE: Final = "ROCKETFLOW_ACCESS_KEY"
-SECRET_VARIABLE: Final = "ROCKETFLOW_SECRET_KEY"
 DEFAULT_TIMEOUT_MS: Final = 60_000
 
 NETWORK_OPTIONS: Final = (
     option_row(
         "accessKey",
         f"Name of the account that signs requests; with `secretKey`. Without both, those of the environment "
-        f"({ACCESS_VARIABLE}, {SECRET_VARIABLE}) or of `credentialsFile` are used.",
+        f"({ACCESS_KEY.key}, {SECRET_KEY.key}) or of `credentialsFile` are used.",
         form="text",
     ),
     option_row(
@@ -110,7 +108,7 @@ def _credentials(values: OptionValues) -> tuple[str, str]:
         return access, secret
     if file is not None:
         return _credentials_of(file)
-    return os.environ.get(ACCESS_VARIABLE, ""), os.environ.get(SECRET_VARIABLE, "")
+    return ACCESS_KEY.text(), SECRET_KEY.text()
 
 
 def _credentials_of(file: str) -> tuple[str, str]:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
+from rocketflow.environment import DEBUG
 from rocketflow.errors import RocketFlowError
 from rocketflow_store import StoreError
 
@@ -59,5 +60,5 @@ def in_worker() -> bool:
 
 
 def _hide_traceback() -> None:
-    if in_worker() and "ROCKETFLOW_DEBUG" not in os.environ:
+    if in_worker() and not DEBUG.text():
         os.environ[_VARIABLE] = "1"

@@ -5,12 +5,12 @@ RocketMQ's source: remoting/netty/TlsSystemConfig.java, TlsHelper.java.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from rocketflow.environment import TLS
 from rocketflow.errors import UsageError
 from rocketflow.process.tls_settings import TLS_FILE, tls_file_entries
 from rocketflow.spark.shared.option_table import option_row
@@ -76,11 +76,6 @@ class ClientTls:
         return Tls(lambda: client_context(files, verify=self.verify), files.paths)
 
 
-def variable_of(option: str) -> str:
-    """Return the environment's variable for an option of TLS."""
-    return "ROCKETFLOW_" + re.sub("([A-Z])", r"_\1", option).replace(".", "_").upper()
-
-
 def parse_tls(values: OptionValues) -> ClientTls | None:
     """Return the TLS of a query's connections, None without it; raise OptionError for what cannot be used.
 
@@ -89,7 +84,7 @@ def parse_tls(values: OptionValues) -> ClientTls | None:
     names = [one.key for one in TLS_OPTIONS]
     given = {name: values[name] for name in names if name in values}
     if not given:
-        given = {name: text for name in names if (text := os.environ.get(variable_of(name)))}
+        given = {name: text for name, variable in TLS.items() if (text := variable.text())}
     found = OptionValues(_with_file(given), TLS_OPTIONS)
     enabled = found.value("tls.enable")
     if not (bool(given) if enabled is None else enabled):

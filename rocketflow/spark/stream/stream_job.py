@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.process.arguments import JobParser, key_values
+from rocketflow.environment import DEBUG
+from rocketflow.process.arguments import JobParser, argument
 from rocketflow.process.job_timing import timing
 from rocketflow.spark.shared.checkpoint import checkpoint_argument
 from rocketflow.spark.shared.delivered_properties import without_delays
 from rocketflow.spark.stream.job_options import job_sink_options, job_source_options
 from rocketflow.spark.stream.query_run import AVAILABLE_NOW, await_query, check_trigger, start_query
+from rocketflow_store.spi.setting_rows import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+
+ARGUMENTS: Final = (
+    argument("--source", "store directory to read, or NameServers: host:port", form="PATH|ADDR", required=True),
+    argument("--subscribe", "topics to read, comma-separated", form="T,..", required=True),
+    argument("--sql", "query over the view `messages` (default: body, tags, keys)", form="SELECT"),
+    argument("--sink", "store directory to write, or NameServers: host:port", form="PATH|ADDR", required=True),
+    argument("--topic", "topic to write to; wins over a column `topic`", form="T"),
+    argument("--checkpoint", "the query's checkpoint", form="DIR", required=True),
+    argument("--trigger", 'available-now (default) or an interval: "5 seconds"', AVAILABLE_NOW),
+    argument("--option", "an option of the source", field="options", kind=Kind.PAIRS, form="K=V"),
+    argument("--sink-option", "an option of the sink", field="sink_options", kind=Kind.PAIRS, form="K=V"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,33 +75,8 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> StreamJob:
         "\"SELECT body, keys FROM messages WHERE tags = 'paid'\" --sink /data/store --topic paid --checkpoint /data/cp"
         "; through brokers: --source 10.0.0.1:9876 --sink 10.0.0.1:9876",
     )
-    parser.add_argument(
-        "--source", required=True, metavar="PATH|ADDR", help="store directory to read, or NameServers: host:port"
-    )
-    parser.add_argument("--subscribe", required=True, metavar="T,..", help="topics to read, comma-separated")
-    parser.add_argument("--sql", metavar="SELECT", help="query over the view `messages` (default: body, tags, keys)")
-    parser.add_argument(
-        "--sink", required=True, metavar="PATH|ADDR", help="store directory to write, or NameServers: host:port"
-    )
-    parser.add_argument("--topic", metavar="T", help="topic to write to; wins over a column `topic`")
-    parser.add_argument(
-        "--checkpoint", required=True, type=checkpoint_argument, metavar="DIR", help="the query's checkpoint"
-    )
-    parser.add_argument("--trigger", default=AVAILABLE_NOW, help='available-now (default) or an interval: "5 seconds"')
-    parser.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the source")
-    parser.add_argument("--sink-option", action="append", default=[], metavar="K=V", help="an option of the sink")
-    given = parser.parse_args(arguments)
-    return StreamJob(
-        source=given.source,
-        subscribe=given.subscribe,
-        sink=given.sink,
-        checkpoint=given.checkpoint,
-        sql=given.sql,
-        topic=given.topic,
-        trigger=given.trigger,
-        options=key_values("--option", given.option),
-        sink_options=key_values("--sink-option", given.sink_option),
-    )
+    parser.add_rows(ARGUMENTS, checks={"--checkpoint": checkpoint_argument})
+    return StreamJob(**parser.values(arguments))
 
 
 def transformed(spark: SparkSession, job: StreamJob) -> DataFrame:
@@ -150,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from rocketflow.spark.session import build_session, stopped_by_errors
 
     spark = build_session("rocketflow-stream")
-    if "ROCKETFLOW_DEBUG" not in os.environ:
+    if not DEBUG.text():
         spark.sparkContext.setLogLevel("FATAL")  # `run_job` prints the failure as one line
     with stopped_by_errors(spark):
         summary = run(spark, job)

@@ -20,7 +20,7 @@ MAX_PROPERTIES_SIZE: Final = 32767
 
 
 def property_text(properties: Mapping[str, str]) -> str:
-    """Return a property string in iteration order.
+    """Return a property string in iteration order, as readers decode it: half of a surrogate pair becomes "?".
 
     Raises ValueError if no reader would return one: a name is empty, or a separator is in a name or a value; TypeError
     if one is no str.
@@ -34,7 +34,7 @@ def property_text(properties: Mapping[str, str]) -> str:
         raise ValueError(
             f"property {wrong[:64]!r} has an empty name, or its name or value holds a separator (0x01 or 0x02)"
         )
-    return text
+    return text if text.isascii() else java_text(java_bytes(text))
 
 
 def message_property_text(message: Message) -> str:
@@ -47,6 +47,7 @@ def message_property_text(message: Message) -> str:
         or message.is_delayed
         or "\x01" in tags
         or "\x02" in tags
+        or not tags.isascii()
     ):
         return property_text(message.wire_properties())
     uniq_key = f"UNIQ_KEY\x01{message.uniq_key}\x02" if message.uniq_key else ""
@@ -55,7 +56,7 @@ def message_property_text(message: Message) -> str:
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
     """Encode `properties` as UTF-8. Raises as `property_text`."""
-    return java_bytes(property_text(properties))
+    return property_text(properties).encode()
 
 
 def decode_properties(raw: bytes | bytearray | memoryview) -> dict[str, str]:

@@ -46,6 +46,8 @@ class Kind(Enum):
     FLOAT = "a number"
     CHOICE = "one of its choices"
     COUNT = "a whole number"
+    LIST = "text; may be repeated"
+    PAIRS = "key=value; may be repeated"
     DURATION = "a duration such as 500ms, 30s, 15m or 2h"
     SIZE = "a number of bytes of at least 1, such as 1048576, 64k, 10m"
 

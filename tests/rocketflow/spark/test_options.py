@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from rocketflow.environment import TLS, tls_variable
 from rocketflow.process.tag_hints import likely_tags
-from rocketflow.spark.shared.network_options import ACCESS_VARIABLE, SECRET_VARIABLE, Network
+from rocketflow.spark.shared.network_options import Network
 from rocketflow.spark.shared.option_values import OptionError, OptionValues
 from rocketflow.spark.shared.store_locations import StoreLocation
-from rocketflow.spark.shared.tls_options import ClientTls, variable_of
+from rocketflow.spark.shared.tls_options import ClientTls
 from rocketflow.spark.source.source_options import PositionKind, SourceOptions
 from rocketflow_store.spi.setting_rows import Kind, Setting
 from tests.support.certificates import Authority
@@ -162,7 +163,7 @@ def network(**options: str) -> Network:
 def test_credentials_come_from_options_a_file_or_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(ACCESS_VARIABLE, raising=False)
+    monkeypatch.delenv("ROCKETFLOW_ACCESS_KEY", raising=False)
     file = tmp_path / "tools.yml"
     file.write_text("# account\naccessKey: rocketmq\nsecretKey: 12345678\n")
     assert network() == Network("h:9876;[::1]:9876")
@@ -170,8 +171,8 @@ def test_credentials_come_from_options_a_file_or_the_environment(
     assert by_options == Network("h:9876;[::1]:9876", 5000, "rocketmq", "12345678")
     assert "12345678" not in repr(by_options)
     assert network(credentialsFile=str(file)).secret_key == "12345678"
-    monkeypatch.setenv(ACCESS_VARIABLE, "mine")
-    monkeypatch.setenv(SECRET_VARIABLE, "other")
+    monkeypatch.setenv("ROCKETFLOW_ACCESS_KEY", "mine")
+    monkeypatch.setenv("ROCKETFLOW_SECRET_KEY", "other")
     assert (network().access_key, network().secret_key) == ("mine", "other")
     assert network(credentialsFile=str(file)).access_key == "rocketmq"
     with pytest.raises(OptionError, match="secretKey is missing"):
@@ -200,8 +201,8 @@ def test_tls_comes_from_options_a_file_or_the_environment(tmp_path: Path, monkey
     assert network(**{"tls.config.file": str(file)}).tls == expected
     assert network(**{"tls.config.file": str(file), "tls.enable": "false"}).tls is None
     for one, text in given.items():
-        monkeypatch.setenv(variable_of(one), text)
-    assert variable_of("tls.client.trustCertPath") == "ROCKETFLOW_TLS_CLIENT_TRUST_CERT_PATH"
+        monkeypatch.setenv(TLS[one].key, text)
+    assert tls_variable("tls.client.trustCertPath") == "ROCKETFLOW_TLS_CLIENT_TRUST_CERT_PATH"
     assert network().tls == expected
     assert network(**{"tls.enable": "true", "tls.client.authServer": "false"}).tls == ClientTls(verify=False)
     for options, message in (
