@@ -204,7 +204,7 @@ def _of_fields(fields: dict[str, dict[str, str]]) -> Iterator[Entry]:
 
 
 def _of_options(commands: Any) -> Iterator[Entry]:
-    return _shared(OPTION, _options_below(commands, ""))
+    return _shared(OPTION, _options(commands, ""))
 
 
 def _shared(kind: str, found: Iterable[tuple[str, str, str]]) -> Iterator[Entry]:
@@ -216,15 +216,14 @@ def _shared(kind: str, found: Iterable[tuple[str, str, str]]) -> Iterator[Entry]
         yield Entry(name, kind, about, (("commands", ", ".join(commands)),))
 
 
-def _options_below(group: Any, name: str) -> Iterator[tuple[str, str, str]]:
-    """Yield (spelling, help, command) of each option."""
-    for word, command in getattr(group, "commands", {}).items():
-        full = f"{name} {word}".strip()
-        for one in command.params:
-            if one.param_type_name == "option":
-                for flag in (*one.opts, *one.secondary_opts):
-                    yield flag, " ".join((one.help or "").split()), full
-        yield from _options_below(command, full)
+def _options(command: Any, name: str) -> Iterator[tuple[str, str, str]]:
+    """Yield (spelling, help, command) of each option of a command and of those below it."""
+    for one in command.params:
+        if one.param_type_name == "option":
+            for flag in (*one.opts, *one.secondary_opts):
+                yield flag, " ".join((one.help or "").split()), name or "rocketflow"
+    for word, below in getattr(command, "commands", {}).items():
+        yield from _options(below, f"{name} {word}".strip())
 
 
 def _below(group: Any, name: str) -> Iterator[Entry]:
