@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -20,6 +20,39 @@ _COMPLETE = "_ROCKETFLOW_COMPLETE"
 _LABEL_WIDTH = 36
 _JOBS = ("submit", "bridge", "quality", "checkpoint")
 """Commands that take the profile from the environment."""
+
+
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "doctor": {
+        "ok": "whether every check passed",
+        "checks": "the checks",
+        "checks.name": "what was checked",
+        "checks.ok": "whether it passed",
+        "checks.detail": "what was found",
+        "checks.remedy": "what to do; empty if the check passed",
+    },
+    "explain": {
+        "name": "name of the entry",
+        "kind": "kind of the entry: setting, option of a producer, command, event code, field of JSON output and so on",
+        "about": "its description",
+        "facts": "further facts, an object of strings: default, values, what to do, ...",
+    },
+    "init": {
+        "directory": "the directory",
+        "files": "names of the files in it",
+    },
+    "version": {
+        "rocketflow": "version of RocketFlow",
+        "python": "version of Python",
+        "pyspark": "version of PySpark",
+        "pyarrow": "version of PyArrow",
+        "numpy": "version of NumPy",
+        "isal": "version of isal",
+        "java": "major version of the Java that Spark would use: JAVA_HOME's or the one on PATH; null if there is none",
+        "packages": "versions of other packages that RocketFlow uses, by name; null for those that are not installed",
+    },
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 class Shell(enum.Enum):
@@ -192,9 +225,12 @@ def init(
         print(f"next: cd {directory} && make data run check show; README.md says what it does")
 
 
-@app.command()
+@app.command(context_settings={"ignore_unknown_options": True})
 def explain(
-    name: Annotated[str, typer.Argument(help="A setting, an option, a command, an event code or an exit code.")],
+    name: Annotated[
+        str,
+        typer.Argument(help="A setting, an option, an argument, a command, a field, an event code or an exit code."),
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines instead of text.")] = False,
 ) -> None:
     """Print the entry of a name in the reference. Example: rocketflow explain flushDiskType"""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
@@ -15,6 +15,22 @@ bridge_app = typer.Typer(
 )
 _MOST = (1 << 63) - 1
 _AS_THEY_COME = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "bridge offset-map": {
+        "found": "whether the store has the message, or one after it",
+        "exact": "whether it is the message asked for; false for the first one after it",
+        "kafkaTopic": "topic in Kafka",
+        "partition": "partition in Kafka",
+        "kafkaOffset": "offset in the partition",
+        "topic": "topic of the store",
+        "queueId": "queue of the store",
+        "queueOffset": "queue offset",
+        "why": "why no message was found; missing if one was",
+    },
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 @bridge_app.command("kafka-to-store", context_settings=_AS_THEY_COME)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from rocketflow.cli.shared.parameters import JsonOption, emit, time_argument
+from rocketflow.cli.shared.parameters import QUEUE_BOUNDS, JsonOption, emit, time_argument
 from rocketflow.cli.shared.tables import print_table
 from rocketflow.process.printable import printable
 
@@ -31,6 +31,38 @@ _OptionOption = Annotated[
     typer.Option("--option", metavar="K=V", help="An option of the source, such as credentialsFile or config."),
 ]
 _SOURCE_HELP: Final = "Store directory that the query reads, or NAME=DIRECTORY,..., or NameServers: host:port"
+
+
+_CHECKPOINT: Final = {
+    "checkpoint": "the checkpoint",
+    "queryId": "id of the query",
+    "committedBatch": "newest batch that has ended; null before the first",
+    "plannedBatch": "batch that was planned and has not ended; null without one",
+    "resetWaits": "whether that batch is a reset, which the next run does",
+    "queues": "queues of the checkpoint",
+    "queues.store": "name of the store, or of the broker; empty for one store without a name",
+    "queues.topic": "topic",
+    "queues.queueId": "queue",
+}
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "checkpoint show": {
+        **_CHECKPOINT,
+        "queues.nextOffset": "offset at which the next batch begins; null for a first batch, whose begin is not stored",
+        "queues.plannedOffset": "offset at which the planned batch ends; null without one",
+        **{f"queues.{name}": f"{about}; null without --source" for name, about in QUEUE_BOUNDS.items()},
+        "queues.lag": "messages from nextOffset on; null without --source",
+    },
+    "checkpoint reset": {
+        **_CHECKPOINT,
+        "batch": "the batch that is the reset",
+        "executed": "whether it was done (--yes)",
+        "file": "the file that was added; null without --yes",
+        "queues.from": "offset at which the next batch begins now; null if it is not stored",
+        "queues.to": "offset at which it begins after the reset; null for a queue that is dropped",
+        "queues.difference": "messages forward, negative backward; null if one of both is",
+    },
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 @checkpoint_app.command()

@@ -20,7 +20,14 @@ from rocketflow.cli.shared.client_options import (
     client_options,
 )
 from rocketflow.cli.shared.failures import EXIT_LOST, ends_at_interrupt
-from rocketflow.cli.shared.message_rows import TABLE_COLUMNS, BodyForm, message_fields, print_bad_body, table_row
+from rocketflow.cli.shared.message_rows import (
+    RECEIVED_FIELDS,
+    TABLE_COLUMNS,
+    BodyForm,
+    message_fields,
+    print_bad_body,
+    table_row,
+)
 from rocketflow.cli.shared.parameters import (
     BodyOption,
     JsonOption,
@@ -50,6 +57,12 @@ _POLL_SECONDS: Final = 0.2
 _POLL_MESSAGES: Final = 1_000
 _SHARE_SECONDS: Final = 10.0
 """How long a client waits for a share of the topic that other clients of its group read."""
+
+
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "consume": RECEIVED_FIELDS,
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 def consume(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -27,6 +27,18 @@ profile_app = typer.Typer(
 )
 _NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The profile.")]
 _COLUMNS = ("name", "namesrvAddr", "account", "tls", "used")
+
+
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "profile list": {
+        "name": "name",
+        "namesrvAddr": "addresses of the NameServers",
+        "account": "name of the account, null for none",
+        "tls": "whether TLS is used",
+        "used": "whether it is used where a command names none",
+    },
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 @profile_app.command("list")

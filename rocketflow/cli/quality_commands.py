@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -19,6 +19,57 @@ quality_app = typer.Typer(help="Check topics by Great Expectations' suites.", no
 
 StoreArgument = Annotated[str, typer.Argument(metavar="STORE", help="The store directory.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
+
+
+_CHECKED: Final = {
+    "version": "version of this form of results",
+    "suite": "the suite",
+    "suite.name": "its name",
+    "suite.version": "its version, a hash of its expectations",
+    "ranges": "the messages that were checked, by queue",
+    "ranges.topic": "topic",
+    "ranges.queueId": "queue",
+    "ranges.from": "queue offset of the first",
+    "ranges.to": "queue offset after the last",
+    "ranges.rows": "their number",
+    "rows": "messages that were checked",
+    "good": "messages without a finding that quarantines",
+    "quarantined": "messages that break an expectation, or whose body cannot be read",
+    "malformed": "messages whose body cannot be read",
+    "malformedBy": "{reason: number of these messages}",
+    "success": "whether every expectation is met",
+    "outcome": "passed, warned, quarantined, or batch quarantined: a finding about all rows quarantines all",
+    "validator": "pass, or gx if Great Expectations validated as well",
+    "expectations": "the expectations of the suite",
+    "expectations.label": "type, and the columns",
+    "expectations.success": "whether it is met",
+    "expectations.action": "quarantine, fail or warn",
+    "expectations.unexpected": "rows that break it; null for expectations about all rows",
+    "result": "Great Expectations' ExpectationSuiteValidationResult",
+}
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "quality init": {
+        "suite": "file that was written",
+        "expectations": "number of drafted expectations",
+        "sampled": "messages that were read",
+        "unreadable": "further messages of the sample, whose body could not be read",
+        "bodySchema": "schema of the bodies in Spark's DDL",
+        "leftOut": "fields that the draft omits: they hold lists, or a suite cannot name them",
+    },
+    "quality check": {**_CHECKED, "failed": "reasons why the check fails; empty if it passes"},
+    "quality results": {
+        "storeTimestamp": "time of the commit, ms",
+        "query": "the query's name in its commits",
+        "batchId": "batch of the query",
+        **_CHECKED,
+    },
+    "quality docs": {
+        "index": "first page of the site",
+        "pages": "pages of results",
+        "passRate": "share of good messages in all results, 0 to 1",
+    },
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 @quality_app.command()

@@ -25,7 +25,7 @@ from rocketflow.cli.shared.client_options import (
     client_options,
 )
 from rocketflow.cli.shared.failures import EXIT_FINDINGS
-from rocketflow.cli.shared.parameters import JsonOption, TopicOption, emit, time_argument
+from rocketflow.cli.shared.parameters import QUEUE_FIELDS, JsonOption, TopicOption, emit, time_argument
 from rocketflow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,6 +46,21 @@ _FIELDS: Final = (
 )  # fmt: skip
 
 Lines = list[bytes]
+
+
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "send": {
+        "status": "SEND_OK, or another one of a stored message; if it was refused MESSAGE_ILLEGAL or NOT_ACKNOWLEDGED",
+        "topic": "topic",
+        **QUEUE_FIELDS,
+        "queueOffset": "queue offset",
+        "msgId": "RocketMQ's offset message id",
+        "uniqKey": "id that the producer made",
+        "line": "of a refused message: the number of its line, from 1",
+        "error": "of a refused message: why",
+    },
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 def send(

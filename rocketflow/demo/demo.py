@@ -41,6 +41,40 @@ event time: bornTimestamp is a flight's departure, and the csv is not sorted by 
   February to September): a stream of several batches with a watermark drops the months after December as late"""
 
 
+_VERIFIED: Final = {"verified": "whether `store verify` found nothing; the demo fails otherwise"}
+_DEMO: Final = {
+    "job": "demo",
+    "store": "directory of the store",
+    "seconds": "time of the complete demo",
+    "streamed": "messages that the stream job read",
+}
+_DELAYS: Final = {
+    "events": "delay events in the store, equal to those of the csv",
+    "minutes": "minutes of delay in them, equal to those of the csv",
+}
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "demo": {
+        **_DEMO,
+        "appended": "messages that were appended, one a flight",
+        "appendPerSecond": "appended messages a second",
+        "streamPerSecond": "messages a second that the stream job read",
+        **_DELAYS,
+        **_VERIFIED,
+    },
+    "demo --store": {**_DEMO, "topics": "topics that were copied", **_VERIFIED},
+    "demo --network": {
+        **_DEMO,
+        "sent": "messages that the broker acknowledged or had stored",
+        "foundStored": "batches that the killed broker had stored, but not answered",
+        "sentAgain": "batches that were sent again",
+        "streamedBeforeKill": "messages of the batches that the stream job had committed when it was killed",
+        **_DELAYS,
+        **_VERIFIED,
+    },
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
+
+
 def submit_stream(arguments: Sequence[str]) -> dict[str, Any]:
     """Run jobs/stream.py under spark-submit; return its last JSON line."""
     from rocketflow.spark.submit import submit_command

@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.errors import UsageError
+from rocketflow.kafka.bridge import BRIDGE_BEGIN, BRIDGE_END, BRIDGE_LOSS
 from rocketflow.kafka.options.bridge_options import ARGUMENTS as BRIDGE_ARGUMENTS
 from rocketflow.kafka.options.bridge_options import DIRECTION, STORE_TO_KAFKA, BridgeParser, options_of
 from rocketflow.process.arguments import argument
@@ -39,6 +40,17 @@ ARGUMENTS: Final = (
     argument("--checkpoint", "the Spark query's checkpoint (--engine spark, auto)", form="DIR"),
     argument("--connector-option", "an option of Spark's Kafka sink", kind=Kind.LIST, form="K=V"),
 )
+
+
+_ENGINE: Final = {
+    "engine": "kafka-python or spark",
+    "guarantee": "exactly-once or at-least-once",
+}
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "submit kafka_bridge": {**BRIDGE_BEGIN, **BRIDGE_LOSS, **BRIDGE_END, **_ENGINE},
+    "submit kafka_bridge --engine spark": {**BRIDGE_BEGIN, **BRIDGE_LOSS, **_ENGINE},
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
+
+TIMING_FIELDS: Final = {
+    "seconds": "time it took",
+    "rowsPerSecond": "rows a second",
+}
+"""The fields of `timing`."""
 
 
 def timing(rows: int, seconds: float) -> dict[str, Any]:

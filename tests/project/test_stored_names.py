@@ -18,7 +18,8 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.cli.reference.output_fields import OUTPUT_FIELDS
+from rocketflow.cli.reference.entries import output_fields
+from rocketflow.environment import VARIABLES
 from tests.support.golden import extract
 from tests.support.output_fields import keys
 
@@ -122,6 +123,7 @@ def names_of_settings() -> Iterator[str]:
 
     yield from commands(typer.main.get_command(app), "rocketflow")
     yield from (f"setting {one.name}" for one in fields(rocketflow_store.StoreConfig))
+    yield from (f"environment variable {one.key}" for one in VARIABLES)
     yield from (f"export rocketflow_store {name}" for name in rocketflow_store.__all__)
 
 
@@ -138,7 +140,7 @@ def names_in_output() -> Iterator[str]:
     from rocketflow.cli.app import run
 
     ran = {output_name(line) for line in COMMANDS if not line.startswith("submit ")}
-    for command, fields in OUTPUT_FIELDS.items():
+    for command, fields in output_fields().items():
         if command not in ran:
             yield from (f"JSON {command}: {field}" for field in fields)
     with tempfile.TemporaryDirectory() as temporary:

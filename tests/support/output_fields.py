@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.cli.reference.output_fields import OUTPUT_FIELDS
+from rocketflow.cli.reference.entries import output_fields
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -52,6 +52,6 @@ def check_fields(command: str, *printed: dict[str, Any], absent: Collection[str]
     `absent` are those that this run has no reason to print.
     """
     found = {one[1:] for variant in printed for one in keys(variant)}
-    described = set(OUTPUT_FIELDS[command])
-    assert found - described == set(), f"{command} prints fields that output_fields.py does not describe"
-    assert described - found == set(absent), f"output_fields.py describes fields that {command} does not print"
+    described = set(output_fields()[command])
+    assert found - described == set(), f"{command} prints fields that FIELDS does not describe"
+    assert described - found == set(absent), f"FIELDS describes fields that {command} does not print"

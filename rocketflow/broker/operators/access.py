@@ -27,7 +27,7 @@ from rocketflow.aio.server import RefusedError, Request
 from rocketflow.broker.operators.user_requests import UserRequests
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store.spi.broker import decode_properties, decode_stored
-from rocketflow_store.spi.names import DLQ_PREFIX, RETRY_PREFIX
+from rocketflow_store.spi.names import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
     from rocketflow.access.guard import Rules
@@ -39,7 +39,6 @@ _ORIGINS: Final = re.compile(rb"(?:%b)\x01([^\x00-\x1f]*)" % "|".join(ORIGIN_TOP
 """A property that names where a retry or dead letter comes from; bodies may have the same bytes."""
 
 _RETURNED: Final = (RETRY_PREFIX, DLQ_PREFIX)
-_LMQ_PREFIX: Final = "%LMQ%"
 
 
 class Access:
@@ -91,7 +90,7 @@ class Access:
         Those of an ordinary topic are as free as the topic, which was checked before. Retries and dead letters need
         the topics that they come from, and the queue of an LMQ has messages of other topics.
         """
-        if not self.has_rules or not topic.startswith((*_RETURNED, _LMQ_PREFIX)):
+        if not self.has_rules or not topic.startswith((*_RETURNED, LMQ_PREFIX)):
             return
         actions = self.guard.record_actions(request)
         if topic.startswith(_RETURNED):

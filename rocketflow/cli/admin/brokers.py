@@ -9,12 +9,12 @@ import contextlib
 import sys
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from rocketflow.cli.admin.options import BrokerNameOption, BrokerOption, ClusterOption
-from rocketflow.cli.admin.output import Output
+from rocketflow.cli.admin.output import BROKER_FIELDS, Output
 from rocketflow.cli.admin.subcommand import subcommand
 from rocketflow.cli.admin.targets import chosen_brokers
 from rocketflow.cli.admin.topics import OWN_PREFIXES
@@ -54,6 +54,64 @@ _STATS = {
     "#OutMsg24Hour": "outMsgDay",
 }
 _HOUR_MS = 3_600_000
+
+
+_WRITE_PERM: Final = {
+    "brokerName": "name of the broker",
+    "namesrvAddr": "address of the NameServer",
+    "topics": "number of its topics",
+}
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "admin addWritePerm": _WRITE_PERM,
+    "admin brokerStatus": {**BROKER_FIELDS, "figures": "figures by name, strings as the broker sent them"},
+    "admin clusterList": {
+        "cluster": "name of the cluster",
+        "brokerName": "name of the broker",
+        "brokerId": "0 for a master",
+        **BROKER_FIELDS,
+        "version": "version of RocketMQ that the broker announces; this and what follows is null if it does not answer",
+        "putTps": "messages that it stores a second",
+        "getTransferredTps": "messages that it sends to consumers a second",
+        "sendThreadPoolQueueSize": "sends that wait",
+        "sendThreadPoolQueueHeadWaitTimeMills": "how long the first of them has waited, ms",
+        "pullThreadPoolQueueSize": "pulls that wait",
+        "pullThreadPoolQueueHeadWaitTimeMills": "how long the first of them has waited, ms",
+        "ackThreadPoolQueueSize": "acknowledgements that wait; null if the broker has none",
+        "ackThreadPoolQueueHeadWaitTimeMills": "how long the first of them has waited, ms",
+        "timerReadBehind": "how late the timer reads, s",
+        "timerOffsetBehind": "timer messages that it has still to read",
+        "timerCongestNum": "timer messages that wait",
+        "timerEnqueueTps": "timer messages that it reads a second",
+        "timerDequeueTps": "timer messages that it delivers a second",
+        "pageCacheLockTimeMills": "how long the put that holds the lock has held it, ms",
+        "earliestMessageTimeStamp": "store time of the oldest message, ms; -1 if there is none",
+        "commitLogDiskRatio": "used share of the disk, 0 to 1",
+        "brokerActive": "whether the broker takes part in its group of brokers",
+        "inTotalYest": "with -m: messages that were stored yesterday",
+        "outTotalYest": "with -m: messages that consumers got yesterday",
+        "inTotalToday": "with -m: messages that were stored today",
+        "outTotalToday": "with -m: messages that consumers got today",
+    },
+    "admin deleteKvConfig": {"namespace": "namespace", "key": "key"},
+    "admin getBrokerConfig": {**BROKER_FIELDS, "config": "settings by key, strings as the broker sent them"},
+    "admin getNamesrvConfig": {
+        "namesrvAddr": "address of the NameServer",
+        "config": "settings by key, strings as the NameServer sent them",
+    },
+    "admin statsAll": {
+        "topic": "topic",
+        "group": "consumer group; empty if none reads the topic",
+        "accumulation": "messages that the group has not consumed",
+        "inTps": "messages that are stored a second",
+        "outTps": "messages that the group gets a second",
+        "inMsgDay": "messages that were stored within a day at most",
+        "outMsgDay": "messages that the group got within a day at most",
+    },
+    "admin updateBrokerConfig": {**BROKER_FIELDS, "key": "the setting", "value": "its value"},
+    "admin updateKvConfig": {"namespace": "namespace", "key": "key", "value": "text"},
+    "admin wipeWritePerm": _WRITE_PERM,
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 @subcommand("clusterList")

@@ -6,15 +6,16 @@ tools/command/broker/BrokerConsumeStatsSubCommad.java.
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from rocketflow.cli.admin.options import BrokerOption, ClusterOption, GroupOption, TopicOption
-from rocketflow.cli.admin.output import Output
+from rocketflow.cli.admin.output import BROKER_FIELDS, Output
 from rocketflow.cli.admin.subcommand import subcommand
 from rocketflow.cli.admin.targets import TrueOrFalse, broker_names, chosen_brokers, parse_attributes, time_of
 from rocketflow.cli.admin.topics import OWN_PREFIXES
+from rocketflow.cli.shared.parameters import QUEUE_FIELDS
 from rocketflow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,6 +56,55 @@ _GROUPS = {
     "#TPS": "tps",
     "#Diff Total": "diffTotal",
 }
+
+
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "admin cloneGroupOffset": {
+        "srcGroup": "group that was copied from",
+        "destGroup": "group that was copied to",
+        "topic": "topic",
+        "queues": "number of queues whose offsets were copied",
+    },
+    "admin consumerProgress": {
+        "group": "consumer group; without -g there is a line for each group",
+        "consumeTps": "with -g: messages that it consumes a second",
+        "diffTotal": "messages that it has not consumed",
+        "inflightTotal": "with -g: messages that its clients have, and have not consumed",
+        "queues": "with -g: the queues that it reads",
+        "queues.topic": "topic",
+        **{f"queues.{name}": about for name, about in QUEUE_FIELDS.items()},
+        "queues.brokerOffset": "offset that the next message gets",
+        "queues.consumerOffset": "next offset of the group",
+        "queues.diff": "messages that it has not consumed",
+        "queues.inflight": "messages that its clients have, and have not consumed",
+        "queues.lastTimestamp": "store time of the last consumed message, ms; 0 if unknown",
+        "queues.clientIp": "with -s true: host of the client that reads the queue, or N/A",
+        "count": "without -g: number of its clients",
+        "version": "without -g: oldest version of its clients, or OFFLINE",
+        "type": "without -g: PUSH or PULL; empty without clients",
+        "model": "without -g: CLUSTERING or BROADCASTING of push consumers",
+        "tps": "without -g: messages that it consumes a second",
+    },
+    "admin brokerConsumeStats": {
+        "topic": "topic",
+        **QUEUE_FIELDS,
+        "group": "consumer group",
+        "brokerOffset": "offset that the next message gets",
+        "consumerOffset": "next offset of the group",
+        "diff": "messages that it has not consumed",
+        "inflight": "messages that its clients have, and have not consumed",
+        "lastTimestamp": "store time of the last consumed message, ms; 0 if unknown",
+    },
+    "admin deleteSubGroup": {"group": "consumer group", **BROKER_FIELDS},
+    "admin getConsumerConfig": {
+        "cluster": "name of the cluster",
+        "brokerName": "name of the broker",
+        "config": "settings of the group by RocketMQ's names",
+    },
+    "admin resetOffsetByTime": {**QUEUE_FIELDS, "offset": "new offset of the group"},
+    "admin updateSubGroup": {"group": "consumer group", **BROKER_FIELDS},
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 @subcommand("consumerProgress")

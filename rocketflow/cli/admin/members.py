@@ -5,7 +5,7 @@ tools/command/producer/ProducerSubCommand.java, remoting/protocol/body/ConsumerR
 """
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -13,6 +13,7 @@ from rocketflow.cli.admin.options import TopicOption
 from rocketflow.cli.admin.output import Output
 from rocketflow.cli.admin.subcommand import subcommand
 from rocketflow.cli.admin.targets import chosen_brokers
+from rocketflow.cli.shared.parameters import QUEUE_FIELDS
 
 if TYPE_CHECKING:
     from rocketflow.client.admin.admin_client import AdminClient
@@ -23,6 +24,57 @@ _VERDICTS = {
     False: "WARN: Different subscription in the same group of consumer!!!",
     None: "WARN: whether the clients subscribe alike is not known, as some do not report",
 }
+
+
+_CLIENT: Final = {
+    "clientId": "id of the client",
+    "clientAddr": "address of its connection",
+    "language": "language of the client",
+    "version": "version of RocketMQ that it announces",
+}
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "admin consumerConnection": {
+        "group": "consumer group",
+        "connections": "its clients",
+        **{f"connections.{name}": about for name, about in _CLIENT.items()},
+        "subscriptions": "topics that it reads",
+        "subscriptions.topic": "topic",
+        "subscriptions.subString": "tags or SQL that it selects",
+        "consumeType": "CONSUME_PASSIVELY (push) or CONSUME_ACTIVELY (pull)",
+        "messageModel": "CLUSTERING or BROADCASTING",
+        "consumeFromWhere": "where a group without offsets begins",
+    },
+    "admin consumerStatus": {
+        "group": "consumer group",
+        "connections": "its clients",
+        **{f"connections.{name}": text for name, text in _CLIENT.items()},
+        "connections.index": "number of the client in this list",
+        "sameSubscription": "whether all clients have the same topics and expressions; null if some do not report",
+        "clientId": "with -i: id of the client",
+        "properties": "with -i: settings of the client",
+        "subscriptions": "with -i: its subscriptions",
+        "subscriptions.topic": "topic",
+        "subscriptions.subString": "tags, or the condition",
+        "queues": "with -i: queues that it reads",
+        "queues.topic": "topic",
+        **{f"queues.{name}": text for name, text in QUEUE_FIELDS.items()},
+        "queues.processQueue": "what waits in the client, by RocketMQ's names",
+        "popQueues": "with -i: queues that it reads by POP, as `queues`",
+        "rates": "with -i: rates by topic, by RocketMQ's names",
+        "userConsumerInfo": "with -i: what the application adds",
+        "jstack": "with -i and -s: the stacks of its threads",
+    },
+    "admin producer": {
+        "group": "producer group",
+        "clientId": "id of the client",
+        "remoteIP": "address of its connection",
+        "language": "language of the client",
+        "version": "ordinal of RocketMQ's version that it announces",
+        "lastUpdateTimestamp": "time of its last heartbeat, ms",
+    },
+    "admin producerConnection": _CLIENT,
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 @subcommand("consumerConnection")

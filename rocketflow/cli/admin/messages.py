@@ -5,7 +5,7 @@ RocketMQ's source: tools/command/message/**.
 
 from collections import Counter
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -14,8 +14,8 @@ from rocketflow.cli.admin.options import TopicOption
 from rocketflow.cli.admin.output import Output
 from rocketflow.cli.admin.subcommand import subcommand
 from rocketflow.cli.admin.targets import TrueOrFalse, time_of
-from rocketflow.cli.shared.message_rows import TABLE_COLUMNS, BodyForm, message_fields
-from rocketflow.cli.shared.parameters import BodyOption
+from rocketflow.cli.shared.message_rows import RECEIVED_FIELDS, TABLE_COLUMNS, BodyForm, message_fields
+from rocketflow.cli.shared.parameters import QUEUE_FIELDS, BodyOption
 from rocketflow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,6 +37,40 @@ CharsetOption = Annotated[
 ExpressionOption = Annotated[str, typer.Option("-s", "--subExpression", help="Tags: a || b.")]
 BeginOption = Annotated[str | None, typer.Option("-b", "--beginTimestamp", metavar="TIME", help="Stored since.")]
 EndOption = Annotated[str | None, typer.Option("-e", "--endTimestamp", metavar="TIME", help="Stored until.")]
+
+
+_TRACKS: Final = {
+    "tracks": "what the groups that read the topic did with it",
+    "tracks.consumerGroup": "consumer group",
+    "tracks.trackType": "CONSUMED, NOT_CONSUME_YET, NOT_ONLINE, PULL and the other names of RocketMQ's TrackType",
+    "tracks.exceptionDesc": "why it is not known; null",
+}
+_CONSUMED: Final = {
+    "order": "with -g and -d: whether the client consumes in order",
+    "autoCommit": "with -g and -d: whether it commits",
+    "consumeResult": "with -g and -d: CR_SUCCESS, CR_LATER, CR_THROW_EXCEPTION and others",
+    "remark": "with -g and -d: the exception of the listener; null",
+    "spentTimeMills": "with -g and -d: time that the listener took, ms",
+}
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "admin consumeMessage": RECEIVED_FIELDS,
+    "admin printMsg": RECEIVED_FIELDS,
+    "admin printMsgByQueue": {
+        **RECEIVED_FIELDS,
+        "tag": "with -f true: a tag",
+        "count": "with -f true: number of its messages",
+    },
+    "admin queryMsgById": {**RECEIVED_FIELDS, **_TRACKS, **_CONSUMED, "status": "with -s true: result of the send"},
+    "admin queryMsgByKey": RECEIVED_FIELDS,
+    "admin queryMsgByOffset": {**RECEIVED_FIELDS, **_TRACKS},
+    "admin queryMsgByUniqueKey": {**RECEIVED_FIELDS, **_TRACKS, **_CONSUMED},
+    "admin sendMessage": {
+        **QUEUE_FIELDS,
+        "status": "SEND_OK, or why the message is stored less safely",
+        "uniqKey": "unique key of the message",
+    },
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 @subcommand("queryMsgByKey")

@@ -13,6 +13,9 @@ from rocketflow.process.times import iso_time
 _TIME: Final = "Timestamp"
 
 
+BROKER_FIELDS: Final = {"brokerAddr": "address of the broker"}
+
+
 class Output:
     """Prints the results of one command, as JSON if it was given --json."""
 

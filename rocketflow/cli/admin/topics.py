@@ -4,20 +4,65 @@ RocketMQ's source: tools/command/topic/**.
 """
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from rocketflow.cli.admin.options import BrokerOption, ClusterOption, OneClusterOption, TopicOption
-from rocketflow.cli.admin.output import Output
+from rocketflow.cli.admin.output import BROKER_FIELDS, Output
 from rocketflow.cli.admin.subcommand import subcommand
 from rocketflow.cli.admin.targets import TrueOrFalse, broker_names, chosen_brokers, parse_attributes
+from rocketflow.cli.shared.parameters import QUEUE_FIELDS
 from rocketflow.errors import RocketFlowError
 from rocketflow.process.printable import printable
 from rocketflow_store.spi.names import DLQ_PREFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
     from rocketflow.client.admin.admin_client import AdminClient
+
+
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "admin deleteTopic": {"topic": "topic", "cluster": "name of the cluster"},
+    "admin topicClusterList": {"cluster": "name of the cluster"},
+    "admin topicList": {
+        "topic": "topic",
+        "cluster": "with -c: name of its cluster",
+        "group": "with -c: a group that reads it; empty if there is none",
+    },
+    "admin topicRoute": {
+        "brokerDatas": "brokers that have the topic",
+        "brokerDatas.brokerName": "name",
+        "brokerDatas.cluster": "name of its cluster",
+        "brokerDatas.brokerAddrs": "addresses by broker id, 0 for the master",
+        "queueDatas": "queues by broker",
+        "queueDatas.brokerName": "name of the broker",
+        "queueDatas.perm": "permission: 2 write, 4 read, 6 both",
+        "queueDatas.readQueueNums": "queues that consumers read",
+        "queueDatas.writeQueueNums": "queues that producers write",
+        "queueDatas.topicSysFlag": "bits of RocketMQ",
+    },
+    "admin topicStatus": {
+        **QUEUE_FIELDS,
+        "minOffset": "first offset that can be read",
+        "maxOffset": "offset that the next message gets",
+        "lastUpdateTimestamp": "store time of the newest message, ms; 0 if there is none",
+    },
+    "admin updateTopic": {
+        "topic": "topic",
+        **BROKER_FIELDS,
+        "readQueueNums": "queues that consumers read",
+        "writeQueueNums": "queues that producers write",
+        "perm": "permission: 2 write, 4 read, 6 both",
+        "order": "whether it is an ordered topic",
+    },
+    "admin updateTopicPerm": {
+        "topic": "topic",
+        **BROKER_FIELDS,
+        "oldPerm": "permission before",
+        "perm": "permission: 2 write, 4 read, 6 both",
+    },
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 class HiddenMessagesError(RocketFlowError):

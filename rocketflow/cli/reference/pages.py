@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.cli.reference.entries import (
+    ARGUMENTS,
     BROKER_SETTING,
     CLIENT_OPTION,
     COMMAND,
     EVENT,
     EXIT_CODE,
+    JOBS,
+    KAFKA_OPTION,
     NAMESRV_SETTING,
     OUTPUT,
     PRODUCER_OPTION,
@@ -20,6 +23,7 @@ from rocketflow.cli.reference.entries import (
     SETTING,
     SINK_OPTION,
     SOURCE_OPTION,
+    VARIABLE,
 )
 
 if TYPE_CHECKING:
@@ -33,6 +37,7 @@ _PAGES: Final = (
     ("servers.md", "Settings of servers", (SERVER_SETTING, BROKER_SETTING, NAMESRV_SETTING)),
     ("clients.md", "Options of clients", (CLIENT_OPTION, PRODUCER_OPTION, PUSH_OPTION, PULL_OPTION)),
     ("options.md", "Options of the Spark source and sink", (SOURCE_OPTION, SINK_OPTION)),
+    ("arguments.md", "Arguments of jobs and of the bridge, variables", (*ARGUMENTS, KAFKA_OPTION, VARIABLE)),
     ("commands.md", "Commands and exit codes", (COMMAND, EXIT_CODE)),
     ("events.md", "Event codes", (EVENT,)),
     ("output.md", "JSON output", (OUTPUT,)),
@@ -49,6 +54,9 @@ _HEADINGS: Final = {
     SINK_OPTION: "Sink",
     COMMAND: "Commands",
     EXIT_CODE: "Exit codes",
+    KAFKA_OPTION: "Options of kafka-python's client that the bridge looks at",
+    VARIABLE: "Environment variables",
+    **{f"argument of {job}": f"`rocketflow {job}`" for job in JOBS},
 }
 _SETTINGS_HEAD: Final = (
     "Later sources win: RocketMQ's default, `broker.conf` (`--config FILE`, option `config`), environment, "

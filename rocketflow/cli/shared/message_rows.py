@@ -6,7 +6,7 @@ import base64
 import enum
 import hashlib
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.process.printable import printable
 from rocketflow.process.times import iso_time
@@ -14,6 +14,38 @@ from rocketflow_store import DamagedBodyError, OnBadBody
 
 if TYPE_CHECKING:
     from rocketflow_store import ReceivedMessage
+
+
+MESSAGE_FIELDS: Final = {
+    "topic": "topic",
+    "queueId": "queue",
+    "queueOffset": "queue offset",
+    "physicalOffset": "offset in the CommitLog, bytes",
+    "storeSize": "bytes of the record",
+    "msgId": "RocketMQ's offset message id",
+    "uniqKey": "id that the producer gave (UNIQ_KEY); null if it gave none",
+    "tags": "tags; null if there are none",
+    "keys": "keys, separated by spaces; null if there are none",
+    "flag": "the producer's flag",
+    "sysFlag": "bits of RocketMQ: compression, transaction, IPv6 addresses",
+    "bornTimestamp": "time at the producer, ms",
+    "storeTimestamp": "time at which it was stored, ms",
+    "bornHost": "address of the producer",
+    "storeHost": "address of the broker",
+    "reconsumeTimes": "how often a consumer sent it back",
+    "preparedTransactionOffset": "offset of the half message, for transactions",
+    "bodyCRC": "CRC-32 of the body as stored",
+    "bodySize": "bytes of the body as stored",
+    "properties": "properties, an object of strings",
+    "body": "body, decompressed, as --body asks for; null, or as --on-bad-body says, if it cannot be decoded",
+    "bodyError": "why the body cannot be decoded; else missing",
+}
+RECEIVED_FIELDS: Final = {
+    **MESSAGE_FIELDS,
+    "body": "body, decompressed, as --body asks for; as stored if it cannot be decoded",
+    "brokerName": "broker of the queue; null if the answer does not name it",
+}
+"""Those of a message that a broker sent."""
 
 
 class BodyForm(enum.Enum):

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from rocketflow_store import StoreConfig, StoreReader
 
 
+QUEUE_FIELDS: Final = {"brokerName": "name of the broker", "queueId": "queue"}
+QUEUE_BOUNDS: Final = {
+    "minOffset": "first queue offset that can be read",
+    "maxOffset": "queue offset after the last message",
+}
+
+
 def tags_argument(given: str | None) -> str | None:
     """Return a tag expression; print a note if it names one tag where several were probably meant."""
     meant = None if given is None else likely_tags(given)

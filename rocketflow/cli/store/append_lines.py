@@ -31,6 +31,21 @@ _FIELDS: Final = {
 }  # fmt: skip
 
 
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "store append": {
+        "status": "RocketMQ's PutMessageStatus",
+        "topic": "topic",
+        "queueId": "queue",
+        "queueOffset": "queue offset",
+        "physicalOffset": "offset in the CommitLog, bytes",
+        "msgId": "RocketMQ's offset message id",
+        "line": "of a refused line: its number in the input, from 1",
+        "error": "of a refused line: why",
+    },
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
+
+
 def append_lines(
     path: str,
     topic: str,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -11,6 +11,22 @@ if TYPE_CHECKING:
     from rocketflow_store import StoreConfig
 
     Progress = Callable[[int, int], None] | None
+
+
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "store backup": {
+        "path": "the store",
+        "target": "the backup",
+        "broker": "address of the broker that serves the store; null if RocketFlow's does not",
+        "minOffset": "begin of the backup's log",
+        "maxOffset": "end of its log",
+        "commitLogFiles": "number of its CommitLog files",
+        "records": "records of its log",
+        "damaged": "damaged ranges of the log: file, offset, length, why",
+        "seconds": "time it took",
+    },
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 def back_up(

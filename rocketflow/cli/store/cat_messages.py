@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from rocketflow.cli.shared.message_rows import MESSAGE_FIELDS
 from rocketflow_store import DamagedBodyError, GetMessageStatus
 from rocketflow_store.spi.reads import inner_messages
 
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
     from rocketflow_store import ReceivedMessage, StoreReader
 
 _AT_A_TIME: Final = 32
+
+
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "store cat": MESSAGE_FIELDS,
+    "store find": MESSAGE_FIELDS,
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 def _messages_in(message: ReceivedMessage) -> list[ReceivedMessage]:

@@ -4,10 +4,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from rocketflow_store import StoreConfig
+
+
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "store clean": {
+        "path": "the store",
+        "dryRun": "whether nothing was deleted",
+        "reservedHours": "age at which files expire",
+        "diskUsedPercent": "used share of the disk",
+        "commitLogFiles": "deleted CommitLog files",
+        "consumeQueueFiles": "deleted queue files",
+        "indexFiles": "deleted index files",
+        "bytes": "their bytes",
+        "minOffset": "begin of the log",
+        "minOffset.before": "before the run",
+        "minOffset.after": "after it",
+    },
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 def clean_store(path: str, config: StoreConfig | None, reserved_hours: int | None, *, dry_run: bool) -> dict[str, Any]:

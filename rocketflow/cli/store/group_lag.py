@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow.cli.shared.parameters import QUEUE_BOUNDS
 from rocketflow.errors import UsageError
 from rocketflow.process.nearest import did_you_mean
 from rocketflow_store.spi.reads import record_bytes, stored_at
@@ -15,6 +16,21 @@ if TYPE_CHECKING:
     from rocketflow_store import StoreReader
 
 GROUP_COLUMNS = ("group", "topic", "queueId", "offset", "maxOffset", "lagMessages", "lagBytes", "lagMs")
+
+
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "store groups": {
+        "group": "consumer group",
+        "topic": "topic",
+        "queueId": "queue",
+        "offset": "next queue offset of the group; null if it has none",
+        **QUEUE_BOUNDS,
+        "lagMessages": "messages from the offset to the end; null if unknown",
+        "lagBytes": "bytes of their records; null if unknown",
+        "lagMs": "age of the first of them in ms; null if unknown",
+    },
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 def group_lags(reader: StoreReader, group: str | None, topic: str | None, now_ms: int) -> Iterator[dict[str, Any]]:

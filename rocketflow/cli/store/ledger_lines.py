@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.errors import UsageError
 from rocketflow.process.nearest import did_you_mean
@@ -13,6 +13,24 @@ if TYPE_CHECKING:
 
     from rocketflow.cli.store.skipped_messages import SkippedReport
     from rocketflow_store import StoreReader
+
+
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "store ledger": {
+        "time": "store time of the commit, ms",
+        "kind": "requeue, delay (also retries), timer, send-back, quality, kafka-bridge or sink",
+        "runId": "run of the job or stream",
+        "sinkId": "name of the sink",
+        "batchId": "batch of the run",
+        "from": "topic or topics that the rows came from; null if the commit does not name them",
+        "to": "topic, or topics with their number of rows; null if the commit does not name them",
+        "rows": "rows that were appended",
+        "beginOffset": "offset of their first record in the CommitLog, bytes",
+        "endOffset": "offset after their last record",
+        "progress": "positions that the commit stored, which depend on the kind",
+    },
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 def ledger_lines(

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from rocketflow_store import StoreConfig
+
+
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "store recover": {
+        "abortFound": "whether the last writer was killed",
+        "truncatedFrom": "end of the log before the recovery",
+        "truncatedTo": "end of the log after it",
+        "quarantined": "damaged ranges that stay in the log, and those that are cut",
+        "dispatched": "records that got units and index entries",
+        "seconds": "time it took",
+    },
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 def recover_store(path: str, config: StoreConfig | None, *, dry_run: bool) -> dict[str, Any]:

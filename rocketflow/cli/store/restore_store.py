@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.cli.store.backup_store import back_up
 from rocketflow.cli.store.verify_report import VerifyReport
@@ -17,6 +17,33 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], None] | None
 
 _PARTIAL = ".partial"
+
+
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "store restore": {
+        "path": "the store",
+        "backup": "the backup or replica",
+        "dryRun": "whether nothing was written",
+        "created": "whether the path had no store, so that all of it was restored",
+        "minOffset": "begin of the log",
+        "maxOffset": "end of the log",
+        "commitLogFiles": "CommitLog files that were restored, of an existing store those that were missing",
+        "records": "records that were restored; null in a dry run for a path without a store",
+        "putBack": "ranges of an existing store's log that were put back, or would be",
+        "putBack.file": "CommitLog file",
+        "putBack.offset": "where the range begins in the file, bytes",
+        "putBack.length": "its bytes",
+        "putBack.records": "its records",
+        "putBack.topic": "topic of the first",
+        "putBack.queueId": "queue of the first",
+        "putBack.queueOffset": "queue offset of the first",
+        "damaged": "damaged ranges that the backup does not restore: file, offset, length, why",
+        "findings": "what `store verify` finds afterwards in an existing store",
+        "lostRecords": "records that are lost all the same",
+        "seconds": "time it took",
+    },
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 class Restore:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -47,6 +47,24 @@ store_app.command()(groups)
 
 _MAX_INT64 = (1 << 63) - 1
 _FOLLOW_S = 0.1
+
+
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "store dump": {
+        "kind": "kind of the item: record, blank, unit, entry, slot, ... or of the file",
+        "content": "of a JSON file: its content",
+    },
+    "store export": {
+        "topic": "topic",
+        "rows": "messages that were exported",
+        "files": "files that were written",
+        "leftOut": "messages that cannot be read; the files do not have them",
+    },
+    "store offset": {
+        "offset": "queue offset of the message at that time; --boundary says which",
+    },
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 def _check_topic(reader: StoreReader, topic: str, queue: int | None = None) -> None:

@@ -2,14 +2,59 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow.cli.shared.parameters import QUEUE_BOUNDS
 from rocketflow.process.times import iso_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rocketflow_store import StoreReader
+
+
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "store info": {
+        "path": "the store",
+        "state": "clean, unclean (the last writer was killed) or running (a writer has the lock)",
+        "profile": "RocketMQ version of the derived files, 5.3 or 5.5",
+        "commitLog": "the CommitLog",
+        "commitLog.minOffset": "its first byte",
+        "commitLog.maxOffset": "the byte after its last record",
+        "commitLog.files": "number of its files",
+        "commitLog.fileSize": "bytes of a file",
+        "commitLog.paths": "its directories",
+        "topics": "topics that have a queue",
+        "topics.topic": "name",
+        "topics.queues": "its queues",
+        "topics.queues.queueId": "queue",
+        **{f"topics.queues.{name}": about for name, about in QUEUE_BOUNDS.items()},
+        "topics.bytes": "with --sizes: bytes of its records",
+        "topics.beginTimestamp": "with --sizes: store time of its first message, ms",
+        "topics.endTimestamp": "with --sizes: store time of its last message, ms",
+        "index": "the index",
+        "index.files": "number of its files",
+        "index.entries": "number of its entries",
+        "index.beginTimestamp": "store time of the first entry, ms",
+        "index.endTimestamp": "store time of the last entry, ms",
+        "index.tagStretches": "parts of the log by whether the index has entries for TAGS",
+        "index.tagStretches.beginOffset": "first byte of the part",
+        "index.tagStretches.endOffset": "the byte after it",
+        "index.tagStretches.tagEntries": "whether the index has entries for TAGS there",
+        "index.tagStretchesExact": "whether every entry was read; else a sample",
+        "checkpoint": "fields of the file checkpoint",
+        "checkpoint.physicMsgTimestamp": "store time up to which the log is synced, ms",
+        "checkpoint.logicsMsgTimestamp": "store time up to which the queues are synced, ms",
+        "checkpoint.indexMsgTimestamp": "store time up to which the index is synced, ms",
+        "checkpoint.logicsPhysicalOffset": "offset of the last record whose unit is synced (5.5.0)",
+        "settings": "with --config: the file of settings",
+        "settings.file": "its path",
+        "settings.withoutEffect": "names of its settings that have no effect in a store",
+        "consumerOffsets": "stored offsets of consumer groups: TOPIC@GROUP, then queue",
+        "queuesWithoutFiles": "queues that the writer recorded and that have no files",
+    },
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 def lost_queues_hint(reader: StoreReader) -> str:

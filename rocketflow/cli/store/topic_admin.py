@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow.cli.shared.parameters import QUEUE_BOUNDS
 from rocketflow.errors import UsageError
 from rocketflow.process.nearest import did_you_mean
 from rocketflow_store import MessageRejectedError
@@ -17,6 +18,39 @@ if TYPE_CHECKING:
 
 TOPIC_COLUMNS = ("topic", "writeQueueNums", "readQueueNums", "perm", "queueType", "queues", "messages")
 QUEUE_COLUMNS = ("queueId", "minOffset", "maxOffset", "messages", "bytes", "beginTimestamp", "endTimestamp")
+
+
+_TOPIC: Final = {
+    "topic": "name",
+    "system": "whether it is a topic of the store itself",
+    "readQueueNums": "queues that consumers read",
+    "writeQueueNums": "queues that producers write",
+    "perm": "permissions: RW, R- (read), -W (write) or --",
+    "order": "whether the topic is marked as ordered",
+    "queueType": "SimpleCQ or BatchCQ",
+    "attributes": "RocketMQ's attributes",
+    "queues": "number of queues that exist",
+    "messages": "messages that can be read",
+}
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "store topics": _TOPIC,
+    "store topics describe": {
+        **_TOPIC,
+        "queues": "the queues that exist; `create` and `queues` print the same fields",
+        "queues.queueId": "queue",
+        **{f"queues.{name}": about for name, about in QUEUE_BOUNDS.items()},
+        "queues.messages": "messages that can be read",
+        "queues.bytes": "bytes of their records",
+        "queues.beginTimestamp": "store time of the first, ms",
+        "queues.endTimestamp": "store time of the last, ms",
+        "groups": "consumer groups with an offset of the topic",
+    },
+    "store topics delete": {
+        "topic": "topic",
+        "deleted": "true",
+    },
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 def list_topics(reader: StoreReader) -> list[dict[str, Any]]:

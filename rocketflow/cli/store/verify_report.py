@@ -20,6 +20,46 @@ NOT_REPAIRED: Final = LOST_KINDS | {"bad-body"}
 _COLUMNS = ("kind", "file", "offset", "length", "detail")
 
 
+_VERIFY: Final = {
+    "records": "records that were checked",
+    "bytes": "their bytes",
+    "recordsWithoutRecordCrc": "records without a CRC of the complete record",
+    "findings": "what is wrong: kind, file, offset, length, detail",
+    "unlistedFindings": "findings above the number that is listed",
+    "lostRecords": "records that are lost",
+    "seconds": "time it took",
+}
+_FINDING: Final = {
+    "kind": "kind of the finding",
+    "file": "file, or queue",
+    "offset": "where it begins in the file, bytes",
+    "length": "its bytes",
+    "detail": "what is wrong",
+}
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "store verify": _VERIFY,
+    "store verify --accept": {
+        **_VERIFY,
+        **{f"findings.{name}": about for name, about in _FINDING.items()},
+        "findings.accepted": "whether the file of accepted findings has it",
+        "acceptedFindings": "number of accepted findings",
+        "newFindings": "number of other findings",
+        "appendedFindings": "number of findings that this run added to the file",
+    },
+    "store verify --repair": {
+        **_VERIFY,
+        "findings": "what is still wrong after the repair",
+        "repaired": "the steps of the repair",
+        "repaired.action": "kind of the step",
+        "repaired.target": "path, or TOPIC/QUEUE",
+        "repaired.why": "what it repairs",
+        "findingsBefore": "what was wrong before",
+        **{f"findingsBefore.{name}": about for name, about in _FINDING.items()},
+    },
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
+
+
 class VerifyReport:
     """The outcome of one run on the store at `path`; `accept` is the file of accepted findings."""
 

@@ -107,6 +107,8 @@ ARGUMENTS: Final = (
     argument("--kafka-config", "such options as a properties file", kind=Kind.LIST, form="FILE"),
 )
 JSON: Final = argument("--json", "the summary as one JSON object", False)
+COMMAND_ARGUMENTS: Final = (*ARGUMENTS, JSON)
+"""Those of `rocketflow bridge`."""
 _DEFAULT: Final = {one.field: one.default for one in ARGUMENTS}
 
 

@@ -15,19 +15,38 @@ from rocketflow.errors import UsageError
 from rocketflow.kafka.errors import KafkaMissingError
 from rocketflow.kafka.options.secrets import HIDDEN, SECRET_NAME, Secrets
 from rocketflow.process.arguments import key_value
+from rocketflow_store.spi.setting_rows import Kind, Setting, ValueNotAllowedError, nearest_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-_JAVA_NAMES: Final = {
-    "ssl_ca_location": "ssl_cafile",
-    "ssl_certificate_location": "ssl_certfile",
-    "ssl_key_location": "ssl_keyfile",
-    "ssl_key_password": "ssl_password",
-    "sasl_username": "sasl_plain_username",
-    "sasl_password": "sasl_plain_password",
-    "fetch_max_wait_ms": "fetch_max_wait_ms",
-}
+KAFKA_OPTIONS: Final = (
+    Setting(
+        "security_protocol",
+        "How brokers are reached: with TLS, with a login.",
+        "PLAINTEXT",
+        Kind.CHOICE,
+        choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    ),
+    Setting(
+        "sasl_mechanism",
+        "The form of the login.",
+        None,
+        Kind.CHOICE,
+        choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER", "AWS_MSK_IAM"),
+    ),
+    Setting(
+        "ssl_cafile", "File of certificates (PEM) that sign those of brokers.", form="file", also=("ssl.ca.location",)
+    ),
+    Setting("ssl_certfile", "File of the client's certificate (PEM).", form="file", also=("ssl.certificate.location",)),
+    Setting("ssl_keyfile", "File of the client's private key (PEM).", form="file", also=("ssl.key.location",)),
+    Setting("ssl_crlfile", "File of revoked certificates (PEM).", form="file"),
+    Setting("ssl_password", "Password of the private key.", secret=True, also=("ssl.key.password",)),
+    Setting("sasl_plain_username", "Name of the login.", also=("sasl.username",)),
+    Setting("sasl_plain_password", "Password of the login.", secret=True, also=("sasl.password",)),
+)
+"""The options of kafka-python that are looked at here; `also` are Kafka's names, if they differ by more than dots."""
+_JAVA_NAMES: Final = {name.replace(".", "_"): one.key for one in KAFKA_OPTIONS for name in one.also}
 _RESERVED: Final = frozenset(
     {
         "bootstrap_servers",
@@ -46,11 +65,7 @@ _RESERVED: Final = frozenset(
     }
 )
 _NOT_TEXT: Final = frozenset({"ssl_context", "selector", "kafka_client", "sasl_oauth_token_provider", "partitioner"})
-_KNOWN: Final = {
-    "security_protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-    "sasl_mechanism": ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER", "AWS_MSK_IAM"),
-}
-_FILES: Final = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile")
+_NEAR: Final = 0.6
 _NAME: Final = re.compile(r"[A-Za-z0-9_]+")
 _TRUE: Final = frozenset({"true", "yes", "on", "1"})
 _FALSE: Final = frozenset({"false", "no", "off", "0"})
@@ -109,13 +124,15 @@ def parse_options(pairs: Sequence[str], files: Iterable[str]) -> ClientOptions:
                 values |= [_pair(line.strip(), f"--kafka-config {file} line {number}")]
     for pair in pairs:
         values |= [_pair(pair, "--kafka-option")]
-    for name in _FILES:
-        _check_file(name, values.get(name))
-    for name, known in _KNOWN.items():  # kafka-python treats an unknown protocol as PLAINTEXT
-        if name in values:
-            values[name] = values[name].upper()
-            if values[name] not in known:
-                raise UsageError(f"kafka option {name}={values[name]}: must be one of {', '.join(known)}")
+    for one in KAFKA_OPTIONS:
+        value = values.get(one.key)
+        if one.form == "file":
+            _check_file(one.key, value)
+        elif one.choices and value is not None:  # kafka-python treats an unknown protocol as PLAINTEXT
+            try:
+                values[one.key] = one.typed(value.upper())
+            except ValueNotAllowedError as error:
+                raise UsageError(f"kafka option {one.key}={value.upper()}: {error}") from None
     return ClientOptions(values)
 
 
@@ -163,10 +180,8 @@ def _typed(name: str, text: str, default: Any) -> Any:
 
 
 def _nearest(name: str, kinds: Sequence[Mapping[str, Any]]) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name, {one for kind in kinds for one in kind}, 1)
-    return f"; did you mean {near[0]}?" if near else ""
+    near = nearest_name(name, {one for kind in kinds for one in kind}, _NEAR)
+    return f"; did you mean {near}?" if near else ""
 
 
 def require_kafka() -> None:

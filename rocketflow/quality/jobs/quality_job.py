@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.errors import UsageError
 from rocketflow.process.arguments import JobParser, argument
-from rocketflow.process.job_timing import timing
+from rocketflow.process.job_timing import TIMING_FIELDS, timing
 from rocketflow.quality.bodies.body_schema import FORMATS, BodySpec, body_spec
 from rocketflow.quality.suites.suite import Action, Suite, load_suite
 from rocketflow.spark.shared import checkpoint
@@ -57,6 +57,23 @@ ARGUMENTS: Final = (
     argument("--queues", "queues of new topics (default: as the source)", form="N", kind=Kind.COUNT),
     argument("--option", "an option of the source", field="options", kind=Kind.PAIRS, form="K=V"),
 )
+
+
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "submit quality": {
+        "job": "quality",
+        "rows": "messages that were checked",
+        "batches": "batches of the query that were checked",
+        **TIMING_FIELDS,
+        "good": "messages without a finding that quarantines",
+        "quarantined": "messages that went to the quarantine topic",
+        "malformed": "messages whose body could not be read",
+        "quarantinedBy": "{reason: messages}: expectations and kinds of unreadable bodies; a message may have several",
+        "failedBatches": "batches in which an expectation is not met",
+        "replayedBatches": "batches that Spark repeated and that were in the log already",
+    },
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 @dataclass(frozen=True, slots=True)

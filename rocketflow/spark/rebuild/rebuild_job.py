@@ -42,6 +42,40 @@ ARGUMENTS: Final = (
 )
 
 
+_REBUILD: Final = {
+    "path": "the store",
+    "engine": "local or spark",
+    "dryRun": "whether nothing was written",
+    "profile": "RocketMQ version of the derived files",
+    "records": "records of the log",
+    "bytes": "their bytes",
+    "units": "ConsumeQueue units",
+    "indexEntries": "index entries",
+    "files": "files that were written",
+    "queues": "queues",
+    "changedFiles": "files whose content differs from before",
+    "damaged": "damaged ranges of the log",
+    "deletedTopics": "topics that were deleted and stay so",
+    "swapped": "whether the new files took the place of the old ones",
+    "seconds": "time it took",
+    "mbPerSecond": "MB of the log a second",
+    "estimatedSeconds": "with --dry-run: time that the rebuild will take",
+    "neededBytes": "with --dry-run: space that it will need",
+    "noRoom": "with --dry-run: directories without that space",
+}
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "store rebuild": _REBUILD,
+    "submit rebuild_index": {
+        "job": "rebuild_index",
+        "rows": "records of the log",
+        "batches": "1",
+        **_REBUILD,
+        "rowsPerSecond": "records a second",
+    },
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
+
+
 @dataclass(frozen=True, slots=True)
 class RebuildJob:
     """A store, and the files of it to rebuild."""

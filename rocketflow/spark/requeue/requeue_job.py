@@ -9,10 +9,10 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.environment import DEBUG
-from rocketflow.process.job_timing import timing
+from rocketflow.process.job_timing import TIMING_FIELDS, timing
 from rocketflow.process.printable import printable
 from rocketflow.spark.requeue.requeue_arguments import RequeueJob, parse_arguments
 from rocketflow.store_writes import COMMITS_TAKE_S, find_broker
@@ -26,6 +26,75 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rocketflow_store.spi.requeue import RequeueRequest
+
+
+_REQUEUE_END: Final = {**TIMING_FIELDS, "dryRun": "whether nothing was written"}
+_SAMPLE: Final = {"sample": "with --dry-run: some of the messages"}
+_TIMERS: Final = {
+    "rows": "messages that were delivered",
+    "batches": "commits",
+    "rolled": "messages that were copied into the timer topic, because they are due later than the wheel reaches",
+    "deleted": "messages that were recalled",
+    "alreadyDelivered": "messages that a broker had delivered",
+    "skipped": "messages that cannot be delivered",
+    "bytes": "bytes of the delivered records",
+    "pending": "messages that wait",
+    "nextDueMs": "about when the first of them is due, ms; null if none waits",
+    **_SAMPLE,
+    "sample.toTopic": "topic it goes to",
+    "sample.queueOffset": "queue offset in the timer topic",
+    "sample.dueMs": "time at which it is due, ms",
+    "sample.uniqKey": "id that the producer gave (UNIQ_KEY)",
+}
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "submit requeue": {
+        "job": "requeue",
+        "kind": "due",
+        "kinds": "the kinds asked for: delay, retry, timer",
+        "rows": "messages that were (with --dry-run: would be) delivered",
+        "batches": "commits",
+        "byKind": "messages by kind",
+        "byKind.delay": "delayed messages",
+        "byKind.retry": "retries, which wait in the queues of delayed messages",
+        "byKind.timer": "timer messages",
+        "skipped": "messages that cannot be delivered",
+        "untilMs": "time up to which messages count as due, ms",
+        "nextDueMs": "when the next message is due, ms; null if none waits",
+        "engine": "local (this process), spark, broker, or none: nothing was due, or a dry run",
+        **_REQUEUE_END,
+        "levels": "delay levels with due messages; missing if there are none",
+        "levels.*.delivered": "messages of the level",
+        "levels.*.retries": "those of them that are retries",
+        "levels.*.skipped": "messages that cannot be delivered, by reason",
+        "timers": "the timer messages; missing if none wait or they are not asked for",
+        **{f"timers.{name}": about for name, about in _TIMERS.items()},
+    },
+    "submit requeue --from-topic": {
+        "job": "requeue",
+        "kind": "requeue",
+        "runId": "id of the run, to repeat it",
+        "from": "topic that the messages come from",
+        "to": "moved messages by topic",
+        "rows": "messages that this job moved (with --dry-run: would move)",
+        "batches": "commits of this job that moved messages",
+        "totalRows": "messages that the complete run moved",
+        "alreadyRequeued": "messages that other runs had moved, whether moved again or skipped",
+        "skipped": "messages that were not moved, because other runs had moved them (--skip-requeued)",
+        "missing": "queue offsets that retention removed before the run reached them",
+        "finished": "whether the run is complete",
+        **_REQUEUE_END,
+        **_SAMPLE,
+        "sample.queueId": "queue of the message",
+        "sample.queueOffset": "its queue offset",
+        "sample.msgId": "its offset message id",
+        "sample.keys": "its keys; null if there are none",
+        "sample.tags": "its tags; null if there are none",
+        "sample.reconsumeTimes": "how often a consumer sent it back",
+        "sample.storeTimestamp": "time at which it was stored, ms",
+        "sample.toTopic": "topic that it would go to",
+    },
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 def preflight(job: RequeueJob) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.environment import DEBUG
 from rocketflow.process.arguments import JobParser, argument
-from rocketflow.process.job_timing import timing
+from rocketflow.process.job_timing import TIMING_FIELDS, timing
 from rocketflow.spark.shared.checkpoint import checkpoint_argument
 from rocketflow.spark.shared.delivered_properties import without_delays
 from rocketflow.spark.stream.job_options import job_sink_options, job_source_options
@@ -35,6 +35,17 @@ ARGUMENTS: Final = (
     argument("--option", "an option of the source", field="options", kind=Kind.PAIRS, form="K=V"),
     argument("--sink-option", "an option of the sink", field="sink_options", kind=Kind.PAIRS, form="K=V"),
 )
+
+
+FIELDS: Final[dict[str, dict[str, str]]] = {
+    "submit stream": {
+        "job": "stream",
+        "rows": "messages that were read",
+        "batches": "batches of the query",
+        **TIMING_FIELDS,
+    },
+}
+"""The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
 
 
 @dataclass(frozen=True, slots=True)

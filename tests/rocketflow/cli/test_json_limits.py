@@ -12,10 +12,10 @@ import pytest
 from rocketflow.airflow.audit import HISTORY, AuditReports
 from rocketflow.airflow.outcome import json_result
 from rocketflow.cli.app import run
+from rocketflow.environment import LOGGING
 from rocketflow.errors import RocketFlowError
 from rocketflow.kafka.into_store.to_rows import held_properties
 from rocketflow.kafka.shared.mark import decode_mark
-from rocketflow.process.logging_setup import VARIABLE
 from rocketflow.quality.bodies.body_schema import body_spec
 from rocketflow.quality.results.results import RESULT_TOPIC, fields_of
 from rocketflow.quality.suites.suite import load_suite
@@ -85,7 +85,7 @@ def test_deep_logging_file_is_refused_by_name(
     MessageStore.open(tmp_path / "s").close()
     file = tmp_path / "logging.json"
     file.write_text(text)
-    monkeypatch.setenv(VARIABLE, str(file))
+    monkeypatch.setenv(LOGGING.key, str(file))
     assert run(["store", "info", str(tmp_path / "s")]) == 2
     err = capsys.readouterr().err
     assert f"logging configuration {file} cannot be used (nested too deeply" in err

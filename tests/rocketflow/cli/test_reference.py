@@ -24,9 +24,11 @@ from rocketflow.cli.reference.entries import (
     SETTING,
     SINK_OPTION,
     all_entries,
+    find_entries,
+    output_fields,
 )
-from rocketflow.cli.reference.output_fields import OUTPUT_FIELDS
 from rocketflow.cli.reference.pages import DIRECTORY, pages
+from rocketflow.environment import VARIABLES
 from rocketflow.namesrv.settings import NamesrvSettings
 from rocketflow.spark.sink.sink_options import SinkOptions
 from rocketflow.spark.source.source_options import SourceOptions
@@ -73,10 +75,10 @@ def test_every_key_of_servers_has_an_entry_with_a_description_and_those_with_eff
 def test_every_field_of_json_output_is_described() -> None:
     found = [re.fullmatch(r"JSON ([^:]+): (.+)", one) for one in STORED_NAMES]
     printed = {(one[1], one[2]) for one in found if one is not None and not one[2].startswith("content.")}
-    described = {(command, name) for command, fields in OUTPUT_FIELDS.items() for name in fields}
+    described = {(command, name) for command, fields in output_fields().items() for name in fields}
     assert described - printed == {(f"store {name}", "bodyError") for name in ("cat", "find")}
     assert printed - described == set()
-    assert names(OUTPUT) == {one if one.startswith("submit ") else f"{one} --json" for one in OUTPUT_FIELDS}
+    assert names(OUTPUT) == {one if one.startswith("submit ") else f"{one} --json" for one in output_fields()}
 
 
 def test_every_command_and_job_that_prints_json_is_described() -> None:
@@ -84,7 +86,7 @@ def test_every_command_and_job_that_prints_json_is_described() -> None:
     options = {re.fullmatch(r"option rocketflow (.+) --json", one) for one in STORED_NAMES}
     printing = {one[1] for one in options if one} | {"bridge kafka-to-store", "bridge store-to-kafka"}
     printing |= {f"submit {job}" for job in job_names()}
-    assert {" ".join(one.partition(" --")[0].split()[:2]) for one in OUTPUT_FIELDS} == printing
+    assert {" ".join(one.partition(" --")[0].split()[:2]) for one in output_fields()} == printing
 
 
 def test_options_with_a_kind_are_parsed_to_their_defaults() -> None:
@@ -107,6 +109,41 @@ def test_explain_prints_every_entry_of_a_name(capsys: pytest.CaptureFixture[str]
         assert capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("listenPort", BROKER_SETTING),
+        ("tls.server.keyPath", SERVER_SETTING),
+        ("ROCKETFLOW_tls_server_keyPath", SERVER_SETTING),
+        ("maxConnections", SERVER_SETTING),
+        ("kvConfigPath", NAMESRV_SETTING),
+        ("wakeFlushWhenPutMessage", OTHER_KEY),
+        ("send_timeout_s", "option of a producer"),
+        ("--kafka-option", "argument of bridge"),
+        ("kafka-option", "argument of submit kafka_bridge"),
+        ("--from-topic", "argument of submit requeue"),
+        ("sasl.password", "option of kafka-python's client"),
+        ("ROCKETFLOW_PROFILE", "environment variable"),
+        ("--namesrvAddr", "option of commands"),
+        ("physicalOffset", "field of JSON output"),
+        ("store", "group of commands"),
+    ],
+)
+def test_explain_answers_for_every_kind_of_name(name: str, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", name, "--json"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert kind in [one["kind"] for one in found]
+    assert all(one["about"] for one in found)
+
+
+def test_every_option_argument_and_field_is_found_by_its_spelling() -> None:
+    options = {one.rpartition(" ")[2] for one in STORED_NAMES if one.startswith("option rocketflow ") and " -" in one}
+    fields = {name for named in output_fields().values() for name in named}
+    arguments = {one.name for one in ENTRIES if one.kind.startswith("argument of ")}
+    for name in {*options, *fields, *arguments, *(one.key for one in VARIABLES)}:
+        assert find_entries(name, ENTRIES), name
+
+
 def test_explain_names_the_nearest_entry(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "flushDiskTyp"]) == 2
     assert "did you mean flushDiskType?" in capsys.readouterr().err
@@ -116,4 +153,7 @@ def test_explain_names_the_kinds_of_entries_if_none_is_similar(capsys: pytest.Ca
     assert run(["explain", "nosuch"]) == 2
     printed = capsys.readouterr().err
     assert "event code" in printed
+    assert "did you mean" not in printed
+    assert run(["explain", "portOfTheBroker"]) == 2
+    assert "did you mean" not in capsys.readouterr().err, "a hint is given for a near name only"
     assert "there is 0" not in printed
