@@ -37,7 +37,7 @@ class Variable(Setting):
 
 def tls_variable(key: str) -> str:
     """Return the variable of a key of TLS: ROCKETFLOW_TLS_CLIENT_CERT_PATH for tls.client.certPath."""
-    return "ROCKETFLOW_" + re.sub("([A-Z])", r"_\1", key).replace(".", "_").upper()
+    return "ROCKETFLOW_TLS_" + re.sub("([A-Z])", r"_\1", key.removeprefix("tls.")).replace(".", "_").upper()
 
 
 DEBUG: Final = Variable("ROCKETFLOW_DEBUG", "Whether tracebacks and the log lines of Spark and Kafka are shown: 1.")

@@ -44,7 +44,8 @@ def run_broker(
     The first three are what `load_broker_settings` returns; `config` is the broker's file. Raises AddressInUseError,
     RocketFlowError, StoreError.
     """
-    from rocketflow.broker.service import FAST_PORT_DISTANCE, Broker
+    from rocketflow.broker.operators import FAST_PORT_DISTANCE
+    from rocketflow.broker.service import Broker
 
     names = settings.namesrv_addr or "none"
     port = settings.listen_port

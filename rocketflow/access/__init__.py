@@ -2,7 +2,8 @@
 
 | module | content |
 |---|---|
-| `permissions` | what each request code needs, one row per code; what a topic and a stored message need |
+| `permissions` | rows: what a request needs; what a topic and a stored message need |
+| `served` | the declaration of a request at its processor: its code and its row |
 | `addresses` | patterns of addresses |
 | `plain_rules`, `plain_files` | accounts of RocketMQ 4: the rules, and the YAML files that hold them |
 | `policies`, `user_rules` | users and policies of RocketMQ 5: the decision about a resource, and about a request |

@@ -9,26 +9,25 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from rocketflow.access.addresses import Host, host_of
-from rocketflow.access.permissions import ROWS, Audience, Need, Row
+from rocketflow.access.permissions import Audience, Need, Needs, Row
 from rocketflow.access.signatures import SeenRequests, SignatureCheck, check_signature
 from rocketflow.aio.server import Processor, RefusedError, Request
-from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.signature import ACCESS_KEY, JOB_ACCESS_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
+    from rocketflow.access.permissions import Action
+    from rocketflow.access.served import Served
     from rocketflow.remoting.command import Command
 
 LOG: Final = logging.getLogger("rocketflow.access")
-
-_JOB_CLIENT_CODES: Final = frozenset({RequestCode.UPDATE_CONSUMER_OFFSET})
-"""Requests of clients that jobs also send."""
 
 _LOG_SECONDS: Final = 1.0
 _MOST_LOGGED: Final = 5
@@ -77,8 +76,7 @@ def refusal(
     A job's signature counts for the requests of jobs only. Without `rules`, clients and brokers are not checked, and
     operators and other jobs have to be on the server's host.
     """
-    is_of_job = row.audience is Audience.JOB or command.code in _JOB_CLIENT_CODES
-    if is_of_job and job_secret and command.fields.get(ACCESS_KEY) == JOB_ACCESS_KEY:
+    if row.of_jobs and job_secret and command.fields.get(ACCESS_KEY) == JOB_ACCESS_KEY:
         return check(command, job_secret, "the store has another secret: run the job again")
     if rules is not None:
         return rules.refusal(row, command, host, check)
@@ -97,23 +95,20 @@ class Guard:
         self._rules = rules
         self._job_secret = job_secret
         self._seen = SeenRequests()
+        self._rows: dict[int, Row] = {}
         self._refused: Counter[str] = Counter()
         self._logged = 0.0
 
-    def guarded(self, processors: Mapping[int, Processor]) -> dict[int, Processor]:
-        """Return processors that are called only if their requests are allowed; codes without a row are left out.
+    def guarded(self, requests: Iterable[Served]) -> dict[int, Processor]:
+        """Return processors by code that are called only if their requests are allowed.
 
         Without rules, processors of clients' requests are returned as they are.
         """
         found: dict[int, Processor] = {}
-        for code, processor in processors.items():
-            row = ROWS.get(code)
-            if row is None:
-                LOG.error("request %d has no row in access.permissions: it is answered as an unknown one", code)
-            elif self._rules is None and row.audience in (Audience.CLIENT, Audience.BROKER):
-                found[code] = processor
-            else:
-                found[code] = self._checked(row, processor)
+        for code, row, processor in requests:
+            self._rows[code] = row
+            is_free = self._rules is None and row.audience in (Audience.CLIENT, Audience.BROKER)
+            found[code] = processor if is_free else self._checked(row, processor)
         return found
 
     def _checked(self, row: Row, processor: Processor) -> Processor:
@@ -142,12 +137,16 @@ class Guard:
     def check_again(self, request: Request) -> None:
         """Check a request that has waited: the rules may have changed meanwhile. Raises RefusedError."""
         if self._rules is not None:
-            self._check(ROWS[request.command.code], request, check_signature)
+            self._check(self._rows[request.command.code], request, check_signature)
+
+    def record_actions(self, request: Request) -> frozenset[Action]:
+        """Return the actions of which a request needs one on each stored message that it gets."""
+        return self._rows[request.command.code].record
 
     def check_needs(self, request: Request, needs: Iterable[Need]) -> None:
         """Check needs that a request does not name itself. Raises RefusedError."""
         if self._rules is not None:
-            self._check(Row(Audience.CLIENT, (lambda command: needs,)), request, check_signature)
+            self._check(Row(Audience.CLIENT, (Needs("", lambda command: needs),)), request, check_signature)
 
     def _check(self, row: Row, request: Request, check: SignatureCheck) -> None:
         address = request.channel.address

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from rocketflow.access.permissions import USER_CODES, Action, Audience, Kind, Need, Row
+from rocketflow.access.permissions import Action, Audience, Kind, Need, Row
 from rocketflow.access.policies import (
     CUSTOM,
     DEFAULT,
@@ -169,7 +169,7 @@ class UserRules:
         name = "" if unknown is not None else command.fields[ACCESS_KEY]
         if name and self._tables.users[name].user_type == SUPER:
             return None
-        if command.code in USER_CODES or row.audience is Audience.JOB:
+        if row.of_users or row.audience is Audience.JOB:
             if not self.authorizes:
                 return "a super user is needed"
         elif not self.authorizes or command.code in self.unauthorized:

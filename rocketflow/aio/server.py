@@ -22,10 +22,9 @@ from rocketflow.aio.rpc_latency import ONE_WAY, SUCCESS, WRITE_FAILED, Rpc, RpcL
 from rocketflow.aio.slow_requests import SLOW_SECONDS, SlowRequests
 from rocketflow.aio.tls import HANDSHAKE_RECORD
 from rocketflow.errors import RocketFlowError
-from rocketflow.remoting.codes import OWN_CODES, ResponseCode, code_name
+from rocketflow.remoting.codes import OWN_CODES, UNSUPPORTED, ResponseCode, code_name
 from rocketflow.remoting.command import Command, answer
 from rocketflow.remoting.errors import BodyError, HeaderError
-from rocketflow.remoting.unsupported import UNSUPPORTED
 
 if TYPE_CHECKING:
     import ssl

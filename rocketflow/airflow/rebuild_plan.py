@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rocketflow_store.spi.names import LMQ_PREFIX
+
 _UNIT_KINDS: Final = frozenset({"missing-unit", "wrong-unit", "stray-unit"})
 _INDEX_KINDS: Final = frozenset({"index-header", "index-entry", "index-chain", "missing-entry"})
 _QUEUE_FILE: Final = re.compile(r"(?P<topic>[^/]+)/(?P<queue>\d+)/\d{20}$")
 _INDEX_FILE: Final = re.compile(r"/\d{17}$")
 _COMMIT_LOG_FILE: Final = re.compile(r"/commitlog/\d{20}$")
-_LMQ_PREFIX: Final = "%LMQ%"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def plan_rebuild(result: Mapping[str, Any], most_topics: int = 20) -> RebuildPla
         named = _QUEUE_FILE.search(file)
         if kind in _INDEX_KINDS or (kind == "file-size" and _INDEX_FILE.search(file)):
             index = True
-        elif kind in _UNIT_KINDS and named is not None and not named["topic"].startswith(_LMQ_PREFIX):
+        elif kind in _UNIT_KINDS and named is not None and not named["topic"].startswith(LMQ_PREFIX):
             topics.add(named["topic"])
         elif kind in _UNIT_KINDS or (kind == "file-size" and not _COMMIT_LOG_FILE.search(file)):
             all_queues = True

@@ -2,8 +2,9 @@
 
 | folder or module | content |
 |---|---|
-| `service` | start and stop, and which processor handles which request |
-| `settings` | broker.conf |
+| `service` | start and stop; puts the folders together |
+| `settings`, `user_settings` | broker.conf |
+| `parts` | what a folder gives to the whole: its requests, services and figures |
 | `puts` | sends, messages that consumers send back, replies, recalls |
 | `reads` | pulls, ranges, queries |
 | `transactions` | half messages, their ends, and checks of undecided ones |

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rocketflow.broker.operators.user_settings import (
+from rocketflow.broker.user_settings import (
     UserSettings,
     check_user_keys,
     code_list,

@@ -9,13 +9,16 @@ the disk. A request that is repeated after a lost answer changes nothing: the la
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from rocketflow.aio.server import OVERLOAD, Processor, RefusedError, Request
-from rocketflow.broker.puts.sends import check_writable
+from rocketflow.access.permissions import JOB_ROW
+from rocketflow.access.served import serves
+from rocketflow.aio.server import OVERLOAD, RefusedError, Request
+from rocketflow.broker.parts import Parts
+from rocketflow.broker.puts import check_writable
 from rocketflow.remoting import store_bodies as bodies
 from rocketflow.remoting.bodies import encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
@@ -43,8 +46,10 @@ from rocketflow_store.spi.names import CHECK_RESULTS_TOPIC, check_send_topic
 from rocketflow_store.spi.staging import StagedPart, StagingArea
 
 if TYPE_CHECKING:
+    from rocketflow.aio.exposition import Exposition
+    from rocketflow.broker.operators import Access
     from rocketflow.broker.settings import BrokerSettings
-    from rocketflow.broker.topics.topics import Topics
+    from rocketflow.broker.topics import Topics
     from rocketflow_store.spi.broker import WritingStore
 
 T = TypeVar("T")
@@ -79,13 +84,17 @@ class JobTotals:
         self.rows += rows
 
 
-class StoreRequests:
+class StoreRequests(Parts):
     """Requests 30001 to 30006 and 30008."""
 
-    def __init__(self, store: WritingStore, topics: Topics, settings: BrokerSettings) -> None:
+    def __init__(
+        self, store: WritingStore, settings: BrokerSettings, topics: Topics, access: Access, *, needs_tls: bool
+    ) -> None:
+        super().__init__(self)
         self._store = store
         self._settings = settings
         self._topics = topics
+        self._job_secret, self._needs_tls = access.job_secret, needs_tls
         self._commits = _OneAtATime("commits")
         self._deliveries = _OneAtATime("requeue")
         self._staging = _OneAtATime("staging")
@@ -93,25 +102,26 @@ class StoreRequests:
         self.totals = {"batch": JobTotals(), "progress": JobTotals()}
         """What jobs have committed, by kind of commit; a replay commits nothing."""
 
-    def by_code(self) -> Mapping[int, Processor]:
-        """Return the processor of each request code."""
-        return {
-            RequestCode.ROCKETFLOW_COMMIT_BATCH: self._commit_batch,
-            RequestCode.ROCKETFLOW_STAGE_PART: self._stage_part,
-            RequestCode.ROCKETFLOW_COMMIT_PROGRESS: self._commit_progress,
-            RequestCode.ROCKETFLOW_LAST_COMMIT: self._last_commit,
-            RequestCode.ROCKETFLOW_STORE_INFO: self._info,
-            RequestCode.ROCKETFLOW_SNAPSHOT: self._snapshot,
-            RequestCode.ROCKETFLOW_REQUEUE: self._requeue,
-        }
+    async def serve(self) -> None:
+        """Let jobs on the store's directory find the broker."""
+        address = self._settings.broker_address
+        await asyncio.to_thread(self._store.serve_at, address, tls=self._needs_tls, secret=self._job_secret)
 
-    def stop(self) -> None:
+    def add_figures(self, shown: Exposition) -> None:
+        """Add what jobs have committed."""
+        commits = [((kind,), one.commits) for kind, one in self.totals.items()]
+        shown.counter("rocketflow_job_commits_total", "Commits of jobs through the broker", commits, ("kind",))
+        rows = [((kind,), one.rows) for kind, one in self.totals.items()]
+        shown.counter("rocketflow_job_rows_total", "Messages that jobs committed through the broker", rows, ("kind",))
+
+    def end_waiting(self) -> None:
         """Begin no further commit or delivery; one that runs is completed before the store is closed."""
         self._commits.stop()
         self._deliveries.stop()
         self._staging.stop()
         self._snapshots.stop()
 
+    @serves(RequestCode.ROCKETFLOW_COMMIT_BATCH, JOB_ROW)
     async def _commit_batch(self, request: Request) -> None:
         check_writable(self._settings)
         body = _decoded(request, bodies.CommitBatchBody)
@@ -141,6 +151,7 @@ class StoreRequests:
         )
         request.reply(body=encode_body(answer))
 
+    @serves(RequestCode.ROCKETFLOW_STAGE_PART, JOB_ROW)
     async def _stage_part(self, request: Request) -> None:
         """Write bytes of a part, or only register the run that begins to stage rows."""
         header = request.command.header(StagePartRequestHeader)
@@ -158,6 +169,7 @@ class StoreRequests:
         run_seq = await self._run(self._staging, stage)
         request.reply(header=StagePartResponseHeader(run_seq=run_seq))
 
+    @serves(RequestCode.ROCKETFLOW_COMMIT_PROGRESS, JOB_ROW)
     async def _commit_progress(self, request: Request) -> None:
         check_writable(self._settings)
         body = _decoded(request, bodies.CommitProgressBody)
@@ -172,7 +184,11 @@ class StoreRequests:
             for topic in body.least_queues:
                 check_send_topic(topic)
             batch = ProgressBatch(
-                *(body.sink_id, body.run_id, after, body.progress, rows),
+                body.sink_id,
+                body.run_id,
+                after,
+                body.progress,
+                rows,
                 parts=parts,
                 queues=body.queues,
                 least_queues=body.least_queues,
@@ -185,11 +201,13 @@ class StoreRequests:
         self.totals["progress"].add(envelope.rows)
         request.reply(body=encode_body(_envelope_body(envelope)))
 
+    @serves(RequestCode.ROCKETFLOW_LAST_COMMIT, JOB_ROW)
     async def _last_commit(self, request: Request) -> None:
         body = _decoded(request, bodies.LastCommitBody)
         found = await self._run(self._commits, lambda: last_commit(self._store, check_sink_id(body.sink_id)))
         request.reply(body=encode_body(_envelope_body(found)))
 
+    @serves(RequestCode.ROCKETFLOW_STORE_INFO, JOB_ROW)
     def _info(self, request: Request) -> None:
         store = self._store
         answer = bodies.StoreInfoBody(
@@ -203,6 +221,7 @@ class StoreRequests:
         )
         request.reply(body=encode_body(answer))
 
+    @serves(RequestCode.ROCKETFLOW_SNAPSHOT, JOB_ROW)
     async def _snapshot(self, request: Request) -> None:
         """Write the offsets of groups, make everything durable, and answer how far the log is confirmed then."""
         _decoded(request, bodies.SnapshotBody)
@@ -215,6 +234,7 @@ class StoreRequests:
         end = await self._run(self._snapshots, flush)
         request.reply(body=encode_body(bodies.SnapshotResultBody(confirm_offset=end)))
 
+    @serves(RequestCode.ROCKETFLOW_REQUEUE, JOB_ROW)
     async def _requeue(self, request: Request) -> None:
         body = _decoded(request, bodies.RequeueBody)
 

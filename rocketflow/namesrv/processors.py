@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from rocketflow.aio.server import Processor, RefusedError, Request
+from rocketflow.access.permissions import BROKER_ROW, CLUSTER_CHANGE, CLUSTER_READ, client_row
+from rocketflow.access.served import serves
+from rocketflow.aio.server import RefusedError, Request
 from rocketflow.namesrv.kv_config import ORDER_TOPICS
 from rocketflow.namesrv.registration import decode_registration
 from rocketflow.namesrv.route_table import (
@@ -48,7 +50,7 @@ STANDARD_JSON_SINCE: Final = 401
 
 
 class Processors:
-    """The processors of a NameServer, by request code."""
+    """The processors of a NameServer."""
 
     def __init__(self, routes: RouteTable, kv: KvConfig, settings: NamesrvSettings, live: LiveSettings) -> None:
         self._routes = routes
@@ -57,43 +59,9 @@ class Processors:
         self._settings = settings
         self._started = time.monotonic()
 
-    def by_code(self) -> Mapping[int, Processor]:
-        """Return the processor of each request code."""
-        code = RequestCode
-        return {
-            code.GET_ROUTEINFO_BY_TOPIC: self._get_route,
-            code.REGISTER_BROKER: self._register_broker,
-            code.UNREGISTER_BROKER: self._unregister_broker,
-            code.BROKER_HEARTBEAT: self._broker_heartbeat,
-            code.QUERY_DATA_VERSION: self._query_data_version,
-            code.GET_BROKER_MEMBER_GROUP: self._get_member_group,
-            code.GET_BROKER_CLUSTER_INFO: self._get_cluster_info,
-            code.WIPE_WRITE_PERM_OF_BROKER: self._wipe_write_permission,
-            code.ADD_WRITE_PERM_OF_BROKER: self._add_write_permission,
-            code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self._get_topics,
-            code.DELETE_TOPIC_IN_NAMESRV: self._delete_topic,
-            code.REGISTER_TOPIC_IN_NAMESRV: self._register_topic,
-            code.GET_TOPICS_BY_CLUSTER: self._get_topics_of_cluster,
-            code.GET_SYSTEM_TOPIC_LIST_FROM_NS: self._get_system_topics,
-            code.GET_UNIT_TOPIC_LIST: lambda request: self._reply_topics(
-                request, self._routes.topics_with_flag(UNIT_FLAG)
-            ),
-            code.GET_HAS_UNIT_SUB_TOPIC_LIST: lambda request: self._reply_topics(
-                request, self._routes.topics_with_flag(UNIT_SUB_FLAG)
-            ),
-            code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: lambda request: self._reply_topics(
-                request, self._routes.topics_with_flag(UNIT_SUB_FLAG, without=UNIT_FLAG)
-            ),
-            code.PUT_KV_CONFIG: self._put_kv,
-            code.GET_KV_CONFIG: self._get_kv,
-            code.DELETE_KV_CONFIG: self._delete_kv,
-            code.GET_KVLIST_BY_NAMESPACE: self._get_kv_namespace,
-            code.GET_NAMESRV_CONFIG: self._get_config,
-            code.UPDATE_NAMESRV_CONFIG: self._update_config,
-        }
-
     # --- routes
 
+    @serves(RequestCode.GET_ROUTEINFO_BY_TOPIC, client_row())
     def _get_route(self, request: Request) -> None:
         header = request.command.header(headers.GetRouteInfoRequestHeader)
         waiting = self._settings.need_wait_for_service
@@ -118,6 +86,7 @@ class Processors:
 
     # --- brokers
 
+    @serves(RequestCode.REGISTER_BROKER, BROKER_ROW)
     def _register_broker(self, request: Request) -> None:
         header = request.command.header(headers.RegisterBrokerRequestHeader)
         registration = decode_registration(request.command, header)
@@ -131,6 +100,7 @@ class Processors:
         ordered = self._kv.namespace(ORDER_TOPICS) if self._settings.return_order_topic_config_to_broker else None
         request.reply(header=answer, body=b"" if ordered is None else encode_body(KVTable(table=ordered)))
 
+    @serves(RequestCode.UNREGISTER_BROKER, BROKER_ROW)
     def _unregister_broker(self, request: Request) -> None:
         header = request.command.header(headers.UnRegisterBrokerRequestHeader)
         self._routes.unregister(
@@ -138,11 +108,13 @@ class Processors:
         )
         request.reply()
 
+    @serves(RequestCode.BROKER_HEARTBEAT, BROKER_ROW)
     def _broker_heartbeat(self, request: Request) -> None:
         header = request.command.header(headers.BrokerHeartbeatRequestHeader)
         self._routes.refresh(BrokerKey(header.cluster_name, header.broker_addr), _now_ms())
         request.reply()
 
+    @serves(RequestCode.QUERY_DATA_VERSION, BROKER_ROW)
     def _query_data_version(self, request: Request) -> None:
         header = request.command.header(headers.QueryDataVersionRequestHeader)
         key = BrokerKey(header.cluster_name, header.broker_addr)
@@ -154,6 +126,7 @@ class Processors:
             body=b"" if known is None else encode_body(known),
         )
 
+    @serves(RequestCode.GET_BROKER_MEMBER_GROUP, client_row())
     def _get_member_group(self, request: Request) -> None:
         header = request.command.header(headers.GetBrokerMemberGroupRequestHeader)
         broker = self._routes.brokers().get(header.broker_name)
@@ -164,15 +137,18 @@ class Processors:
         )
         request.reply(body=encode_body(GetBrokerMemberGroupResponseBody(broker_member_group=group)))
 
+    @serves(RequestCode.GET_BROKER_CLUSTER_INFO, client_row())
     def _get_cluster_info(self, request: Request) -> None:
         info = ClusterInfo(broker_addr_table=self._routes.brokers(), cluster_addr_table=self._routes.clusters())
         request.reply(body=encode_body(info))
 
+    @serves(RequestCode.WIPE_WRITE_PERM_OF_BROKER, CLUSTER_CHANGE)
     def _wipe_write_permission(self, request: Request) -> None:
         header = request.command.header(headers.WipeWritePermOfBrokerRequestHeader)
         count = self._routes.change_permissions(header.broker_name, writable=False)
         request.reply(header=headers.WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count))
 
+    @serves(RequestCode.ADD_WRITE_PERM_OF_BROKER, CLUSTER_CHANGE)
     def _add_write_permission(self, request: Request) -> None:
         header = request.command.header(headers.AddWritePermOfBrokerRequestHeader)
         count = self._routes.change_permissions(header.broker_name, writable=True)
@@ -180,20 +156,35 @@ class Processors:
 
     # --- topics
 
+    @serves(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, client_row())
     def _get_topics(self, request: Request) -> None:
         if not self._settings.enable_all_topic_list:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, "disable")
         request.reply(body=encode_body(TopicList(topic_list=self._routes.topics())))
+
+    @serves(RequestCode.GET_UNIT_TOPIC_LIST, client_row())
+    def _get_unit_topics(self, request: Request) -> None:
+        self._reply_topics(request, self._routes.topics_with_flag(UNIT_FLAG))
+
+    @serves(RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST, client_row())
+    def _get_unit_sub_topics(self, request: Request) -> None:
+        self._reply_topics(request, self._routes.topics_with_flag(UNIT_SUB_FLAG))
+
+    @serves(RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, client_row())
+    def _get_unit_sub_topics_of_no_unit(self, request: Request) -> None:
+        self._reply_topics(request, self._routes.topics_with_flag(UNIT_SUB_FLAG, without=UNIT_FLAG))
 
     def _reply_topics(self, request: Request, topics: list[str]) -> None:
         if not self._settings.enable_topic_list:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, "disable")
         request.reply(body=encode_body(TopicList(topic_list=topics)))
 
+    @serves(RequestCode.GET_TOPICS_BY_CLUSTER, client_row())
     def _get_topics_of_cluster(self, request: Request) -> None:
         header = request.command.header(headers.GetTopicsByClusterRequestHeader)
         self._reply_topics(request, self._routes.topics_of_cluster(header.cluster))
 
+    @serves(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, client_row())
     def _get_system_topics(self, request: Request) -> None:
         clusters = self._routes.clusters()
         names = [*clusters, *(name for broker_names in clusters.values() for name in broker_names)]
@@ -203,11 +194,13 @@ class Processors:
             topics.broker_addr = addresses[0]
         request.reply(body=encode_body(topics))
 
+    @serves(RequestCode.DELETE_TOPIC_IN_NAMESRV, CLUSTER_CHANGE)
     def _delete_topic(self, request: Request) -> None:
         header = request.command.header(headers.DeleteTopicFromNamesrvRequestHeader)
         self._routes.delete_topic(header.topic, header.cluster_name or None)
         request.reply()
 
+    @serves(RequestCode.REGISTER_TOPIC_IN_NAMESRV, CLUSTER_CHANGE)
     def _register_topic(self, request: Request) -> None:
         header = request.command.header(headers.RegisterTopicRequestHeader)
         if request.command.body:
@@ -216,11 +209,13 @@ class Processors:
 
     # --- texts by key, and settings
 
+    @serves(RequestCode.PUT_KV_CONFIG, CLUSTER_CHANGE)
     def _put_kv(self, request: Request) -> None:
         header = request.command.header(headers.PutKVConfigRequestHeader)
         self._change(lambda: self._kv.put(header.namespace, header.key, header.value))
         request.reply()
 
+    @serves(RequestCode.DELETE_KV_CONFIG, CLUSTER_CHANGE)
     def _delete_kv(self, request: Request) -> None:
         header = request.command.header(headers.DeleteKVConfigRequestHeader)
         self._change(lambda: self._kv.delete(header.namespace, header.key))
@@ -232,6 +227,7 @@ class Processors:
         except OSError as error:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"the change cannot be kept: {error}") from None
 
+    @serves(RequestCode.GET_KV_CONFIG, client_row())
     def _get_kv(self, request: Request) -> None:
         header = request.command.header(headers.GetKVConfigRequestHeader)
         value = self._kv.get(header.namespace, header.key)
@@ -241,6 +237,7 @@ class Processors:
             )
         request.reply(header=headers.GetKVConfigResponseHeader(value=value))
 
+    @serves(RequestCode.GET_KVLIST_BY_NAMESPACE, client_row())
     def _get_kv_namespace(self, request: Request) -> None:
         header = request.command.header(headers.GetKVListByNamespaceRequestHeader)
         texts = self._kv.namespace(header.namespace)
@@ -248,9 +245,11 @@ class Processors:
             raise RefusedError(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {header.namespace}")
         request.reply(body=encode_body(KVTable(table=texts)))
 
+    @serves(RequestCode.GET_NAMESRV_CONFIG, CLUSTER_READ)
     def _get_config(self, request: Request) -> None:
         request.reply(body=self._settings.properties_text().encode())
 
+    @serves(RequestCode.UPDATE_NAMESRV_CONFIG, CLUSTER_CHANGE)
     async def _update_config(self, request: Request) -> None:
         await self._live.change(request.command.body, request.channel.address)
         request.reply()

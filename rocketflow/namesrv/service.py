@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.access.guard import Guard
+from rocketflow.access.served import served_by
 from rocketflow.aio.channel import Channel
 from rocketflow.aio.loop_lag import LoopLag
 from rocketflow.aio.rpc_latency import RpcLatency
@@ -52,7 +53,7 @@ class NameServer:
         self._lag = LoopLag()
         self._latency = RpcLatency() if settings.exports_metrics else None
         self._rules = settings.plain_files()
-        guarded = Guard(self._rules).guarded(processors.by_code())
+        guarded = Guard(self._rules).guarded(served_by(processors))
         self._server = Server(
             guarded, on_closed=self._channel_closed, limits=limits, tls=self._tls, latency=self._latency
         )

@@ -240,6 +240,48 @@ SINCE: Final[Mapping[int, str]] = {
 }
 """The first release whose brokers know a request that RocketMQ 4.3 does not."""
 
+_NEITHER: Final = "RocketMQ's servers do not process it either"
+_ACCOUNTS: Final = "plain_acl.yml is changed by an editor, and read again when it changes"
+_REPLICAS: Final = "the broker has no replicas"
+_ROCKSDB: Final = "the store has no RocksDB"
+_POP: Final = "consumers of this broker pull"
+_CONTAINER: Final = "a process has one broker: start another one with rocketflow broker"
+_CONTROLLER: Final = "there is no controller: a broker is a master"
+_FILTER_SERVERS: Final = "filter servers ended with RocketMQ 4.3: use SQL92 (enablePropertyFilter)"
+_COLD: Final = "cold pulls are limited by their number"
+
+UNSUPPORTED: Final[Mapping[int, str]] = {
+    RequestCode.QUERY_BROKER_OFFSET: _NEITHER,
+    RequestCode.GET_TOPIC_CONFIG_LIST: _NEITHER,
+    RequestCode.GET_TOPIC_NAME_LIST: _NEITHER,
+    RequestCode.TRIGGER_DELETE_FILES: "use 329 (mqadmin deleteExpiredCommitLog)",
+    RequestCode.GET_CLIENT_CONFIG: _NEITHER,
+    **dict.fromkeys(range(50, 55), _ACCOUNTS),
+    **dict.fromkeys((RequestCode.GET_ALL_DELAY_OFFSET, RequestCode.GET_TIMER_CHECK_POINT), _REPLICAS),
+    RequestCode.GET_TIMER_METRICS: "the metrics of timers are those of /metrics",
+    **dict.fromkeys(range(RequestCode.SUSPEND_CONSUMER, RequestCode.WHO_CONSUME_THE_MESSAGE + 1), _NEITHER),
+    RequestCode.REGISTER_FILTER_SERVER: _FILTER_SERVERS,
+    RequestCode.REGISTER_MESSAGE_FILTER_CLASS: _FILTER_SERVERS,
+    RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: _ROCKSDB,
+    RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON: _ROCKSDB,
+    RequestCode.QUERY_ASSIGNMENT: "clients assign queues by themselves (clientRebalance=true)",
+    RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: _POP,
+    RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: "there are no static topics",
+    RequestCode.ADD_BROKER: _CONTAINER,
+    RequestCode.REMOVE_BROKER: _CONTAINER,
+    RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: _REPLICAS,
+    RequestCode.EXCHANGE_BROKER_HA_INFO: _REPLICAS,
+    RequestCode.RESET_MASTER_FLUSH_OFFSET: _REPLICAS,
+    **dict.fromkeys(range(1001, 1019), _CONTROLLER),
+    **dict.fromkeys(range(2001, 2005), _COLD),
+    **dict.fromkeys(range(RequestCode.POP_MESSAGE, RequestCode.POP_ROLLBACK + 1), _POP),
+    RequestCode.BATCH_ACK_MESSAGE: _POP,
+}
+"""Requests of RocketMQ that no server of RocketFlow processes, and why: the answer is code 3 with this reason.
+
+45 and 60 are those that replicas ask with.
+"""
+
 
 def code_name(code: int) -> str:
     """Return a request code with its name, for people; the number alone if it has none."""

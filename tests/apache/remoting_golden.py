@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Final
 
 from tests.apache.judge import HERE
-from tests.support.golden_remoting import HOME, VERSIONS, write
+from tests.support.golden_remoting import HOME, write
 from tests.support.java_programs import FLAGS
 from tests.support.maven import compile_java, fetch_jars, java_and_javac
+from tests.support.odd_inputs import rows
 
-PROGRAMS: Final = ("RemotingHeaders", "RemotingBodies")
-PROGRAMS_OF_5: Final = (*PROGRAMS, "RequestPermissions")
+PROGRAMS: Final = {
+    "5.3.3": ("RemotingHeaders", "RemotingBodies", "RequestPermissions", "OddInputs"),
+    "4.9.7": ("RemotingHeaders", "RemotingBodies", "OddInputs"),
+    "5.5.0": ("OddInputs",),
+}
 PACKAGES_OF_4: Final = (
     (r"remoting\.protocol\.(body|heartbeat|route)\.", r"common.protocol.\1."),
     (r"remoting\.protocol\.filter\.", "common.filter."),
@@ -34,12 +38,14 @@ def generated(version: str) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as work:
         target = Path(work, "golden")
         target.mkdir()
-        for program in PROGRAMS if version.startswith("4.") else PROGRAMS_OF_5:
+        odd = Path(work, "odd_inputs")
+        odd.write_text("".join(f"{row.line}\n" for row in rows()))
+        for program in PROGRAMS[version]:
             source = HERE / "java" / f"{program}.java"
             classes = compile_java(source, _text_for(version, source.read_text("utf-8")), lib)
             command = [
-                *(java, *FLAGS, f"-Duser.home={work}", "-Duser.timezone=UTC", "-cp", f"{classes}:{lib}/*"),
-                *(program, str(target), package),
+                *(java, *FLAGS, "-Xmx1g", f"-Duser.home={work}", "-Duser.timezone=UTC", "-cp", f"{classes}:{lib}/*"),
+                *(program, str(target), package, str(odd)),
             ]
             done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=SECONDS, check=False)
             assert done.returncode == 0, (done.stdout[-2000:], done.stderr[-2000:])
@@ -57,7 +63,7 @@ def _text_for(version: str, text: str) -> str:
 
 def main() -> None:
     """Replace the golden files of all versions."""
-    for version in VERSIONS:
+    for version in PROGRAMS:
         for name, text in generated(version).items():
             write(version, name, text)
             print(HOME / version / name, len(text))

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from rocketflow.broker.topics.attributes import OF_TOPICS, AttributesError, merged, parse_changes
+from rocketflow.broker.topics.attributes import OF_TOPICS, AttributesError, merged_attributes, parse_changes
 from tests.apache.clients import jars
 from tests.support.java_programs import FLAGS, compiled
 from tests.support.maven import java_and_javac
@@ -56,7 +56,7 @@ def meaning(is_new: bool, has: list[str], text: str) -> str:
     """Return the attributes after changes, or `refused`."""
     known = dict(one.split("=") for one in has)
     try:
-        found = merged(None if is_new else known, parse_changes(text), OF_TOPICS)
+        found = merged_attributes(None if is_new else known, parse_changes(text), OF_TOPICS)
     except AttributesError:
         return "refused"
     return "".join(f"{name}={found[name]};" for name in sorted(found))

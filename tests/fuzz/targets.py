@@ -343,18 +343,8 @@ def properties(data: bytes) -> None:
     maps = segments.maps()
     maps.validate(full=True)
     for row, pairs in zip(rows, maps.to_pylist(), strict=True):
-        assert dict(pairs) == decode_properties(row) or not is_utf8(row)
-    assert segments.column("TAGS").to_pylist() == [decode_properties(row).get("TAGS") for row in rows] or not is_utf8(
-        data.replace(b"\xff\xfe", b"")
-    )
-
-
-def is_utf8(raw: bytes) -> bool:
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+        assert dict(pairs) == decode_properties(row)
+    assert segments.column("TAGS").to_pylist() == [decode_properties(row).get("TAGS") for row in rows]
 
 
 def property_seeds() -> list[bytes]:

@@ -7,7 +7,6 @@ from contextlib import suppress
 
 import msgspec
 
-from rocketflow.access.permissions import ROWS
 from rocketflow.access.plain_files import load_document
 from rocketflow.access.plain_rules import PlainRulesError, parse_rules
 from rocketflow.remoting import fastjson
@@ -19,6 +18,7 @@ from rocketflow.remoting.recall_handle import RecallHandle, decode_recall_handle
 from rocketflow.remoting.signature import is_signed
 from rocketflow.remoting.store_bodies import decode_store_body
 from tests.support.mutated_frames import BODIES, HEADERS, STORE_BODIES, decoded, valid
+from tests.support.processed_codes import ROWS
 from tests.support.signed import PLAIN_RULES
 
 for header in HEADERS:  # decoders are made when they are first used

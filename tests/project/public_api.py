@@ -95,13 +95,16 @@ def signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 
 def own_members(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
     """Yield the names and lines of all members that the body of a class defines."""
+    declared = {ast.unparse(one.target) for one in node.body if isinstance(one, ast.AnnAssign)}
     for one in node.body:
         if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
             yield one.name, signature(one)
             if one.name == "__init__":
                 attributes = {it.attr for it in ast.walk(one) if isinstance(it, ast.Attribute) and is_set(it)}
-                yield from ((name, f"{name}: attribute") for name in attributes)
+                yield from ((name, f"{name}: attribute") for name in attributes - declared)
         elif isinstance(one, ast.AnnAssign):
+            if isinstance(one.value, ast.Call):
+                one.value.args = [value for value in one.value.args if not is_prose(value)]
             yield ast.unparse(one.target), ast.unparse(one)
         elif isinstance(one, ast.Assign):
             yield ast.unparse(one.targets[0]), ast.unparse(one)
@@ -118,6 +121,13 @@ def members(where: Module, node: ast.ClassDef, seen: set[str]) -> Iterator[tuple
             for one in found[1]:
                 if isinstance(one, ast.ClassDef):
                     yield from members(found[0], one, seen)
+
+
+def is_prose(node: ast.expr) -> bool:
+    """Return True if an argument describes a field."""
+    return isinstance(node, ast.JoinedStr) or (
+        isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value
+    )
 
 
 def is_set(node: ast.Attribute) -> bool:

@@ -150,19 +150,19 @@ class TextSample:
 @cache
 def codes(version: str) -> dict[str, dict[str, int]]:
     """Return name to number of RequestCode, ResponseCode, LanguageCode, MQVersion.Version and some groups of flags."""
-    return {one["group"]: one["values"] for one in _lines(version, "codes")}
+    return {one["group"]: one["values"] for one in lines(version, "codes")}
 
 
 @cache
 def header_samples(version: str) -> list[HeaderSample]:
     """Return two samples of every header class."""
-    return [sample for line in _lines(version, "headers") for sample in _samples(line)]
+    return [sample for line in lines(version, "headers") for sample in _samples(line)]
 
 
 @cache
 def frame_samples(version: str) -> list[FrameSample]:
     """Return commands without a header class."""
-    return [_frame(one, one["ext"]) for one in _lines(version, "frames")]
+    return [_frame(one, one["ext"]) for one in lines(version, "frames")]
 
 
 @cache
@@ -170,7 +170,7 @@ def frame_readings(version: str) -> list[FrameReading]:
     """Return frames that RocketMQ itself does not write."""
     return [
         FrameReading(one["kind"], one["name"], bytes.fromhex(one["bytes"]), one.get("read"), one.get("refused"))
-        for one in _lines(version, "readings")
+        for one in lines(version, "readings")
     ]
 
 
@@ -179,7 +179,7 @@ def header_readings(version: str) -> list[HeaderReading]:
     """Return ext fields that RocketMQ itself does not write."""
     return [
         HeaderReading(one["class"], one["field"], one["ext"], one.get("read"), one.get("refused"))
-        for one in _lines(version, "header_readings")
+        for one in lines(version, "header_readings")
     ]
 
 
@@ -196,7 +196,7 @@ def body_samples(version: str) -> list[BodySample]:
             reads_own=one.get("reads_own"),
             reads_standard=one.get("reads_standard"),
         )
-        for one in _lines(version, "bodies")
+        for one in lines(version, "bodies")
     ]
 
 
@@ -205,7 +205,7 @@ def body_readings(version: str) -> list[BodyReading]:
     """Return bodies that RocketMQ itself does not write."""
     return [
         BodyReading(one["class"], one["text"], one.get("read"), one.get("refused"))
-        for one in _lines(version, "body_readings")
+        for one in lines(version, "body_readings")
     ]
 
 
@@ -220,7 +220,7 @@ def permission_samples(version: str) -> list[PermissionSample]:
             body=one["body"].encode(),
             needs=frozenset((resource, frozenset(actions)) for resource, actions in one["needs"]),
         )
-        for one in _lines(version, "permissions")
+        for one in lines(version, "permissions")
     ]
 
 
@@ -229,7 +229,7 @@ def text_samples(version: str, kind: str) -> list[TextSample]:
     """Return samples of one kind, such as `batch`, `subscription` or `signature`; the README lists the kinds."""
     return [
         TextSample(one["kind"], one["given"], one.get("result"), one.get("refused"))
-        for one in _lines(version, "texts")
+        for one in lines(version, "texts")
         if one["kind"] == kind
     ]
 
@@ -258,7 +258,8 @@ def write(version: str, name: str, text: str) -> None:
         (HOME / version / f"{name}.jsonl.gz").write_bytes(gzip.compress(data, 9, mtime=0))
 
 
-def _lines(version: str, name: str) -> Iterator[dict[str, Any]]:
+def lines(version: str, name: str) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects of a golden file."""
     for line in read(version, name).split("\n"):
         if line:
             yield json.loads(line)

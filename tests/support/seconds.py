@@ -38,7 +38,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     config = session.config
+    cache = getattr(config, "cache", None)  # none with -p no:cacheprovider
     partly = config.option.keyword or any("::" in one for one in config.args)
-    if not partly and not hasattr(config, "workeroutput") and config.cache is not None:
+    if cache is not None and not partly and not hasattr(config, "workeroutput"):
         known = {file: ms / 1000 for file, ms in _seconds.items() if file not in _cut}
-        config.cache.set(KEY, {**config.cache.get(KEY, {}), **known})
+        cache.set(KEY, {**cache.get(KEY, {}), **known})

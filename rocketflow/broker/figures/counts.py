@@ -11,16 +11,13 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.aio.histogram import Histogram
-from rocketflow.broker.transactions.messages import real_topic
-from rocketflow_store.spi.names import DLQ_PREFIX, HALF_TOPIC
+from rocketflow.broker.figures.labels import OTHER
+from rocketflow_store.spi.names import DLQ_PREFIX
 
 if TYPE_CHECKING:
     from rocketflow.broker.figures.stats import BrokerStats
     from rocketflow_store import PutMessageResult
     from rocketflow_store.spi.broker import RawMessage
-
-OTHER: Final = "other"
-"""The name of all topics and groups that come after the limit of a table."""
 
 MAX_SENT: Final = 230
 MAX_PULLED: Final = 500
@@ -77,9 +74,7 @@ class MessageCounts:
             self._exported.send(topic, message.properties, messages, size)
             if result.timer_out_ms is not None:
                 self._exported.delay(topic, (result.timer_out_ms - message.born_ms) / 1000)
-            if topic == HALF_TOPIC:
-                self._exported.half(real_topic(message), 1)
-            elif topic.startswith(DLQ_PREFIX):
+            if topic.startswith(DLQ_PREFIX):
                 self._exported.dead_letter(topic.removeprefix(DLQ_PREFIX))
 
     def pulled(self, topic: str, group: str, messages: int, size: int) -> None:
@@ -87,11 +82,6 @@ class MessageCounts:
         self._stats.pulled(topic, group, messages, size)
         if self._exported is not None:
             self._exported.pull(group, topic, messages, size)
-
-    @property
-    def are_exported(self) -> bool:
-        """Return whether a scrape may read the counts of `exported`."""
-        return self._exported is not None
 
     def half(self, topic: str, change: int) -> None:
         """Count undecided half messages of a real topic more or less."""

@@ -9,14 +9,13 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.broker.puts.put_gatherer import MAX_OPEN
-from rocketflow.broker.reads.pulls import MAX_COLD
 from rocketflow.process.properties import property_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rocketflow.broker.figures.timer_figures import TimerFigures, TimerReading
-    from rocketflow.broker.puts.put_gatherer import PutGatherer
-    from rocketflow.broker.reads.pulls import Pulls
+    from rocketflow.broker.parts import Parts
     from rocketflow_store.spi.broker import WritingStore
 
 _RATES: Final = ("putTps", "getFoundTps", "getMissTps", "getTotalTps", "getTransferredTps")
@@ -42,13 +41,12 @@ class DayTotals:
 
 
 class RuntimeFigures:
-    """The table of request 28."""
+    """The table of request 28; `others` add figures of their own."""
 
-    def __init__(self, store: WritingStore, gatherer: PutGatherer, pulls: Pulls, timers: TimerFigures) -> None:
+    def __init__(self, store: WritingStore, timers: TimerFigures, others: Sequence[Parts]) -> None:
         self._timers = timers
         self._store = store
-        self._gatherer = gatherer
-        self._pulls = pulls
+        self._others = others
         self._days = DayTotals()
 
     async def watch_midnights(self) -> None:
@@ -79,11 +77,7 @@ class RuntimeFigures:
             "msgGetTotalTodayNow": str(figures["getMessageTransferredMsgCount"]),
             "msgGetTotalTodayMorning": str(days.got_today),
             "msgGetTotalYesterdayMorning": str(days.got_yesterday),
-            "sendThreadPoolQueueSize": str(self._gatherer.waiting_count),
-            "sendThreadPoolQueueCapacity": str(MAX_OPEN),
-            "sendThreadPoolQueueHeadWaitTimeMills": str(self._gatherer.waiting_ms),
-            "pullThreadPoolQueueSize": str(self._pulls.cold_count),
-            "pullThreadPoolQueueCapacity": str(MAX_COLD),
+            **{name: text for one in self._others for name, text in one.runtime_figures().items()},
             "timerReadBehind": str(timers.dequeue_latency_ms // 1000),
             "timerOffsetBehind": str(timers.enqueue_lag),
             "timerCongestNum": str(timers.waiting),

@@ -11,10 +11,12 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow.access.permissions import SUBSCRIBE, Action, Kind, Need, Needs, client_row, group_of, topic_needs
+from rocketflow.access.served import serves
 from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import RefusedError, Request
-from rocketflow.broker.groups.clients import Client, ConsumerTable, ProducerTable
-from rocketflow.broker.reads.filters import parse_filter
+from rocketflow.broker.groups.clients import Client
+from rocketflow.broker.groups.filters import parse_filter
 from rocketflow.remoting.bodies import (
     CheckClientRequestBody,
     ConsumerData,
@@ -34,14 +36,30 @@ from rocketflow_store.spi import events
 from rocketflow_store.spi.names import RETRY_PREFIX, is_directory_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from rocketflow.aio.channel import Channel
-    from rocketflow.broker.groups.groups import Groups
-    from rocketflow.broker.groups.queue_locks import QueueLocks
-    from rocketflow.broker.operators.access import Access
+    from rocketflow.broker.groups.tables import Tables
+    from rocketflow.broker.operators import Access
     from rocketflow.broker.settings import BrokerSettings
-    from rocketflow.broker.topics.topics import Topics
+    from rocketflow.remoting.command import Command
+
+_SUBSCRIBED: Final = "groups and topics of the body: Sub"
+
+
+def _of_heartbeat(command: Command) -> Iterator[Need]:
+    for group in decode_body(command.body, HeartbeatData).consumer_data_set:
+        yield Need(Kind.GROUP, group.group_name, SUBSCRIBE)
+        for one in group.subscription_data_set:
+            yield from topic_needs(one.topic, SUBSCRIBE)
+
+
+def _of_lock(command: Command) -> Iterator[Need]:
+    body = decode_body(command.body, LockBatchRequestBody)
+    yield Need(Kind.GROUP, body.consumer_group, SUBSCRIBE)
+    for topic in {one.topic for one in body.mq_set}:
+        yield from topic_needs(topic, SUBSCRIBE)
+
 
 MAX_HEARTBEAT_BYTES: Final = 1024 * 1024
 MAX_NEW_GROUPS: Final = 5_000
@@ -53,25 +71,14 @@ _LOOK_SECONDS: Final = 10.0
 class ClientRequests:
     """Requests 34, 35, 38, 41, 42 and 46, and notice 40."""
 
-    def __init__(
-        self,
-        producers: ProducerTable[Channel],
-        consumers: ConsumerTable[Channel],
-        locks: QueueLocks,
-        topics: Topics,
-        groups: Groups,
-        settings: BrokerSettings,
-        access: Access,
-    ) -> None:
+    def __init__(self, settings: BrokerSettings, tables: Tables, access: Access) -> None:
         self._access = access
-        self._producers = producers
-        self._consumers = consumers
-        self._locks = locks
-        self._topics = topics
-        self._groups = groups
+        self._producers, self._consumers, self._locks = tables.producers, tables.consumers, tables.locks
+        self._topics, self._groups = tables.topics, tables.groups
         self._settings = settings
         self._changed: set[str] = set()
 
+    @serves(RequestCode.HEART_BEAT, client_row(Needs(_SUBSCRIBED, _of_heartbeat)))
     def heartbeat(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Take note of a client's groups and subscriptions (request 34)."""
         if len(request.command.body) > MAX_HEARTBEAT_BYTES:
@@ -126,6 +133,7 @@ class ClientRequests:
                 self._member_came_or_left(consumer.group_name)
         request.reply()
 
+    @serves(RequestCode.UNREGISTER_CLIENT, client_row(group_of(Action.SUB, optional=True)))
     def unregister(self, request: Request) -> None:
         """Forget a client (request 35)."""
         header = request.command.header(headers.UnregisterClientRequestHeader)
@@ -149,6 +157,7 @@ class ClientRequests:
                 channel.close()
             self._consumers.forget_pulls(monotonic_ms())
 
+    @serves(RequestCode.GET_CONSUMER_LIST_BY_GROUP, client_row(group_of(Action.SUB, Action.GET)))
     def list_consumers(self, request: Request) -> None:
         """Answer the client ids of a group (request 38)."""
         header = request.command.header(headers.GetConsumerListByGroupRequestHeader)
@@ -158,6 +167,7 @@ class ClientRequests:
         ids = [one.client_id for one in group.clients.values()]
         request.reply(body=encode_body(GetConsumerListByGroupResponseBody(consumer_id_list=ids)))
 
+    @serves(RequestCode.CHECK_CLIENT_CONFIG, client_row())
     def check_client(self, request: Request) -> None:
         """Check that a subscription can be used (request 46)."""
         wanted = decode_body(request.command.body, CheckClientRequestBody).subscription_data
@@ -175,6 +185,7 @@ class ClientRequests:
             raise RefusedError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
         request.reply()
 
+    @serves(RequestCode.LOCK_BATCH_MQ, client_row(Needs(_SUBSCRIBED, _of_lock)))
     def lock(self, request: Request) -> None:
         """Lock queues for a client (request 41)."""
         body = decode_body(request.command.body, LockBatchRequestBody)
@@ -182,6 +193,7 @@ class ClientRequests:
         found = [MessageQueueBody(broker_name=one.broker_name, queue_id=one.queue_id, topic=one.topic) for one in held]
         request.reply(body=encode_body(LockBatchResponseBody(lock_ok_mq_set=found)))
 
+    @serves(RequestCode.UNLOCK_BATCH_MQ, client_row(Needs(_SUBSCRIBED, _of_lock)))
     def unlock(self, request: Request) -> None:
         """Release queues of a client (request 42)."""
         body = decode_body(request.command.body, LockBatchRequestBody)

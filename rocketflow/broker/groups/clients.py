@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from rocketflow.access.guard import NO_SENDER, Sender
-from rocketflow.broker.reads.filters import is_condition, is_tags
+from rocketflow.broker.groups.filters import is_condition, is_tags
 from rocketflow.remoting.bodies import ConsumerData, SubscriptionData
 from rocketflow_store.spi.names import RETRY_PREFIX
 

@@ -10,8 +10,19 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketflow.aio.server import Processor, RefusedError, Request
-from rocketflow.broker.topics.stored_times import StoredTimes
+from rocketflow.access.permissions import (
+    CLUSTER_READ,
+    Action,
+    change_row,
+    cluster,
+    group_of,
+    read_row,
+    topic_of,
+    topics_of,
+)
+from rocketflow.access.served import serves
+from rocketflow.aio.server import RefusedError, Request
+from rocketflow.broker.topics import StoredTimes
 from rocketflow.remoting.bodies import MessageQueue, MessageQueueBody, QueueProgress, encode_body, queue_map
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers import admin as headers
@@ -24,13 +35,9 @@ from rocketflow.remoting.headers.pull import QueryConsumeQueueRequestHeader
 from rocketflow_store import StoreError, WouldBlockError
 
 if TYPE_CHECKING:
-    from rocketflow.aio.channel import Channel
-    from rocketflow.broker.figures.stats import BrokerStats
-    from rocketflow.broker.groups.clients import ConsumerTable
-    from rocketflow.broker.groups.groups import Groups
-    from rocketflow.broker.groups.offsets import GroupOffsets
+    from rocketflow.broker.figures import BrokerStats
+    from rocketflow.broker.groups.tables import Tables
     from rocketflow.broker.settings import BrokerSettings
-    from rocketflow.broker.topics.topics import Topics
     from rocketflow_store.spi.broker import WritingStore
 
 MAX_UNITS: Final = 1_024
@@ -45,42 +52,20 @@ NOT_BEFORE_OTHERS: Final = (1 << 63) - 1
 class GroupAdmin:
     """Requests of operators about consumer groups."""
 
-    def __init__(
-        self,
-        store: WritingStore,
-        topics: Topics,
-        groups: Groups,
-        offsets: GroupOffsets,
-        consumers: ConsumerTable[Channel],
-        settings: BrokerSettings,
-        stats: BrokerStats,
-    ) -> None:
+    def __init__(self, store: WritingStore, settings: BrokerSettings, tables: Tables, stats: BrokerStats) -> None:
         self._stats = stats
-        self._times = StoredTimes(store, topics)
+        self._times = StoredTimes(store, tables.topics)
         self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._consumers = consumers
+        self._topics, self._groups = tables.topics, tables.groups
+        self._offsets, self._consumers = tables.offsets, tables.consumers
         self._settings = settings
-
-    def by_code(self) -> Mapping[int, Processor]:
-        """Return the processor of each request code."""
-        code = RequestCode
-        return {
-            code.INVOKE_BROKER_TO_RESET_OFFSET: self._reset,
-            code.CLONE_GROUP_OFFSET: self._clone,
-            code.GET_CONSUME_STATS: self._get_figures,
-            code.GET_BROKER_CONSUME_STATS: self._get_all_figures,
-            code.QUERY_CONSUME_TIME_SPAN: self._get_time_span,
-            code.QUERY_CONSUME_QUEUE: self._get_units,
-            code.QUERY_SUBSCRIPTION_BY_CONSUMER: self._get_subscription,
-            code.UPDATE_AND_GET_GROUP_FORBIDDEN: self._forbid,
-            code.QUERY_CORRECTION_OFFSET: self._get_corrections,
-        }
 
     # --- offsets
 
+    @serves(
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+        change_row(topic_of(Action.UPDATE), group_of(Action.UPDATE, field="group")),
+    )
     async def _reset(self, request: Request) -> None:
         """Set a group's offsets by time or to a value; its members learn of it with their next pull (request 222)."""
         header = request.command.header(ResetOffsetRequestHeader)
@@ -111,6 +96,14 @@ class GroupAdmin:
             return self._store.bounds(topic, queue_id)[1]
         return await asyncio.to_thread(self._store.get_offset_in_queue_by_time, topic, queue_id, timestamp)
 
+    @serves(
+        RequestCode.CLONE_GROUP_OFFSET,
+        change_row(
+            group_of(Action.UPDATE, field="srcGroup"),
+            group_of(Action.UPDATE, field="destGroup"),
+            topic_of(Action.UPDATE, optional=True),
+        ),
+    )
     async def _clone(self, request: Request) -> None:
         """Copy a group's offsets to another group (request 314)."""
         header = request.command.header(CloneGroupOffsetRequestHeader)
@@ -127,6 +120,10 @@ class GroupAdmin:
                 self._offsets.commit(header.dest_group, topic, queue_id, offset)
         request.reply()
 
+    @serves(
+        RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN,
+        change_row(group_of(Action.UPDATE, field="group"), topic_of(Action.UPDATE)),
+    )
     async def _forbid(self, request: Request) -> None:
         """Forbid a group to read a topic or allow it again, and answer what holds (request 353)."""
         header = request.command.header(headers.UpdateGroupForbiddenRequestHeader)
@@ -135,6 +132,7 @@ class GroupAdmin:
         readable = not self._groups.is_forbidden(header.group, header.topic)
         request.reply(body=encode_body({"group": header.group, "readable": readable, "topic": header.topic}))
 
+    @serves(RequestCode.QUERY_CORRECTION_OFFSET, read_row(topic_of(Action.GET), cluster(Action.GET)))
     def _get_corrections(self, request: Request) -> None:
         """Answer the least offsets that any group has of a topic's queues (request 308).
 
@@ -154,6 +152,10 @@ class GroupAdmin:
 
     # --- how far groups are
 
+    @serves(
+        RequestCode.GET_CONSUME_STATS,
+        read_row(group_of(Action.GET), topic_of(Action.GET, optional=True), topics_of("topicList", ";", Action.GET)),
+    )
     async def _get_figures(self, request: Request) -> None:
         """Answer how far a group is in topics that the request lists or names, or that it has offsets of (request 208).
 
@@ -202,6 +204,7 @@ class GroupAdmin:
                 )
         return figures
 
+    @serves(RequestCode.GET_BROKER_CONSUME_STATS, CLUSTER_READ)
     async def _get_all_figures(self, request: Request) -> None:
         """Answer how far all groups are, by group and topic (request 317).
 
@@ -231,6 +234,7 @@ class GroupAdmin:
         }
         request.reply(body=encode_body(body))
 
+    @serves(RequestCode.QUERY_CONSUME_TIME_SPAN, read_row(topic_of(Action.GET), group_of(Action.GET, field="group")))
     async def _get_time_span(self, request: Request) -> None:
         header = request.command.header(headers.QueryConsumeTimeSpanRequestHeader)
         config = self._topics.known(header.topic)
@@ -258,6 +262,7 @@ class GroupAdmin:
             for one, offset in offsets.items()
         ]
 
+    @serves(RequestCode.QUERY_CONSUME_QUEUE, read_row(topic_of(Action.GET), group_of(Action.GET, optional=True)))
     async def _get_units(self, request: Request) -> None:
         """Answer units of a ConsumeQueue (request 321)."""
         header = request.command.header(QueryConsumeQueueRequestHeader)
@@ -291,6 +296,10 @@ class GroupAdmin:
             for phy_offset, size, tags_code in dict.fromkeys(units)
         ]
 
+    @serves(
+        RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER,
+        read_row(group_of(Action.GET, field="group"), topic_of(Action.GET, optional=True)),
+    )
     def _get_subscription(self, request: Request) -> None:
         header = request.command.header(headers.QuerySubscriptionByConsumerRequestHeader)
         found = {"group": header.group, "topic": header.topic}

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from rocketflow.aio.server import RefusedError
-from rocketflow.broker.topics import attributes
-from rocketflow.broker.topics.table_changes import State, TableChanges
+from rocketflow.broker.topics import OF_GROUPS, AttributesError, State, TableChanges, merged_attributes
 from rocketflow.remoting import bodies
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import StoreError
@@ -154,10 +153,10 @@ def changed_groups(
             validate_group(name)
             now = planned.get(name) or known(name)
             changes = {} if one.attributes is msgspec.UNSET else one.attributes
-            merged = attributes.merged(now.attributes if now else None, changes, attributes.OF_GROUPS)
+            merged = merged_attributes(now.attributes if now else None, changes, OF_GROUPS)
         except StoreError as error:
             raise RefusedError(ResponseCode.INVALID_PARAMETER, str(error)) from None
-        except attributes.AttributesError as error:
+        except AttributesError as error:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"group {name}: {error}") from None
         planned[name] = replace(now or SubscriptionGroupConfig(name), **{**_given(one), "attributes": merged})
     return list(planned.values())

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from rocketflow.access.permissions import READ, Action, change_row, group_of, read_row, topic_of
+from rocketflow.access.served import serves
 from rocketflow.aio.channel import ChannelError
-from rocketflow.aio.server import Processor, RefusedError, Request
-from rocketflow.broker.operators.access import READ
+from rocketflow.aio.server import RefusedError, Request
 from rocketflow.remoting.bodies import MessageQueue, encode_body, queue_map
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.errors import BodyError
@@ -29,7 +29,7 @@ from rocketflow.remoting.headers.client import (
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
     from rocketflow.broker.groups.clients import Client, ConsumerTable
-    from rocketflow.broker.operators.access import Access
+    from rocketflow.broker.operators import Access
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow.remoting.command import Command
     from rocketflow.remoting.headers.header import Header
@@ -51,26 +51,21 @@ class MemberCalls:
     """Requests 223, 307 and 309."""
 
     def __init__(
-        self, store: WritingStore, consumers: ConsumerTable[Channel], settings: BrokerSettings, access: Access
+        self, store: WritingStore, settings: BrokerSettings, consumers: ConsumerTable[Channel], access: Access
     ) -> None:
         self._access = access
         self._store = store
         self._consumers = consumers
         self._settings = settings
 
-    def by_code(self) -> Mapping[int, Processor]:
-        """Return the processor of each request code."""
-        code = RequestCode
-        return {
-            code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self._get_status,
-            code.GET_CONSUMER_RUNNING_INFO: self._get_running_info,
-            code.CONSUME_MESSAGE_DIRECTLY: self._consume_directly,
-        }
-
     def _members(self, group_name: str) -> list[Client[Channel]]:
         group = self._consumers.get(group_name)
         return [] if group is None else list(group.clients.values())
 
+    @serves(
+        RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+        read_row(topic_of(Action.GET), group_of(Action.GET, field="group")),
+    )
     async def _get_status(self, request: Request) -> None:
         """Answer the next offsets of a topic's queues as the members know them (request 223)."""
         header = request.command.header(GetConsumerStatusRequestHeader)
@@ -95,10 +90,15 @@ class MemberCalls:
             LOG.warning("consumer %s does not say its offsets: %s", member.client_id, error)
             return None
 
+    @serves(RequestCode.GET_CONSUMER_RUNNING_INFO, read_row(group_of(Action.GET)))
     async def _get_running_info(self, request: Request) -> None:
         header = request.command.header(GetConsumerRunningInfoRequestHeader)
         await self._call_member(request, header.consumer_group, header.client_id, header, b"")
 
+    @serves(
+        RequestCode.CONSUME_MESSAGE_DIRECTLY,
+        change_row(group_of(Action.SUB), topic_of(Action.SUB, optional=True), record=READ),
+    )
     async def _consume_directly(self, request: Request) -> None:
         """Let a member of a group consume a message at once (request 309)."""
         header = request.command.header(ConsumeMessageDirectlyResultRequestHeader)
@@ -106,7 +106,7 @@ class MemberCalls:
         record = await asyncio.to_thread(self._store.read_record, offset)
         if record is None:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
-        self._access.check_record(request, record, READ)
+        self._access.check_record(request, record)
         header.broker_name = self._settings.broker_name
         await self._call_member(request, header.consumer_group, header.client_id, header, record)
 

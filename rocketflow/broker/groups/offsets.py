@@ -11,14 +11,16 @@ import logging
 from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow.access.permissions import Action, client_row, group_of, topic_of
+from rocketflow.access.served import serves
 from rocketflow.aio.server import RefusedError, Request
-from rocketflow.remoting.codes import ResponseCode
+from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers import offset as headers
 from rocketflow_store import StoreError, WouldBlockError
 
 if TYPE_CHECKING:
     from rocketflow.broker.groups.groups import Groups
-    from rocketflow.broker.topics.topics import Topics
+    from rocketflow.broker.topics import Topics
     from rocketflow_store.spi.broker import WritingStore
     from rocketflow_store.spi.tables import TopicConfig
 
@@ -123,10 +125,12 @@ class OffsetRequests:
 
     def __init__(self, store: WritingStore, offsets: GroupOffsets, topics: Topics, groups: Groups) -> None:
         self._store = store
-        self._offsets = offsets
-        self._topics = topics
-        self._groups = groups
+        self._offsets, self._topics, self._groups = offsets, topics, groups
 
+    @serves(
+        RequestCode.QUERY_CONSUMER_OFFSET,
+        client_row(topic_of(Action.SUB, Action.GET), group_of(Action.SUB, Action.GET)),
+    )
     def query(self, request: Request) -> None:
         """Answer how far a group has read a queue (request 14).
 
@@ -151,6 +155,10 @@ class OffsetRequests:
         except WouldBlockError:
             return False
 
+    @serves(
+        RequestCode.UPDATE_CONSUMER_OFFSET,
+        client_row(topic_of(Action.SUB, Action.UPDATE), group_of(Action.SUB, Action.UPDATE), of_jobs=True),
+    )
     def update(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Take how far a group has read a queue (request 15)."""
         header = request.command.header(headers.UpdateConsumerOffsetRequestHeader)
@@ -172,6 +180,7 @@ class OffsetRequests:
         self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         request.reply()
 
+    @serves(RequestCode.GET_MAX_OFFSET, client_row(topic_of(Action.GET)))
     def end(self, request: Request) -> None:
         """Answer where a queue ends (request 30)."""
         header = request.command.header(headers.GetMaxOffsetRequestHeader)
@@ -181,6 +190,7 @@ class OffsetRequests:
             offset = self._store.appended_end(header.topic, header.queue_id)
         request.reply(header=headers.GetMaxOffsetResponseHeader(offset=offset))
 
+    @serves(RequestCode.GET_MIN_OFFSET, client_row(topic_of(Action.GET)))
     def begin(self, request: Request) -> None:
         """Answer where a queue begins (request 31)."""
         header = request.command.header(headers.GetMinOffsetRequestHeader)
@@ -188,6 +198,7 @@ class OffsetRequests:
         offset = least_offset(self._topics.get(header.topic), begin, end)
         request.reply(header=headers.GetMinOffsetResponseHeader(offset=offset))
 
+    @serves(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, client_row(topic_of(Action.GET)))
     async def search(self, request: Request) -> None:
         """Answer the offset at a store time (request 29)."""
         header = request.command.header(headers.SearchOffsetRequestHeader)
@@ -199,6 +210,7 @@ class OffsetRequests:
         )
         request.reply(header=headers.SearchOffsetResponseHeader(offset=offset))
 
+    @serves(RequestCode.GET_EARLIEST_MSG_STORETIME, client_row(topic_of(Action.GET)))
     async def earliest(self, request: Request) -> None:
         """Answer the store time of a queue's first message, -1 if there is none (request 32)."""
         header = request.command.header(headers.GetEarliestMsgStoretimeRequestHeader)

@@ -1,40 +1,44 @@
 """The access control of a broker: its rules, the secret of jobs, and whose a record is that leaves or is copied.
 
-Where a request names a topic, its row of `access.permissions` decides. Where bytes of a stored message leave or are
-copied, this message decides as well, whatever the request says: RocketMQ's brokers check what the request says, or
-nothing.
+Where a request names a topic, the needs that its code is declared with decide. Where bytes of a stored message leave or
+are copied, this message decides as well, by the `record` of the declaration, whatever the request says: RocketMQ's
+brokers check what the request says, or nothing.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.access.guard import Guard, Sender
-from rocketflow.access.permissions import ORIGIN_TOPICS, USER_CODES, Action, Need, record_needs, topic_needs
-from rocketflow.aio.server import Processor, RefusedError, Request
+from rocketflow.access.permissions import (
+    ORIGIN_TOPICS,
+    PUBLISH,
+    READ,
+    Action,
+    Need,
+    record_needs,
+    topic_needs,
+)
+from rocketflow.access.served import Served, rows_of, served_by
+from rocketflow.aio.server import RefusedError, Request
+from rocketflow.broker.operators.user_requests import UserRequests
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store.spi.broker import decode_properties, decode_stored
-from rocketflow_store.spi.names import DLQ_PREFIX, RETRY_PREFIX
+from rocketflow_store.spi.names import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
     from rocketflow.access.guard import Rules
     from rocketflow.access.plain_files import PlainFiles
-    from rocketflow.broker.operators.user_requests import UserRequests
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow_store.spi.broker import StoredMessage, WritingStore
-
-PUBLISH: Final = frozenset({Action.PUB})
-SUBSCRIBE: Final = frozenset({Action.SUB})
-READ: Final = frozenset({Action.SUB, Action.GET})
 
 _ORIGINS: Final = re.compile(rb"(?:%b)\x01([^\x00-\x1f]*)" % "|".join(ORIGIN_TOPICS).encode())
 """A property that names where a retry or dead letter comes from; bodies may have the same bytes."""
 
 _RETURNED: Final = (RETRY_PREFIX, DLQ_PREFIX)
-_LMQ_PREFIX: Final = "%LMQ%"
 
 
 class Access:
@@ -47,8 +51,6 @@ class Access:
         self._users: UserRequests | None = None
         users = settings.users
         if users is not None:
-            from rocketflow.broker.operators.user_requests import UserRequests
-
             self._users = UserRequests(store, settings.broker_cluster_name, users)
         rules: Rules | None = self._plain if self._users is None else self._users.rules
         self.guard = Guard(rules, self.job_secret)
@@ -58,10 +60,11 @@ class Access:
         """Return whether there are accounts."""
         return self.guard.has_rules
 
-    def guarded(self, processors: Mapping[int, Processor]) -> dict[int, Processor]:
-        """Return the processors, and those of users, called only for requests that are allowed."""
-        of_users = dict.fromkeys(USER_CODES, _refuse) if self._users is None else self._users.by_code()
-        return self.guard.guarded({**processors, **of_users})
+    def user_requests(self) -> list[Served]:
+        """Return the requests about users, which are refused if the broker has none."""
+        if self._users is not None:
+            return served_by(self._users)
+        return [Served(code, row, _refuse) for code, row in rows_of(UserRequests).items()]
 
     def may_publish(self, sender: Sender, topic: str) -> bool:
         """Return whether the sender of an earlier request may publish to a topic now."""
@@ -71,15 +74,15 @@ class Access:
         """Return whether the sender of an earlier request may read a record now."""
         return not self.has_rules or self.guard.allows(sender, _needs(decode_stored(record), READ))
 
-    def check_record(self, request: Request, record: bytes, actions: frozenset[Action]) -> None:
-        """Check one of the actions on a record that leaves or is copied. Raises RefusedError."""
+    def check_record(self, request: Request, record: bytes) -> None:
+        """Check the right to a record that leaves or is copied for a request. Raises RefusedError."""
         if self.has_rules:
-            self.check_stored(request, decode_stored(record), actions)
+            self.check_stored(request, decode_stored(record))
 
-    def check_stored(self, request: Request, stored: StoredMessage, actions: frozenset[Action]) -> None:
-        """Check one of the actions on a stored message as `check_record` does."""
+    def check_stored(self, request: Request, stored: StoredMessage) -> None:
+        """Check the right to a stored message as `check_record` does."""
         if self.has_rules:
-            self.guard.check_needs(request, _needs(stored, actions))
+            self.guard.check_needs(request, _needs(stored, self.guard.record_actions(request)))
 
     def check_pulled(self, request: Request, topic: str, data: bytes | bytearray | memoryview) -> None:
         """Check the records that a pull of a topic has found. Raises RefusedError.
@@ -87,18 +90,19 @@ class Access:
         Those of an ordinary topic are as free as the topic, which was checked before. Retries and dead letters need
         the topics that they come from, and the queue of an LMQ has messages of other topics.
         """
-        if not self.has_rules or not topic.startswith((*_RETURNED, _LMQ_PREFIX)):
+        if not self.has_rules or not topic.startswith((*_RETURNED, LMQ_PREFIX)):
             return
+        actions = self.guard.record_actions(request)
         if topic.startswith(_RETURNED):
             named = {one.decode("utf-8", "replace") for one in _ORIGINS.findall(data)}
-            possible = [need for one in sorted(named) for need in topic_needs(one, SUBSCRIBE)]
+            possible = [need for one in sorted(named) for need in topic_needs(one, actions)]
             try:
                 self.guard.check_needs(request, possible)
             except RefusedError:  # a body can name any topic: the properties decide
                 pass
             else:
                 return
-        needs = {need for stored in _records(data) for need in _needs(stored, SUBSCRIBE)}
+        needs = {need for stored in _records(data) for need in _needs(stored, actions)}
         self.guard.check_needs(request, sorted(needs, key=lambda one: one[:2]))
 
     def services(self) -> list[Coroutine[Any, Any, None]]:

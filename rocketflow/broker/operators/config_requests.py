@@ -5,16 +5,18 @@ RocketMQ's source: broker/processor/AdminBrokerProcessor.java (updateBrokerConfi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.aio.server import Processor, Request
+from rocketflow.access.permissions import CLUSTER_CHANGE, CLUSTER_READ
+from rocketflow.access.served import serves
+from rocketflow.aio.server import Request
 from rocketflow.remoting.bodies import encode_body
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.headers.admin import GetBrokerConfigResponseHeader
 
 if TYPE_CHECKING:
-    from rocketflow.broker.topics.topics import Topics
+    from rocketflow.broker.topics import Topics
     from rocketflow.process.live_settings import LiveSettings
 
 _OF_TOPICS: Final = frozenset({"autoCreateTopicEnable", "brokerPermission"})
@@ -29,14 +31,12 @@ class ConfigRequests:
         self._settings_text = settings_text
         self._topics = topics
 
-    def by_code(self) -> Mapping[int, Processor]:
-        """Return the processor of each request code."""
-        return {RequestCode.GET_BROKER_CONFIG: self._get, RequestCode.UPDATE_BROKER_CONFIG: self._change}
-
+    @serves(RequestCode.GET_BROKER_CONFIG, CLUSTER_READ)
     def _get(self, request: Request) -> None:
         version = encode_body(self._topics.data_version).decode()
         request.reply(header=GetBrokerConfigResponseHeader(version=version), body=self._settings_text().encode())
 
+    @serves(RequestCode.UPDATE_BROKER_CONFIG, CLUSTER_CHANGE)
     async def _change(self, request: Request) -> None:
         """Change settings; the NameServers know of a new permission before the answer, as of a new topic."""
         changed = await self._live.change(request.command.body, request.channel.address)

@@ -7,14 +7,16 @@ broker/auth/converter/UserConverter.java, AclConverter.java.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from rocketflow.access.permissions import CLUSTER_CHANGE, CLUSTER_READ
 from rocketflow.access.policies import PolicyError
+from rocketflow.access.served import serves
 from rocketflow.access.user_rules import SUBJECT, SUPER, UserError, UserRules, UserTables
-from rocketflow.aio.server import Processor, RefusedError, Request
+from rocketflow.aio.server import RefusedError, Request
 from rocketflow.errors import UsageError
 from rocketflow.remoting.bodies import AclInfo, UserInfo, decode_body, encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
@@ -22,11 +24,14 @@ from rocketflow.remoting.headers import auth as headers
 from rocketflow_store import StoreError
 
 if TYPE_CHECKING:
-    from rocketflow.broker.operators.user_settings import UserSettings
+    from rocketflow.broker.user_settings import UserSettings
     from rocketflow.remoting.signature import Credentials
     from rocketflow_store.spi.broker import WritingStore
 
 USERS_FILE: Final = "rocketflowUsers.json"
+
+_CHANGE: Final = CLUSTER_CHANGE._replace(of_users=True)
+_READ: Final = CLUSTER_READ._replace(of_users=True)
 
 
 class UserRequests:
@@ -48,27 +53,13 @@ class UserRequests:
             self._file.save(_document(with_first))
         self.rules.tables = with_first
 
-    def by_code(self) -> Mapping[int, Processor]:
-        """Return the processor of each request code."""
-        code = RequestCode
-        return {
-            code.AUTH_CREATE_USER: self._create_user,
-            code.AUTH_UPDATE_USER: self._update_user,
-            code.AUTH_DELETE_USER: self._delete_user,
-            code.AUTH_GET_USER: self._get_user,
-            code.AUTH_LIST_USER: self._list_users,
-            code.AUTH_CREATE_ACL: self._put_policies,
-            code.AUTH_UPDATE_ACL: self._put_policies,
-            code.AUTH_DELETE_ACL: self._delete_policies,
-            code.AUTH_GET_ACL: self._get_policies,
-            code.AUTH_LIST_ACL: self._list_policies,
-        }
-
     # --- users
 
+    @serves(RequestCode.AUTH_CREATE_USER, _CHANGE)
     async def _create_user(self, request: Request) -> None:
         await self._put_user(request, is_new=True)
 
+    @serves(RequestCode.AUTH_UPDATE_USER, _CHANGE)
     async def _update_user(self, request: Request) -> None:
         await self._put_user(request, is_new=False)
 
@@ -81,6 +72,7 @@ class UserRequests:
         await self._change(lambda tables: tables.with_user(name, given, is_new=is_new))
         request.reply()
 
+    @serves(RequestCode.AUTH_DELETE_USER, _CHANGE)
     async def _delete_user(self, request: Request) -> None:
         name = request.command.header(headers.UserRequestHeader).username or ""
         self._check_super(request, name)
@@ -93,6 +85,7 @@ class UserRequests:
         if (wanted or (user is not None and user.user_type == SUPER)) and not self.rules.is_super(request.command):
             raise RefusedError(ResponseCode.NO_PERMISSION, "The super user can only be changed by a super user")
 
+    @serves(RequestCode.AUTH_GET_USER, _READ)
     def _get_user(self, request: Request) -> None:
         name = request.command.header(headers.UserRequestHeader).username or ""
         if not name.strip():
@@ -101,6 +94,7 @@ class UserRequests:
         self._check_super(request, name)
         request.reply(body=b"" if user is None else encode_body(user))
 
+    @serves(RequestCode.AUTH_LIST_USER, _READ)
     def _list_users(self, request: Request) -> None:
         wanted = request.command.header(headers.ListUsersRequestHeader).filter or ""
         may_see_all = self.rules.is_super(request.command)
@@ -113,6 +107,8 @@ class UserRequests:
 
     # --- policies
 
+    @serves(RequestCode.AUTH_CREATE_ACL, _CHANGE)
+    @serves(RequestCode.AUTH_UPDATE_ACL, _CHANGE)
     async def _put_policies(self, request: Request) -> None:
         subject = request.command.header(headers.AclRequestHeader).subject
         given = decode_body(request.command.body, AclInfo)
@@ -120,12 +116,14 @@ class UserRequests:
         await self._change(lambda tables: tables.with_policies(name, given))
         request.reply()
 
+    @serves(RequestCode.AUTH_DELETE_ACL, _CHANGE)
     async def _delete_policies(self, request: Request) -> None:
         header = request.command.header(headers.DeleteAclRequestHeader)
         name = _user_of(header.subject)
         await self._change(lambda tables: tables.without_policies(name, header.policy_type, header.resource))
         request.reply()
 
+    @serves(RequestCode.AUTH_GET_ACL, _READ)
     def _get_policies(self, request: Request) -> None:
         name = _user_of(request.command.header(headers.AclRequestHeader).subject)
         if name not in self.rules.tables.users:
@@ -133,6 +131,7 @@ class UserRequests:
         found = self.rules.tables.acls.get(name)
         request.reply(body=b"" if found is None else encode_body(found))
 
+    @serves(RequestCode.AUTH_LIST_ACL, _READ)
     def _list_policies(self, request: Request) -> None:
         header = request.command.header(headers.ListAclsRequestHeader)
         subject, resource = header.subject_filter or "", header.resource_filter or ""

@@ -99,13 +99,3 @@ PROPERTIES: Final[dict[str, Fates]] = {
 
 BY_BROKER: Final = ("POP_CK", "MSG_REGION", "TRACE_ON", "CLUSTER")
 """Properties that a send replaces or drops; of the others the store takes care."""
-
-OF_HALF: Final = (
-    "REAL_TOPIC",
-    "REAL_QID",
-    "__transactionId__",
-    "TRANSACTION_CHECK_TIMES",
-    "TRAN_PREPARED_QUEUE_OFFSET",
-    "TRAN_FIRST_QUEUE_OFFSET",
-)
-"""Properties that a half message has from the broker alone."""

@@ -18,12 +18,13 @@ import msgspec
 
 from rocketflow.aio.histogram import Histogram
 from rocketflow.aio.server import OVERLOAD, RefusedError
-from rocketflow.broker.figures.counts import RUN_BOUNDS
+from rocketflow.broker.figures import RUN_BOUNDS
 from rocketflow.broker.puts.waiting_puts import WaitingPuts
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import PutMessageStatus, StoreError
 
 if TYPE_CHECKING:
+    from rocketflow.broker.settings import BrokerSettings
     from rocketflow_store import PutMessageResult
     from rocketflow_store.spi.broker import AppendedRun, RawMessage, WritingStore
 
@@ -101,6 +102,12 @@ class PutGatherer:
         self._stopped = False
         self.runs = Histogram(RUN_BOUNDS)
         """Numbers of messages of the runs."""
+
+    @classmethod
+    def of(cls, store: WritingStore, settings: BrokerSettings) -> PutGatherer:
+        """Return the one of a broker, by its settings and its store's."""
+        timeout_s = settings.sync_flush_timeout / 1000 if store.config.sync_flush else None
+        return cls(store, sync_timeout_s=timeout_s, wait_limit_s=lambda: settings.send_wait_limit_s)
 
     def add(self, message: RawMessage, answer: Answer, refuse: Refuse) -> None:
         """Add a message; either `answer` or `refuse` is called, perhaps at once.

@@ -8,8 +8,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+from rocketflow.access.permissions import Action, client_row, topic_of
+from rocketflow.access.served import serves
 from rocketflow.aio.server import RefusedError, Request
-from rocketflow.remoting.codes import ResponseCode
+from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import answer
 from rocketflow.remoting.errors import HeaderError
 from rocketflow.remoting.headers.send import RecallMessageRequestHeader, RecallMessageResponseHeader
@@ -22,7 +24,7 @@ from rocketflow_store.spi.names import PERM_WRITE, validate_group
 if TYPE_CHECKING:
     from rocketflow.broker.puts.put_gatherer import PutGatherer
     from rocketflow.broker.settings import BrokerSettings
-    from rocketflow.broker.topics.topics import Topics
+    from rocketflow.broker.topics import Topics
     from rocketflow.remoting.headers.header import Header
     from rocketflow_store import PutMessageResult
 
@@ -32,12 +34,13 @@ _TAG: Final = "_RECALL_TAG_"
 class Recalls:
     """Request 370. `max_delay_ms` is how far ahead a timer message may be due."""
 
-    def __init__(self, gatherer: PutGatherer, topics: Topics, settings: BrokerSettings, max_delay_ms: int) -> None:
+    def __init__(self, settings: BrokerSettings, topics: Topics, gatherer: PutGatherer, max_delay_ms: int) -> None:
         self._gatherer = gatherer
         self._topics = topics
         self._settings = settings
         self._max_delay_ms = max_delay_ms
 
+    @serves(RequestCode.RECALL_MESSAGE, client_row(topic_of(Action.PUB)))
     def recall(self, request: Request) -> None:
         """Put a message into the store that recalls another, and answer once it is there."""
         header = request.command.header(RecallMessageRequestHeader)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.access.permissions import ADMINISTRATOR, topic_needs
+from rocketflow.access.permissions import ADMINISTRATOR, SUBSCRIBE, Action, client_row, topic_needs, topic_of
+from rocketflow.access.served import serves
 from rocketflow.aio.channel import ChannelError
 from rocketflow.aio.server import RefusedError, Request
-from rocketflow.broker.operators.access import SUBSCRIBE
 from rocketflow.broker.puts.awaited_replies import reply_key
 from rocketflow.broker.puts.sends import send_header
 from rocketflow.remoting.codes import RequestCode, ResponseCode
@@ -24,8 +24,8 @@ from rocketflow_store.spi.broker import decode_properties
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
-    from rocketflow.broker.groups.clients import ProducerTable
-    from rocketflow.broker.operators.access import Access
+    from rocketflow.broker.groups import ProducerTable
+    from rocketflow.broker.operators import Access
     from rocketflow.broker.puts.awaited_replies import AwaitedReplies
     from rocketflow.broker.puts.sends import Sends
     from rocketflow.broker.settings import BrokerSettings
@@ -39,9 +39,9 @@ class Replies:
 
     def __init__(
         self,
+        settings: BrokerSettings,
         sends: Sends,
         producers: ProducerTable[Channel],
-        settings: BrokerSettings,
         awaited: AwaitedReplies | None,
         access: Access,
     ) -> None:
@@ -51,6 +51,8 @@ class Replies:
         self._producers = producers
         self._settings = settings
 
+    @serves(RequestCode.SEND_REPLY_MESSAGE, client_row(topic_of(Action.PUB)))
+    @serves(RequestCode.SEND_REPLY_MESSAGE_V2, client_row(topic_of(Action.PUB, field="b")))
     async def reply(self, request: Request) -> None:
         """Pass a reply on to the client that waits for it, store it, and answer."""
         key = reply_key(decode_properties((send_header(request).properties or "").encode()))

@@ -8,23 +8,23 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from rocketflow.access.permissions import SUBSCRIBE, Action, client_row, group_of, topic_of
+from rocketflow.access.served import serves
 from rocketflow.aio.server import RefusedError, Request
-from rocketflow.broker.operators.access import SUBSCRIBE
 from rocketflow.broker.puts.sends import MAX_RECONSUME_SINCE
-from rocketflow.broker.topics.topics import DLQ_QUEUES
-from rocketflow.remoting.codes import ResponseCode
+from rocketflow.broker.topics import DLQ_QUEUES
+from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 from rocketflow_store import PutMessageStatus, StoreError
 from rocketflow_store.spi.broker import SendBack, send_back
 from rocketflow_store.spi.names import DLQ_PREFIX, PERM_WRITE, RETRY_PREFIX
 
 if TYPE_CHECKING:
-    from rocketflow.broker.figures.counts import MessageCounts
-    from rocketflow.broker.groups.groups import Groups
-    from rocketflow.broker.operators.access import Access
+    from rocketflow.broker.figures import MessageCounts
+    from rocketflow.broker.groups import Tables
+    from rocketflow.broker.operators import Access
     from rocketflow.broker.puts.put_gatherer import PutGatherer
     from rocketflow.broker.settings import BrokerSettings
-    from rocketflow.broker.topics.topics import Topics
     from rocketflow_store import PutMessageResult
     from rocketflow_store.spi.broker import RawMessage, WritingStore
     from rocketflow_store.spi.tables import SubscriptionGroupConfig
@@ -36,10 +36,9 @@ class SendBacks:
     def __init__(
         self,
         store: WritingStore,
-        gatherer: PutGatherer,
-        topics: Topics,
-        groups: Groups,
         settings: BrokerSettings,
+        tables: Tables,
+        gatherer: PutGatherer,
         counts: MessageCounts,
         access: Access,
     ) -> None:
@@ -47,16 +46,23 @@ class SendBacks:
         self._counts = counts
         self._store = store
         self._gatherer = gatherer
-        self._topics = topics
-        self._groups = groups
+        self._topics, self._groups = tables.topics, tables.groups
         self._settings = settings
 
+    @serves(
+        RequestCode.CONSUMER_SEND_MSG_BACK,
+        client_row(
+            group_of(Action.SUB, field="group"),
+            topic_of(Action.SUB, field="originTopic", optional=True),
+            record=SUBSCRIBE,
+        ),
+    )
     async def send_back(self, request: Request) -> None:
         """Put a copy of the message into the retry or dead-letter topic of the group."""
         header = request.command.header(ConsumerSendMsgBackRequestHeader)
         record = await asyncio.to_thread(self._record, header.offset)
         if record is not None:
-            self._access.check_record(request, record, SUBSCRIBE)
+            self._access.check_record(request, record)
         group = await self._groups.for_use(header.group)
         if group is None:
             raise RefusedError(

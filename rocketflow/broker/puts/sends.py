@@ -12,13 +12,14 @@ import time
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketflow.access.permissions import Action, client_row, topic_of
+from rocketflow.access.served import serves
 from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import RefusedError, Request
 from rocketflow.broker.puts.client_properties import BY_BROKER
 from rocketflow.broker.puts.put_gatherer import PC_SYNCHRONIZED
-from rocketflow.broker.topics.attributes import is_compacted
-from rocketflow.broker.topics.topics import DLQ_QUEUES
-from rocketflow.broker.transactions.messages import half_message, is_delayed, is_half, whole_message
+from rocketflow.broker.topics import DLQ_QUEUES, is_compacted
+from rocketflow.broker.transactions import half_message, is_delayed, is_half, real_topic, whole_message
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import RESPONSE_FLAG, Command
 from rocketflow.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
@@ -30,14 +31,12 @@ from rocketflow_store.spi.ids import encode_host
 from rocketflow_store.spi.names import DLQ_PREFIX, PERM_WRITE, RETRY_PREFIX, is_send_refused
 
 if TYPE_CHECKING:
-    from rocketflow.broker.figures.counts import MessageCounts
-    from rocketflow.broker.groups.groups import Groups
-    from rocketflow.broker.groups.queue_locks import QueueLocks
+    from rocketflow.broker.figures import MessageCounts
+    from rocketflow.broker.groups import Tables
     from rocketflow.broker.puts.awaited_replies import AwaitedReplies
     from rocketflow.broker.puts.put_gatherer import PutGatherer
     from rocketflow.broker.settings import BrokerSettings
-    from rocketflow.broker.topics.topics import Topics
-    from rocketflow.broker.transactions.recent_halves import RecentHalves
+    from rocketflow.broker.transactions import RecentHalves
     from rocketflow_store import PutMessageResult
     from rocketflow_store.spi.tables import TopicConfig
 
@@ -79,11 +78,9 @@ class Sends:
 
     def __init__(
         self,
-        gatherer: PutGatherer,
-        topics: Topics,
-        groups: Groups,
-        locks: QueueLocks,
         settings: BrokerSettings,
+        tables: Tables,
+        gatherer: PutGatherer,
         counts: MessageCounts,
         halves: RecentHalves,
         awaited: AwaitedReplies | None,
@@ -91,9 +88,7 @@ class Sends:
         self._awaited = awaited
         self._halves = halves
         self._gatherer = gatherer
-        self._topics = topics
-        self._groups = groups
-        self._locks = locks
+        self._topics, self._groups, self._locks = tables.topics, tables.groups, tables.locks
         self._settings = settings
         self._counts = counts
         trace = "true" if settings.trace_on else "false"
@@ -103,6 +98,9 @@ class Sends:
         added = {**self._common, "CLUSTER": settings.broker_cluster_name}
         self._added = encode_properties(added).decode()
 
+    @serves(RequestCode.SEND_MESSAGE, client_row(topic_of(Action.PUB)))
+    @serves(RequestCode.SEND_MESSAGE_V2, client_row(topic_of(Action.PUB, field="b")))
+    @serves(RequestCode.SEND_BATCH_MESSAGE, client_row(topic_of(Action.PUB, field="b")))
     def send(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Put the message or batch of a request into the store, and answer once it is there.
 
@@ -169,6 +167,7 @@ class Sends:
                 self._counts.sent(message, result)
             if queue_id is not None and result.stored:
                 self._halves.note(message, result)
+                self._counts.half(real_topic(message), 1)
             if result.queue_id != named:
                 result = result._replace(queue_id=named)
             if first is None or first.done():

@@ -14,11 +14,12 @@ from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from rocketflow.access.permissions import SUBSCRIBE, Action, client_row, group_of, topic_of
+from rocketflow.access.served import serves
 from rocketflow.aio.channel import LARGE
 from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import OVERLOAD, RefusedError, Request
-from rocketflow.broker.groups.offsets import least_offset
-from rocketflow.broker.reads.filters import Filter, is_tags, parse_filter
+from rocketflow.broker.groups import Filter, is_tags, least_offset, parse_filter
 from rocketflow.broker.reads.held_pulls import HeldPull, HeldPulls
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import RESPONSE_FLAG
@@ -29,19 +30,18 @@ from rocketflow_store.spi.names import PERM_READ
 
 if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
-    from rocketflow.broker.figures.counts import MessageCounts
-    from rocketflow.broker.groups.clients import ConsumerTable
-    from rocketflow.broker.groups.groups import Groups
-    from rocketflow.broker.groups.offsets import GroupOffsets
-    from rocketflow.broker.operators.access import Access
+    from rocketflow.broker.figures import MessageCounts
+    from rocketflow.broker.groups import Tables
+    from rocketflow.broker.operators import Access
     from rocketflow.broker.settings import BrokerSettings
-    from rocketflow.broker.topics.topics import Topics
     from rocketflow_store.spi.broker import Arrival, ReadResult, WritingStore
     from rocketflow_store.spi.reads import SkippedMessages
 
 COMMIT_FLAG: Final = 1
 SUSPEND_FLAG: Final = 2
 SUBSCRIPTION_FLAG: Final = 4
+
+_PULL: Final = client_row(topic_of(Action.SUB), group_of(Action.SUB), record=SUBSCRIBE, may_wait=True)
 
 _KEPT_EXPRESSION: Final = 4_096
 """Characters of the longest expression whose filter is kept for the next pull."""
@@ -93,35 +93,34 @@ class Pull(NamedTuple):
 class PullChecks:
     """The checks of every request that reads messages for a group: of broker, group, topic and queue."""
 
-    def __init__(self, topics: Topics, groups: Groups, settings: BrokerSettings) -> None:
-        self._topics = topics
-        self._groups = groups
+    def __init__(self, settings: BrokerSettings, tables: Tables) -> None:
+        self._topics, self._groups = tables.topics, tables.groups
         self._settings = settings
 
     def check(self, group_name: str, topic_name: str, queue_id: int, address: str) -> None:
         """Raise RefusedError if a group may not read a queue; `address` is the client's. In RocketMQ's order."""
         if not self._settings.broker_permission & PERM_READ:
-            raise _refused(
+            raise RefusedError(
                 ResponseCode.NO_PERMISSION, f"the broker[{self._settings.broker_ip1}] pulling message is forbidden"
             )
         group = self._groups.get(group_name)
         if group is None:
-            raise _refused(
+            raise RefusedError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{group_name}] does not exist"
             )
         if not group.consume_enable:
-            raise _refused(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group_name}")
+            raise RefusedError(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group_name}")
         topic = self._topics.get(topic_name)
         if topic is None:
-            raise _refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic_name}] not exist, apply first please!")
+            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic_name}] not exist, apply first please!")
         if self._groups.is_forbidden(group_name, topic_name):
-            raise _refused(
+            raise RefusedError(
                 ResponseCode.NO_PERMISSION, f"the consumer group[{group_name}] is forbidden for topic[{topic_name}]"
             )
         if not topic.perm & PERM_READ:
-            raise _refused(ResponseCode.NO_PERMISSION, f"the topic[{topic_name}] pulling message is forbidden")
+            raise RefusedError(ResponseCode.NO_PERMISSION, f"the topic[{topic_name}] pulling message is forbidden")
         if not 0 <= queue_id < topic.read_queue_nums:
-            raise _refused(
+            raise RefusedError(
                 ResponseCode.INVALID_PARAMETER,
                 f"queueId[{queue_id}] is illegal, topic:[{topic_name}] topicConfig.readQueueNums:"
                 f"[{topic.read_queue_nums}] consumer:[{address}]",
@@ -132,24 +131,14 @@ class Pulls:
     """Requests 11 and 361."""
 
     def __init__(
-        self,
-        store: WritingStore,
-        topics: Topics,
-        groups: Groups,
-        consumers: ConsumerTable[Channel],
-        offsets: GroupOffsets,
-        settings: BrokerSettings,
-        counts: MessageCounts,
-        access: Access,
+        self, store: WritingStore, settings: BrokerSettings, tables: Tables, counts: MessageCounts, access: Access
     ) -> None:
-        self.checks = PullChecks(topics, groups, settings)
+        self.checks = PullChecks(settings, tables)
         self._access = access
         self._counts = counts
         self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._consumers = consumers
-        self._offsets = offsets
+        self._topics, self._groups = tables.topics, tables.groups
+        self._consumers, self._offsets = tables.consumers, tables.offsets
         self._settings = settings
         self._held: HeldPulls[Channel, Pull] = HeldPulls()
         self._filters: dict[tuple[str | None, str | None], Filter] = {}
@@ -157,7 +146,10 @@ class Pulls:
         self._cold: set[asyncio.Task[None]] = set()
         self._ready: deque[Pull] = deque()
         self._loop = asyncio.get_running_loop()
+        tables.topics.on_deleted.append(self.topic_deleted)
 
+    @serves(RequestCode.PULL_MESSAGE, _PULL)
+    @serves(RequestCode.LITE_PULL_MESSAGE, _PULL)
     def pull(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Answer with messages; let the request wait if there are none and it may."""
         header = request.command.header(PullMessageRequestHeader)
@@ -243,7 +235,7 @@ class Pulls:
 
     def _checked(self, request: Request, header: PullMessageRequestHeader) -> Filter:
         if request.command.code == RequestCode.LITE_PULL_MESSAGE and not self._settings.lite_pull_message_enable:
-            raise _refused(ResponseCode.NO_PERMISSION, "lite pulls are disabled (litePullMessageEnable)")
+            raise RefusedError(ResponseCode.NO_PERMISSION, "lite pulls are disabled (litePullMessageEnable)")
         self.checks.check(header.consumer_group, header.topic, header.queue_id, request.channel.address)
         if header.sys_flag & SUBSCRIPTION_FLAG:
             wanted = self._filter(header.expression_type, header.subscription)
@@ -251,7 +243,7 @@ class Pulls:
         else:
             wanted = self._subscribed(header)
         if wanted.is_condition and not self._settings.enable_property_filter:
-            raise _refused(
+            raise RefusedError(
                 ResponseCode.SYSTEM_ERROR,
                 "The broker does not support consumer to filter message by SQL92: set enablePropertyFilter=true",
             )
@@ -261,31 +253,31 @@ class Pulls:
         """Return the filter that the group's heartbeats name."""
         group = self._consumers.get(header.consumer_group)
         if group is None:
-            raise _refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
+            raise RefusedError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
         config = self._groups.get(header.consumer_group)
         if group.is_broadcasting and config is not None and not config.consume_broadcast_enable:
-            raise _refused(
+            raise RefusedError(
                 ResponseCode.NO_PERMISSION,
                 f"the consumer group[{header.consumer_group}] can not consume by broadcast way: consumeBroadcastEnable "
                 "is false",
             )
         known = group.subscriptions.get(header.topic)
         if known is None:
-            raise _refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
+            raise RefusedError(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
         if known.sub_version < header.sub_version:
-            raise _refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+            raise RefusedError(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
         if known.class_filter_mode:
             return self._filter(None, "*")
         if is_tags(known.expression_type):
             return self._filter(known.expression_type, known.sub_string)
         condition = group.conditions.get(header.topic)
         if condition is None:
-            raise _refused(
+            raise RefusedError(
                 ResponseCode.FILTER_DATA_NOT_EXIST,
                 f"The broker's consumer filter data is not exist! The condition is wrong: {known.sub_string}",
             )
         if condition.sub_version < header.sub_version:
-            raise _refused(
+            raise RefusedError(
                 ResponseCode.FILTER_DATA_NOT_LATEST,
                 "the consumer's consumer filter data not latest: the newest condition is empty",
             )
@@ -298,7 +290,7 @@ class Pulls:
             try:
                 found = parse_filter(expression_type, expression)
             except StoreError as error:
-                raise _refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+                raise RefusedError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
             if len(self._filters) > MAX_COUNT:
                 self._filters.clear()
             if len(expression or "") <= _KEPT_EXPRESSION and len(expression_type or "") <= _KEPT_EXPRESSION:
@@ -443,7 +435,3 @@ def _skipped_text(skipped: Sequence[SkippedMessages]) -> str:
         ",".join(str(start) if end == start + 1 else f"{start}-{end - 1}" for start, end in spans) + f" {why}"
         for why, spans in lines.items()
     )
-
-
-def _refused(code: ResponseCode, remark: str) -> RefusedError:
-    return RefusedError(code, remark)

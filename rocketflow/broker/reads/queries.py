@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from rocketflow.access.permissions import READ, SUBSCRIBE, Action, client_row, topic_of
+from rocketflow.access.served import serves
 from rocketflow.aio.server import RefusedError, Request
-from rocketflow.broker.operators.access import READ
-from rocketflow.remoting.codes import ResponseCode
+from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.pull import (
     QueryMessageRequestHeader,
     QueryMessageResponseHeader,
@@ -19,7 +20,7 @@ from rocketflow.remoting.headers.pull import (
 from rocketflow_store.spi.names import PROPERTY_UNIQ_KEY
 
 if TYPE_CHECKING:
-    from rocketflow.broker.operators.access import Access
+    from rocketflow.broker.operators import Access
     from rocketflow_store.spi.broker import QueryResult, WritingStore
 
 MAX_COUNT: Final = 64
@@ -35,6 +36,7 @@ class Queries:
         self._store = store
         self._access = access
 
+    @serves(RequestCode.QUERY_MESSAGE, client_row(topic_of(Action.SUB, Action.GET), record=SUBSCRIBE))
     async def by_key(self, request: Request) -> None:
         """Answer the messages of a topic with a key (request 12)."""
         header = request.command.header(QueryMessageRequestHeader)
@@ -56,13 +58,14 @@ class Queries:
         )
         request.reply(header=answer, body=body)
 
+    @serves(RequestCode.VIEW_MESSAGE_BY_ID, client_row(topic_of(Action.GET, optional=True), record=READ))
     async def by_place(self, request: Request) -> None:
         """Answer the record that begins at an offset of the log (request 33)."""
         header = request.command.header(ViewMessageRequestHeader)
         record = await asyncio.to_thread(self._store.read_record, header.offset)
         if record is None:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}")
-        self._access.check_record(request, record, READ)
+        self._access.check_record(request, record)
         request.reply(body=record)
 
 

@@ -10,14 +10,16 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
+from rocketflow.access.permissions import SUBSCRIBE, Action, client_row, group_of, topic_of
+from rocketflow.access.served import serves
 from rocketflow.aio.server import OVERLOAD, RefusedError, Request
-from rocketflow.remoting.codes import ResponseCode
+from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.rocketflow import PullRangeRequestHeader, PullRangeResponseHeader
 
 if TYPE_CHECKING:
-    from rocketflow.broker.figures.counts import MessageCounts
-    from rocketflow.broker.groups.groups import Groups
-    from rocketflow.broker.operators.access import Access
+    from rocketflow.broker.figures import MessageCounts
+    from rocketflow.broker.groups import Tables
+    from rocketflow.broker.operators import Access
     from rocketflow.broker.reads.pulls import PullChecks
     from rocketflow_store.spi.broker import WritingStore
 
@@ -30,13 +32,14 @@ class RangePulls:
     """Request 30009."""
 
     def __init__(
-        self, store: WritingStore, groups: Groups, checks: PullChecks, counts: MessageCounts, access: Access
+        self, store: WritingStore, tables: Tables, checks: PullChecks, counts: MessageCounts, access: Access
     ) -> None:
-        self._store, self._groups, self._checks, self._counts = store, groups, checks, counts
+        self._store, self._groups, self._checks, self._counts = store, tables.groups, checks, counts
         self._access = access
         self._readers = ThreadPoolExecutor(READERS, "ranges")
         self._waiting = 0
 
+    @serves(RequestCode.ROCKETFLOW_PULL_RANGE, client_row(topic_of(Action.SUB), group_of(Action.SUB), record=SUBSCRIBE))
     async def pull(self, request: Request) -> None:
         """Answer with the records of the first offsets of a range."""
         header = request.command.header(PullRangeRequestHeader)

@@ -101,7 +101,7 @@ def parse_changes(text: str) -> dict[str, str]:
     return changes
 
 
-def merged(
+def merged_attributes(
     known: Mapping[str, str] | None, changes: Mapping[str, str], allowed: Mapping[str, Attribute]
 ) -> dict[str, str]:
     """Return attributes after changes: `+name` with a value sets one, `-name` removes it, the others stay.

@@ -7,10 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from rocketflow.aio.server import Processor, RefusedError, Request
+from rocketflow.access.permissions import (
+    CLUSTER_CHANGE,
+    CLUSTER_READ,
+    Action,
+    change_row,
+    client_row,
+    read_row,
+    topic_of,
+)
+from rocketflow.access.served import serves
+from rocketflow.aio.server import RefusedError, Request
 from rocketflow.broker.topics.attributes import AttributesError, parse_changes
 from rocketflow.broker.topics.topics import check_topic_name, topic_body
 from rocketflow.remoting import bodies
@@ -21,9 +31,7 @@ from rocketflow_store.spi.names import MAX_QUEUE_NUMS
 from rocketflow_store.spi.tables import TopicConfig
 
 if TYPE_CHECKING:
-    from rocketflow.broker.figures.stats import BrokerStats
-    from rocketflow.broker.groups.offsets import GroupOffsets
-    from rocketflow.broker.reads.pulls import Pulls
+    from rocketflow.broker.figures import BrokerStats
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow.broker.topics.topics import Topics
     from rocketflow_store.spi.broker import WritingStore
@@ -36,35 +44,13 @@ _ALL_PERMISSIONS: Final = 7
 class TopicAdmin:
     """Requests of operators about topics."""
 
-    def __init__(
-        self,
-        store: WritingStore,
-        topics: Topics,
-        offsets: GroupOffsets,
-        settings: BrokerSettings,
-        stats: BrokerStats,
-        pulls: Pulls,
-    ) -> None:
+    def __init__(self, store: WritingStore, settings: BrokerSettings, topics: Topics, stats: BrokerStats) -> None:
         self._store = store
         self._topics = topics
-        self._offsets = offsets
         self._settings = settings
         self._stats = stats
-        self._pulls = pulls
 
-    def by_code(self) -> Mapping[int, Processor]:
-        """Return the processor of each request code."""
-        code = RequestCode
-        return {
-            code.UPDATE_AND_CREATE_TOPIC: self._put_topic,
-            code.UPDATE_AND_CREATE_TOPIC_LIST: self._put_topics,
-            code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self._get_system_topics,
-            code.DELETE_TOPIC_IN_BROKER: self._delete_topic,
-            code.GET_TOPIC_CONFIG: self._get_topic,
-            code.GET_ALL_TOPIC_CONFIG: self._get_topics,
-            code.GET_TOPIC_STATS_INFO: self._get_topic_figures,
-        }
-
+    @serves(RequestCode.UPDATE_AND_CREATE_TOPIC, change_row(topic_of(Action.CREATE)))
     async def _put_topic(self, request: Request) -> None:
         header = request.command.header(headers.CreateTopicRequestHeader)
         try:
@@ -84,6 +70,7 @@ class TopicAdmin:
         await self._change_topics([wanted])
         request.reply()
 
+    @serves(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, CLUSTER_CHANGE)
     async def _put_topics(self, request: Request) -> None:
         await self._change_topics(decode_body(request.command.body, bodies.TopicConfigList).topic_config_list)
         request.reply()
@@ -119,24 +106,25 @@ class TopicAdmin:
         if self._topics.is_system(topic):
             raise RefusedError(ResponseCode.INVALID_PARAMETER, f"The topic[{topic}] is conflict with system topic.")
 
+    @serves(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, CLUSTER_READ)
     def _get_system_topics(self, request: Request) -> None:
         names = sorted(one for one in self._topics.all() if self._topics.is_system(one))
         request.reply(body=encode_body(bodies.TopicList(topic_list=names)))
 
+    @serves(RequestCode.DELETE_TOPIC_IN_BROKER, change_row(topic_of(Action.DELETE)))
     async def _delete_topic(self, request: Request) -> None:
         header = request.command.header(headers.DeleteTopicRequestHeader)
         self._check_not_system(header.topic)
         await self._topics.delete(header.topic)
-        self._offsets.topic_deleted(header.topic)
-        self._stats.topic_deleted(header.topic)
-        self._pulls.topic_deleted(header.topic)
         request.reply()
 
+    @serves(RequestCode.GET_TOPIC_CONFIG, client_row(topic_of(Action.GET)))
     def _get_topic(self, request: Request) -> None:
         header = request.command.header(headers.GetTopicConfigRequestHeader)
         config = self._topics.known(header.topic)
         request.reply(body=encode_body(topic_body(config)))
 
+    @serves(RequestCode.GET_ALL_TOPIC_CONFIG, CLUSTER_READ)
     def _get_topics(self, request: Request) -> None:
         request.reply(body=encode_body(self._topics.wrapper()))
 
@@ -158,6 +146,7 @@ class TopicAdmin:
             for queue_id, (begin, end) in bounds.items()
         }
 
+    @serves(RequestCode.GET_TOPIC_STATS_INFO, read_row(topic_of(Action.GET)))
     async def _get_topic_figures(self, request: Request) -> None:
         header = request.command.header(headers.GetTopicStatsInfoRequestHeader)
         config = self._topics.known(header.topic)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from rocketflow.aio.server import RefusedError
-from rocketflow.broker.topics import attributes
+from rocketflow.broker.topics.attributes import OF_TOPICS, AttributesError, merged_attributes
 from rocketflow.broker.topics.table_changes import State, TableChanges
 from rocketflow.remoting import bodies
 from rocketflow.remoting.codes import ResponseCode
@@ -56,6 +56,8 @@ class Topics:
         self._settings = settings
         self._on_changed = on_changed
         self.registered = registered
+        self.on_deleted: list[Callable[[str], None]] = []
+        """Calls after a topic is deleted: what others know of it is forgotten."""
         self._reported = self.changes
         self._writes = TableChanges(self._table, self.report_changes)
 
@@ -171,6 +173,8 @@ class Topics:
     async def delete(self, topic: str) -> None:
         """Remove a topic and its queues. Raises RefusedError if the store fails."""
         await self._writes.alone(self._table.delete, topic)
+        for forget in self.on_deleted:
+            forget(topic)
 
     async def settings_changed(self) -> None:
         """Make the topics that the settings now ask for, and give the table a new version.
@@ -242,8 +246,8 @@ def changed_topics(
         now = planned.get(name) or known(name)
         changes = {} if one.attributes is msgspec.UNSET else one.attributes
         try:
-            merged = attributes.merged(now.attributes if now else None, changes, attributes.OF_TOPICS)
-        except attributes.AttributesError as error:
+            merged = merged_attributes(now.attributes if now else None, changes, OF_TOPICS)
+        except AttributesError as error:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"topic {name}: {error}") from None
         planned[name] = replace(
             now or TopicConfig(name),

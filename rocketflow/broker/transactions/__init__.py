@@ -27,3 +27,11 @@ refused.
 
 RocketMQ's source: broker/transaction/queue/.
 """
+
+from __future__ import annotations
+
+from rocketflow.broker.transactions.messages import half_message, is_delayed, is_half, real_topic, whole_message
+from rocketflow.broker.transactions.recent_halves import RecentHalves
+from rocketflow.broker.transactions.transactions import Transactions
+
+__all__ = ["RecentHalves", "Transactions", "half_message", "is_delayed", "is_half", "real_topic", "whole_message"]

@@ -28,11 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rocketflow.aio.channel import Channel
-    from rocketflow.broker.figures.counts import MessageCounts
-    from rocketflow.broker.groups.clients import ProducerTable
-    from rocketflow.broker.groups.offsets import GroupOffsets
-    from rocketflow.broker.operators.access import Access
-    from rocketflow.broker.topics.topics import Topics
+    from rocketflow.broker.figures import MessageCounts
+    from rocketflow.broker.groups import GroupOffsets, ProducerTable
+    from rocketflow.broker.operators import Access
+    from rocketflow.broker.topics import Topics
     from rocketflow.broker.transactions.marked_puts import MarkedPuts
     from rocketflow.broker.transactions.messages import Half
     from rocketflow.broker.transactions.op_marks import OpMark

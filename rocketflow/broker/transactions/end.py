@@ -13,19 +13,20 @@ import time
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from rocketflow.access.permissions import PUBLISH, Action, client_row, topic_of
+from rocketflow.access.served import serves
 from rocketflow.aio.server import RefusedError, Request
-from rocketflow.broker.operators.access import PUBLISH
 from rocketflow.broker.transactions.messages import COMMIT, ROLLBACK, Half, committed_message, read_half
 from rocketflow.broker.transactions.walk import Rules, ends_too_late
-from rocketflow.remoting.codes import ResponseCode
+from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.transaction import EndTransactionRequestHeader
 from rocketflow_store import PutMessageStatus, WouldBlockError
 from rocketflow_store.spi.broker import RawMessage, decode_stored
 from rocketflow_store.spi.names import HALF_TOPIC
 
 if TYPE_CHECKING:
-    from rocketflow.broker.figures.counts import MessageCounts
-    from rocketflow.broker.operators.access import Access
+    from rocketflow.broker.figures import MessageCounts
+    from rocketflow.broker.operators import Access
     from rocketflow.broker.transactions.check import TransactionChecks
     from rocketflow.broker.transactions.marked_puts import MarkedPuts
     from rocketflow.broker.transactions.recent_halves import RecentHalves
@@ -82,6 +83,7 @@ class TransactionEnds:
         self._decisions = checks.decisions
         self._ends: list[_End] = []
 
+    @serves(RequestCode.END_TRANSACTION, client_row(topic_of(Action.PUB, optional=True), record=PUBLISH))
     def end(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Commit or roll back a half message, and answer once its op mark is stored; else give no answer."""
         header = request.command.header(EndTransactionRequestHeader)
@@ -110,7 +112,7 @@ class TransactionEnds:
     def _end(self, request: Request, header: EndTransactionRequestHeader, half: Half | None) -> None:
         if half is None:
             raise _refused("Find prepared transaction message failed")
-        self._access.check_stored(request, half.stored, PUBLISH)
+        self._access.check_stored(request, half.stored)
         if not header.from_transaction_check and ends_too_late(half, self._rules, int(time.time() * 1000)):
             raise RefusedError(ResponseCode.ILLEGAL_OPERATION, "the check immunity time has passed: wait for the check")
         if half.group != header.producer_group:

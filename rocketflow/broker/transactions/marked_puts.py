@@ -8,24 +8,33 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rocketflow.broker.transactions.messages import op_mark
 
 if TYPE_CHECKING:
     from rocketflow.aio.server import RefusedError
-    from rocketflow.broker.puts.put_gatherer import PutGatherer, Refuse
     from rocketflow.broker.transactions.op_marks import OpMarks
     from rocketflow_store import PutMessageResult
     from rocketflow_store.spi.broker import RawMessage
 
 Results = list["PutMessageResult"]
+Answer = Callable[["PutMessageResult"], None]
+Refuse = Callable[["RefusedError"], None]
+
+
+class Gatherer(Protocol):
+    """Appends messages that arrive together: `answer` or `refuse` is called for each."""
+
+    def add(self, message: RawMessage, answer: Answer, refuse: Refuse) -> None: ...
+
+    def add_together(self, messages: Sequence[RawMessage], answer: Answer, refuse: Refuse) -> None: ...
 
 
 class MarkedPuts:
     """Puts messages in the place of half messages, and marks these. `host` is the broker's address in a record."""
 
-    def __init__(self, gatherer: PutGatherer, marks: OpMarks, host: bytes) -> None:
+    def __init__(self, gatherer: Gatherer, marks: OpMarks, host: bytes) -> None:
         self._gatherer = gatherer
         self._marks = marks
         self._host = host
@@ -93,7 +102,7 @@ class _Together:
         self._error: RefusedError | None = None
         self._open = len(messages)
 
-    def add_to(self, gatherer: PutGatherer) -> None:
+    def add_to(self, gatherer: Gatherer) -> None:
         gatherer.add_together(self._messages, self._answered, self._refused)
 
     def _answered(self, result: PutMessageResult) -> None:

@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rocketflow.broker.puts.client_properties import OF_HALF
 from rocketflow_store.spi.broker import (
     RawMessage,
     StoredMessage,
@@ -35,6 +34,16 @@ ROLLBACK: Final = 0xC
 """Kinds of a transaction in a message's sysFlag and in a request."""
 
 MARK_TAG: Final = "d"
+
+OF_HALF: Final = (
+    "REAL_TOPIC",
+    "REAL_QID",
+    "__transactionId__",
+    "TRANSACTION_CHECK_TIMES",
+    "TRAN_PREPARED_QUEUE_OFFSET",
+    "TRAN_FIRST_QUEUE_OFFSET",
+)
+"""Properties that a half message has from the broker alone."""
 
 _HALF: Final = re.compile(b"(?:^|\x02)TRAN_MSG\x01(?i:true)(?:\x02|$)")
 _DELAY: Final = re.compile(b"(?:^|\x02)(?:DELAY\x01(?!0?\x02|-)|TIMER_(?:DELIVER_MS|DELAY_SEC|DELAY_MS)\x01)")

@@ -8,18 +8,20 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from rocketflow.access.permissions import Action, change_row, cluster, topic_of
+from rocketflow.access.served import serves
 from rocketflow.aio.server import RefusedError, Request
 from rocketflow.broker.transactions.messages import EXPIRED_TOPIC, copied_message, read_half
-from rocketflow.remoting.codes import ResponseCode
+from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.transaction import ResumeCheckHalfMessageRequestHeader
 from rocketflow_store import StoreError
 from rocketflow_store.spi.broker import decode_stored
 from rocketflow_store.spi.ids import decode_offset_msg_id
 
 if TYPE_CHECKING:
-    from rocketflow.broker.figures.counts import MessageCounts
-    from rocketflow.broker.puts.put_gatherer import PutGatherer
+    from rocketflow.broker.figures import MessageCounts
     from rocketflow.broker.transactions.check import TransactionChecks
+    from rocketflow.broker.transactions.marked_puts import Gatherer
     from rocketflow.broker.transactions.messages import Half
     from rocketflow_store import PutMessageResult
     from rocketflow_store.spi.broker import WritingStore
@@ -29,13 +31,17 @@ class TransactionResumes:
     """Request 323."""
 
     def __init__(
-        self, store: WritingStore, gatherer: PutGatherer, counts: MessageCounts, checks: TransactionChecks
+        self, store: WritingStore, gatherer: Gatherer, counts: MessageCounts, checks: TransactionChecks
     ) -> None:
         self._counts = counts
         self._checks = checks
         self._store = store
         self._gatherer = gatherer
 
+    @serves(
+        RequestCode.RESUME_CHECK_HALF_MESSAGE,
+        change_row(topic_of(Action.UPDATE, optional=True), cluster(Action.UPDATE)),
+    )
     async def resume(self, request: Request) -> None:
         """Put a copy of an abandoned half message into the half queue, as one that was never checked."""
         header = request.command.header(ResumeCheckHalfMessageRequestHeader)

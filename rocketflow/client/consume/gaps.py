@@ -21,6 +21,7 @@ from rocketflow.remoting.bodies import TopicConfig, decode_body
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.errors import RemotingError
 from rocketflow.remoting.headers.admin import GetTopicConfigRequestHeader
+from rocketflow_store.spi.names import LMQ_PREFIX
 
 if TYPE_CHECKING:
     from rocketflow.client.cluster import Cluster
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger("rocketflow.client")
 
 UNEXPLAINED: Final = "the broker's answer lacks the message, and does not say why"
-_LMQ: Final = "%LMQ%"
 _COMPACTED: Final = "COMPACTION"
 _POLICY: Final = "cleanup.policy"
 _AT_ONCE: Final = 32
@@ -64,7 +64,7 @@ def is_complete(result: PullResult) -> bool:
 
     An LMQ has other offsets than its records, and the offsets of a static topic have gaps between brokers.
     """
-    is_plain = result.offset_delta is None and not result.request.queue.topic.startswith(_LMQ)
+    is_plain = result.offset_delta is None and not result.request.queue.topic.startswith(LMQ_PREFIX)
     return is_plain and result.status is not PullStatus.OFFSET_ILLEGAL and selects_all(result.request.subscription)
 
 

@@ -21,7 +21,7 @@ from rocketflow.spark.source.filter_push_down import KeyCandidates, narrowed_by_
 from rocketflow.spark.source.group_progress import publish_offsets
 from rocketflow.spark.source.stream_offset import NO_RECORD, QueueKey, QueuePosition, StreamOffset
 from rocketflow_store import NotAStoreError, SkipFaults, StoreConfig, StoreError, StoreReader
-from rocketflow_store.spi.names import PERM_INHERIT
+from rocketflow_store.spi.names import LMQ_PREFIX, PERM_INHERIT
 from rocketflow_store.spi.reads import stored_at
 from rocketflow_store.spi.tables import TopicsFile, topics_of
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 _MAX_KEY_HITS = 1 << 20
 _MAX_CANDIDATES = 100_000
-_LMQ_PREFIX = "%LMQ%"
 _FOREVER_MS = (1 << 63) - 1
 
 
@@ -261,7 +260,7 @@ class SourceStores:
         for name in {one.key.store for one in ranges}:
             topics = {one.key.topic for one in ranges if one.key.store == name}
             covered = self.index_coverage(name)
-            if covered is None or any(topic.startswith(_LMQ_PREFIX) for topic in topics):
+            if covered is None or any(topic.startswith(LMQ_PREFIX) for topic in topics):
                 continue
             candidates = KeyCandidates(*covered)
             for topic, key in product(sorted(topics), sorted(keys)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, encode_property_text, message_property_text
+from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, message_property_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,9 +37,7 @@ Entry: TypeAlias = tuple[int, bytes, bytes]
 
 def batch_body(messages: Iterable[Message]) -> bytes:
     """Encode messages as the body of a batch. Raises ValueError for properties that cannot be encoded."""
-    return encode_batch_body(
-        [(one.flag, one.body, encode_property_text(message_property_text(one))) for one in messages]
-    )
+    return encode_batch_body([(one.flag, one.body, message_property_text(one).encode()) for one in messages])
 
 
 def encode_batch_body(entries: Iterable[Entry]) -> bytes:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from rocketflow_store.model.java_compat import java_bytes, java_text
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -18,15 +20,21 @@ MAX_PROPERTIES_SIZE: Final = 32767
 
 
 def property_text(properties: Mapping[str, str]) -> str:
-    """Return a property string in iteration order.
+    """Return a property string in iteration order, as readers decode it: half of a surrogate pair becomes "?".
 
-    Raises ValueError if one holds a separator, TypeError if one is no str.
+    Raises ValueError if no reader would return one: a name is empty, or a separator is in a name or a value; TypeError
+    if one is no str.
     """
     text = "".join(["\x01".join(pair) + "\x02" for pair in properties.items()])
-    if text.count("\x01") != len(properties) or text.count("\x02") != len(properties):
-        wrong = next(name for name, value in properties.items() if any(one in name + value for one in "\x01\x02"))
-        raise ValueError(f"property {wrong[:64]!r}: its name or value holds a separator (0x01 or 0x02)")
-    return text
+    count = len(properties)
+    if text.count("\x01") != count or text.count("\x02") != count or "" in properties:
+        wrong = next(
+            name for name, value in properties.items() if not name or any(one in name + value for one in "\x01\x02")
+        )
+        raise ValueError(
+            f"property {wrong[:64]!r} has an empty name, or its name or value holds a separator (0x01 or 0x02)"
+        )
+    return text if text.isascii() else java_text(java_bytes(text))
 
 
 def message_property_text(message: Message) -> str:
@@ -39,6 +47,7 @@ def message_property_text(message: Message) -> str:
         or message.is_delayed
         or "\x01" in tags
         or "\x02" in tags
+        or not tags.isascii()
     ):
         return property_text(message.wire_properties())
     uniq_key = f"UNIQ_KEY\x01{message.uniq_key}\x02" if message.uniq_key else ""
@@ -47,17 +56,15 @@ def message_property_text(message: Message) -> str:
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
     """Encode `properties` as UTF-8. Raises as `property_text`."""
-    return encode_property_text(property_text(properties))
-
-
-def encode_property_text(text: str) -> bytes:
-    """Encode a property string as UTF-8."""
-    return text.encode("utf-8", "surrogatepass" if not text.isascii() else "strict")
+    return property_text(properties).encode()
 
 
 def decode_properties(raw: bytes | bytearray | memoryview) -> dict[str, str]:
     """Decode all pairs of a property string; later duplicates win, segments without a name or a value are ignored."""
-    text = str(raw, "utf-8", "replace")
+    try:
+        text = str(raw, "utf-8")
+    except UnicodeDecodeError:
+        text = java_text(raw)
     out: dict[str, str] = {}
     for segment in text.split("\x02"):
         at = segment.find("\x01")

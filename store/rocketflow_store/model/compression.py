@@ -16,7 +16,8 @@ from rocketflow_store.model.system_flags import COMPRESSED_FLAG, COMPRESSION_TYP
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MAX_DECOMPRESSED_SIZE: Final = 64 << 20
+MAX_DECOMPRESSED_SIZE: Final = 128 << 20
+"""RocketMQ's clients have no limit; a small body must not fill the memory of a reader."""
 _ZLIB_TYPES: Final = (0, 3)
 _LZ4_TYPE: Final = 1
 _ZSTD_TYPE: Final = 2

@@ -3,10 +3,12 @@
 string_hash   String.hashCode: over UTF-16 code units, wrapped to a signed 32-bit integer
 index_hash    Math.abs of it, with RocketMQ's corner: abs(Integer.MIN_VALUE) counts as 0
 crc32         CRC-32 with the top bit cleared (RocketMQ's UtilAll.crc32)
+java_text     new String(bytes, UTF_8); java_bytes its counterpart, String.getBytes(UTF_8)
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from operator import mul
@@ -18,6 +20,22 @@ _TAIL: Final = 12
 """So many last characters of a key are hashed separately: a client's UNIQ_KEYs differ only there."""
 _POWERS: Final = tuple(tuple(31**at for at in range(count - 1, -1, -1)) for count in range(_TAIL + 1))
 _TAIL_POWERS: Final = tuple(31**count & 0xFFFFFFFF for count in range(_TAIL + 1))
+_HALF_PAIR: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+"""Half of a surrogate pair as UTF-8 would encode it, perhaps without its last byte."""
+_REPLACEMENT: Final = "\ufffd".encode()
+
+
+def java_text(raw: bytes | bytearray | memoryview) -> str:
+    """Decode UTF-8; what is none becomes U+FFFD, as often as in Java: once for half of a surrogate pair."""
+    try:
+        return str(raw, "utf-8")
+    except UnicodeDecodeError:
+        return _HALF_PAIR.sub(_REPLACEMENT, raw).decode("utf-8", "replace")
+
+
+def java_bytes(text: str) -> bytes:
+    """Encode as UTF-8; half of a surrogate pair becomes "?", as in Java."""
+    return text.encode("utf-8", "replace")
 
 
 def wrap_int32(value: int) -> int:

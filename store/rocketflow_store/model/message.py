@@ -107,7 +107,7 @@ class Message:
 
     @property
     def is_delayed(self) -> bool:
-        """Whether the message is delivered later than it is stored."""
+        """Return whether the message is delivered later than it is stored."""
         return bool(self.delay_level or self.delay_s or self.delay_ms or self.deliver_at_ms)
 
     def wire_properties(self) -> dict[str, str]:

@@ -38,7 +38,10 @@ def decode_host(raw: bytes) -> str:
     """Decode 8 bytes as "ip:port", 20 as "[ip]:port"."""
     address = ipaddress.ip_address(raw[:-4])
     port = _PORT.unpack(raw[-4:])[0]
-    return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
+    if isinstance(address, ipaddress.IPv4Address):
+        return f"{address}:{port}"
+    mapped = address.ipv4_mapped  # Java shows the IPv4 address alone, from which the 16 bytes could not be restored
+    return f"[{address}]:{port}" if mapped is None else f"[::ffff:{mapped}]:{port}"
 
 
 @lru_cache(maxsize=4096)

@@ -42,10 +42,12 @@ class StoreConfig(StoreSettings):
     def __post_init__(self) -> None:
         for one in SETTINGS:
             value = getattr(self, one.field)
+            if value == one.default:
+                continue
             try:
                 if one.bounds is not None:
                     one.check(value)
-                elif one.choices and value is not one.default:
+                elif one.choices:
                     object.__setattr__(self, one.field, one.typed(str(getattr(value, "value", value))))
             except ValueNotAllowedError as error:
                 raise StoreConfigError(one.key, value, str(error)) from error

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketflow.access.permissions import ROWS, USER_CODES, Audience
+from rocketflow.access.permissions import Audience
 from rocketflow.aio.channel import Channel
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
@@ -51,6 +51,7 @@ from tests.reliability.network.access import (
     usual_fields,
 )
 from tests.reliability.network.wire import ANSWER_SECONDS, CODE
+from tests.support.processed_codes import ROWS
 from tests.support.request_headers import pull_header, send_header, topic_header
 from tests.support.results import Tally
 from tests.support.servers import RunningServer, no_traceback, running, running_broker, store_of
@@ -160,9 +161,10 @@ def test_no_code_passes_without_credentials_and_nothing_changes(
         assert fingerprint(broker) == before
         passed = await swept(channel, {}, ADMIN)
         refused = {code for code, one in passed.items() if one == REFUSED}
-        assert refused <= {CODE.UPDATE_BROKER_CONFIG, CODE.RECALL_MESSAGE, *USER_CODES}, refused
+        of_users = {code for code, row in ROWS.items() if row.of_users}
+        assert refused <= {CODE.UPDATE_BROKER_CONFIG, CODE.RECALL_MESSAGE, *of_users}, refused
         assert CODE.UPDATE_BROKER_CONFIG in refused, "settings are not changed over the network"
-        assert {code for code, one in passed.items() if one != UNKNOWN} >= {*range(10, 13), *USER_CODES, 30_001}
+        assert {code for code, one in passed.items() if one != UNKNOWN} >= {*range(10, 13), *of_users, 30_001}
         await _makes_orders(channel)  # the sweep has deleted it
 
     with_channel(broker.address, check)

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from rocketflow.access.permissions import ROWS, Audience
+from rocketflow.access.permissions import Audience
 from rocketflow.aio.channel import Channel
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
@@ -24,6 +24,7 @@ from rocketflow.remoting.signature import sign
 from tests.reliability.network.access import QUIET, fingerprint
 from tests.reliability.network.wire import ANSWER_SECONDS, CODE
 from tests.support.mutated_frames import EVIL, bodies_of, fields_of, mutated, with_evil_values
+from tests.support.processed_codes import ROWS
 from tests.support.results import Tally
 from tests.support.servers import no_traceback
 from tests.support.signed import ADMIN, users_broker

@@ -8,12 +8,14 @@ import pytest
 
 from rocketflow.access.addresses import host_of
 from rocketflow.access.guard import Guard, refusal
-from rocketflow.access.permissions import ROWS, Audience
+from rocketflow.access.permissions import Audience
 from rocketflow.access.plain_rules import PlainRules
+from rocketflow.access.served import Served
 from rocketflow.aio.server import RefusedError, Request
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command
 from rocketflow.remoting.signature import JOB_ACCESS_KEY, Credentials, sign
+from tests.support.processed_codes import ROWS
 from tests.support.signed import ADMIN, signed
 
 CODE = RequestCode
@@ -38,17 +40,12 @@ def why(code: int, address: str, rules: PlainRules | None = None, by: Credential
 
 
 def test_without_accounts_requests_of_clients_reach_their_processors_directly() -> None:
-    processors = dict.fromkeys(ROWS, process)
-    guarded = Guard().guarded(processors)
+    requests = [Served(code, row, process) for code, row in ROWS.items()]
+    guarded = Guard().guarded(requests)
     assert guarded.keys() == ROWS.keys()
     for code, row in ROWS.items():
         assert (guarded[code] is process) is (row.audience in (Audience.CLIENT, Audience.BROKER)), CODE(code)
-    assert not [one for one in Guard(PlainRules()).guarded(processors).values() if one is process]
-
-
-def test_a_code_without_a_row_has_no_processor(caplog: pytest.LogCaptureFixture) -> None:
-    assert Guard().guarded({4_999: process}) == {}
-    assert "request 4999 has no row" in caplog.text
+    assert not [one for one in Guard(PlainRules()).guarded(requests).values() if one is process]
 
 
 def test_without_accounts_operators_and_jobs_have_to_be_on_the_host() -> None:
@@ -73,7 +70,7 @@ def test_the_signature_of_jobs_counts_for_requests_of_jobs_only(rules: PlainRule
 
 
 def test_refusals_are_counted_and_logged_once_a_second(caplog: pytest.LogCaptureFixture) -> None:
-    guarded = Guard(PlainRules()).guarded({CODE.SEND_MESSAGE: process})
+    guarded = Guard(PlainRules()).guarded([Served(CODE.SEND_MESSAGE, ROWS[CODE.SEND_MESSAGE], process)])
     for number in range(100):
         command = Command(CODE.SEND_MESSAGE, {"topic": "t"})
         sign(command, Credentials(f"line\n{number}", ADMIN.secret_key))

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketflow.access.permissions import ROWS
 from rocketflow.access.plain_files import MAX_BYTES, PlainFiles, load_document
 from rocketflow.access.plain_rules import PlainRules, PlainRulesError, parse_rules
 from rocketflow.errors import UsageError
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.command import Command
 from rocketflow.remoting.signature import Credentials, sign
+from tests.support.processed_codes import ROWS
 from tests.support.signed import ADMIN, PLAIN_RULES, READER, WRITER
 
 CODE = RequestCode

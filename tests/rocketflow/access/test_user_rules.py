@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketflow.access.permissions import ROWS, Action, Kind, Need
+from rocketflow.access.permissions import Action, Kind, Need
 from rocketflow.access.policies import Entry, Policies, PolicyError, parse_entry, parse_resource
 from rocketflow.access.user_rules import DISABLED, NORMAL, SUPER, UserError, UserRules, UserTables
 from rocketflow.remoting.bodies import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.command import Command
 from rocketflow.remoting.signature import JOB_ACCESS_KEY, Credentials, sign
+from tests.support.processed_codes import ROWS
 
 CODE = RequestCode
 HERE = ipaddress.ip_address("10.1.2.3")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketflow.broker.topics.attributes import OF_GROUPS, OF_TOPICS, AttributesError, merged, parse_changes
+from rocketflow.broker.topics.attributes import OF_GROUPS, OF_TOPICS, AttributesError, merged_attributes, parse_changes
 
 VALUES = {
     "cleanup.policy": "DELETE",
@@ -34,7 +34,7 @@ def test_a_text_of_changes_is_read(text: str, changes: dict[str, str]) -> None:
 @pytest.mark.parametrize("text", ["+a", "a=1", "-a=1", "+a=1,+a=2", "-a,-a", "a"])
 def test_a_text_of_another_form_is_refused(text: str) -> None:
     with pytest.raises(AttributesError):
-        merged({"a": "1"}, parse_changes(text), OF_TOPICS)
+        merged_attributes({"a": "1"}, parse_changes(text), OF_TOPICS)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_text_of_another_form_is_refused(text: str) -> None:
 )
 def test_changes_are_merged(known: dict[str, str] | None, changes: dict[str, str], found: dict[str, str]) -> None:
     before = None if known is None else dict(known)
-    assert merged(known, changes, OF_TOPICS) == found
+    assert merged_attributes(known, changes, OF_TOPICS) == found
     assert known == before
 
 
@@ -89,14 +89,14 @@ def test_changes_are_merged(known: dict[str, str] | None, changes: dict[str, str
 )
 def test_refused_changes_say_why(known: dict[str, str] | None, changes: dict[str, str], why: str) -> None:
     with pytest.raises(AttributesError) as caught:
-        merged(known, changes, OF_TOPICS)
+        merged_attributes(known, changes, OF_TOPICS)
     assert why in str(caught.value)
 
 
 @pytest.mark.parametrize(("known", "key"), [(None, "+k"), ({}, "+k"), ({"k": "v"}, "+k"), ({"k": "v"}, "-k")])
 def test_groups_have_no_attributes_that_can_change(known: dict[str, str] | None, key: str) -> None:
     with pytest.raises(AttributesError, match=r"k is unknown; known attributes: none"):
-        merged(known, {key: "v"}, OF_GROUPS)
+        merged_attributes(known, {key: "v"}, OF_GROUPS)
 
 
 @given(
@@ -105,7 +105,7 @@ def test_groups_have_no_attributes_that_can_change(known: dict[str, str] | None,
 )
 def test_only_what_is_named_changes(known: dict[str, str] | None, changes: dict[str, str]) -> None:
     try:
-        found = merged(known, changes, OF_TOPICS)
+        found = merged_attributes(known, changes, OF_TOPICS)
     except AttributesError:
         return
     named = {key[1:] for key in changes}

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
-from rocketflow.broker.puts.client_properties import BY_BROKER, OF_HALF, PROPERTIES
+from rocketflow.broker.puts.client_properties import BY_BROKER, PROPERTIES
 from rocketflow.broker.puts.sends import own_properties
-from rocketflow.broker.transactions.messages import half_message
+from rocketflow.broker.transactions.messages import OF_HALF, half_message
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command
 from rocketflow.remoting.headers.header import Header

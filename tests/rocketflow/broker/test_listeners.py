@@ -9,7 +9,8 @@ import pytest
 
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
-from rocketflow.broker.service import FAST_PORT_DISTANCE, Broker
+from rocketflow.broker.operators import FAST_PORT_DISTANCE
+from rocketflow.broker.service import Broker
 from rocketflow.broker.settings import BrokerSettings, load_broker_settings
 from rocketflow.remoting.bodies import HeartbeatData, encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode

@@ -12,8 +12,9 @@ from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
 from rocketflow.aio.rpc_latency import MAX_KINDS, Rpc, RpcLatency
 from rocketflow.broker import service
+from rocketflow.broker.figures import parts
 from rocketflow.broker.figures.counts import Counts
-from rocketflow.broker.figures.metrics import MAX_CONNECTION_KINDS
+from rocketflow.broker.figures.labels import MAX_CONNECTION_KINDS
 from rocketflow.broker.service import Broker
 from rocketflow.broker.settings import load_broker_settings
 from rocketflow.remoting.bodies import ConsumerData, HeartbeatData, encode_body
@@ -66,8 +67,8 @@ def test_a_scrape_has_at_most_ten_thousand_series(tmp_path: Path, monkeypatch: p
         return store
 
     monkeypatch.setattr(service, "open_store", with_offsets)
-    monkeypatch.setattr(service, "Counts", filled_counts)
-    monkeypatch.setattr(service, "RpcLatency", filled_latency)
+    monkeypatch.setattr(parts, "Counts", filled_counts)
+    monkeypatch.setattr(parts, "RpcLatency", filled_latency)
 
     async def main() -> str:
         broker, peers = Broker(settings, config, given), Peers()

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.properties import decode_properties
-from rocketflow_store.spi.messages import Message, batch_body, property_text
+from rocketflow_store.spi.messages import Message, batch_body, message_property_text, property_text
+from tests.support.odd_inputs import NEWEST, answers
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), min_size=1, max_size=8)
 MESSAGES = st.builds(
@@ -39,3 +40,11 @@ def test_a_batch_has_the_bytes_of_rocketmq() -> None:
 def test_properties_that_cannot_be_read_back_are_refused(properties: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"propert"):
         property_text(properties)
+
+
+def test_half_of_a_surrogate_pair_is_sent_as_rocketmq_sends_it() -> None:
+    wanted = answers(NEWEST)["written properties", "half of a surrogate pair"]["bytes"]
+    message = Message("t", b"x", properties={"a": "x\ud800y", "\udc00": "z"})
+    assert message_property_text(message).encode().hex() == wanted
+    assert batch_body([message]).hex().endswith(wanted)
+    assert message_property_text(Message("t", b"x", tags="\ud800")) == "TAGS\x01?\x02"

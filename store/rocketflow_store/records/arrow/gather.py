@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from rocketflow_store.model.java_compat import java_text
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
@@ -101,7 +103,7 @@ def to_string(array: pa.Array) -> pa.Array:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
         return values_array(
-            [None if raw is None else raw.decode("utf-8", "replace").encode() for raw in array.to_pylist()], pa.string()
+            [None if raw is None else java_text(raw).encode() for raw in array.to_pylist()], pa.string()
         )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rocketflow_store.model.java_compat import index_hash_of, string_hash
+from rocketflow_store.model.java_compat import index_hash_of, java_text, string_hash
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +68,7 @@ def string_hashes(array: pa.Array) -> tuple[Hashes, npt.NDArray[np.int64]]:
             start, end = int(offsets[row]) - first, int(offsets[row + 1]) - first
             if start == end:
                 continue
-            text = octets[start:end].tobytes().decode("utf-8", "replace")
+            text = java_text(octets[start:end].tobytes())
             hashes[row] = string_hash(text) & 0xFFFFFFFF
             lengths[row] = len(text.encode("utf-16-be", "surrogatepass")) // 2
     return hashes, lengths

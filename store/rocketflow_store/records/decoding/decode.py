@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from rocketflow_store.format.lmq_properties import lmq_units
-from rocketflow_store.format.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE
+from rocketflow_store.format.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, MAX_V1_TOPIC_SIZE, MIN_RECORD_SIZE
 from rocketflow_store.model.compression import decompress_body
 from rocketflow_store.model.errors import CorruptRecordError, UnsupportedRecordError
 from rocketflow_store.model.message_id import decode_host
@@ -115,7 +115,7 @@ class RecordColumns:
         if self.count and v2 is None:
             guess = int(self.octets[at[0]])
             width = guess + 3
-            if bool((at + width <= last + 2).all()):
+            if guess <= MAX_V1_TOPIC_SIZE and bool((at + width <= last + 2).all()):
                 # usually all topics are as long as the first: one copy of length, name and properties' length
                 tails = windows_at(self.octets, width, at)
                 if bool((tails[:, 0] == guess).all()):
@@ -124,7 +124,7 @@ class RecordColumns:
                     self.topic_ends = self.topic_starts + guess
                     sizes = tails[:, 1 + guess].astype(np.int64) << 8 | tails[:, 2 + guess]
                     return np.full(self.count, guess, np.int64), np.where(sizes >= 1 << 15, sizes - (1 << 16), sizes)
-        topic_sizes = self.octets[at].astype(np.int64)
+        topic_sizes = self.octets[at].view(np.int8).astype(np.int64)
         topic_length_size: Ints | int = 1
         if v2 is not None:
             topic_sizes = np.where(v2, fixed_width_at(self.octets, ">i2", at), topic_sizes)

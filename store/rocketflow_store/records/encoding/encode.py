@@ -700,12 +700,14 @@ class _Columns:
         return total
 
     def rows_with_separators(self) -> npt.NDArray[np.bool_]:
-        """Return a mask of rows with 0x01 or 0x02 in a text; all rows if any map has one."""
+        """Return a mask of rows with 0x01 or 0x02 in a text; all rows if any map has one, or an empty name."""
         found = np.zeros(len(self.bodies), bool)
         for column in (self.keys, self.tags, self.sharding_key):
             if column is not None and _has_separator(column):
                 found |= np.array([one is not None and ("\x01" in one or "\x02" in one) for one in column.to_pylist()])
-        if self._map is not None and (_has_separator(self._map.names) or _has_separator(self._map.values)):
+        if self._map is not None and (
+            _has_separator(self._map.names) or _has_separator(self._map.values) or not _lengths(self._map.names).all()
+        ):
             found |= True
         return found
 

@@ -13,7 +13,7 @@ from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, decode_prope
 from rocketflow_store.format.record import FIXED_SIZE as RECORD_FIXED_SIZE
 from rocketflow_store.format.record import PLACED_HEAD, PROPERTY_CRC_SIZE, RecordFields, batch_parts, unlike_crc
 from rocketflow_store.model.errors import MessageRejectedError
-from rocketflow_store.model.java_compat import string_hash
+from rocketflow_store.model.java_compat import java_bytes, java_text, string_hash
 from rocketflow_store.model.message import Message, MessageBatch
 from rocketflow_store.model.message_id import UNIQ_KEYS, encode_host
 from rocketflow_store.model.property_names import (
@@ -75,6 +75,7 @@ _EACH_ITS_OWN: Final = frozenset({PROPERTY_UNIQ_KEY, PROPERTY_WAIT})
 """Properties of a batch that are not added to its messages: they have their own, and a second one would win."""
 _UNIQ_KEY: Final = b"\x02UNIQ_KEY\x01"
 _ASSIGNED_MARKS: Final = tuple(name.encode() for name in (*_ASSIGNED, TRANSIENT_PROPERTY_PREFIX))
+_QUESTION_MARK: Final = ord("?")
 _MAX_INNER_NUM: Final = (1 << 15) - 1
 _UNIQ_KEYS_AT_ONCE: Final = 64
 _NEW_UNIQ_KEY_SIZE: Final = len(f"{PROPERTY_UNIQ_KEY}\x01\x02") + 56
@@ -135,6 +136,8 @@ class MessageEncoder:
             properties[PROPERTY_UNIQ_KEY] = self.next_uniq_key()
         try:
             raw = encode_properties(properties)
+            if _QUESTION_MARK in raw:  # perhaps for half of a surrogate pair: queue and index get what is stored
+                properties = {java_text(java_bytes(one)): java_text(java_bytes(properties[one])) for one in properties}
             born_host = self._store_host if message.born_host is None else encode_host(message.born_host)
         except ValueError as error:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, str(error)) from error

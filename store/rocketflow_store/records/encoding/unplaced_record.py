@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from rocketflow_store.format.record import RecordFields, encode_unplaced
-from rocketflow_store.model.java_compat import TAG_KEY_PREFIX, string_hash
+from rocketflow_store.model.java_compat import TAG_KEY_PREFIX, java_text, string_hash
 from rocketflow_store.model.property_names import PROPERTY_DELAY, PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
 from rocketflow_store.model.system_flags import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
@@ -101,7 +101,7 @@ def _last_value(text: bytes, mark: bytes) -> str:
         end = text.find(b"\x02", begin)
         value = text[begin:end] if end >= 0 else text[begin:]
         if value:
-            return value.decode("utf-8", "replace")
+            return java_text(value)
         at = text.rfind(mark, 0, begin - 1)
     return ""
 
