@@ -36,7 +36,7 @@ SECTIONS: Final = {
     ],
     "Operate": ["OPERATIONS.md", "ROCKETMQ.md", "GLOSSARY.md", "CHANGELOG.md"],
     "Reference": [
-        *(f"{_REFERENCE}/{name}.md" for name in ("settings", "servers", "clients", "options")),
+        *(f"{_REFERENCE}/{name}.md" for name in ("settings", "servers", "clients", "options", "arguments")),
         *(f"{_REFERENCE}/{name}.md" for name in ("commands", "events", "output", "requests")),
         "rocketflow/spark/REFERENCE.md",
     ],
