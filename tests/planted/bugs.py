@@ -1330,6 +1330,33 @@ BUGS: Final = (
         ["tests/rocketflow/spark/test_settings_of_stores.py"],
     ),
     Bug(
+        "options-out-of-bounds",
+        "a client starts with an option outside its bounds",
+        [
+            Change(
+                "            except ValueNotAllowedError as error:\n                raise ClientError(",
+                "            except ZeroDivisionError as error:\n                raise ClientError(",
+            )
+        ],
+        ["tests/rocketflow/client/test_client_options.py"],
+    ),
+    Bug(
+        "argument-without-bounds",
+        "a job runs with a number of an argument that it cannot use",
+        [
+            Change(
+                '                raise UsageError(f"{one.key} {value}: {error}") from None\n', "                pass\n"
+            )
+        ],
+        ["tests/rocketflow/process/test_arguments.py"],
+    ),
+    Bug(
+        "hint-at-a-far-name",
+        "explain proposes a name that has little to do with the one that was asked for",
+        [Change("_NEAR: Final = 0.75\n", "_NEAR: Final = 0.4\n")],
+        ["tests/rocketflow/cli/test_reference.py::test_explain_names_the_kinds_of_entries_if_none_is_similar"],
+    ),
+    Bug(
         "setting-under-a-key-of-no-broker",
         "a setting has a key that no broker.conf can give",
         [

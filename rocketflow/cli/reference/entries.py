@@ -81,6 +81,7 @@ _PRINTING: Final = (
 _EXAMPLE: Final = re.compile(r"\s*Example: ((?:.+\n?)+)")
 _NAMES: Final = "give a setting, an option, an argument, a command, a field, an event code or an exit code"
 _NEAR: Final = 0.75
+_HIDDEN: Final = "Accepted, and not part of the help."
 _EXIT_CODES: Final = (
     ("0", "The command did what it was asked for; nothing is wrong.", "Nothing."),
     ("1", "There are findings, or an error that lost nothing.", "Read the last line of stderr: it names what to do."),
@@ -221,7 +222,7 @@ def _options(command: Any, name: str) -> Iterator[tuple[str, str, str]]:
     for one in command.params:
         if one.param_type_name == "option":
             for flag in (*one.opts, *one.secondary_opts):
-                yield flag, " ".join((one.help or "").split()), name or "rocketflow"
+                yield flag, " ".join((one.help or _HIDDEN).split()), name or "rocketflow"
     for word, below in getattr(command, "commands", {}).items():
         yield from _options(below, f"{name} {word}".strip())
 
