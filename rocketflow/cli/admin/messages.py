@@ -16,7 +16,8 @@ from rocketflow.cli.admin.subcommand import subcommand
 from rocketflow.cli.admin.targets import TrueOrFalse, time_of
 from rocketflow.cli.shared.message_rows import RECEIVED_FIELDS, TABLE_COLUMNS, BodyForm, received_fields
 from rocketflow.cli.shared.parameters import QUEUE_FIELDS, BodyOption
-from rocketflow.errors import UsageError
+from rocketflow.errors import RocketFlowError, UsageError
+from rocketflow_store import InvalidMessageIdError
 
 if TYPE_CHECKING:
     from rocketflow.client.admin.admin_client import AdminClient
@@ -116,7 +117,10 @@ async def query_by_id(
     """
     known_charset(charset)
     for one in filter(None, (part.strip() for part in message_id.split(","))):
-        message = await admin.message_at(one)
+        try:
+            message = await admin.message_at(one)
+        except InvalidMessageIdError as error:
+            raise RocketFlowError(str(error)) from None  # ends with 1, as the answer for an id that names no message
         if group is not None or client_id is not None:
             await consume_at(admin, output, message, group, client_id)
         elif resend == "true":

@@ -638,7 +638,7 @@ def test_write_permission_is_wiped_and_added(printed: Printed, rows: Rows) -> No
         (("resetOffsetByTime", "-g", "g", "-t", TOPIC, "-s", "0", "-q", "1"), 2, "name one queue"),
         (("producer", "-b", "broker-a"), 2, "-b broker-a: the address of a broker is expected"),
         (("resetOffsetByTime", "-g", "g", "-t", TOPIC, "-s", "soon"), 2, "'soon' is no time"),
-        (("queryMsgById", "-i", "12"), 1, "'12' is no offset message id"),
+        (("queryMsgById", "-i", "12"), 1, "'12' is not a message id"),
         (("printMsg", "-t", TOPIC, "-c", "EBCDIC-X"), 2, "'EBCDIC-X' is no character set"),
         (("updateBrokerConfig", "-c", "DefaultCluster", "-k", "a", "-v", "b"), 1, "UPDATE_BROKER_CONFIG"),
         (("topicList", "--credentials", "/missing"), 2, "/missing cannot be read"),
