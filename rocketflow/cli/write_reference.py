@@ -9,12 +9,11 @@ import typer
 from rocketflow.cli.app import app
 from rocketflow.cli.reference.entries import all_entries
 from rocketflow.cli.reference.pages import DIRECTORY, pages
-from rocketflow.cli.reference.request_page import NAME, request_page
 
 
 def main() -> int:
     """Write or check the pages; return 1 if a checked page differs."""
-    written = {**pages(all_entries(typer.main.get_command(app))), NAME: request_page()}
+    written = pages(all_entries(typer.main.get_command(app)))
     if "--check" not in sys.argv[1:]:
         for name, text in written.items():
             (DIRECTORY / name).write_text(text, "utf-8")

@@ -2577,7 +2577,7 @@ BUGS: Final = (
     Bug(
         "retries-of-a-denied-topic",
         "an account reads messages of a topic that is denied to it as the retries of a group that it shares",
-        [Change("if not self.has_rules or not topic.startswith((*_RETURNED, _LMQ_PREFIX)):", "if topic:")],
+        [Change("if not self.has_rules or not topic.startswith((*_RETURNED, LMQ_PREFIX)):", "if topic:")],
         [DENIED],
     ),
     Bug(

@@ -6,7 +6,7 @@ read files: tests in the folder of a changed package, tests that name a changed 
 
 On a module of the ground floor nearly every test depends. So the files are taken in the order of their distance until
 their seconds (those of their last run, in pytest's cache) fill the time; no test begins after its end. Tests marked
-`slow` are for `make test`.
+`slow`, and rules of the code that take long, are for `make test`.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ SECONDS: Final = 140.0
 UNKNOWN_SECONDS: Final = 4.0
 """Expected of a file that has not run yet."""
 RULES_DISTANCE: Final = 2
+RULES_SECONDS: Final = 8.0
+"""Rules of the code that take longer are for `make test`."""
 READS_CODE: Final = re.compile(r'glob\("\*\.py"\)|^import grimp', re.M)
 """In a test that holds a rule of the product's code."""
 NAMES: Final = re.compile(r"\b(?:rocketflow(?:_store)?|tests)(?:\.\w+)+")
@@ -162,7 +164,8 @@ def nearest(changed: Sequence[str], seconds: Mapping[str, float]) -> dict[str, i
     for file, text in texts.items():
         if Path(file).name.startswith("test_"):
             ways = by_import.get(module_of(file)), distance_by_place(file, text, changed)
-            if distances := [one for one in ways if one is not None]:
+            distances = [one for one in ways if one is not None]
+            if distances and (ways[1] != RULES_DISTANCE or seconds.get(file, UNKNOWN_SECONDS) < RULES_SECONDS):
                 found[file] = min(distances)
     halves = {_half(one) for one in changed}
 

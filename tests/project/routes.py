@@ -1,4 +1,4 @@
-"""The length of a call's route through `rocketflow_store`: calls into other files, nested frames, opened files."""
+"""The length of a call's route through a package: calls into other files, nested frames, opened files."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-_PACKAGE = str(Path(rocketflow_store.__file__).parent) + "/"
+_STORE = Path(rocketflow_store.__file__).parent
 
 
 @dataclass(slots=True)
 class Route:
     """A function of another source file than its caller's was called `changes` times; `depth` frames were nested.
 
-    Only frames of `rocketflow_store` count, those of comprehensions too.
+    Only frames of one package count, those of comprehensions too.
     """
 
     changes: int = 0
@@ -39,15 +39,23 @@ class Route:
 
 
 def route_of(call: Callable[[], object]) -> Route:
-    """Return the route of `call` in this thread."""
-    route, stack = Route(), [""]
+    """Return the route of `call` in this thread through `rocketflow_store`."""
+    with route_through(_STORE) as route:
+        call()
+    return route
+
+
+@contextmanager
+def route_through(package: Path) -> Iterator[Route]:
+    """Note the route of what this thread does in the block through the package at a path."""
+    route, stack, root = Route(), [""], f"{package}/"
 
     def profile(frame: FrameType, event: str, _: Any) -> None:
         name = frame.f_code.co_filename
-        if not name.startswith(_PACKAGE):
+        if not name.startswith(root):
             return
         if event == "call":
-            file = name.removeprefix(_PACKAGE)
+            file = name.removeprefix(root)
             if file != stack[-1]:
                 route.changes += 1
                 edge = stack[-1], file
@@ -56,17 +64,16 @@ def route_of(call: Callable[[], object]) -> Route:
             route.files.add(file)
             if len(stack) - 1 > route.depth:
                 route.depth = len(stack) - 1
-                route.deepest = _names(frame)
-        elif event == "return":
+                route.deepest = _names(frame, root)
+        elif event == "return" and len(stack) > 1:
             stack.pop()
 
     before = sys.getprofile()
     sys.setprofile(profile)
     try:
-        call()
+        yield route
     finally:
         sys.setprofile(before)
-    return route
 
 
 @contextmanager
@@ -102,10 +109,10 @@ class _Listeners:
 _listeners = _Listeners()
 
 
-def _names(frame: FrameType | None) -> list[str]:
+def _names(frame: FrameType | None, root: str) -> list[str]:
     names = []
     while frame is not None:
-        if frame.f_code.co_filename.startswith(_PACKAGE):
-            names.append(f"{frame.f_code.co_filename.removeprefix(_PACKAGE)}:{frame.f_code.co_qualname}")
+        if frame.f_code.co_filename.startswith(root):
+            names.append(f"{frame.f_code.co_filename.removeprefix(root)}:{frame.f_code.co_qualname}")
         frame = frame.f_back
     return names[::-1]

@@ -1,4 +1,4 @@
-"""What both halves of RocketFlow need is said once: names, permissions, codecs, messages, and one root of errors."""
+"""Names, permissions, codecs, messages and the root of errors, which both halves of RocketFlow need, are said once."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ from rocketflow.cli.reference.entries import (
     SOURCE_OPTION,
     VARIABLE,
 )
+from rocketflow.cli.reference.request_page import NAME, request_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,7 +67,8 @@ _SETTINGS_HEAD: Final = (
 
 def pages(entries: Sequence[Entry]) -> dict[str, str]:
     """Return the text of each page by file name."""
-    return {name: "".join(f"{line}\n" for line in _page(title, kinds, entries)) for name, title, kinds in _PAGES}
+    found = {name: "".join(f"{line}\n" for line in _page(title, kinds, entries)) for name, title, kinds in _PAGES}
+    return {**found, NAME: request_page()}
 
 
 def _page(title: str, kinds: Sequence[str], entries: Sequence[Entry]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from dataclasses import fields
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rocketflow.client.ids import UniqueKeys
+from rocketflow.client.ids import unique_keys
 from rocketflow.client.options import ClientOptions
 from rocketflow.client.produce.options import ProducerOptions
 from rocketflow.client.produce.producer import Producer
@@ -67,7 +67,7 @@ class ConsumeTrace:
         self._producer = Producer(ProducerOptions(**{**shared, "group": _GROUP, "instance_name": ""}))
         self._tracer = Tracer(topic, self._producer.send)
         self._group = group
-        self._ids = UniqueKeys()
+        self._ids = unique_keys()
 
     async def start(self) -> None:
         """Begin to send rows every FLUSH_SECONDS."""

@@ -27,9 +27,9 @@ from rocketflow_store.spi.messages import (
 from rocketflow_store.spi.names import RETRY_PREFIX
 
 if TYPE_CHECKING:
-    from rocketflow.client.ids import UniqueKeys
     from rocketflow.client.produce.options import ProducerOptions
     from rocketflow.remoting.bodies import MessageQueue
+    from rocketflow_store.spi.ids import UniqKeyGenerator
 
 _CHANGING: Final = ("e", "f", "g", "h", "i", "n")
 
@@ -104,7 +104,7 @@ class Outgoing(NamedTuple):
         )
 
 
-def single(message: Message, keys: UniqueKeys, options: ProducerOptions) -> Outgoing:
+def single(message: Message, keys: UniqKeyGenerator, options: ProducerOptions) -> Outgoing:
     """Return a checked message as a send; its unique key is set unless it has one.
 
     Raises BadMessageError for properties that cannot be encoded.
@@ -128,7 +128,7 @@ def single(message: Message, keys: UniqueKeys, options: ProducerOptions) -> Outg
     return Outgoing(code, message.topic, message.uniq_key, text, body, (message,), sys_flag, message.flag)
 
 
-def batch(messages: Sequence[Message], keys: UniqueKeys, options: ProducerOptions) -> Outgoing:
+def batch(messages: Sequence[Message], keys: UniqKeyGenerator, options: ProducerOptions) -> Outgoing:
     """Return checked messages of one topic as one send, which is not compressed. Raises BadMessageError."""
     topic = messages[0].topic
     for one, new in zip(messages, keys.take(len(messages))):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Self
 from rocketflow.aio.channel import UNSENT_LIMIT
 from rocketflow.client.cluster import Cluster
 from rocketflow.client.errors import ClientStateError, RequestRefusedError
-from rocketflow.client.ids import UniqueKeys
+from rocketflow.client.ids import unique_keys
 from rocketflow.client.produce.auto_batches import AutoBatches
 from rocketflow.client.produce.checks import check_batch, check_group, check_message
 from rocketflow.client.produce.errors import BadMessageError, NoReplyError
@@ -82,7 +82,7 @@ class Producer:
         )
         self._sender = Sender(self.cluster, options)
         self._in_flight = InFlight(options.max_in_flight, options.max_in_flight_bytes)
-        self._keys = UniqueKeys()
+        self._keys = unique_keys()
         self._batches = AutoBatches(options, self._send_together) if options.batch_linger_s > 0 else None
         self._tracer = Tracer(options.trace_topic, self._send_trace) if options.trace_topic else None
         self._announced: set[str] = set()

@@ -2,11 +2,12 @@
 
 offset message id   hex of: store host ip (4 or 16 bytes), port i32, physical offset i64
 UNIQ_KEY            hex of: ip (4 or 16), pid i16, per-process number i32, ms since the month began i32, counter i16
+
+RocketMQ's source: common/message/MessageDecoder.java (createMessageId, decodeMessageId), MessageClientIDSetter.java.
 """
 
 from __future__ import annotations
 
-import calendar
 import ipaddress
 import os
 import re
@@ -78,7 +79,7 @@ class UniqKeyGenerator:
         self._lock = threading.Lock()  # another thread may have held it when this process was forked
         self._prefix = (self._ip + struct.pack(">H", os.getpid() & 0xFFFF) + os.urandom(4)).hex().upper()
         self._last_tick = 0
-        self._month_start, self._month_checked_until = 0, 0.0
+        self._month_start, self._month_checked_until = 0.0, 0.0
 
     def reserve(self, count: int) -> tuple[str, int]:
         """Reserve `count` ids; return (prefix of 20 or 44 hex digits, first tick).
@@ -89,8 +90,8 @@ class UniqKeyGenerator:
         with self._lock:
             now = time.time()
             if now >= self._month_checked_until:
-                month = time.gmtime(now)
-                self._month_start = calendar.timegm((month.tm_year, month.tm_mon, 1, 0, 0, 0))
+                local = time.localtime(now)  # mqadmin reads the time from a key by the time zone of its host
+                self._month_start = time.mktime((local.tm_year, local.tm_mon, 1, 0, 0, 0, 0, 0, -1))
                 self._month_checked_until = now + 1
             tick = max(int((now - self._month_start) * 1000) << 16, self._last_tick)
             self._last_tick = tick + count
@@ -98,8 +99,12 @@ class UniqKeyGenerator:
 
     def next(self) -> str:
         """Return a new UNIQ_KEY."""
-        prefix, tick = self.reserve(1)
-        return f"{prefix}{tick & 0xFFFFFFFFFFFF:012X}"
+        return self.take(1)[0]
+
+    def take(self, count: int) -> list[str]:
+        """Return new UNIQ_KEYs."""
+        prefix, first = self.reserve(count)
+        return [f"{prefix}{tick & 0xFFFFFFFFFFFF:012X}" for tick in range(first, first + count)]
 
 
 UNIQ_KEYS: Final = UniqKeyGenerator()

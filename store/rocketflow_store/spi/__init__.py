@@ -2,6 +2,7 @@
 
 | module | content |
 |---|---|
+| `messages`, `ids`, `names` | the standard library alone: messages, codecs; ids, hashes; names, permissions |
 | `broker` | the store of a broker: appends and reads of the wire's bytes, arrivals, RocketMQ's tables, send-back |
 | `writing` | open a store for writing while other processes do so too |
 | `reads` | reads beyond the methods of a StoreReader: figures of queues, exports, inner messages |
@@ -14,7 +15,7 @@
 | `maintenance` | verify and repair, dump a file, previews of a recovery and of a clean-up |
 | `rebuild` | queues and index from the log alone, on any engine |
 | `places` | checks whether a directory may be a store, and the process that writes to it |
-| `names`, `filters` | topics, groups, properties and their checks; tags and SQL92 |
+| `filters` | tags and SQL92 |
 | `setting_rows` | the type of everything that a user can set; needs the standard library alone |
 | `settings`, `events` | settings from environment and broker.conf; events for operators, under stable codes |
 | `arrow`, `json_text` | kernels on Arrow arrays; JSON from outside the store, parsed with limits |

@@ -9,13 +9,13 @@ from datetime import datetime
 
 import pytest
 
-from rocketflow.client.ids import UniqueKeys, make_client_id
+from rocketflow.client.ids import make_client_id, unique_keys
 from rocketflow_store import InvalidMessageIdError
-from rocketflow_store.spi.ids import decode_offset_msg_id
+from rocketflow_store.spi.ids import UniqKeyGenerator, decode_offset_msg_id
 
 
 def test_a_unique_key_holds_address_process_and_the_time_in_the_month() -> None:
-    keys = UniqueKeys()
+    keys = unique_keys()
     now = datetime.now().astimezone()
     key = keys.next()
     data = bytes.fromhex(key)
@@ -27,7 +27,7 @@ def test_a_unique_key_holds_address_process_and_the_time_in_the_month() -> None:
 
 
 def test_unique_keys_differ() -> None:
-    first, second = UniqueKeys(), UniqueKeys()
+    first, second = UniqKeyGenerator(), UniqKeyGenerator()
     assert len({first.next() for _ in range(5000)} | {second.next() for _ in range(5000)}) == 10_000
 
 

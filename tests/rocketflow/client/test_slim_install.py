@@ -47,7 +47,7 @@ with PullConsumer(PullOptions(name_servers=NAMES, group="slim-pull", start=Consu
 assert not {"pyspark", "pyarrow", "numpy", "isal"} & sys.modules.keys()
 loaded = {one.removeprefix("rocketflow_store.") for one in sys.modules if one.startswith("rocketflow_store.")}
 floor = {one for one in loaded if one.partition(".")[0] in ("model", "format")}
-assert loaded - floor == {"spi", "spi.ids", "spi.messages", "spi.names"}, loaded - floor
+assert loaded - floor == {"spi", "spi.ids", "spi.messages", "spi.names", "spi.setting_rows"}, loaded - floor
 """
 
 
