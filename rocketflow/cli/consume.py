@@ -24,8 +24,8 @@ from rocketflow.cli.shared.message_rows import (
     RECEIVED_FIELDS,
     TABLE_COLUMNS,
     BodyForm,
-    message_fields,
     print_bad_body,
+    received_fields,
     table_row,
 )
 from rocketflow.cli.shared.parameters import (
@@ -150,7 +150,7 @@ class Printer:
                 if self._on_bad_body is OnBadBody.QUARANTINE:
                     self.skipped += 1
                     continue
-            fields = message_fields(one, self._body)
+            fields = received_fields(one, self._body)
             if self._as_json:
                 emit(fields)
             else:

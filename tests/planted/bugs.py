@@ -1343,7 +1343,11 @@ BUGS: Final = (
     Bug(
         "argument-without-bounds",
         "a job runs with a number of an argument that it cannot use",
-        [Change('                raise UsageError(f"{one.key} {value}: {error}") from None\n', "                pass\n")],
+        [
+            Change(
+                '                raise UsageError(f"{one.key} {value}: {error}") from None\n', "                pass\n"
+            )
+        ],
         ["tests/rocketflow/process/test_arguments.py"],
     ),
     Bug(

@@ -14,7 +14,7 @@ from rocketflow.cli.admin.options import TopicOption
 from rocketflow.cli.admin.output import Output
 from rocketflow.cli.admin.subcommand import subcommand
 from rocketflow.cli.admin.targets import TrueOrFalse, time_of
-from rocketflow.cli.shared.message_rows import RECEIVED_FIELDS, TABLE_COLUMNS, BodyForm, message_fields
+from rocketflow.cli.shared.message_rows import RECEIVED_FIELDS, TABLE_COLUMNS, BodyForm, received_fields
 from rocketflow.cli.shared.parameters import QUEUE_FIELDS, BodyOption
 from rocketflow.errors import UsageError
 
@@ -89,7 +89,7 @@ async def query_by_key(
     found = await admin.query_by_key(topic, key, max_count=count, begin_ms=time_of(begin), **until)
     columns = {"#Message ID": "id", "#QID": "queueId", "#Offset": "queueOffset"}
     if output.as_json:
-        output.rows(columns, [message_fields(one, body) for one in found])
+        output.rows(columns, [received_fields(one, body) for one in found])
     else:
         rows = ({"id": one.message_id, "queueId": one.queue_id, "queueOffset": one.queue_offset} for one in found)
         output.table(columns, rows)
@@ -263,7 +263,7 @@ async def consume_message(
         first, last = await _bounds(admin, queue, begin, end)
         first = first if offset is None else max(first, offset)
         found = _read(admin, queue, first, min(last, first + left), "*")
-        rows = [message_fields(one, body) async for one in found]
+        rows = [received_fields(one, body) async for one in found]
         _print_rows(output, body, rows)
         left -= len(rows)
 

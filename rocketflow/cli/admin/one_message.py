@@ -11,7 +11,7 @@ from dataclasses import fields as fields_of_class
 from typing import TYPE_CHECKING, Any
 
 from rocketflow.cli.admin.output import described
-from rocketflow.cli.shared.message_rows import BodyForm, message_fields
+from rocketflow.cli.shared.message_rows import BodyForm, received_fields
 from rocketflow.cli.shared.parameters import emit
 from rocketflow.errors import UsageError
 from rocketflow.process.times import iso_time
@@ -39,9 +39,10 @@ def known_charset(name: str | None) -> str | None:
 
 def shown_fields(message: ReceivedMessage, form: BodyForm, charset: str | None) -> dict[str, Any]:
     """Return all fields of a message; a body that is shown as text is read by the character set."""
-    fields = message_fields(message, form)
+    fields = received_fields(message, form)
     if charset is not None and form is BodyForm.TEXT:
-        fields["body"] = message.body.decode(charset, "replace")
+        body = message.stored_body if message.body_error else message.body
+        fields["body"] = body.decode(charset, "replace")
     return fields
 
 
@@ -110,7 +111,7 @@ async def send_again(admin: AdminClient, output: Output, message: ReceivedMessag
     from rocketflow_store.spi.messages import Message
 
     shared = {one.name: getattr(admin.cluster.options, one.name) for one in fields_of_class(ClientOptions)}
-    fields = message_fields(message, BodyForm.NONE)
+    fields = received_fields(message, BodyForm.NONE)
     copy = Message(
         message.topic,
         message.body,

@@ -46,6 +46,8 @@ RECEIVED_FIELDS: Final = {
     "brokerName": "broker of the queue; null if the answer does not name it",
 }
 """Those of a message that a broker sent."""
+_ADDED: Final = ("MIN_OFFSET", "MAX_OFFSET")
+"""Properties that a consumer adds to what is stored: the offsets of the queue at the pull."""
 
 
 class BodyForm(enum.Enum):
@@ -90,6 +92,14 @@ def message_fields(message: ReceivedMessage, body_form: BodyForm, *, raw: bool =
         except DamagedBodyError as error:
             fields |= {"body": body_as(message.stored_body, body_form) if raw else None, "bodyError": error.reason}
     return fields
+
+
+def received_fields(message: ReceivedMessage, body_form: BodyForm) -> dict[str, Any]:
+    """Return all fields of a message that a broker sent, and its broker; a body that cannot be decoded is as stored."""
+    fields = message_fields(message, body_form, raw=True)
+    for added in _ADDED:
+        fields["properties"].pop(added, None)
+    return {"topic": fields.pop("topic"), "brokerName": message.broker_name or None, **fields}
 
 
 def print_bad_body(message: tuple[str, int, int], why: str, on_bad_body: OnBadBody) -> None:
