@@ -54,4 +54,6 @@ def check_fields(command: str, *printed: dict[str, Any], absent: Collection[str]
     found = {one[1:] for variant in printed for one in keys(variant)}
     described = set(output_fields()[command])
     assert found - described == set(), f"{command} prints fields that FIELDS does not describe"
-    assert described - found == set(absent), f"FIELDS describes fields that {command} does not print"
+    assert described - found == set(absent), (
+        f"FIELDS describes fields that {command} does not print: {described - found}"
+    )

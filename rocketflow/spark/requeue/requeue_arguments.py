@@ -108,7 +108,10 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> RequeueJob:
         UsageError: a topic, a time or the kinds are wrong.
     """
     parser = make_parser()
-    given = argparse.Namespace(**parser.values(arguments))
+    try:
+        given = argparse.Namespace(**parser.values(arguments))
+    except UsageError as error:
+        parser.error(str(error))
     manual = None
     odd = [one.key for one in (_BY_HAND if given.from_topic is None else _DUE) if getattr(given, one.field)]
     if odd:
