@@ -805,7 +805,7 @@ BUGS: Final = (
                 "        except DamagedBodyError as error:\n            raise\n            yield replace(",
             )
         ],
-        [f"{BODIES}::test_consume_stops_before_such_a_message_shows_it_or_skips_it"],
+        [f"{BODIES}::test_clients_give_the_stored_body_and_the_reason_to_the_application"],
     ),
     Bug(
         "consume-commits-the-bad-body",
