@@ -89,7 +89,7 @@ class Message:
         self.topic = topic
         self.body = body
         self.tags = tags or ""
-        self.keys = keys.split(KEY_SEPARATOR) if keys and isinstance(keys, str) else list(keys)
+        self.keys = keys if isinstance(keys, list) else _keys_of(keys)
         self.properties = {} if properties is None else properties
         self.sharding_key = sharding_key or ""
         self.flag = flag
@@ -153,6 +153,12 @@ class Message:
     def unique_key(self) -> str:
         """`uniq_key`, by its name before 0.3."""
         return self.uniq_key
+
+
+def _keys_of(keys: Sequence[str] | str) -> list[str]:
+    if isinstance(keys, str):
+        return keys.split(KEY_SEPARATOR) if keys else []
+    return list(keys)
 
 
 @dataclass(frozen=True, slots=True)

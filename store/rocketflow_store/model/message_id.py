@@ -88,23 +88,33 @@ class UniqKeyGenerator:
         reserved twice.
         """
         with self._lock:
-            now = time.time()
-            if now >= self._month_checked_until:
-                local = time.localtime(now)  # mqadmin reads the time from a key by the time zone of its host
-                self._month_start = time.mktime((local.tm_year, local.tm_mon, 1, 0, 0, 0, 0, 0, -1))
-                self._month_checked_until = now + 1
-            tick = max(int((now - self._month_start) * 1000) << 16, self._last_tick)
+            tick = self._tick()
             self._last_tick = tick + count
             return self._prefix, tick
 
+    def _tick(self) -> int:
+        """Return the first tick that is free at this moment."""
+        now = time.time()
+        if now >= self._month_checked_until:
+            local = time.localtime(now)  # mqadmin reads the time from a key by the time zone of its host
+            month_start = time.mktime((local.tm_year, local.tm_mon, 1, 0, 0, 0, 0, 0, -1))
+            if month_start != self._month_start:
+                self._month_start, self._last_tick = month_start, 0
+            self._month_checked_until = now + 1
+        tick = int((now - self._month_start) * 1000) << 16
+        return tick if tick > self._last_tick else self._last_tick
+
     def next(self) -> str:
         """Return a new UNIQ_KEY."""
-        return self.take(1)[0]
+        with self._lock:
+            tick = self._tick()
+            self._last_tick = tick + 1
+        return self._prefix + "%012X" % tick
 
     def take(self, count: int) -> list[str]:
         """Return new UNIQ_KEYs."""
         prefix, first = self.reserve(count)
-        return [f"{prefix}{tick & 0xFFFFFFFFFFFF:012X}" for tick in range(first, first + count)]
+        return [prefix + "%012X" % tick for tick in range(first, first + count)]
 
 
 UNIQ_KEYS: Final = UniqKeyGenerator()

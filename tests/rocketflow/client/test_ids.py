@@ -26,6 +26,16 @@ def test_a_unique_key_holds_address_process_and_the_time_in_the_month() -> None:
     assert abs(month + int.from_bytes(data[10:14], "big") / 1000 - time.time()) < 2
 
 
+def test_keys_of_a_new_month_hold_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    december = time.mktime((2026, 12, 1, 0, 0, 0, 0, 0, -1))
+    now = december - 0.5
+    monkeypatch.setattr(time, "time", lambda: now)
+    keys = UniqKeyGenerator()
+    keys.take(3)
+    now = december + 2
+    assert [int(one[20:28], 16) for one in keys.take(2)] == [2000, 2000]
+
+
 def test_unique_keys_differ() -> None:
     first, second = UniqKeyGenerator(), UniqKeyGenerator()
     assert len({first.next() for _ in range(5000)} | {second.next() for _ in range(5000)}) == 10_000
