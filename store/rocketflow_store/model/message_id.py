@@ -88,33 +88,32 @@ class UniqKeyGenerator:
         reserved twice.
         """
         with self._lock:
-            tick = self._tick()
+            now = time.time()
+            if now >= self._month_checked_until:
+                self._begin_month(now)
+            tick = int((now - self._month_start) * 1000) << 16
+            if tick < self._last_tick:
+                tick = self._last_tick
             self._last_tick = tick + count
             return self._prefix, tick
 
-    def _tick(self) -> int:
-        """Return the first tick that is free at this moment."""
-        now = time.time()
-        if now >= self._month_checked_until:
-            local = time.localtime(now)  # mqadmin reads the time from a key by the time zone of its host
-            month_start = time.mktime((local.tm_year, local.tm_mon, 1, 0, 0, 0, 0, 0, -1))
-            if month_start != self._month_start:
-                self._month_start, self._last_tick = month_start, 0
-            self._month_checked_until = now + 1
-        tick = int((now - self._month_start) * 1000) << 16
-        return tick if tick > self._last_tick else self._last_tick
+    def _begin_month(self, now: float) -> None:
+        """Note when the month began: mqadmin reads the time from a key by the time zone of its host."""
+        local = time.localtime(now)
+        month_start = time.mktime((local.tm_year, local.tm_mon, 1, 0, 0, 0, 0, 0, -1))
+        if month_start != self._month_start:
+            self._month_start, self._last_tick = month_start, 0
+        self._month_checked_until = now + 1
 
     def next(self) -> str:
         """Return a new UNIQ_KEY."""
-        with self._lock:
-            tick = self._tick()
-            self._last_tick = tick + 1
-        return self._prefix + "%012X" % tick
+        prefix, tick = self.reserve(1)
+        return f"{prefix}{tick:012X}"
 
     def take(self, count: int) -> list[str]:
         """Return new UNIQ_KEYs."""
         prefix, first = self.reserve(count)
-        return [prefix + "%012X" % tick for tick in range(first, first + count)]
+        return [f"{prefix}{tick:012X}" for tick in range(first, first + count)]
 
 
 UNIQ_KEYS: Final = UniqKeyGenerator()
