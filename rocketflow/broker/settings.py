@@ -47,10 +47,11 @@ _NO_CONTROLLER: Final = "the controller is not supported"
 _NO_ROCKSDB: Final = "RocksDB is not supported"
 _NO_PLUG_INS: Final = "stores around the store (tiered storage) are not supported"
 _DEFAULT: Final = ("", "default")
+_IMPORTANT: Final = frozenset({"fetchNamesrvAddrByAddressServer", "fetchNameSrvAddrByDnsLookup", "storeType"})
 
 
 def _promise(key: str, about: str, why: str, kept: tuple[str, ...] = OFF, since: str = "4.9.7") -> Setting:
-    return broken_promise(key, about, kept, why, since=since)
+    return broken_promise(key, about, kept, why, since=since)._replace(important=key in _IMPORTANT)
 
 
 def _promised(key: str, *kept: str, why: str) -> Setting:

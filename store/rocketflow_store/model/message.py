@@ -113,8 +113,8 @@ class Message:
     def wire_properties(self) -> dict[str, str]:
         """Return all properties, those of the attributes under RocketMQ's names."""
         found = dict(self.properties)
-        if self.keys:
-            found[PROPERTY_KEYS] = KEY_SEPARATOR.join(self.keys)
+        if keys := KEY_SEPARATOR.join(self.keys):
+            found[PROPERTY_KEYS] = keys
         if self.tags:
             found[PROPERTY_TAGS] = self.tags
         if self.sharding_key:

@@ -76,7 +76,7 @@ def test_a_stream_copies_each_row_once_and_a_second_run_adds_nothing(spark: Spar
         assert last is not None
         assert last.query_id == query.id
         message = reader.query_message("out", "m7")[0]
-        assert (message.tags, message.keys) == ("t", "m7")
+        assert (message.tags, message.keys) == ("t", ["m7"])
     assert verify_store(path).findings == []
     assert not [one for one in (path / "rocketflow" / "staging").rglob("p*") if one.is_file()]
 
@@ -208,7 +208,7 @@ def test_batch_writes_once_per_txn_id_and_large_parts_go_through_files(spark: Sp
     with StoreReader(path) as reader:
         message = reader.query_message("out", "123")[0]
         assert message.properties["n"] == "123"
-        assert message.keys == "123 all"
+        assert message.keys == ["123", "all"]
         assert len(reader.query_message("out", "all", 64)) == 64
     write = rows.write.format("rocketflow").option("path", str(path)).option("topic", "out")
     with pytest.raises(Exception, match=r'use \.mode\("append"\)'):
@@ -247,7 +247,7 @@ def test_every_sink_column_is_stored(spark: SparkSession, tmp_path: Path) -> Non
     rows.write.format("rocketflow").mode("append").option("path", str(path)).save()
     with StoreReader(path) as reader:
         message = reader.get_message("many", 3, 0).messages[0]
-    assert (message.body, message.tags, message.keys, message.flag) == (b"text", "tag", "k1 k2", 7)
+    assert (message.body, message.tags, message.keys, message.flag) == (b"text", "tag", ["k1", "k2"], 7)
     assert message.properties["a"] == "ä"
     assert message.properties["__SHARDINGKEY"] == "shard"
     assert message.born_timestamp == 1612325106000

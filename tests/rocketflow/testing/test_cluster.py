@@ -124,7 +124,7 @@ def test_refused_setting_is_named_and_no_server_stays(monkeypatch: pytest.Monkey
         return ports[-1]
 
     monkeypatch.setattr(cluster_module, "free_port", noted)
-    with pytest.raises(ServerStartError, match="unknown key flushDisk: did you mean flushDiskType") as raised:
+    with pytest.raises(ServerStartError, match="unknown key; did you mean flushDiskType") as raised:
         start_cluster({"flushDisk": "SYNC_FLUSH"})
     assert raised.value.code == 2
     assert len(ports) == 2

@@ -152,7 +152,7 @@ def test_requeued_record_is_a_new_message_with_its_origin(tmp_path: Path) -> Non
             assert (one.born_timestamp, one.born_host) == (dead.born_timestamp, dead.born_host)
             assert (one.reconsume_times, one.prepared_transaction_offset) == (0, 0)
             assert one.phy_offset in [
-                found.phy_offset for found in store.query_message("orders", dead.keys.split()[0] if dead.keys else "")
+                found.phy_offset for found in store.query_message("orders", dead.keys[0] if dead.keys else "")
             ]
         shards = {
             one.properties["__SHARDINGKEY"]: one.queue_id for one in moved(store) if "__SHARDINGKEY" in one.properties

@@ -118,7 +118,7 @@ def test_retry_levels_grow_until_the_message_is_a_dead_letter(tmp_path: Path) ->
         assert (dead.topic, dead.queue_id, dead.reconsume_times) == ("%DLQ%g", 0, 17)
         origin = {"DLQ_ORIGIN_TOPIC": "orders", "DLQ_ORIGIN_MESSAGE_ID": first.msg_id, "DELAY": "0", "WAIT": "false"}
         assert origin.items() <= dead.properties.items()
-        assert (dead.body, dead.tags, dead.keys, dead.uniq_key) == (first.body, "paid", "k-1", first.uniq_key)
+        assert (dead.body, dead.tags, dead.keys, dead.uniq_key) == (first.body, "paid", ["k-1"], first.uniq_key)
         topics = store.config_files.topics
         for name in ("%RETRY%g", "%DLQ%g"):
             config = topics.get(name)
