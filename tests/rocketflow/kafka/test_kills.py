@@ -198,7 +198,9 @@ def test_bridge_that_waits_for_its_group_reports_the_lag(
     monkeypatch.setattr(run_state, "REPORT_S", 0.1)
     asked = options("kafka-to-store", topics.address, store, "--topics", source, "--share", "--until-caught-up")
     member = KafkaConsumer(source, bootstrap_servers=topics.address, group_id=asked.group_id, enable_auto_commit=False)
+    deadline = time.monotonic() + 60
     while not member.assignment():
+        assert time.monotonic() < deadline, "the group assigned nothing"
         member.poll(100)
     stop = StopRequest()
     with ThreadPoolExecutor(1) as pool:  # the other member does not join again: the group assigns nothing
