@@ -31,5 +31,5 @@ def make_client_id(instance_name: str = "", unit_name: str = "") -> str:
 
 @cache
 def unique_keys() -> UniqKeyGenerator:
-    """Return what makes the keys of this process's messages: mqadmin reads from one when and where it was sent."""
+    """Return the generator of this process's message keys; mqadmin reads from a key when and where it was made."""
     return UniqKeyGenerator(local_address())

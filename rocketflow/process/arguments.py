@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, Final, NoReturn
 
 from rocketflow.errors import UsageError
-from rocketflow_store.spi.setting_rows import Kind, Setting, ValueNotAllowedError, kind_of
+from rocketflow_store.spi.setting_rows import LONG_MAX, Kind, Setting, ValueNotAllowedError, kind_of
 
 REQUIRED: Final = "required"
 _ACTIONS: Final[Mapping[Kind, dict[str, Any]]] = {
@@ -30,6 +30,11 @@ def argument(
     if required:
         more["shown_default"] = REQUIRED
     return Setting(name, about, default, kind, attribute, form=form, **more)
+
+
+def count_argument(name: str, about: str, default: int | None = None, *, form: str = "N", least: int = 1) -> Setting:
+    """Return the row of an argument that is a whole number of at least `least`."""
+    return argument(name, about, default, form=form, kind=Kind.COUNT, bounds=(least, LONG_MAX))
 
 
 class JobParser(argparse.ArgumentParser):

@@ -801,8 +801,8 @@ BUGS: Final = (
         "a client refuses an answer that has a message whose body cannot be decoded",
         [
             Change(
-                "        except DamagedBodyError as error:\n            yield replace(",
-                "        except DamagedBodyError as error:\n            raise\n            yield replace(",
+                "        return [replace(message, body_fault=error.reason)]",
+                "        raise error",
             )
         ],
         [f"{BODIES}::test_clients_give_the_stored_body_and_the_reason_to_the_application"],

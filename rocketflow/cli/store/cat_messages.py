@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.cli.shared.message_rows import MESSAGE_FIELDS
-from rocketflow_store import DamagedBodyError, GetMessageStatus
-from rocketflow_store.spi.reads import inner_messages
+from rocketflow_store import GetMessageStatus
+from rocketflow_store.spi.reads import messages_in
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -25,14 +25,6 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
     "store find": MESSAGE_FIELDS,
 }
 """The fields of the JSON that is printed here, by command; a dot separates levels, `*` is any name."""
-
-
-def _messages_in(message: ReceivedMessage) -> list[ReceivedMessage]:
-    """Return the messages in a record; if its body cannot be decoded, the record as one message."""
-    try:
-        return inner_messages(message)
-    except DamagedBodyError as error:
-        return [replace(message, body_fault=error.reason)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +108,7 @@ class TopicMessages:
             messages = got.messages
             self._skipped.look(queue_id, at, stop, got)
             for message in messages:
-                yield from (one for one in _messages_in(message) if at <= one.queue_offset < stop)
+                yield from (one for one in messages_in(message) if at <= one.queue_offset < stop)
             if got.next_begin_offset <= at:
                 self._skipped.unknown(queue_id, at, stop)
                 break

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from rocketflow.errors import UsageError
 from rocketflow.kafka.options.client_options import ClientOptions, parse_options
 from rocketflow.kafka.shared.topic_names import TopicChoice, check_store_name
-from rocketflow.process.arguments import JobParser, argument
+from rocketflow.process.arguments import JobParser, argument, count_argument
 from rocketflow_store import OnBadBody
 from rocketflow_store.spi.commits import check_sink_id
-from rocketflow_store.spi.setting_rows import LONG_MAX, Kind
+from rocketflow_store.spi.setting_rows import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,13 +39,7 @@ ARGUMENTS: Final = (
     argument("--restart", "copy topics again that another bridge (another --id) has copied", False),
     argument("--until-caught-up", "end once everything present at the start is copied", False),
     argument("--from", "where a new bridge starts", "earliest", choices=("earliest", "latest"), field="start"),
-    argument(
-        "--queues",
-        "into the store: N queues, chosen by key (default: one a partition)",
-        form="N",
-        kind=Kind.COUNT,
-        bounds=(1, LONG_MAX),
-    ),
+    count_argument("--queues", "into the store: N queues, chosen by key (default: one a partition)"),
     argument("--by-key", "into Kafka: partitions chosen by key (default: that of the queue)", False),
     argument("--share", "into the store: divide partitions among all bridges of this id", False, field="shared"),
     argument("--hold-store", "keep the store's lock between commits", False),
@@ -59,46 +53,11 @@ ARGUMENTS: Final = (
         OnBadBody.FAIL,
         choices=tuple(one.value for one in OnBadBody),
     ),
-    argument(
-        "--max-batch-bytes",
-        "most bytes of one commit (16 MiB)",
-        16 * _MIB,
-        form="N",
-        kind=Kind.COUNT,
-        bounds=(1, LONG_MAX),
-    ),
-    argument(
-        "--max-batch-rows",
-        "most messages of one commit (200,000)",
-        200_000,
-        form="N",
-        kind=Kind.COUNT,
-        bounds=(1, LONG_MAX),
-    ),
-    argument(
-        "--commit-interval-ms",
-        "longest wait for a fuller commit (500)",
-        500,
-        form="MS",
-        kind=Kind.COUNT,
-        bounds=(1, LONG_MAX),
-    ),
-    argument(
-        "--lock-timeout-ms",
-        "wait for the store's lock (30,000)",
-        30_000,
-        form="MS",
-        kind=Kind.COUNT,
-        bounds=(0, LONG_MAX),
-    ),
-    argument(
-        "--discover-ms",
-        "look for new topics and partitions (30,000)",
-        30_000,
-        form="MS",
-        kind=Kind.COUNT,
-        bounds=(100, LONG_MAX),
-    ),
+    count_argument("--max-batch-bytes", "most bytes of one commit (16 MiB)", 16 * _MIB),
+    count_argument("--max-batch-rows", "most messages of one commit (200,000)", 200_000),
+    count_argument("--commit-interval-ms", "longest wait for a fuller commit (500)", 500, form="MS"),
+    count_argument("--lock-timeout-ms", "wait for the store's lock (30,000)", 30_000, form="MS", least=0),
+    count_argument("--discover-ms", "look for new topics and partitions (30,000)", 30_000, form="MS", least=100),
     argument("--create-topics", "into Kafka: create missing topics", False),
     argument("--progress-topic", "into Kafka: the topic of the bridge's progress", "__rocketflow_progress", form="T"),
     argument("--origin-headers", "into Kafka: a header rocketmq.origin with topic:queue:offset", False),

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.errors import UsageError
-from rocketflow.process.arguments import JobParser, argument
+from rocketflow.process.arguments import JobParser, argument, count_argument
 from rocketflow.process.times import TIME_FORM, SecondsError, parse_time
 from rocketflow_store import FlushDiskType, MessageRejectedError, StoreConfig
 from rocketflow_store.spi.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, check_send_topic, validate_topic
 from rocketflow_store.spi.requeue import RequeueRequest, check_run_id
-from rocketflow_store.spi.setting_rows import LONG_MAX, Kind
 from rocketflow_store.spi.settings import SystemClock
 
 if TYPE_CHECKING:
@@ -53,14 +52,8 @@ _BY_HAND: Final = (
     argument("--from-topic", "the source: %DLQ%group, a quarantine, any topic", form="T"),
     argument("--to-topic", "the target (default: the topic each message came from)", form="T"),
     argument("--where", "condition over the source's columns and `properties`, e.g. \"keys = 'k'\"", form="SQL"),
-    argument("--max", "at most N messages, by queue and offset", form="N", kind=Kind.COUNT, bounds=(1, LONG_MAX)),
-    argument(
-        "--rate",
-        "at most N messages a second; may change with a repeat",
-        form="N",
-        kind=Kind.COUNT,
-        bounds=(1, LONG_MAX),
-    ),
+    count_argument("--max", "at most N messages, by queue and offset"),
+    count_argument("--rate", "at most N messages a second; may change with a repeat"),
     argument("--run-id", "repeat or continue this run (default: a new one)", form="ID"),
     argument("--skip-requeued", "skip messages that other runs requeued", False),
 )

@@ -6,21 +6,19 @@ RocketMQ's source: common/message/MessageDecoder.java (decodeMessage), client/im
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from rocketflow_store.format.batch_body import batch_entries
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.format.record import decode_records
 from rocketflow_store.model.errors import DamagedBodyError
 from rocketflow_store.model.java_compat import crc32
-from rocketflow_store.model.system_flags import COMPRESSED_FLAG, INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
+from rocketflow_store.model.system_flags import COMPRESSED_FLAG, WRAPPED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rocketflow_store.model.message import ReceivedMessage
-
-_WRAPPED: Final = INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
 
 
 def inner_messages(message: ReceivedMessage) -> list[ReceivedMessage]:
@@ -28,7 +26,7 @@ def inner_messages(message: ReceivedMessage) -> list[ReceivedMessage]:
 
     Body, flag and properties are each message's own, the queue offset counts up, the rest is the record's.
     """
-    if message.sys_flag & _WRAPPED != _WRAPPED:
+    if message.sys_flag & WRAPPED != WRAPPED:
         return [message]
     try:
         entries = batch_entries(message.body)
@@ -48,17 +46,18 @@ def inner_messages(message: ReceivedMessage) -> list[ReceivedMessage]:
     ]
 
 
+def messages_in(message: ReceivedMessage) -> list[ReceivedMessage]:
+    """Return `inner_messages`, or for an invalid batch the message itself, whose `body_error` says why."""
+    try:
+        return inner_messages(message)
+    except DamagedBodyError as error:
+        return [replace(message, body_fault=error.reason)]
+
+
 def received_messages(data: bytes, broker_name: str = "") -> Iterator[ReceivedMessage]:
     """Yield the messages of an answer's body, those of inner batches each.
 
-    A batch that cannot be read is one message: it does not hide those after it, and its `body_error` says why. Raises
-    as `decode_records`.
+    A batch that cannot be read is one message and does not hide those after it. Raises as `decode_records`.
     """
     for record in decode_records(data, broker_name):
-        if record.sys_flag & _WRAPPED != _WRAPPED:
-            yield record
-            continue
-        try:
-            yield from inner_messages(record)
-        except DamagedBodyError as error:
-            yield replace(record, body_fault=error.reason)
+        yield from messages_in(record)

@@ -61,10 +61,7 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 
 def decode_properties(raw: bytes | bytearray | memoryview) -> dict[str, str]:
     """Decode all pairs of a property string; later duplicates win, segments without a name or a value are ignored."""
-    try:
-        text = str(raw, "utf-8")
-    except UnicodeDecodeError:
-        text = java_text(raw)
+    text = java_text(raw)
     out: dict[str, str] = {}
     for segment in text.split("\x02"):
         at = segment.find("\x01")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rocketflow_store.format.record import (
     AFTER_PLACE,
-    HEAD_SIZE,
     PROPERTY_CRC_SIZE,
+    SYS_FLAG_AT,
     RecordFields,
     encode_record,
     frame_record,
@@ -13,9 +13,6 @@ from rocketflow_store.format.record import (
 )
 from rocketflow_store.model.broker_requests import RawMessage, StoredMessage
 from rocketflow_store.model.system_flags import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
-
-_BEFORE_SYS_FLAG = HEAD_SIZE - 12
-"""Bytes of a record before its sysFlag, which is followed by the born timestamp and the hosts."""
 
 
 def decode_stored(record: bytes | bytearray | memoryview) -> StoredMessage:
@@ -28,7 +25,7 @@ def decode_stored(record: bytes | bytearray | memoryview) -> StoredMessage:
     frame = frame_record(view)
     sizes = (20 if frame.sys_flag & BORN_HOST_V6_FLAG else 8, 20 if frame.sys_flag & STORE_HOST_V6_FLAG else 8)
     _, _, born_host, store_ms, store_host, reconsume_times, prepared, _ = AFTER_PLACE[sizes].unpack_from(
-        view, _BEFORE_SYS_FLAG
+        view, SYS_FLAG_AT
     )
     end = frame.end - (PROPERTY_CRC_SIZE if has_record_crc(view, frame) else 0)
     message = RawMessage(

@@ -12,7 +12,7 @@ import numpy as np
 from rocketflow_store.format.batch_body import entry_positions
 from rocketflow_store.model.compression import decompress_body
 from rocketflow_store.model.errors import CorruptRecordError, UnsupportedRecordError
-from rocketflow_store.model.system_flags import COMPRESSED_FLAG, INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
+from rocketflow_store.model.system_flags import COMPRESSED_FLAG, WRAPPED
 from rocketflow_store.records.decoding.batch_entries import entry_positions_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rocketflow_store.records.decoding.decode import RecordColumns
 
 BAD_BODY: Final = "bad-body"
-_WRAPPED: Final = INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
 
 
 def check_bodies(records: RecordColumns, file: Path, found: Findings) -> None:
@@ -32,7 +31,7 @@ def check_bodies(records: RecordColumns, file: Path, found: Findings) -> None:
     """
     flagged = np.flatnonzero(records.sys_flag & COMPRESSED_FLAG)
     reasons = {row: why for row in flagged.tolist() if (why := _reason(records, row)) is not None}
-    wrapped = np.flatnonzero(records.sys_flag & (_WRAPPED | COMPRESSED_FLAG) == _WRAPPED).tolist()
+    wrapped = np.flatnonzero(records.sys_flag & (WRAPPED | COMPRESSED_FLAG) == WRAPPED).tolist()
     if wrapped and entry_positions_of([_stored(records, row) for row in wrapped]) is None:
         reasons |= {row: why for row in wrapped if (why := _reason(records, row)) is not None}
     for row, why in sorted(reasons.items()):
@@ -52,7 +51,7 @@ def _reason(records: RecordColumns, row: int) -> str | None:
     try:
         if sys_flag & COMPRESSED_FLAG:
             body = decompress_body(body, sys_flag)
-        if sys_flag & _WRAPPED == _WRAPPED:
+        if sys_flag & WRAPPED == WRAPPED:
             entry_positions(body)
     except (CorruptRecordError, UnsupportedRecordError) as error:
         return error.why

@@ -31,7 +31,7 @@ class Message:
     `keys` are the words under which the index lists it; one string of blank-separated keys is taken too. It is
     delivered later by `delay_level` (from 1 on, one of `messageDelayLevel`; a level after the last one is the last
     one), `delay_s` or `delay_ms` after it was stored, or at `deliver_at_ms`: no more than one of the four is set. Times
-    are milliseconds since the epoch. `uniq_key` (UNIQ_KEY) is set by the producer, or the store, that has none.
+    are milliseconds since the epoch. The producer or the store makes a `uniq_key` (UNIQ_KEY) where there is none.
     `properties` may hold RocketMQ's own names (TAGS, KEYS, UNIQ_KEY ...); the attributes win over them.
 
     The attributes from `queue_id` on are for a store: a broker sets them itself, and a producer refuses a message that
@@ -208,7 +208,7 @@ class ReceivedMessage:
     store_size: int = 0
     broker_name: str = ""
     body_fault: str = ""
-    """Why the body is none, though it may decompress: that of an inner batch which is no batch."""
+    """Why the body cannot be decoded, once it is known: it does not decompress, or is that of a batch and no batch."""
     _decompressed: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -227,6 +227,7 @@ class ReceivedMessage:
             try:
                 self._decompressed = decompress_body(self.stored_body, self.sys_flag)
             except (CorruptRecordError, UnsupportedRecordError) as error:
+                self.body_fault = error.why  # a large body is not decompressed again for each reader of the reason
                 raise self.damaged_body(error.why) from error
         return self._decompressed
 

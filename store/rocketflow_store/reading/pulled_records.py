@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from rocketflow_store.model.errors import CorruptRecordError, DamagedBodyError
-from rocketflow_store.model.system_flags import COMPRESSED_FLAG, INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
+from rocketflow_store.model.system_flags import COMPRESSED_FLAG, WRAPPED
 from rocketflow_store.model.topic_names import LMQ_PREFIX
 from rocketflow_store.reading.range_read import ALL_ROWS, Wanted, chosen_rows, decodes
 from rocketflow_store.reading.skipped import REMOVED, SkippedMessages
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 _MAX_DECOMPRESSED: Final = 32 << 20
-_WRAPPED: Final = INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
 _NO_RECORD: Final = "the broker's answer has no record there"
 _MISSING: Final = "the broker's answer lacks the message"
 
@@ -124,7 +123,7 @@ class PulledRecords:
             good[list(faults)] = False
             seen.append(offsets[~good])
             self._damaged(offsets, places, {row: why for row, why in faults.items() if start <= offsets[row] < end})
-        wrapped = (records.sys_flag & _WRAPPED == _WRAPPED) & good
+        wrapped = (records.sys_flag & WRAPPED == WRAPPED) & good
         if wrapped.any():
             rows = np.flatnonzero(good)
             yield from self._inner(records.keep(rows), offsets[rows], places[rows], wanted, seen)

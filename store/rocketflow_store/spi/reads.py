@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketflow_store.format.inner_batch import inner_messages
+from rocketflow_store.format.inner_batch import messages_in
 from rocketflow_store.reading.export import export_topic
 from rocketflow_store.reading.pulled_records import PulledRecords
 from rocketflow_store.reading.queue_figures import (
@@ -24,8 +24,8 @@ __all__ = [
     "consumer_offset_files",
     "export_topic",
     "index_figures",
-    "inner_messages",
     "log_figures",
+    "messages_in",
     "queue_size",
     "queues_without_files",
     "record_bytes",

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from rocketflow_store.format.batch_body import BODY_AT, BODY_SIZE_AT, FLAG_AT, entry_positions
 from rocketflow_store.model.property_names import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
-from rocketflow_store.model.system_flags import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
+from rocketflow_store.model.system_flags import WRAPPED
 from rocketflow_store.records.arrow.columns import BODY_ERROR, SOURCE_SCHEMA
 from rocketflow_store.records.arrow.crc import crc32_column
 from rocketflow_store.records.arrow.gather import fixed_width_at, gather, int_array, values_array
@@ -46,8 +46,7 @@ def unwrap(records: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
     `records` has `columns` and RECORD_COLUMNS. A record whose body could not be decompressed is one message too. Raises
     NoBatchBodyError.
     """
-    flags = INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
-    wrapped = np.asarray(records.column("sysFlag")) & flags == flags
+    wrapped = np.asarray(records.column("sysFlag")) & WRAPPED == WRAPPED
     errors = records.column(BODY_ERROR)
     if errors.null_count < len(errors):
         wrapped &= ~np.asarray(errors.is_valid())
