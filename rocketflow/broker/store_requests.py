@@ -251,13 +251,20 @@ class StoreRequests(Parts):
         request.reply(body=encode_body(await self._run(self._deliveries, deliver)))
 
     async def _run(self, queue: _OneAtATime, call: Callable[[], T]) -> T:
-        """Return the result of a call that blocks. Raises RefusedError for the store's refusals."""
+        """Return the result of a call that blocks, once NameServers have the topics that it made.
+
+        Raises RefusedError for the store's refusals.
+        """
+        before = self._topics.changes
         try:
-            return await queue.run(call)
+            result = await queue.run(call)
         except StoreError as error:
             raise RefusedError(_CODES.get(type(error), ResponseCode.SYSTEM_ERROR), str(error)) from None
         finally:
             self._topics.report_changes()
+        if self._topics.changes != before:
+            await self._topics.registered()
+        return result
 
     def _parts(self, sink_id: str, batch_id: int, parts: Sequence[bodies.PartBody]) -> list[StagedPart]:
         """Return staged parts, whose files can only lie in the directory of this batch. Raises StoreError."""

@@ -6,20 +6,25 @@ import asyncio
 import socket
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
 from rocketflow.broker.service import Broker
 from rocketflow.broker.settings import load_broker_settings
+from rocketflow.broker.topics.registration import Registration
 from rocketflow.client.admin.admin_client import AdminClient
 from rocketflow.client.options import ClientOptions
 from rocketflow.namesrv.kv_config import ORDER_TOPICS
 from rocketflow.namesrv.service import NameServer
 from rocketflow.namesrv.settings import NamesrvSettings
-from rocketflow.remoting.bodies import ClusterInfo, decode_body
+from rocketflow.remoting.bodies import ClusterInfo, decode_body, encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.fastjson import loads
-from rocketflow.remoting.headers.route import PutKVConfigRequestHeader
+from rocketflow.remoting.headers.route import GetRouteInfoRequestHeader, PutKVConfigRequestHeader
+from rocketflow.remoting.store_bodies import CommitProgressBody
 from rocketflow.testing.ports import free_port
 from tests.rocketflow.broker.test_runtime_figures import options_at
 from tests.support.request_headers import send_header
@@ -88,6 +93,39 @@ def test_a_broker_registers_at_all_name_servers_and_takes_the_table_of_ordered_t
                     await asyncio.sleep(0.02)
             await broker.stop()
             assert [await known_brokers(peers, one) for one in addresses] == [{}, {}]
+
+    run(trial())
+
+
+def test_commit_that_makes_a_topic_is_answered_once_the_name_server_knows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register = Registration._register
+
+    async def register_late(*given: Any) -> bytes | None:
+        await asyncio.sleep(0.5)
+        return await register(*given)
+
+    async def trial() -> None:
+        async with AsyncExitStack() as stack:
+            peers = Peers()
+            stack.push_async_callback(peers.close)
+            names = NameServer(NamesrvSettings(listen_port=0, kv_config_path=str(tmp_path / "kv.json")))
+            await names.start()
+            stack.push_async_callback(names.stop)
+            address = f"127.0.0.1:{names.port}"
+            settings, config, given = load_broker_settings(None, {**options_at(tmp_path), "namesrvAddr": address}, {})
+            broker = Broker(settings, config, given)
+            await broker.start()
+            stack.push_async_callback(broker.stop)
+            monkeypatch.setattr(Registration, "_register", register_late)
+            body = CommitProgressBody(sink_id="s", run_id="r", progress={}, parts=[], queues={}, least_queues={"t": 2},
+                                      sync=False)  # fmt: skip
+            request = encode_body(body)
+            done = await peers.request(settings.broker_address, CODE.ROCKETFLOW_COMMIT_PROGRESS, body=request)
+            assert done.code == ResponseCode.SUCCESS, done.remark
+            route = await peers.request(address, CODE.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic="t"))
+            assert route.code == ResponseCode.SUCCESS, route.remark
 
     run(trial())
 
