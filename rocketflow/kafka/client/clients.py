@@ -99,6 +99,17 @@ def consumer(options: BridgeOptions, **more: Any) -> tuple[Any, bool]:
     return made, in_batches
 
 
+def continue_join(consumer: Any) -> None:
+    """Make the next poll take up a join of the group that took longer than the poll that began it.
+
+    kafka-python 3.0.12 forgets such a join if changed partitions of a topic caused it: the member is given its
+    partitions in the background, and never reads them (findings/kafka-python-join-outlasts-poll.sh).
+    """
+    coordinator: Any = getattr(consumer, "_coordinator", None)
+    if getattr(coordinator, "rejoining", False):
+        coordinator.request_rejoin()
+
+
 def producer(options: BridgeOptions) -> Any:
     """Create the transactional producer of a bridge: it ends open transactions of its predecessors and fences them."""
     require_kafka()

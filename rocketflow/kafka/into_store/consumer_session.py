@@ -59,6 +59,7 @@ class ConsumerSession:
         """Poll once, shortly if other work is waiting (`is_waiting`). An unreachable broker yields an empty result."""
         from kafka.errors import KafkaError, LogTruncationError, OffsetOutOfRangeError, RetriableError
 
+        clients.continue_join(self.consumer)
         try:
             # joining a group takes longer than such a short poll
             short = not self._options.shared and is_waiting
