@@ -28,8 +28,9 @@ from rocketflow.demo.steps import (
     expect,
     verify,
 )
-from rocketflow.remoting.bodies import MessageQueue, TopicConfig
+from rocketflow.remoting.bodies import MessageQueue
 from rocketflow.testing import Cluster, start_cluster
+from rocketflow_store.spi.table_rows import TopicConfig
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -27,7 +27,6 @@ from rocketflow.namesrv.route_table import (
 from rocketflow.remoting.bodies import (
     BrokerMemberGroup,
     ClusterInfo,
-    DataVersion,
     GetBrokerMemberGroupResponseBody,
     KVTable,
     TopicList,
@@ -38,6 +37,7 @@ from rocketflow.remoting.bodies import (
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.fastjson import object_keys
 from rocketflow.remoting.headers import route as headers
+from rocketflow_store.spi.table_rows import DataVersion
 
 if TYPE_CHECKING:
     from rocketflow.namesrv.kv_config import KvConfig

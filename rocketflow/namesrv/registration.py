@@ -10,14 +10,9 @@ import zlib
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.namesrv.route_table import Registration
-from rocketflow.remoting.bodies import (
-    DataVersion,
-    RegisterBrokerBody,
-    TopicConfig,
-    TopicConfigWrapper,
-    decode_body,
-)
+from rocketflow.remoting.bodies import RegisterBrokerBody, TopicConfigWrapper, decode_body
 from rocketflow.remoting.errors import BodyError
+from rocketflow_store.spi.table_rows import DataVersion, TopicConfig
 
 if TYPE_CHECKING:
     from rocketflow.remoting.command import Command

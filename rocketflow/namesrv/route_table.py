@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 from msgspec import structs
 
 from rocketflow.errors import RocketFlowError
-from rocketflow.remoting.bodies import BrokerData, DataVersion, QueueData, TopicConfig
+from rocketflow.remoting.bodies import BrokerData, QueueData
 from rocketflow_store.spi.names import PERM_READ_WRITE, PERM_WRITE
+from rocketflow_store.spi.table_rows import DataVersion, TopicConfig
 
 MASTER_ID: Final = 0
 

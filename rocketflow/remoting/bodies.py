@@ -15,26 +15,53 @@ from msgspec import UNSET, UnsetType
 
 from rocketflow.remoting import fastjson
 from rocketflow.remoting.errors import BodyError
+from rocketflow_store.spi.table_rows import (
+    DataVersion,
+    SubscriptionGroupConfig,
+    TableRow,
+    TopicConfig,
+    converted,
+    json_of,
+    row_of,
+)
 
 B = TypeVar("B")
+R = TypeVar("R", bound=TableRow)
 
 
 def decode_body(data: bytes, body: type[B]) -> B:
-    """Decode a body, in standard JSON or in fastjson's. Raises BodyError."""
+    """Decode a body, in standard JSON or in fastjson's; one row of a table keeps its unknown members.
+
+    Raises BodyError.
+    """
+    if isinstance(body, type) and issubclass(body, TableRow):
+        return _row(decode_body(data, dict[str, Any]), body)
     if b'"$ref"' not in data:
         try:
             return cast("B", _decoder(cast("Any", body)).decode(data))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass  # not standard JSON, a null, or wrong: the second decoder finds out
     try:
-        return msgspec.convert(_without_nulls(fastjson.loads(data)), body, strict=False)
+        return converted(fastjson.loads(data), body)
     except msgspec.ValidationError as error:
         raise BodyError(f"{body.__name__}: {error}") from None
 
 
+def decode_rows(data: bytes, member: str, kind: type[R]) -> list[R]:
+    """Decode the rows of a table in a list of a body, with their unknown members. Raises BodyError."""
+    return [_row(one, kind) for one in decode_body(data, dict[str, list[dict[str, Any]]]).get(member, [])]
+
+
+def _row(entry: dict[str, Any], kind: type[R]) -> R:
+    try:
+        return row_of(kind, entry)
+    except ValueError as error:
+        raise BodyError(f"{kind.__name__}: {error}") from None
+
+
 def encode_body(body: object) -> bytes:
     """Return a body as fastjson writes it: members by name, no blanks."""
-    return _ENCODER.encode(body)
+    return _ENCODER.encode(json_of(body) if isinstance(body, TableRow) else body)
 
 
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
@@ -43,14 +70,6 @@ _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 @cache
 def _decoder(body: type[Any]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(body, strict=False)
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
-    if isinstance(value, list):
-        return [_without_nulls(one) for one in value if one is not None]
-    return value
 
 
 class Body(msgspec.Struct, kw_only=True, rename="camel"):
@@ -71,33 +90,6 @@ class MessageQueueBody(Body, kw_only=True):
     broker_name: str = ""
     queue_id: int = 0
     topic: str = ""
-
-
-class DataVersion(Body, kw_only=True):
-    """The version of a table: two tables are the same if all three numbers are."""
-
-    counter: int = 0
-    state_version: int = 0
-    timestamp: int = 0
-
-
-class TopicConfig(Body, kw_only=True):
-    """The settings of a topic at a broker."""
-
-    attributes: dict[str, str] | UnsetType = UNSET
-    order: bool = False
-    perm: int = 6
-    read_queue_nums: int = 16
-    topic_filter_type: str = "SINGLE_TAG"
-    topic_name: str = ""
-    topic_sys_flag: int = 0
-    write_queue_nums: int = 16
-
-
-class TopicConfigList(Body, kw_only=True):
-    """Topics that an operator makes or changes together."""
-
-    topic_config_list: list[TopicConfig] = []
 
 
 class TopicConfigWrapper(Body, kw_only=True):
@@ -263,32 +255,6 @@ class SetMessageRequestModeRequestBody(Body, kw_only=True):
     consumer_group: str = ""
     mode: str = "PULL"
     pop_share_queue_num: int = 0
-
-
-class SubscriptionGroupConfig(Body, kw_only=True):
-    """The settings of a consumer group."""
-
-    attributes: dict[str, str] | UnsetType = UNSET
-    broker_id: int = 0
-    consume_broadcast_enable: bool = True
-    consume_enable: bool = True
-    consume_from_min_enable: bool = True
-    consume_message_orderly: bool = False
-    consume_timeout_minute: int = 15
-    group_name: str = ""
-    group_retry_policy: dict[str, Any] | UnsetType = UNSET
-    group_sys_flag: int = 0
-    notify_consumer_ids_changed_enable: bool = True
-    retry_max_times: int = 16
-    retry_queue_nums: int = 1
-    subscription_data_set: list[dict[str, Any]] | UnsetType = UNSET
-    which_broker_when_consume_slowly: int = 1
-
-
-class SubscriptionGroupList(Body, kw_only=True):
-    """Groups that an operator makes or changes together."""
-
-    group_config_list: list[SubscriptionGroupConfig] = []
 
 
 class SubscriptionGroupWrapper(Body, kw_only=True):

@@ -100,7 +100,7 @@ class Cluster:
 
         The NameServer has its route then. Raises ClientError.
         """
-        from rocketflow.remoting.bodies import TopicConfig
+        from rocketflow_store.spi.table_rows import TopicConfig
 
         topic = name or f"topic-{secrets.token_hex(4)}"
         config = TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues)

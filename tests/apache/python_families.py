@@ -33,7 +33,8 @@ from rocketflow.client import (
 from rocketflow.client.admin.admin_client import AdminClient
 from rocketflow.client.produce import TransactionProducer, TransactionState, by_sharding_key, reply_to
 from rocketflow.client.produce.trace import TRACE_TOPIC
-from rocketflow.remoting.bodies import MessageQueue, TopicConfig
+from rocketflow.remoting.bodies import MessageQueue
+from rocketflow_store.spi.table_rows import TopicConfig
 from tests.support.trials import environment
 
 FAMILY_SECONDS: Final = 120.0

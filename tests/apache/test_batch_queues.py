@@ -13,9 +13,9 @@ from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
 from rocketflow_store.format.batch_unit import BATCH_UNIT_SIZE
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files import ConfigFiles
-from rocketflow_store.metadata.config_files.topics import TopicConfig
 from rocketflow_store.model.message import MessageBatch
 from rocketflow_store.model.system_flags import INNER_BATCH_FLAG
+from rocketflow_store.spi.table_rows import TopicConfig
 from tests.apache.judge import VERSIONS_5, ApacheStore, versions
 from tests.support.java_programs import compiled
 from tests.support.trials import LEVEL

@@ -18,8 +18,9 @@ from rocketflow.client.admin.admin_client import AdminClient
 from rocketflow.client.consume.subscriptions import SQL92
 from rocketflow.client.errors import RequestRefusedError
 from rocketflow.client.options import ClientOptions
-from rocketflow.remoting.bodies import MessageQueue, TopicConfig
+from rocketflow.remoting.bodies import MessageQueue
 from rocketflow_store import StoreConfig
+from rocketflow_store.spi.table_rows import TopicConfig
 from tests.apache.clients import cluster, jars
 from tests.apache.judge import versions
 from tests.support.java_programs import FLAGS, compiled

@@ -28,8 +28,9 @@ from rocketflow.client.consume.trace import ReturnType, after_row, before_row
 from rocketflow.client.errors import NoRouteError
 from rocketflow.client.produce import SendResult
 from rocketflow.client.produce.trace import Traced, TraceType, ended_row, recalled_row, sent_row
-from rocketflow.remoting.bodies import MessageQueue, TopicConfig
+from rocketflow.remoting.bodies import MessageQueue
 from rocketflow_store.spi.messages import Compression, ReceivedMessage
+from rocketflow_store.spi.table_rows import TopicConfig
 from tests.apache.clients import cluster, jars
 from tests.apache.judge import versions
 from tests.apache.test_apache_opens_rocketflow_stores import SIZES

@@ -19,11 +19,12 @@ from rocketflow.aio.loop import run
 from rocketflow.client.admin.admin_client import AdminClient
 from rocketflow.client.admin.figures import offset_table
 from rocketflow.client.push import ConsumeContext, ConsumeStatus
-from rocketflow.remoting.bodies import MessageQueue, SubscriptionGroupConfig
+from rocketflow.remoting.bodies import MessageQueue
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.offset import ResetOffsetRequestHeader
 from rocketflow_store import StoreConfig
 from rocketflow_store.spi.messages import ReceivedMessage
+from rocketflow_store.spi.table_rows import SubscriptionGroupConfig
 from tests.apache.mqadmin import mqadmin
 from tests.support.pushing import Noted, committed, consuming, make_topic, operator, options, put, small_cluster, until
 from tests.support.real_broker import RealBroker

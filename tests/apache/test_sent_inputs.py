@@ -10,13 +10,14 @@ import pytest
 
 from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
-from rocketflow.remoting.bodies import TopicConfig, decode_body
+from rocketflow.remoting.bodies import decode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command
 from rocketflow.remoting.headers.admin import GetTopicConfigRequestHeader
 from rocketflow.remoting.headers.header import Header
 from rocketflow_store import StoreReader
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.spi.table_rows import TopicConfig
 from tests.apache.judge import VERSIONS_5
 from tests.apache.test_apache_opens_rocketflow_stores import SIZES
 from tests.support.real_broker import RealBroker

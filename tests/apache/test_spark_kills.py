@@ -11,9 +11,9 @@ from typing import Any, Final
 import pytest
 
 from rocketflow.aio.loop import run
-from rocketflow.remoting.bodies import TopicConfig
 from rocketflow_store import StoreConfig
 from rocketflow_store.spi.messages import Message
+from rocketflow_store.spi.table_rows import TopicConfig
 from tests.support.client_cluster import messages_of
 from tests.support.driver_process import Driver, Outcome
 from tests.support.real_broker import RealBroker

@@ -13,12 +13,12 @@ from rocketflow.aio.loop import run
 from rocketflow.client.errors import ClientError
 from rocketflow.client.produce.options import ProducerOptions
 from rocketflow.client.produce.producer import Producer
-from rocketflow.remoting.bodies import TopicConfig
 from rocketflow.spark.source.batch_reader import RocketFlowBatchReader
 from rocketflow.spark.source.columns import Projection, source_schema
 from rocketflow.spark.source.source_options import SourceOptions
 from rocketflow_store import StoreConfig
 from rocketflow_store.spi.messages import Message
+from rocketflow_store.spi.table_rows import TopicConfig
 from tests.apache.judge import VERSIONS
 from tests.support.planned_query import PlannedQuery
 from tests.support.real_broker import RealBroker

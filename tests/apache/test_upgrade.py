@@ -20,9 +20,9 @@ from rocketflow.cli.app import run
 from rocketflow_store import Message, MessageStore, StoreReader
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.metadata.config_files import ConfigFiles
-from rocketflow_store.metadata.config_files.topics import TopicConfig
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest
+from rocketflow_store.spi.table_rows import TopicConfig
 from tests.apache.judge import ApacheStore, read_with_rocketflow
 from tests.apache.test_apache_opens_rocketflow_stores import SIZES
 from tests.apache.test_broker_boots import ACCELERATED

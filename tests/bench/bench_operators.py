@@ -15,7 +15,7 @@ from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.admin import GetConsumeStatsRequestHeader
 from rocketflow_store import StoreConfig
 from rocketflow_store.spi.broker import RawMessage, open_store
-from rocketflow_store.spi.tables import TopicConfig
+from rocketflow_store.spi.table_rows import TopicConfig
 from tests.bench.figures import Figure
 from tests.support.servers import RunningServer, running_broker
 

@@ -22,8 +22,9 @@ from rocketflow.client.cluster import Cluster
 from rocketflow.client.consume.pulls import Puller, PullRequest
 from rocketflow.client.consume.subscriptions import subscription
 from rocketflow.client.options import ClientOptions
-from rocketflow.remoting.bodies import MessageQueue, TopicConfig
+from rocketflow.remoting.bodies import MessageQueue
 from rocketflow_store import StoreConfig
+from rocketflow_store.spi.table_rows import TopicConfig
 from tests.bench.figures import Figure, ratio
 from tests.support.maven import JarsNotFetchedError
 from tests.support.real_broker import RealBroker

@@ -52,7 +52,15 @@ def imported(path: Path) -> set[str]:
 
 
 def test_store_imports_only_allowed_libraries() -> None:
-    allowed = set(sys.stdlib_module_names) | {"numpy", "pyarrow", "isal", "lz4", "zstandard", "rocketflow_store"}
+    allowed = set(sys.stdlib_module_names) | {
+        "numpy",
+        "pyarrow",
+        "isal",
+        "msgspec",
+        "lz4",
+        "zstandard",
+        "rocketflow_store",
+    }
     for path in (ROOT / "store" / "rocketflow_store").rglob("*.py"):
         assert imported(path) <= allowed - {"asyncio", "socket", "pickle", "marshal", "shelve"}, path
 

@@ -47,6 +47,9 @@ DEFINITIONS: Final = {
     "Message": "rocketflow_store.model.message",
     "ReceivedMessage": "rocketflow_store.model.message",
     "RocketFlowError": "rocketflow_store.model.errors",
+    "TopicConfig": "rocketflow_store.tables.topic_config",
+    "SubscriptionGroupConfig": "rocketflow_store.tables.subscription_group_config",
+    "DataVersion": "rocketflow_store.tables.data_version",
 }
 DECOMPRESSORS: Final = ("LZ4FrameDecompressor", "ZstdDecompressor")
 INNER: Final = frozenset(

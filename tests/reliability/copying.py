@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from rocketflow.aio.loop import run
-from rocketflow.remoting.bodies import TopicConfig
 from rocketflow.spark.shared.checkpoint import query_id
 from rocketflow_store import Message, MessageStore, StoreConfig
 from rocketflow_store.metadata.layout.store_paths import StorePaths
 from rocketflow_store.spi.messages import Message as Sent
+from rocketflow_store.spi.table_rows import TopicConfig
 from tests.reliability.faulty_source import staged_files
 from tests.support.checker import Verdict, check_copy
 from tests.support.driver_process import Driver, Outcome

@@ -12,9 +12,9 @@ import pytest
 
 from rocketflow.aio.loop import run
 from rocketflow.client import Message
-from rocketflow.remoting.bodies import TopicConfig
 from rocketflow.spark.source.network.stores import close_reads
 from rocketflow_store import MessageStore, StoreConfig, StoreReader
+from rocketflow_store.spi.table_rows import TopicConfig
 from tests.reliability.copying import BATCH_ROWS, Begin, Copying
 from tests.support.checker import Verdict, check_copy
 from tests.support.driver_process import Driver

@@ -19,8 +19,8 @@ import pytest
 
 from rocketflow.aio.loop import run
 from rocketflow.client.errors import ClientError
-from rocketflow.remoting.bodies import TopicConfig
 from rocketflow_store.spi.messages import Message
+from rocketflow_store.spi.table_rows import TopicConfig
 from tests.support.checker import Place, Verdict, check, numbers_in_topic
 from tests.support.driver_process import Driver, Outcome
 from tests.support.ports import free_port

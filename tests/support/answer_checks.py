@@ -7,13 +7,14 @@ from typing import Any
 
 import msgspec
 
-from rocketflow.remoting.bodies import SetMessageRequestModeRequestBody, SubscriptionGroupConfig, encode_body
+from rocketflow.remoting.bodies import SetMessageRequestModeRequestBody, encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command
 from rocketflow.remoting.fastjson import loads
 from rocketflow.remoting.headers.offset import GetMinOffsetRequestHeader
 from rocketflow.remoting.headers.pull import QueryConsumeQueueRequestHeader, QueryMessageRequestHeader
 from rocketflow_store.spi.messages import Message, batch_body
+from rocketflow_store.spi.table_rows import SubscriptionGroupConfig
 from tests.support.pull_checks import Ask
 from tests.support.request_headers import pull_header, send_header, topic_header
 

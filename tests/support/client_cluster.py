@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from rocketflow.client import ClientOptions, ProducerOptions
 from rocketflow.client.admin.admin_client import AdminClient
-from rocketflow.remoting.bodies import MessageQueue, TopicConfig
+from rocketflow.remoting.bodies import MessageQueue
 from rocketflow_store.spi.messages import Message, ReceivedMessage
+from rocketflow_store.spi.table_rows import TopicConfig
 from tests.support.servers import RunningServer, direct, put_batch, running, running_broker, wait_for_a_broker
 
 BROKER: Final = "broker-a"

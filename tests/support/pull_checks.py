@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from rocketflow.remoting.bodies import (
-    ConsumerData,
-    HeartbeatData,
-    SubscriptionData,
-    SubscriptionGroupConfig,
-    encode_body,
-)
+from rocketflow.remoting.bodies import ConsumerData, HeartbeatData, SubscriptionData, encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command
+from rocketflow_store.spi.table_rows import SubscriptionGroupConfig
 from tests.support.request_headers import GROUP, pull_header
 
 CODE = RequestCode

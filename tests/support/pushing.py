@@ -13,10 +13,11 @@ from typing import Any, Final
 from rocketflow.client.admin.admin_client import AdminClient
 from rocketflow.client.options import ClientOptions
 from rocketflow.client.push import ConsumeContext, ConsumeFrom, ConsumeStatus, PushConsumer, PushOptions
-from rocketflow.remoting.bodies import MessageQueue, TopicConfig
+from rocketflow.remoting.bodies import MessageQueue
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.send import SendMessageRequestHeaderV2
 from rocketflow_store.spi.messages import ReceivedMessage
+from rocketflow_store.spi.table_rows import TopicConfig
 from tests.support.servers import RunningServer, running, running_broker, wait_for_a_broker
 
 PATIENCE_S: Final = 60.0

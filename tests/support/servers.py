@@ -12,13 +12,13 @@ from rocketflow.aio.loop import run
 from rocketflow.client.admin.admin_client import AdminClient
 from rocketflow.client.errors import NoRouteError
 from rocketflow.client.options import ClientOptions
-from rocketflow.remoting.bodies import TopicConfig
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from rocketflow.testing.cluster import NEIGHBOURS, SMALL_FILES
 from rocketflow.testing.ports import free_port
 from rocketflow.testing.server_process import ServerProcess, set_options
 from rocketflow_store.spi.messages import Message, batch_body
+from rocketflow_store.spi.table_rows import TopicConfig
 
 REGISTERED_SECONDS = 500.0
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow.client import ClientOptions
 from rocketflow.client.admin.admin_client import AdminClient
-from rocketflow.remoting.bodies import TopicConfig
 from rocketflow.remoting.command import VERSION, Command, request
 from rocketflow.remoting.signature import Credentials, sign
+from rocketflow_store.spi.table_rows import TopicConfig
 from tests.support.scripted_broker import ScriptedBroker, scripted
 from tests.support.servers import RunningServer, running_broker
 

@@ -25,10 +25,11 @@ from rocketflow.access.served import serves
 from rocketflow.aio.loop import monotonic_ms
 from rocketflow.aio.server import RefusedError, Request
 from rocketflow.remoting import bodies
-from rocketflow.remoting.bodies import decode_body, encode_body
+from rocketflow.remoting.bodies import decode_body, decode_rows, encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers import admin as headers
 from rocketflow_store.spi.names import RETRY_PREFIX
+from rocketflow_store.spi.table_rows import SubscriptionGroupConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,7 @@ PULL_MODE: Final = "PULL"
 
 
 def _of_body(command: Command) -> Iterator[Need]:
-    name = decode_body(command.body, bodies.SubscriptionGroupConfig).group_name
+    name = decode_body(command.body, SubscriptionGroupConfig).group_name
     yield Need(Kind.GROUP, name, frozenset({Action.CREATE, Action.UPDATE}))
 
 
@@ -64,12 +65,12 @@ class GroupRequests:
         change_row(Needs("group of the body: Create or Update", _of_body)),
     )
     async def _put_group(self, request: Request) -> None:
-        await self._groups.change([decode_body(request.command.body, bodies.SubscriptionGroupConfig)])
+        await self._groups.change([decode_body(request.command.body, SubscriptionGroupConfig)])
         request.reply()
 
     @serves(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, CLUSTER_CHANGE)
     async def _put_groups(self, request: Request) -> None:
-        await self._groups.change(decode_body(request.command.body, bodies.SubscriptionGroupList).group_config_list)
+        await self._groups.change(decode_rows(request.command.body, "groupConfigList", SubscriptionGroupConfig))
         request.reply()
 
     @serves(RequestCode.DELETE_SUBSCRIPTIONGROUP, change_row(group_of(Action.DELETE, field="groupName")))
@@ -89,7 +90,7 @@ class GroupRequests:
             raise RefusedError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {header.group}"
             )
-        request.reply(body=encode_body(config.to_json()))
+        request.reply(body=encode_body(config))
 
     @serves(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, CLUSTER_READ)
     def _get_groups(self, request: Request) -> None:

@@ -7,18 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
-from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
 
 from rocketflow.aio.server import RefusedError
 from rocketflow.broker.topics import OF_GROUPS, AttributesError, State, TableChanges, merged_attributes
-from rocketflow.remoting import bodies
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import StoreError
 from rocketflow_store.spi.names import PERM_READ, validate_group
-from rocketflow_store.spi.tables import SubscriptionGroupConfig
+from rocketflow_store.spi.table_rows import SubscriptionGroupConfig, json_of
 
 if TYPE_CHECKING:
     from rocketflow.broker.settings import BrokerSettings
@@ -36,8 +32,6 @@ SYSTEM_GROUPS: Final = (
 )
 
 LIMIT: Final = 100_000
-
-_STORED: Final = frozenset(one.name for one in fields(SubscriptionGroupConfig))
 
 
 class Groups:
@@ -88,7 +82,7 @@ class Groups:
         await self.for_use(group)
         call(*arguments)
 
-    async def change(self, wanted: Iterable[bodies.SubscriptionGroupConfig]) -> None:
+    async def change(self, wanted: Iterable[SubscriptionGroupConfig]) -> None:
         """Make or change groups; none changes if one of them is refused.
 
         Attributes that are wanted are changes, by signed names. Raises RefusedError if one is not allowed, or a group
@@ -116,13 +110,10 @@ class Groups:
 
     def wrapper(self) -> dict[str, Any]:
         """Return all groups and what is forbidden to them, as request 201 answers."""
-        version = self._table.data_version
         return {
-            "dataVersion": bodies.DataVersion(
-                counter=version.counter, state_version=version.state_version, timestamp=version.timestamp
-            ),
+            "dataVersion": self._table.data_version,
             "forbiddenTable": self._table.all_forbidden(),
-            "subscriptionGroupTable": {name: one.to_json() for name, one in self.all().items()},
+            "subscriptionGroupTable": {name: json_of(one) for name, one in self.all().items()},
         }
 
     def all(self) -> dict[str, SubscriptionGroupConfig]:
@@ -139,7 +130,7 @@ def _is_valid(group: str) -> bool:
 
 
 def changed_groups(
-    wanted: Iterable[bodies.SubscriptionGroupConfig], known: Callable[[str], SubscriptionGroupConfig | None]
+    wanted: Iterable[SubscriptionGroupConfig], known: Callable[[str], SubscriptionGroupConfig | None]
 ) -> list[SubscriptionGroupConfig]:
     """Return the groups that a request makes or changes, as they are afterwards.
 
@@ -152,17 +143,10 @@ def changed_groups(
         try:
             validate_group(name)
             now = planned.get(name) or known(name)
-            changes = {} if one.attributes is msgspec.UNSET else one.attributes
-            merged = merged_attributes(now.attributes if now else None, changes, OF_GROUPS)
+            merged = merged_attributes(now.attributes if now else None, one.attributes, OF_GROUPS)
         except StoreError as error:
             raise RefusedError(ResponseCode.INVALID_PARAMETER, str(error)) from None
         except AttributesError as error:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"group {name}: {error}") from None
-        planned[name] = replace(now or SubscriptionGroupConfig(name), **{**_given(one), "attributes": merged})
+        planned[name] = one.changing(now, merged)
     return list(planned.values())
-
-
-def _given(wanted: bodies.SubscriptionGroupConfig) -> dict[str, Any]:
-    """Return the settings that a request gives, by the names that the store has for them."""
-    values = {one.name: getattr(wanted, one.name) for one in msgspec.structs.fields(wanted)}
-    return {name: value for name, value in values.items() if name in _STORED and value is not msgspec.UNSET}

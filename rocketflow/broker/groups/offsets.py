@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rocketflow.broker.groups.groups import Groups
     from rocketflow.broker.topics import Topics
     from rocketflow_store.spi.broker import WritingStore
-    from rocketflow_store.spi.tables import TopicConfig
+    from rocketflow_store.spi.table_rows import TopicConfig
 
 LOG: Final = logging.getLogger("rocketflow.broker")
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow_store import PutMessageResult
     from rocketflow_store.spi.broker import RawMessage, WritingStore
-    from rocketflow_store.spi.tables import SubscriptionGroupConfig
+    from rocketflow_store.spi.table_rows import SubscriptionGroupConfig
 
 
 class SendBacks:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow.broker.transactions import RecentHalves
     from rocketflow_store import PutMessageResult
-    from rocketflow_store.spi.tables import TopicConfig
+    from rocketflow_store.spi.table_rows import TopicConfig
 
 MAX_RECONSUME_SINCE: Final = 121
 """Version ordinal of V3_4_9: clients from it on say how often they retry."""

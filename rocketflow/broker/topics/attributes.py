@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from rocketflow.errors import RocketFlowError
 
 if TYPE_CHECKING:
-    from rocketflow_store.spi.tables import TopicConfig
+    from rocketflow_store.spi.table_rows import TopicConfig
 
 CLEANUP_POLICY: Final = "cleanup.policy"
 COMPACTION: Final = "COMPACTION"

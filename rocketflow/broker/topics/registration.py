@@ -17,7 +17,7 @@ from rocketflow.aio.channel import ChannelClosedError
 from rocketflow.aio.peers import Peers
 from rocketflow.aio.server import RefusedError
 from rocketflow.aio.signing_hook import signing_hooks
-from rocketflow.remoting.bodies import KVTable, RegisterBrokerBody, decode_body, encode_body
+from rocketflow.remoting.bodies import KVTable, decode_body, encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.errors import BodyError
 from rocketflow.remoting.headers.route import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
@@ -108,7 +108,7 @@ class Registration:
         return {one: one not in self._failing for one in self._settings.name_servers}
 
     def _body(self) -> bytes:
-        return encode_body(RegisterBrokerBody(topic_config_serialize_wrapper=self._topics.wrapper()))
+        return encode_body({"filterServerList": [], "topicConfigSerializeWrapper": self._topics.wrapper()})
 
     async def _keep_registered(self) -> None:
         """Register after changes and at least every `registerNameServerPeriod`, until cancelled.

@@ -22,13 +22,13 @@ from rocketflow.access.permissions import (
 from rocketflow.access.served import serves
 from rocketflow.aio.server import RefusedError, Request
 from rocketflow.broker.topics.attributes import AttributesError, parse_changes
-from rocketflow.broker.topics.topics import check_topic_name, topic_body
+from rocketflow.broker.topics.topics import check_topic_name
 from rocketflow.remoting import bodies
-from rocketflow.remoting.bodies import MessageQueue, decode_body, encode_body, queue_map
+from rocketflow.remoting.bodies import MessageQueue, decode_rows, encode_body, queue_map
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers import admin as headers
 from rocketflow_store.spi.names import MAX_QUEUE_NUMS
-from rocketflow_store.spi.tables import TopicConfig
+from rocketflow_store.spi.table_rows import TopicConfig
 
 if TYPE_CHECKING:
     from rocketflow.broker.figures import BrokerStats
@@ -57,7 +57,7 @@ class TopicAdmin:
             changes = parse_changes(header.attributes or "")
         except AttributesError as error:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"topic {header.topic}: {error}") from None
-        wanted = bodies.TopicConfig(
+        wanted = TopicConfig(
             topic_name=header.topic,
             read_queue_nums=header.read_queue_nums,
             write_queue_nums=header.write_queue_nums,
@@ -72,10 +72,10 @@ class TopicAdmin:
 
     @serves(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, CLUSTER_CHANGE)
     async def _put_topics(self, request: Request) -> None:
-        await self._change_topics(decode_body(request.command.body, bodies.TopicConfigList).topic_config_list)
+        await self._change_topics(decode_rows(request.command.body, "topicConfigList", TopicConfig))
         request.reply()
 
-    async def _change_topics(self, wanted: Sequence[bodies.TopicConfig]) -> None:
+    async def _change_topics(self, wanted: Sequence[TopicConfig]) -> None:
         """Make or change topics, and wait until the NameServers know of it; all are checked first."""
         for one in wanted:
             check_topic_name(one.topic_name)
@@ -87,7 +87,7 @@ class TopicAdmin:
                 LOG.warning(text)
             await self._topics.registered()
 
-    def _hidden(self, wanted: Sequence[bodies.TopicConfig]) -> list[str]:
+    def _hidden(self, wanted: Sequence[TopicConfig]) -> list[str]:
         """Return a text for each topic of whose messages some will not be read any more. Waits for the disk."""
         found = []
         known = self._topics.all()
@@ -122,7 +122,7 @@ class TopicAdmin:
     def _get_topic(self, request: Request) -> None:
         header = request.command.header(headers.GetTopicConfigRequestHeader)
         config = self._topics.known(header.topic)
-        request.reply(body=encode_body(topic_body(config)))
+        request.reply(body=encode_body(config))
 
     @serves(RequestCode.GET_ALL_TOPIC_CONFIG, CLUSTER_READ)
     def _get_topics(self, request: Request) -> None:
@@ -156,7 +156,7 @@ class TopicAdmin:
         )
 
 
-def _check_settings(wanted: bodies.TopicConfig) -> None:
+def _check_settings(wanted: TopicConfig) -> None:
     """Raise RefusedError for settings that no topic can have."""
     if not (0 <= wanted.read_queue_nums <= MAX_QUEUE_NUMS and 0 <= wanted.write_queue_nums <= MAX_QUEUE_NUMS):
         raise RefusedError(ResponseCode.INVALID_PARAMETER, f"a topic has 0 to {MAX_QUEUE_NUMS} queues")

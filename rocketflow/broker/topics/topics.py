@@ -6,15 +6,13 @@ RocketMQ's source: broker/topic/TopicConfigManager.java, common/topic/TopicValid
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
+from msgspec.structs import replace
 
 from rocketflow.aio.server import RefusedError
 from rocketflow.broker.topics.attributes import OF_TOPICS, AttributesError, merged_attributes
 from rocketflow.broker.topics.table_changes import State, TableChanges
-from rocketflow.remoting import bodies
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import StoreError
 from rocketflow_store.spi.names import (
@@ -25,7 +23,7 @@ from rocketflow_store.spi.names import (
     is_system_topic,
     validate_topic,
 )
-from rocketflow_store.spi.tables import TopicConfig
+from rocketflow_store.spi.table_rows import DataVersion, TopicConfig, json_of
 
 if TYPE_CHECKING:
     from rocketflow.broker.settings import BrokerSettings
@@ -151,7 +149,7 @@ class Topics:
         wanted = {f"{RETRY_PREFIX}{group}": one for group, one in groups.items()}
         await self._make([_internal(topic, *one) for topic, one in wanted.items()])
 
-    async def change(self, wanted: Iterable[bodies.TopicConfig]) -> bool:
+    async def change(self, wanted: Iterable[TopicConfig]) -> bool:
         """Make or change topics; return False if they are so already. No topic changes if one of them is refused.
 
         Attributes that are wanted are changes, by signed names. Raises RefusedError if one is not allowed, or a topic
@@ -215,27 +213,20 @@ class Topics:
         return self._table.data_version.counter
 
     @property
-    def data_version(self) -> bodies.DataVersion:
+    def data_version(self) -> DataVersion:
         """Return number and time of the last change."""
-        version = self._table.data_version
-        return bodies.DataVersion(
-            counter=version.counter, state_version=version.state_version, timestamp=version.timestamp
-        )
+        return self._table.data_version
 
-    def wrapper(self) -> bodies.TopicConfigWrapper:
+    def wrapper(self) -> dict[str, Any]:
         """Return all topics as a broker registers them: with the broker's permission."""
-        allowed = self._settings.broker_permission
-        return bodies.TopicConfigWrapper(
-            data_version=self.data_version,
-            topic_config_table={
-                name: _body(one, one.perm & (allowed | PERM_INHERIT)) for name, one in self._table.items().items()
-            },
-        )
+        allowed = self._settings.broker_permission | PERM_INHERIT
+        return {
+            "dataVersion": self.data_version,
+            "topicConfigTable": {name: json_of(_permitted(one, allowed)) for name, one in self._table.items().items()},
+        }
 
 
-def changed_topics(
-    wanted: Iterable[bodies.TopicConfig], known: Callable[[str], TopicConfig | None]
-) -> list[TopicConfig]:
+def changed_topics(wanted: Iterable[TopicConfig], known: Callable[[str], TopicConfig | None]) -> list[TopicConfig]:
     """Return the topics that a request makes or changes, as they are afterwards; those that stay are not among them.
 
     The attributes of a topic are merged with those that it has. Raises RefusedError for a change that is not allowed.
@@ -244,21 +235,11 @@ def changed_topics(
     for one in wanted:
         name = one.topic_name
         now = planned.get(name) or known(name)
-        changes = {} if one.attributes is msgspec.UNSET else one.attributes
         try:
-            merged = merged_attributes(now.attributes if now else None, changes, OF_TOPICS)
+            merged = merged_attributes(now.attributes if now else None, one.attributes, OF_TOPICS)
         except AttributesError as error:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"topic {name}: {error}") from None
-        planned[name] = replace(
-            now or TopicConfig(name),
-            read_queue_nums=one.read_queue_nums,
-            write_queue_nums=one.write_queue_nums,
-            perm=one.perm,
-            order=one.order,
-            topic_filter_type=one.topic_filter_type,
-            topic_sys_flag=one.topic_sys_flag,
-            attributes=merged,
-        )
+        planned[name] = one.changing(now, merged)
     return [one for name, one in planned.items() if known(name) != one]
 
 
@@ -272,11 +253,6 @@ def _internal(topic: str, queues: int, is_unit: bool) -> TopicConfig:
     return TopicConfig(topic, queues, queues, PERM_READ_WRITE, topic_sys_flag=UNIT_FLAG if is_unit else 0)
 
 
-def topic_body(config: TopicConfig) -> bodies.TopicConfig:
-    """Return the settings of a topic as a JSON body."""
-    return _body(config, config.perm)
-
-
 def check_topic_name(topic: str) -> None:
     """Raise RefusedError for a name that no topic may have."""
     try:
@@ -285,17 +261,9 @@ def check_topic_name(topic: str) -> None:
         raise RefusedError(ResponseCode.INVALID_PARAMETER, str(error)) from None
 
 
-def _body(config: TopicConfig, perm: int) -> bodies.TopicConfig:
-    return bodies.TopicConfig(
-        attributes=dict(config.attributes),
-        order=config.order,
-        perm=perm,
-        read_queue_nums=config.read_queue_nums,
-        topic_filter_type=config.topic_filter_type,
-        topic_name=config.topic_name,
-        topic_sys_flag=config.topic_sys_flag,
-        write_queue_nums=config.write_queue_nums,
-    )
+def _permitted(config: TopicConfig, allowed: int) -> TopicConfig:
+    """Return a topic with those of its permissions that are allowed."""
+    return config if config.perm & allowed == config.perm else replace(config, perm=config.perm & allowed)
 
 
 def _template_perm(is_open: bool) -> int:

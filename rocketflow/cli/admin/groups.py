@@ -255,8 +255,9 @@ async def update_group(
 
     Example: rocketflow admin updateSubGroup -n 127.0.0.1:9876 -c C -g billing
     """
-    from rocketflow.remoting.bodies import SubscriptionGroupConfig
+    from rocketflow_store.spi.table_rows import SubscriptionGroupConfig
 
+    set_to, removed = parse_attributes(attributes)
     config = SubscriptionGroupConfig(
         group_name=group,
         consume_enable=consume == "true",
@@ -268,10 +269,9 @@ async def update_group(
         broker_id=broker_id,
         which_broker_when_consume_slowly=slow_broker_id,
         notify_consumer_ids_changed_enable=notify == "true",
+        attributes=set_to,
+        group_retry_policy={"type": "CUSTOMIZED"} if policy is None else _policy(policy),
     )
-    if policy is not None:
-        config.group_retry_policy = _policy(policy)
-    config.attributes, removed = parse_attributes(attributes)
     rows = []
     for address in await chosen_brokers(admin, broker, cluster):
         await admin.create_group(address, config, removed=removed)

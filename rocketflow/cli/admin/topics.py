@@ -208,7 +208,7 @@ async def update_topic(
     Example: rocketflow admin updateTopic -n 127.0.0.1:9876 -c DefaultCluster -t orders
     """
     from rocketflow.client.admin.name_server_requests import ORDER_NAMESPACE
-    from rocketflow.remoting.bodies import TopicConfig
+    from rocketflow_store.spi.table_rows import TopicConfig
 
     set_to, removed = parse_attributes(attributes)
     addresses = await chosen_brokers(admin, broker, cluster)
@@ -266,7 +266,7 @@ async def update_topic_perm(
 ) -> None:
     """Change a topic's permission. Example: rocketflow admin updateTopicPerm -n 127.0.0.1:9876 -c C -t orders -p 4"""
     from rocketflow.client.errors import NoRouteError
-    from rocketflow.remoting.bodies import TopicConfig
+    from rocketflow_store.spi.table_rows import TopicConfig
 
     names = await broker_names(admin)
     queues = {one.broker_name: one for one in (await admin.route(topic)).queue_datas}

@@ -11,7 +11,8 @@ from rocketflow.process.nearest import did_you_mean
 from rocketflow_store import MessageRejectedError
 from rocketflow_store.spi.names import MAX_QUEUE_NUMS, PERM_READ, PERM_WRITE, check_send_topic, is_system_topic
 from rocketflow_store.spi.reads import queue_size
-from rocketflow_store.spi.tables import BATCH_CQ, SIMPLE_CQ, group_offsets, topics_of
+from rocketflow_store.spi.table_rows import BATCH_CQ, SIMPLE_CQ
+from rocketflow_store.spi.tables import group_offsets, topics_of
 
 if TYPE_CHECKING:
     from rocketflow_store import MessageStore, StoreConfig, StoreReader

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from msgspec import UNSET, UnsetType
-
 from rocketflow.client.errors import ClientError
 from rocketflow.client.routes import MASTER_ID
 from rocketflow.remoting.bodies import ClusterInfo, KVTable, decode_body
@@ -64,7 +62,6 @@ class BrokerRequests:
         await self.cluster.request(broker_address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
 
 
-def attribute_changes(set_to: Mapping[str, str] | UnsetType, removed: Iterable[str]) -> dict[str, str]:
+def attribute_changes(set_to: Mapping[str, str], removed: Iterable[str]) -> dict[str, str]:
     """Return changes of attributes as brokers take them, by signed names: `+name` sets one, `-name` removes it."""
-    given = {} if set_to is UNSET else set_to
-    return {**{f"+{name}": value for name, value in given.items()}, **{f"-{name}": "" for name in removed}}
+    return {**{f"+{name}": value for name, value in set_to.items()}, **{f"-{name}": "" for name in removed}}

@@ -9,8 +9,7 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import msgspec
-from msgspec import UNSET
+from msgspec.structs import replace
 
 from rocketflow.client.admin.broker_requests import attribute_changes
 from rocketflow.client.admin.figures import (
@@ -28,7 +27,7 @@ from rocketflow.client.admin.figures import (
 )
 from rocketflow.client.admin.message_requests import MessageRequests
 from rocketflow.client.errors import ClientError, NoRouteError, RequestRefusedError
-from rocketflow.remoting.bodies import MessageQueue, SubscriptionGroupConfig, decode_body, encode_body
+from rocketflow.remoting.bodies import MessageQueue, decode_body, encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers import admin as headers
 from rocketflow.remoting.headers.client import (
@@ -42,6 +41,7 @@ from rocketflow.remoting.headers.offset import (
     UpdateConsumerOffsetRequestHeader,
 )
 from rocketflow_store.spi.names import RETRY_PREFIX
+from rocketflow_store.spi.table_rows import SubscriptionGroupConfig
 
 if TYPE_CHECKING:
     from rocketflow.remoting.headers.header import Header
@@ -78,8 +78,7 @@ class GroupRequests(MessageRequests):
         The attributes of `config` are set, those whose names are `removed` are taken away, all others stay. Brokers
         refuse attributes that they do not know; those of 5.3.3 and RocketFlow's know none of groups.
         """
-        changes = attribute_changes(config.attributes, removed)
-        body = encode_body(msgspec.structs.replace(config, attributes=changes or UNSET))
+        body = encode_body(replace(config, attributes=attribute_changes(config.attributes, removed)))
         await self.cluster.request(broker_address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
 
     async def delete_group(self, broker_address: str, group: str, *, clean_offset: bool = False) -> None:

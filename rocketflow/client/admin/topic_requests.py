@@ -13,10 +13,11 @@ from rocketflow.client.admin.broker_requests import BrokerRequests, attribute_ch
 from rocketflow.client.admin.figures import QueueBounds, decode_object, queue_table
 from rocketflow.client.errors import RequestRefusedError
 from rocketflow.client.routes import MASTER_ID
-from rocketflow.remoting.bodies import GroupList, MessageQueue, TopicConfig, TopicList, TopicRouteData, decode_body
+from rocketflow.remoting.bodies import GroupList, MessageQueue, TopicList, TopicRouteData, decode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers import admin as headers
 from rocketflow.remoting.headers.route import DeleteTopicFromNamesrvRequestHeader, GetTopicsByClusterRequestHeader
+from rocketflow_store.spi.table_rows import TopicConfig
 
 if TYPE_CHECKING:
     from rocketflow.remoting.command import Command

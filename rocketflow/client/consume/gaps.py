@@ -17,11 +17,12 @@ from rocketflow.client.consume.subscriptions import ALL, TAG, subscription
 from rocketflow.client.errors import ClientError
 from rocketflow.client.pull_status import PullStatus
 from rocketflow.client.skipped import SkippedMessages
-from rocketflow.remoting.bodies import TopicConfig, decode_body
+from rocketflow.remoting.bodies import decode_body
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.errors import RemotingError
 from rocketflow.remoting.headers.admin import GetTopicConfigRequestHeader
 from rocketflow_store.spi.names import LMQ_PREFIX
+from rocketflow_store.spi.table_rows import TopicConfig
 
 if TYPE_CHECKING:
     from rocketflow.client.cluster import Cluster
@@ -153,7 +154,7 @@ class SkipReports:
                 header = GetTopicConfigRequestHeader(topic=queue.topic)
                 reply = await self._cluster.request(address, RequestCode.GET_TOPIC_CONFIG, header)
                 attributes = decode_body(reply.body, TopicConfig).attributes
-                self._compacted[key] = isinstance(attributes, dict) and attributes.get(_POLICY) == _COMPACTED
+                self._compacted[key] = attributes.get(_POLICY) == _COMPACTED
             except (ClientError, RemotingError) as error:
                 LOG.debug("the settings of topic %s were not answered: %s", queue.topic, error)
         return self._compacted[key]

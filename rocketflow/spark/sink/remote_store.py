@@ -17,13 +17,14 @@ from rocketflow.client.store_client import (
     NotAllowedError,
     NotRocketFlowError,
 )
-from rocketflow.remoting.bodies import TopicConfig, decode_body
+from rocketflow.remoting.bodies import decode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.admin import GetTopicConfigRequestHeader
 from rocketflow.remoting.headers.rocketflow import StagePartRequestHeader
 from rocketflow.store_writes import AnswerLostError as WriteLostError
 from rocketflow.store_writes import BrokerError, BrokerWrites
 from rocketflow_store import StoreLockedError
+from rocketflow_store.spi.table_rows import TopicConfig
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

@@ -16,14 +16,10 @@ if TYPE_CHECKING:
 
     from rocketflow_store.append.put_lock import PutLock
     from rocketflow_store.engine.topic_admin import TopicAdmin
-    from rocketflow_store.metadata.config_files import (
-        ConsumerOffsetsFile,
-        DataVersion,
-        SubscriptionGroupConfig,
-        SubscriptionGroupsFile,
-        TopicConfig,
-        TopicsFile,
-    )
+    from rocketflow_store.metadata.config_files import ConsumerOffsetsFile, SubscriptionGroupsFile, TopicsFile
+    from rocketflow_store.tables.data_version import DataVersion
+    from rocketflow_store.tables.subscription_group_config import SubscriptionGroupConfig
+    from rocketflow_store.tables.topic_config import TopicConfig
 
     Key = tuple[str, str]
     Offsets = dict[int, int]

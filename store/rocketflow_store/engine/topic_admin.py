@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocketflow_store.files.open_files import OPEN_FILES
-from rocketflow_store.metadata.config_files.topics import QUEUE_TYPE_ATTRIBUTE, SIMPLE_CQ
 from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.model.topic_names import is_directory_name, is_system_topic
 from rocketflow_store.recovery.topic_deletion import begin_deletion, finish_deletions
+from rocketflow_store.tables.topic_config import QUEUE_TYPE_ATTRIBUTE, SIMPLE_CQ
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from rocketflow_store.engine.durability import Durability
     from rocketflow_store.engine.opening import StoreParts
-    from rocketflow_store.metadata.config_files import TopicConfig
+    from rocketflow_store.tables.topic_config import TopicConfig
 
 
 class TopicAdmin:

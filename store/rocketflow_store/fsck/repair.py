@@ -28,7 +28,6 @@ from rocketflow_store.fsck.findings import VerifyResult
 from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.log.log_walk import sound_records
 from rocketflow_store.metadata.config_files import ConfigFiles
-from rocketflow_store.metadata.config_files.topics import BATCH_CQ, QUEUE_TYPE_ATTRIBUTE
 from rocketflow_store.metadata.layout.file_sizes import fitted_to
 from rocketflow_store.metadata.layout.other_engines import refuse_rocksdb_data
 from rocketflow_store.metadata.layout.store_layout import recorded_layout
@@ -52,6 +51,7 @@ from rocketflow_store.records.decoding.index_entries import IndexEntries
 from rocketflow_store.recovery.positions import clamp_to
 from rocketflow_store.recovery.quarantine import HEALED, QUARANTINED, SET_ASIDE, Quarantine
 from rocketflow_store.settings.store_config import StoreConfig
+from rocketflow_store.tables.topic_config import BATCH_CQ, QUEUE_TYPE_ATTRIBUTE
 from rocketflow_store.views.dispatch.dispatcher import Dispatcher
 from rocketflow_store.views.index.derived_profile import profile_to_write
 from rocketflow_store.views.index.index_service import IndexService
@@ -559,7 +559,7 @@ class _Apply:
                 continue
             made = topics.set_queue_nums(topic, max(count, self._config.default_topic_queue_nums))
             if (self._paths.batch_consume_queue / topic).is_dir():
-                topics.put(replace(made, attributes={**made.attributes, QUEUE_TYPE_ATTRIBUTE: BATCH_CQ}))
+                topics.put(made.with_attribute(QUEUE_TYPE_ATTRIBUTE, BATCH_CQ))
 
     def _meta(self, one: Finding) -> None:
         path = self._paths.meta

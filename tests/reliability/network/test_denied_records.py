@@ -15,14 +15,7 @@ from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
 from rocketflow.broker.groups.member_calls import offset_of_message_id
 from rocketflow.remoting import bodies
-from rocketflow.remoting.bodies import (
-    ConsumerData,
-    HeartbeatData,
-    ProducerData,
-    SubscriptionData,
-    SubscriptionGroupConfig,
-    encode_body,
-)
+from rocketflow.remoting.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData, encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command, answer
 from rocketflow.remoting.headers import auth
@@ -37,6 +30,7 @@ from rocketflow.remoting.headers.rocketflow import PullRangeRequestHeader
 from rocketflow.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 from rocketflow.remoting.headers.transaction import EndTransactionRequestHeader, ResumeCheckHalfMessageRequestHeader
 from rocketflow.remoting.signature import Credentials, sign
+from rocketflow_store.spi.table_rows import SubscriptionGroupConfig
 from tests.reliability.network.access import usual_fields
 from tests.support.processed_codes import BROKER
 from tests.support.request_headers import pull_header, send_header, topic_header

@@ -21,6 +21,7 @@ from rocketflow.remoting.bodies import encode_body
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.command import Command
 from rocketflow.remoting.signature import sign
+from rocketflow_store.spi.table_rows import SubscriptionGroupConfig, TopicConfig
 from tests.reliability.network.access import QUIET, fingerprint
 from tests.reliability.network.wire import ANSWER_SECONDS, CODE
 from tests.support.mutated_frames import EVIL, bodies_of, fields_of, mutated, with_evil_values
@@ -38,12 +39,10 @@ AT_ONCE: Final = 40
 _ENTRY: Final = bodies.PolicyEntryInfo(resource="Topic:t", actions=["Pub"], decision="Allow", source_ips=["10.0.0.1"])
 
 BODIES: Final[Mapping[int, bytes]] = {
-    CODE.UPDATE_AND_CREATE_TOPIC_LIST: encode_body(
-        bodies.TopicConfigList(topic_config_list=[bodies.TopicConfig(topic_name="t")])
-    ),
-    CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: encode_body(bodies.SubscriptionGroupConfig(group_name="g")),
+    CODE.UPDATE_AND_CREATE_TOPIC_LIST: encode_body({"topicConfigList": [TopicConfig(topic_name="t")]}),
+    CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: encode_body(SubscriptionGroupConfig(group_name="g")),
     CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: encode_body(
-        bodies.SubscriptionGroupList(group_config_list=[bodies.SubscriptionGroupConfig(group_name="g")])
+        {"groupConfigList": [SubscriptionGroupConfig(group_name="g")]}
     ),
     CODE.SET_MESSAGE_REQUEST_MODE: encode_body(bodies.SetMessageRequestModeRequestBody(topic="t", consumer_group="g")),
     CODE.UPDATE_BROKER_CONFIG: b"brokerName=other\n",

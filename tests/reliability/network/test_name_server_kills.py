@@ -15,7 +15,7 @@ import pytest
 from rocketflow.aio.loop import run
 from rocketflow.client import Message, Producer, ProducerOptions
 from rocketflow.client.errors import ClientError
-from rocketflow.remoting.bodies import TopicConfig
+from rocketflow_store.spi.table_rows import TopicConfig
 from tests.support.checker import Place, check
 from tests.support.ports import free_port
 from tests.support.results import Tally, measured

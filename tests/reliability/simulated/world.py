@@ -19,9 +19,10 @@ from rocketflow.client.produce.transactions import TransactionState
 from rocketflow.client.push import ConsumeContext, ConsumeFrom, ConsumeStatus, PushConsumer, PushOptions
 from rocketflow.namesrv.service import NameServer
 from rocketflow.namesrv.settings import load_namesrv_settings
-from rocketflow.remoting.bodies import MessageQueue, TopicConfig
+from rocketflow.remoting.bodies import MessageQueue
 from rocketflow_store import StoreReader
 from rocketflow_store.spi.messages import ReceivedMessage
+from rocketflow_store.spi.table_rows import TopicConfig
 from tests.reliability.simulated.history import History, Place
 from tests.support.checker import disorder, findings
 from tests.support.simulated_disk import SimulatedDisk

@@ -15,10 +15,11 @@ from rocketflow.broker.service import Broker
 from rocketflow.broker.settings import load_broker_settings
 from rocketflow.client.admin.admin_client import AdminClient
 from rocketflow.client.options import ClientOptions
-from rocketflow.remoting.bodies import ConsumerData, HeartbeatData, SubscriptionGroupConfig, encode_body
+from rocketflow.remoting.bodies import ConsumerData, HeartbeatData, encode_body
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.command import Command
 from rocketflow.remoting.headers.client import HeartbeatRequestHeader, UnregisterClientRequestHeader
+from rocketflow_store.spi.table_rows import SubscriptionGroupConfig
 from tests.support.simulated_loop import Node, SimulatedLoop, simulated_time
 from tests.support.simulated_network import SimulatedNetwork, simulated_network
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rocketflow.aio.loop import run
 from rocketflow.process.server_settings import ADMIN_KEYS
-from rocketflow.remoting.bodies import SubscriptionGroupConfig, encode_body
+from rocketflow.remoting.bodies import encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command, decode_command, encode_command, request
 from rocketflow.remoting.frame import FrameReceiver
@@ -15,6 +15,7 @@ from rocketflow.remoting.headers.admin import UpdateGroupForbiddenRequestHeader
 from rocketflow.remoting.headers.header import Header
 from rocketflow.remoting.headers.rocketflow import PullRangeRequestHeader, PullRangeResponseHeader
 from rocketflow_store.spi.messages import decode_records
+from rocketflow_store.spi.table_rows import SubscriptionGroupConfig
 from tests.rocketflow.broker.test_operator_requests import Ask, with_broker
 from tests.support.client_cluster import BROKER, ClientCluster
 from tests.support.request_headers import GROUP, pull_header, send_header, topic_header

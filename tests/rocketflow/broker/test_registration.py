@@ -14,7 +14,6 @@ from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
 from rocketflow.broker.service import Broker
 from rocketflow.broker.settings import load_broker_settings
-from rocketflow.broker.topics.registration import Registration
 from rocketflow.client.admin.admin_client import AdminClient
 from rocketflow.client.options import ClientOptions
 from rocketflow.namesrv.kv_config import ORDER_TOPICS
@@ -22,6 +21,7 @@ from rocketflow.namesrv.service import NameServer
 from rocketflow.namesrv.settings import NamesrvSettings
 from rocketflow.remoting.bodies import ClusterInfo, decode_body, encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.command import Command
 from rocketflow.remoting.fastjson import loads
 from rocketflow.remoting.headers.route import GetRouteInfoRequestHeader, PutKVConfigRequestHeader
 from rocketflow.remoting.store_bodies import CommitProgressBody
@@ -100,11 +100,12 @@ def test_a_broker_registers_at_all_name_servers_and_takes_the_table_of_ordered_t
 def test_commit_that_makes_a_topic_is_answered_once_the_name_server_knows_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    register = Registration._register
+    ask = Peers.request
 
-    async def register_late(*given: Any) -> bytes | None:
-        await asyncio.sleep(0.5)
-        return await register(*given)
+    async def register_late(peers: Peers, address: str, code: int, *given: Any, **more: Any) -> Command:
+        if code == CODE.REGISTER_BROKER:
+            await asyncio.sleep(0.5)
+        return await ask(peers, address, code, *given, **more)
 
     async def trial() -> None:
         async with AsyncExitStack() as stack:
@@ -118,7 +119,7 @@ def test_commit_that_makes_a_topic_is_answered_once_the_name_server_knows_it(
             broker = Broker(settings, config, given)
             await broker.start()
             stack.push_async_callback(broker.stop)
-            monkeypatch.setattr(Registration, "_register", register_late)
+            monkeypatch.setattr(Peers, "request", register_late)
             body = CommitProgressBody(sink_id="s", run_id="r", progress={}, parts=[], queues={}, least_queues={"t": 2},
                                       sync=False)  # fmt: skip
             request = encode_body(body)

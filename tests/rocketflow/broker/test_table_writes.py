@@ -14,20 +14,13 @@ import pytest
 
 from rocketflow.broker.groups import client_requests, groups
 from rocketflow.broker.topics.table_changes import State, TableChanges
-from rocketflow.remoting.bodies import (
-    ConsumerData,
-    HeartbeatData,
-    SubscriptionGroupConfig,
-    SubscriptionGroupList,
-    TopicConfig,
-    TopicConfigList,
-    encode_body,
-)
+from rocketflow.remoting.bodies import ConsumerData, HeartbeatData, encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.fastjson import loads
 from rocketflow.remoting.headers.client import HeartbeatRequestHeader
 from rocketflow_store import StoreConfigError
 from rocketflow_store.files import disk
+from rocketflow_store.spi.table_rows import SubscriptionGroupConfig, TopicConfig
 from tests.rocketflow.broker.test_operator_requests import Ask, with_broker
 from tests.support.request_headers import pull_header, send_header
 
@@ -111,10 +104,8 @@ def test_requests_that_arrive_together_share_writes(tmp_path: Path) -> None:
 
 
 def test_lists_of_operators_are_one_write_each(tmp_path: Path) -> None:
-    topics = TopicConfigList(topic_config_list=[TopicConfig(topic_name=f"listed-{one}") for one in range(500)])
-    named = SubscriptionGroupList(
-        group_config_list=[SubscriptionGroupConfig(group_name=f"g-{one}") for one in range(500)]
-    )
+    topics = {"topicConfigList": [TopicConfig(topic_name=f"listed-{one}") for one in range(500)]}
+    named = {"groupConfigList": [SubscriptionGroupConfig(group_name=f"g-{one}") for one in range(500)]}
 
     async def check(ask: Ask) -> None:
         with replaced() as found:

@@ -7,16 +7,11 @@ from typing import Any, Final
 
 import msgspec
 
-from rocketflow.remoting.bodies import (
-    SubscriptionGroupConfig,
-    SubscriptionGroupList,
-    TopicConfig,
-    TopicConfigList,
-    encode_body,
-)
+from rocketflow.remoting.bodies import encode_body
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.fastjson import loads
 from rocketflow.remoting.headers.admin import GetSubscriptionGroupConfigRequestHeader, GetTopicConfigRequestHeader
+from rocketflow_store.spi.table_rows import SubscriptionGroupConfig, TopicConfig
 from tests.rocketflow.broker.test_operator_requests import Ask, with_broker
 from tests.support.request_headers import pull_header, send_header, topic_header
 
@@ -33,14 +28,14 @@ async def put_topic(ask: Ask, topic: str, attributes: str | None = None, **more:
 
 async def put_topics(ask: Ask, *topics: TopicConfig) -> tuple[int, str]:
     """Make or change topics by request 18; return code and remark."""
-    body = encode_body(TopicConfigList(topic_config_list=list(topics)))
+    body = encode_body({"topicConfigList": topics})
     found = await ask(CODE.UPDATE_AND_CREATE_TOPIC_LIST, None, body)
     return found.code, found.remark or ""
 
 
 async def put_groups(ask: Ask, *groups: SubscriptionGroupConfig) -> tuple[int, str]:
     """Make or change groups by request 225; return code and remark."""
-    body = encode_body(SubscriptionGroupList(group_config_list=list(groups)))
+    body = encode_body({"groupConfigList": groups})
     found = await ask(CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, None, body)
     return found.code, found.remark or ""
 
@@ -152,14 +147,14 @@ def test_groups_are_made_and_changed_alone_and_together(tmp_path: Path) -> None:
         assert (found["groupName"], found["retryMaxTimes"], found["groupRetryPolicy"]) == ("a", 3, policy)
         found = await group(ask, "b") or {}
         assert (found["consumeEnable"], found["brokerId"], found["retryMaxTimes"]) == (False, 1, 16)
-        one = await ask(
-            CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-            None,
-            encode_body(SubscriptionGroupConfig(group_name="a", retry_max_times=5)),
-        )
-        assert one.code == ResponseCode.SUCCESS, one.remark
-        found = await group(ask, "a") or {}
-        assert (found["retryMaxTimes"], found["groupRetryPolicy"]) == (5, policy)
+        # what a request does not say has its default, as in SubscriptionGroupManager.updateSubscriptionGroupConfig
+        request = b'{"groupName":"a","retryMaxTimes":5,"later":{"x":[1]}}'
+        for body in (request, encode_body(SubscriptionGroupConfig(group_name="a", retry_max_times=5))):
+            one = await ask(CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body)
+            assert one.code == ResponseCode.SUCCESS, one.remark
+            found = await group(ask, "a") or {}
+            assert (found["retryMaxTimes"], found["groupRetryPolicy"]) == (5, {"type": "CUSTOMIZED"})
+            assert found["later"] == {"x": [1]}  # a member of another version stays
         all_groups = loads((await ask(CODE.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).body)["subscriptionGroupTable"]
         assert (all_groups["a"], all_groups["b"]) == (found, await group(ask, "b"))
 

@@ -11,10 +11,10 @@ import pytest
 from rocketflow.aio.server import RefusedError
 from rocketflow.broker.settings import BrokerSettings
 from rocketflow.broker.topics.topics import Topics
-from rocketflow.remoting.bodies import TopicConfig
 from rocketflow.remoting.codes import ResponseCode
 from rocketflow_store import StoreConfig
 from rocketflow_store.spi.broker import open_store
+from rocketflow_store.spi.table_rows import TopicConfig
 
 if TYPE_CHECKING:
     from pathlib import Path

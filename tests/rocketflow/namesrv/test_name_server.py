@@ -19,10 +19,8 @@ from rocketflow.namesrv.service import NameServer
 from rocketflow.namesrv.settings import NamesrvSettings, load_namesrv_settings
 from rocketflow.remoting.bodies import (
     ClusterInfo,
-    DataVersion,
     KVTable,
     RegisterBrokerBody,
-    TopicConfig,
     TopicConfigWrapper,
     TopicList,
     TopicRouteData,
@@ -32,6 +30,7 @@ from rocketflow.remoting.bodies import (
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command, encode_command, request
 from rocketflow.remoting.headers import route as headers
+from rocketflow_store.spi.table_rows import DataVersion, TopicConfig
 
 CODE = RequestCode
 

@@ -14,10 +14,8 @@ from rocketflow.aio.loop import run
 from rocketflow.aio.peers import Peers
 from rocketflow.remoting.bodies import (
     ClusterInfo,
-    DataVersion,
     GetBrokerMemberGroupResponseBody,
     RegisterBrokerBody,
-    TopicConfig,
     TopicConfigWrapper,
     TopicList,
     TopicRouteData,
@@ -28,6 +26,7 @@ from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command, request
 from rocketflow.remoting.headers import route as headers
 from rocketflow.remoting.headers.header import Header
+from rocketflow_store.spi.table_rows import DataVersion, TopicConfig
 from tests.rocketflow.namesrv.test_name_server import name_server
 
 CODE = RequestCode

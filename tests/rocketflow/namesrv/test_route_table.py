@@ -17,7 +17,7 @@ from rocketflow.namesrv.route_table import (
     RegistrationRefusedError,
     RouteTable,
 )
-from rocketflow.remoting.bodies import DataVersion, TopicConfig
+from rocketflow_store.spi.table_rows import DataVersion, TopicConfig
 
 
 def registration(

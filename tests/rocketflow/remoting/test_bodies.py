@@ -11,19 +11,18 @@ from hypothesis import strategies as st
 
 from rocketflow.remoting import fastjson
 from rocketflow.remoting.bodies import (
-    DataVersion,
     HeartbeatData,
     LockBatchRequestBody,
     LockBatchResponseBody,
     MessageQueue,
     MessageQueueBody,
-    TopicConfig,
     TopicRouteData,
     decode_body,
     encode_body,
     queue_map,
 )
 from rocketflow.remoting.errors import BodyError
+from rocketflow_store.spi.table_rows import DataVersion, TopicConfig
 
 QUEUE_KEY = (("brokerName", "b"), ("queueId", 0), ("topic", "T"))
 PLAIN = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)

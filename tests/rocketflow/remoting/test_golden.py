@@ -18,6 +18,8 @@ from rocketflow.remoting.frame import FrameReceiver
 from rocketflow.remoting.headers.header import Header, encode_fields
 from rocketflow.remoting.headers.route import RegisterBrokerRequestHeader
 from rocketflow.remoting.headers.send import SendMessageRequestHeaderV2
+from rocketflow_store.spi.table_rows import SubscriptionGroupConfig, TableRow
+from rocketflow_store.tables.table_row import entry_of
 from tests.rocketflow.remoting.test_commands import headers
 from tests.support import golden_remoting as golden
 
@@ -28,8 +30,12 @@ CLASSES: dict[str, type[Header]] = {
 INHERITED = {"ns", "nsd", "bname", "oway", "lo"}
 """Fields that some classes of RocketMQ inherit, and that RocketFlow's classes, of another version, do not have."""
 
-BODIES: dict[str, type[bodies.Body]] = {
-    **{one.__name__: one for one in vars(bodies).values() if isinstance(one, type) and issubclass(one, bodies.Body)},
+BODIES: dict[str, type[bodies.Body | TableRow]] = {
+    **{
+        one.__name__: one
+        for one in vars(bodies).values()
+        if isinstance(one, type) and issubclass(one, (bodies.Body, TableRow))
+    },
     "MessageQueue": bodies.MessageQueueBody,
 }
 
@@ -103,6 +109,15 @@ def test_bodies_of_rocketmq_are_read(sample: golden.BodySample) -> None:
     body = BODIES[sample.class_name]
     written = bodies.encode_body(bodies.decode_body(sample.data, body))
     assert agrees(json.loads(written), sample.values), written
+
+
+def test_lists_of_rows_are_read() -> None:
+    samples = [one for one in golden.body_samples("5.3.3") if one.class_name == "SubscriptionGroupList"]
+    assert samples
+    for sample in samples:
+        rows = bodies.decode_rows(sample.data, "groupConfigList", SubscriptionGroupConfig)
+        written = bodies.encode_body({"groupConfigList": [entry_of(one) for one in rows]})
+        assert agrees(json.loads(written), sample.values), written
 
 
 def agrees(written: Any, values: Any) -> bool:

@@ -9,9 +9,9 @@ import pytest
 
 from rocketflow_store import Message, MessageStore
 from rocketflow_store.metadata.config_files import TopicsFile
-from rocketflow_store.metadata.config_files.topics import TopicConfig
 from rocketflow_store.model.errors import MessageRejectedError
 from rocketflow_store.model.status import PutMessageStatus
+from rocketflow_store.spi.table_rows import TopicConfig
 from tests.support.damage import CONFIG
 
 

@@ -11,7 +11,7 @@ from rocketflow_store import CorruptRecordError, Message, StoreConfig
 from rocketflow_store.delivery.requeue.send_back import consumer_send_msg_back
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.spi.broker import SendBack, WritingStore, open_store, send_back
-from rocketflow_store.spi.tables import SubscriptionGroupConfig
+from rocketflow_store.spi.table_rows import SubscriptionGroupConfig
 
 SMALL = StoreConfig(mapped_file_size_commit_log=1 << 16, max_hash_slot_num=100, max_index_num=400)
 MESSAGES = [

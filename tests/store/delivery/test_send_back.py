@@ -26,12 +26,12 @@ from rocketflow_store.delivery.requeue.client_resend import put_client_resend
 from rocketflow_store.delivery.requeue.ledger import ledger
 from rocketflow_store.delivery.requeue.send_back import SendBack, consumer_send_msg_back, consumer_send_msgs_back
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.metadata.config_files import SubscriptionGroupConfig
 from rocketflow_store.model.compression import compress_body
 from rocketflow_store.model.errors import CorruptRecordError, MessageNotFoundError, StoreConfigError
 from rocketflow_store.model.message_id import decode_offset_msg_id
 from rocketflow_store.model.property_names import PROPERTY_CRC32
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
+from rocketflow_store.spi.table_rows import SubscriptionGroupConfig
 from tests.support.golden import GOLDEN
 
 SMALL = StoreConfig(

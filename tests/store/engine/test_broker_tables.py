@@ -16,7 +16,7 @@ from rocketflow_store.files import disk
 from rocketflow_store.metadata.config_files import ConfigFileError, ConsumerOffsetsFile
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.spi.broker import WritingStore, open_store
-from rocketflow_store.spi.tables import SubscriptionGroupConfig, TopicConfig
+from rocketflow_store.spi.table_rows import SubscriptionGroupConfig, TopicConfig
 
 NOW_MS = 1_700_000_000_000
 SMALL = StoreConfig(mapped_file_size_commit_log=1 << 16, max_hash_slot_num=100, max_index_num=400)

@@ -13,9 +13,10 @@ from rocketflow.cli import app
 from rocketflow_store import Message, MessageStore, SkipFaults, StoreReader
 from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.fsck.verify import verify_store
-from rocketflow_store.metadata.config_files.topics import BATCH_CQ, QUEUE_TYPE_ATTRIBUTE
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest
+from rocketflow_store.spi.table_rows import BATCH_CQ
+from rocketflow_store.tables.topic_config import QUEUE_TYPE_ATTRIBUTE
 from tests.support.damage import CONFIG as WITH_RECORD_CRC
 from tests.support.damage import flip
 from tests.support.trials import LEVEL, SEED
@@ -133,7 +134,7 @@ def batch_store(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[in
         topics = opened.config_files.topics
         opened.create_topic("orders", 1)
         made = topics.topics()["orders"]
-        topics.put(replace(made, attributes={**made.attributes, QUEUE_TYPE_ATTRIBUTE: BATCH_CQ}))
+        topics.put(made.with_attribute(QUEUE_TYPE_ATTRIBUTE, BATCH_CQ))
     with MessageStore.open(path, CONFIG) as opened:
         put = [opened.put_message(Message("orders", b"%d" % number, queue_id=0)) for number in range(COUNT)]
     assert (path / "batchconsumequeue").is_dir()

@@ -19,9 +19,7 @@ from rocketflow_store.metadata.config_files import (
     ConsumerOffsetsFile,
     DelayOffsetsFile,
     LmqConsumerOffsetsFile,
-    SubscriptionGroupConfig,
     SubscriptionGroupsFile,
-    TopicConfig,
     TopicsFile,
     is_system_topic,
     validate_group,
@@ -29,6 +27,7 @@ from rocketflow_store.metadata.config_files import (
 )
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreAccessError, StoreConfigError
+from rocketflow_store.spi.table_rows import SubscriptionGroupConfig, TopicConfig
 from tests.support.golden import GOLDEN, extract
 from tests.support.trials import some
 

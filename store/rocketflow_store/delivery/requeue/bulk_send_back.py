@@ -28,7 +28,6 @@ from rocketflow_store.delivery.requeue.retry_topics import (
 )
 from rocketflow_store.delivery.requeue.send_back import OF_AN_EARLIER_DELAY, delay_levels_of, retry_queues
 from rocketflow_store.format.record import MIN_RECORD_SIZE
-from rocketflow_store.metadata.config_files import SubscriptionGroupConfig
 from rocketflow_store.model.errors import CorruptRecordError, MessageNotFoundError
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.model.property_names import (
@@ -43,6 +42,7 @@ from rocketflow_store.records.arrow.gather import constant_string, int_array
 from rocketflow_store.records.arrow.unit_types import units_of
 from rocketflow_store.records.decoding.decode import ColumnBuilder, QueueIdentity, RecordColumns
 from rocketflow_store.records.encoding.reput import TargetQueues, reput
+from rocketflow_store.tables.subscription_group_config import SubscriptionGroupConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,8 +18,8 @@ from rocketflow_store.delivery.requeue.retry_topics import (
     dlq_topic,
     group_of_retry_topic,
 )
-from rocketflow_store.metadata.config_files import SubscriptionGroupConfig
 from rocketflow_store.model.property_names import PROPERTY_DELAY
+from rocketflow_store.tables.subscription_group_config import SubscriptionGroupConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

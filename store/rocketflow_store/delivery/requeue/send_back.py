@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketflow_store.engine.message_store import MessageStore
-    from rocketflow_store.metadata.config_files import SubscriptionGroupConfig
     from rocketflow_store.model.message import ReceivedMessage
     from rocketflow_store.model.results import PutMessageResult
+    from rocketflow_store.tables.subscription_group_config import SubscriptionGroupConfig
 
 OF_AN_EARLIER_DELAY: Final = (
     PROPERTY_REAL_TOPIC,

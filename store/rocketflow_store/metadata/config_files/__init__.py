@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from rocketflow_store.metadata.config_files.consumer_offsets import ConsumerOffsetsFile
 from rocketflow_store.metadata.config_files.delay_offsets import DelayOffsetsFile
-from rocketflow_store.metadata.config_files.json_config_file import ConfigFileError, DataVersion, JsonConfigFile
+from rocketflow_store.metadata.config_files.json_config_file import ConfigFileError, JsonConfigFile
 from rocketflow_store.metadata.config_files.lmq_consumer_offsets import LmqConsumerOffsetsFile
-from rocketflow_store.metadata.config_files.subscription_groups import SubscriptionGroupConfig, SubscriptionGroupsFile
-from rocketflow_store.metadata.config_files.topics import TopicConfig, TopicsFile
+from rocketflow_store.metadata.config_files.subscription_groups import SubscriptionGroupsFile
+from rocketflow_store.metadata.config_files.topics import TopicsFile
 from rocketflow_store.model.topic_names import is_system_topic, validate_group, validate_topic
 
 if TYPE_CHECKING:
@@ -26,12 +26,9 @@ __all__ = [
     "ConfigFileError",
     "ConfigFiles",
     "ConsumerOffsetsFile",
-    "DataVersion",
     "DelayOffsetsFile",
     "LmqConsumerOffsetsFile",
-    "SubscriptionGroupConfig",
     "SubscriptionGroupsFile",
-    "TopicConfig",
     "TopicsFile",
     "is_system_topic",
     "validate_group",

@@ -9,11 +9,10 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from rocketflow_store.files.fastjson import format_json, parse_json_object
-from rocketflow_store.files.json_fields import int64_field, object_field
+from rocketflow_store.files.json_fields import object_field
 from rocketflow_store.files.os_files import (
     access_error,
     make_directory,
@@ -23,6 +22,8 @@ from rocketflow_store.files.os_files import (
 )
 from rocketflow_store.model.clock import Clock, SystemClock
 from rocketflow_store.model.errors import CorruptRecordError
+from rocketflow_store.tables.data_version import DataVersion
+from rocketflow_store.tables.table_row import entry_of, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,27 +37,6 @@ class ConfigFileError(CorruptRecordError):
         super().__init__(
             file, 0, f"{why}; its .bak {backup_why}; restore one of them, or delete both to start with defaults"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class DataVersion:
-    """Number and time of the changes to a config file; `timestamp` in ms."""
-
-    counter: int = 0
-    timestamp: int = 0
-    state_version: int = 0
-
-    @classmethod
-    def from_json(cls, entry: dict[str, Any]) -> DataVersion:
-        return cls(
-            int64_field(entry, "counter", 0), int64_field(entry, "timestamp", 0), int64_field(entry, "stateVersion", 0)
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        return {"counter": self.counter, "stateVersion": self.state_version, "timestamp": self.timestamp}
-
-    def next(self, now_ms: int) -> DataVersion:
-        return DataVersion(self.counter + 1, now_ms, self.state_version)
 
 
 class _Fault(NamedTuple):
@@ -137,7 +117,7 @@ class JsonConfigFile(ABC):
             return _Fault("is empty")
         try:
             document = parse_json_object(raw.decode("utf-8"))
-            version = DataVersion.from_json(object_field(document, "dataVersion"))
+            version = row_of(DataVersion, object_field(document, "dataVersion"))
             self._adopt(document)
         except ValueError as error:
             return _Fault(f"cannot be understood ({error})")
@@ -174,7 +154,7 @@ class JsonConfigFile(ABC):
         version = self._version.next(self._clock.now_ms())
         document = {**self._document, **self.members()}
         if self.HAS_VERSION:
-            document["dataVersion"] = version.to_json()
+            document["dataVersion"] = entry_of(version)
         directory = self.path.parent
         if not directory.is_dir():
             try:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rocketflow_store.files.open_files import OPEN_FILES
-from rocketflow_store.metadata.config_files.topics import BATCH_CQ, QUEUE_TYPE_ATTRIBUTE, SIMPLE_CQ
 from rocketflow_store.model.errors import StoreConfigError
 from rocketflow_store.model.topic_names import check_topic, is_system_topic
+from rocketflow_store.tables.topic_config import BATCH_CQ, QUEUE_TYPE_ATTRIBUTE, SIMPLE_CQ
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,7 +102,7 @@ class TopicTable:
             return
         if in_use:
             raise StoreConfigError(QUEUE_TYPE_ATTRIBUTE, queue_type, f"topic {topic} has messages of the other type")
-        self._file.put(replace(config, attributes={**config.attributes, QUEUE_TYPE_ATTRIBUTE: queue_type}))
+        self._file.put(config.with_attribute(QUEUE_TYPE_ATTRIBUTE, queue_type))
         self._batch_cq.pop(topic, None)
 
     def _create(self, topic: str, queues: int) -> int:

@@ -2,108 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
-from rocketflow_store.files.json_fields import (
-    bool_field,
-    count_field,
-    int32_field,
-    object_field,
-    text_field,
-)
+from msgspec.structs import replace
+
+from rocketflow_store.files.json_fields import object_field
 from rocketflow_store.metadata.config_files.json_config_file import JsonConfigFile
-from rocketflow_store.model.errors import MessageRejectedError, StoreConfigError
-from rocketflow_store.model.status import PutMessageStatus
-from rocketflow_store.model.topic_names import MAX_QUEUE_NUMS, PERM_READ, PERM_READ_WRITE, PERM_WRITE, validate_topic
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from rocketflow_store.model.errors import StoreConfigError
+from rocketflow_store.model.topic_names import MAX_QUEUE_NUMS, validate_topic
+from rocketflow_store.tables.table_row import entry_of, row_of
+from rocketflow_store.tables.topic_config import TopicConfig
 
 PERM_PRIORITY: Final = 8
 """Topics that a broker makes by its own, its cluster's and its template's name have it; those of users do not."""
-
-QUEUE_TYPE_ATTRIBUTE: Final = "queue.type"
-SIMPLE_CQ: Final = "SimpleCQ"
-BATCH_CQ: Final = "BatchCQ"
-
-_KNOWN: Final = frozenset(
-    {
-        "attributes",
-        "order",
-        "perm",
-        "readQueueNums",
-        "topicFilterType",
-        "topicName",
-        "topicSysFlag",
-        "writeQueueNums",
-    }
-)
-
-
-@dataclass(frozen=True, slots=True)
-class TopicConfig:
-    """RocketMQ's TopicConfig; `extra` holds unknown members."""
-
-    topic_name: str
-    read_queue_nums: int = 16
-    write_queue_nums: int = 16
-    perm: int = PERM_READ_WRITE
-    order: bool = False
-    topic_filter_type: str = "SINGLE_TAG"
-    topic_sys_flag: int = 0
-    attributes: Mapping[str, str] = field(default_factory=dict)
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def from_json(cls, name: str, entry: dict[str, Any]) -> TopicConfig:
-        """Parse an entry; raise ValueError that names an invalid member."""
-        attributes = object_field(entry, "attributes")
-        return cls(
-            topic_name=text_field(entry, "topicName", name),
-            read_queue_nums=count_field(entry, "readQueueNums", 16),
-            write_queue_nums=count_field(entry, "writeQueueNums", 16),
-            perm=int32_field(entry, "perm", PERM_READ_WRITE),
-            order=bool_field(entry, "order", False),
-            topic_filter_type=text_field(entry, "topicFilterType", "SINGLE_TAG"),
-            topic_sys_flag=int32_field(entry, "topicSysFlag", 0),
-            attributes={key: text_field(attributes, key, "") for key in attributes},
-            extra={key: value for key, value in entry.items() if key not in _KNOWN},
-        )
-
-    def queues_to_write(self) -> int:
-        """Return the number of queues to spread messages over; raise MessageRejectedError if there is none."""
-        if self.write_queue_nums < 1:
-            why = f"topic {self.topic_name} has no queue to write to: give it some (writeQueueNums)"
-            raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, why)
-        return self.write_queue_nums
-
-    def to_json(self) -> dict[str, Any]:
-        entry = {
-            **self.extra,
-            "attributes": dict(self.attributes),
-            "order": self.order,
-            "perm": self.perm,
-            "readQueueNums": self.read_queue_nums,
-            "topicFilterType": self.topic_filter_type,
-            "topicName": self.topic_name,
-            "topicSysFlag": self.topic_sys_flag,
-            "writeQueueNums": self.write_queue_nums,
-        }
-        return dict(sorted(entry.items()))
-
-    @property
-    def is_batch_cq(self) -> bool:
-        """True if the attribute `queue.type` is BatchCQ: the queues have one unit per batch."""
-        return self.attributes.get(QUEUE_TYPE_ATTRIBUTE) == BATCH_CQ
-
-    @property
-    def readable(self) -> bool:
-        return bool(self.perm & PERM_READ)
-
-    @property
-    def writable(self) -> bool:
-        return bool(self.perm & PERM_WRITE)
 
 
 class TopicsFile(JsonConfigFile):
@@ -158,13 +69,14 @@ class TopicsFile(JsonConfigFile):
 
     def _adopt(self, document: dict[str, Any]) -> None:
         table = object_field(document, "topicConfigTable")
-        topics = {}
-        for name in table:
-            topics[name] = TopicConfig.from_json(name, object_field(table, name))
+        topics = {name: row_of(TopicConfig, {"topicName": name, **object_field(table, name)}) for name in table}
+        for one in topics.values():
+            if one.read_queue_nums < 0 or one.write_queue_nums < 0:
+                raise ValueError(f"readQueueNums or writeQueueNums of topic {one.topic_name} is negative")
         self._topics = topics
 
     def members(self) -> dict[str, Any]:
-        return {"topicConfigTable": {name: config.to_json() for name, config in self._topics.items()}}
+        return {"topicConfigTable": {name: entry_of(config) for name, config in self._topics.items()}}
 
 
 def _check(config: TopicConfig) -> None:

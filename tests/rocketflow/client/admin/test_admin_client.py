@@ -9,10 +9,11 @@ from rocketflow.aio.loop import run
 from rocketflow.client.admin.admin_client import AdminClient
 from rocketflow.client.admin.group_requests import GroupRequests
 from rocketflow.client.cluster import Cluster
-from rocketflow.remoting.bodies import MessageQueue, TopicConfig, encode_body, queue_map
+from rocketflow.remoting.bodies import MessageQueue, encode_body, queue_map
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.command import Command
 from rocketflow.remoting.headers.offset import ResetOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
+from rocketflow_store.spi.table_rows import TopicConfig
 from tests.support.client_cluster import BROKER, ClientCluster
 from tests.support.servers import send
 

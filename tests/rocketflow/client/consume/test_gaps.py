@@ -23,9 +23,10 @@ from rocketflow.client.consume.subscriptions import SQL92, subscription
 from rocketflow.client.errors import UnreachableError
 from rocketflow.client.pull_status import PullStatus
 from rocketflow.client.skipped import SkippedMessages, SkippedSpan, skipped_spans
-from rocketflow.remoting.bodies import MessageQueue, TopicConfig, encode_body
+from rocketflow.remoting.bodies import MessageQueue, encode_body
 from rocketflow.remoting.command import Command
 from rocketflow_store.spi.messages import ReceivedMessage
+from rocketflow_store.spi.table_rows import TopicConfig
 from tests.support.record_bytes import record
 
 QUEUE = MessageQueue("T", "b", 0)

@@ -12,7 +12,8 @@ import pytest
 from rocketflow.aio.loop import run
 from rocketflow.client import Message, Producer, ProducerOptions, SendResult
 from rocketflow.client.produce.errors import SendFailedError
-from rocketflow.remoting.bodies import MessageQueue, TopicConfig
+from rocketflow.remoting.bodies import MessageQueue
+from rocketflow_store.spi.table_rows import TopicConfig
 from tests.support.client_cluster import BROKER, ClientCluster, messages_of
 from tests.support.ports import free_port
 from tests.support.scripted_broker import ScriptedBroker, scripted

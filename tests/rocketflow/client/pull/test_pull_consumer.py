@@ -25,8 +25,9 @@ from rocketflow.client.pull.consumer import PullConsumer, QueueNotAssignedError
 from rocketflow.client.pull.options import PullListener, PullOptions
 from rocketflow.client.pull.queue_buffer import Answer
 from rocketflow.client.sync import pull_consumer as sync
-from rocketflow.remoting.bodies import MessageQueue, TopicConfig
+from rocketflow.remoting.bodies import MessageQueue
 from rocketflow_store.spi.messages import ReceivedMessage
+from rocketflow_store.spi.table_rows import TopicConfig
 from tests.support.client_cluster import ClientCluster, queue_of
 from tests.support.pushing import until
 
