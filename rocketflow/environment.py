@@ -60,6 +60,13 @@ ROCKETMQ_HOME: Final = Variable(
 KAFKA_RECORDS: Final = Variable(
     "ROCKETFLOW_KAFKA_RECORDS", "Whether the bridge takes messages one by one from kafka-python, not in batches: 1."
 )
+NO_KERNEL: Final = Variable(
+    "ROCKETFLOW_NO_KERNEL", "Whether the store's Python code does the work of the compiled kernel: 1."
+)
+REQUIRE_KERNEL: Final = Variable(
+    "ROCKETFLOW_REQUIRE_KERNEL",
+    "Whether a missing compiled kernel is an error when RocketFlow is installed or starts: 1.",
+)
 COMMAND: Final = Variable("ROCKETFLOW_COMMAND", "The command `rocketflow` of Airflow's connections that name none.")
 STORE_CONN_ID: Final = Variable(
     "ROCKETFLOW_STORE_CONN_ID", "Airflow's connection that the DAGs use.", "rocketflow_default"
@@ -72,5 +79,6 @@ NOTIFY_SOCKET: Final = Variable("NOTIFY_SOCKET", "Socket of systemd that a serve
 
 VARIABLES: Final = (
     *(DEBUG, LOGGING, PROFILE, NAMESRV_ADDR, ACCESS_KEY, SECRET_KEY, *TLS.values(), ROCKETMQ_HOME, KAFKA_RECORDS),
+    *(NO_KERNEL, REQUIRE_KERNEL),
     *(COMMAND, STORE_CONN_ID, JAVA_HOME, CONFIG_HOME, CACHE_HOME, STATE_HOME, NOTIFY_SOCKET),
 )

@@ -48,6 +48,7 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
         "pyarrow": "version of PyArrow",
         "numpy": "version of NumPy",
         "isal": "version of isal",
+        "kernel": "compiled, or pure Python with the reason",
         "java": "major version of the Java that Spark would use: JAVA_HOME's or the one on PATH; null if there is none",
         "packages": "versions of other packages that RocketFlow uses, by name; null for those that are not installed",
     },

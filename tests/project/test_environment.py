@@ -12,6 +12,7 @@ ROOT: Final = Path(__file__).parents[2]
 READERS: Final = {
     "rocketflow/environment.py": "the rows of variables",
     "store/rocketflow_store/settings/loader.py": "the keys of files, as variables",
+    "store/rocketflow_store/kernel/loading.py": "the switches of the kernel, when it is loaded",
 }
 OTHER_USES: Final = {
     "rocketflow/airflow/connection.py": "searches PATH for a command",

@@ -51,13 +51,14 @@ def versions() -> dict[str, Any]:
         "python": platform.python_version(),
         "java": java and java_version(java),
         **{name: _version(name) for name in ("pyspark", "pyarrow", "numpy", "isal")},
+        "kernel": _kernel_state(),
         "packages": {name: _version(name) for name in PACKAGES},
     }
 
 
 def examine() -> list[Check]:
     """Run all checks; none of them starts a JVM session or changes anything."""
-    return [_java(), _spark(), _spark_files(), _pandas(), _ports(), _disk(), _memory(), *_limits()]
+    return [_java(), _spark(), _spark_files(), _pandas(), _kernel(), _ports(), _disk(), _memory(), *_limits()]
 
 
 def _java() -> Check:
@@ -92,6 +93,20 @@ def _pandas() -> Check:
     version = _version("pandas")
     fine = version is not None and int(version.split(".")[0]) < 3
     return Check("pandas", fine, f"{version}" if fine else f"{version}: Spark 4.3 wants pandas 2")
+
+
+def _kernel_state() -> str:
+    from rocketflow_store.spi.kernel import STATE
+
+    return "compiled" if STATE.is_compiled else f"pure Python: {STATE.why}"
+
+
+def _kernel() -> Check:
+    from rocketflow_store.spi.kernel import STATE
+
+    if STATE.is_compiled:
+        return Check("kernel", True, "compiled")
+    return Check("kernel", True, "pure Python, several times slower where messages flow in batches", STATE.why)
 
 
 def _ports() -> Check:

@@ -1,0 +1,5 @@
+from typing_extensions import Buffer
+
+INTERFACE: int
+
+def crc32(data: Buffer) -> int: ...

@@ -1,0 +1,47 @@
+"""Loads the extension module, unless the environment switches it off."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+INTERFACE: Final = 1
+"""What the Python side expects; a module that was compiled from an older checkout has another number."""
+
+NO_KERNEL: Final = "ROCKETFLOW_NO_KERNEL"
+REQUIRE_KERNEL: Final = "ROCKETFLOW_REQUIRE_KERNEL"
+
+
+class KernelState(NamedTuple):
+    """Whether compiled code runs; `why` says why not, and what would change it."""
+
+    is_compiled: bool
+    why: str = ""
+
+
+def compiled() -> ModuleType | None:
+    """Return the extension module, None where `STATE` says why. Raises ImportError if it is required."""
+    return _MODULE
+
+
+def _load() -> tuple[ModuleType | None, KernelState]:
+    if os.environ.get(NO_KERNEL, "") not in ("", "0"):
+        return None, KernelState(False, f"{NO_KERNEL} is set: unset it")
+    try:
+        module = import_module("rocketflow_store.kernel._kernel")
+    except ImportError as error:
+        why = f"it is not installed ({error}): install a C compiler, then RocketFlow again"
+    else:
+        if module.INTERFACE == INTERFACE:
+            return module, KernelState(True)
+        why = "it was compiled from other sources: install RocketFlow again (make setup)"
+    if os.environ.get(REQUIRE_KERNEL, "") not in ("", "0"):
+        raise ImportError(f"the compiled kernel is required ({REQUIRE_KERNEL}), but {why}")
+    return None, KernelState(False, why)
+
+
+_MODULE, STATE = _load()
