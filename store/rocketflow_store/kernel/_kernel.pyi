@@ -1,5 +1,89 @@
+from collections.abc import Sequence
+
 from typing_extensions import Buffer
 
 INTERFACE: int
 
 def crc32(data: Buffer) -> int: ...
+
+# encode.pxi
+
+Texts = tuple[bytes, Buffer, Buffer, Buffer | None, int]
+
+class RowEncoder:
+    size: int
+    keys: int
+    def __init__(
+        self,
+        body_ends: Buffer,
+        bodies: Buffer,
+        written: Sequence[Texts],
+        ids: Sequence[Texts | None],
+        new_ids: tuple[bytes, int] | None,
+        reserved: int,
+        index: bool,
+    ) -> None: ...
+    def encode(
+        self,
+        head: Buffer,
+        topic_ends: Buffer,
+        topic_parts: Buffer,
+        topics: Buffer,
+        topic_codes: Buffer,
+        queue_ids: Buffer,
+        flags: Buffer | None,
+        born: Buffer | None,
+        records: Buffer,
+        starts: Buffer,
+        sizes: Buffer,
+        body_crcs: Buffer,
+        tags_codes: Buffer,
+        hashes: Buffer,
+        of_row: Buffer,
+        of_tag: Buffer,
+        row_hashes: Buffer | None,
+        hashed_born: Buffer | None,
+        hashed_queues: Buffer | None,
+    ) -> int: ...
+
+def place_records(
+    octets: Buffer,
+    starts: Buffer,
+    sizes: Buffer,
+    phy_offsets: Buffer,
+    queue_offsets: Buffer,
+    store_timestamp: int,
+    property_crc: bool,
+) -> bool: ...
+
+# dispatch.pxi
+
+def units_by_queue(
+    queue_of: Buffer,
+    queue_offsets: Buffer,
+    phy_offsets: Buffer,
+    sizes: Buffer,
+    tags_codes: Buffer,
+    queues: Buffer,
+    runs: Buffer,
+    units: Buffer,
+) -> int: ...
+def put_index_entries(
+    mapped: Buffer,
+    slots: int,
+    first: int,
+    begin_timestamp: int,
+    hashes: Buffer,
+    phy_offsets: Buffer,
+    store_timestamps: Buffer,
+) -> int: ...
+def put_index_run(
+    mapped: Buffer,
+    slots: int,
+    first: int,
+    begin_timestamp: int,
+    hashes: Sequence[int],
+    phy_offsets: Sequence[int],
+    count: int,
+    store_timestamp: int,
+) -> int: ...
