@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from typing_extensions import Buffer
 
@@ -87,3 +87,39 @@ def put_index_run(
     count: int,
     store_timestamp: int,
 ) -> int: ...
+
+# puts.pxi
+
+class Records:
+    data: bytearray
+    count: int
+    size: int
+    def place(self, queue_offset: int, phy_offset: int) -> tuple[list[bytes], list[int], list[int]]: ...
+    def ids(self, prefix: str, phy_offset: int) -> str: ...
+
+class MessageWriter:
+    def __init__(
+        self,
+        host: bytes,
+        property_crc: bool,
+        tag_entries: bool,
+        most_body: int,
+        most_record: int,
+        check_topic: Callable[[str], None],
+        next_id: Callable[[], str],
+    ) -> None: ...
+    def message(self, message: object, queue_id: int, now: int) -> Records | None: ...
+    def batch(
+        self,
+        topic_name: object,
+        body: bytes,
+        suffix: bytes,
+        queue_id: int,
+        sys_flag: int,
+        born: int,
+        born_host: bytes,
+        reconsume_times: int,
+        now: int,
+        most_properties: int,
+        most: int,
+    ) -> Records | None: ...

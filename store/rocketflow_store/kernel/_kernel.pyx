@@ -28,3 +28,4 @@ def crc32(const uint8_t[::1] data not None):
 
 include "encode.pxi"
 include "dispatch.pxi"
+include "puts.pxi"

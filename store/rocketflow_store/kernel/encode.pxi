@@ -355,6 +355,18 @@ cdef class RowEncoder:
         return entry
 
 
+cdef inline void put_record_crc(uint8_t *record, int64_t size) noexcept nogil:
+    """Write the CRC of a record over everything before it, as its last property: the lowest digit is first."""
+    cdef uint8_t *tail = record + size - CRC_TAIL
+    cdef uint32_t crc = crc32_of(record, size - CRC_TAIL) & 0x7FFFFFFFu
+    cdef int digit
+    memcpy(tail, b"__CRC32#\x01", 9)
+    for digit in range(10):
+        tail[9 + digit] = 48 + crc % 10
+        crc //= 10
+    tail[19] = 2
+
+
 def place_records(
     uint8_t[::1] octets not None,
     const int64_t[::1] starts not None,
@@ -370,9 +382,6 @@ def place_records(
     """
     cdef int64_t row, at, end, count = starts.shape[0], reserved = CRC_TAIL if property_crc else 0
     cdef uint8_t *record
-    cdef uint8_t *tail
-    cdef uint32_t crc
-    cdef int digit
     cdef bint whole = True
     if count != sizes.shape[0] or count != phy_offsets.shape[0] or count != queue_offsets.shape[0]:
         raise ValueError("a column has another number of rows")
@@ -391,11 +400,5 @@ def place_records(
                 put64(record + 28, <uint64_t>phy_offsets[row])
                 put64(record + (68 if get32(record + 36) & 0x10 else 56), <uint64_t>store_timestamp)
                 if property_crc:
-                    tail = record + sizes[row] - CRC_TAIL
-                    crc = crc32_of(record, sizes[row] - CRC_TAIL) & 0x7FFFFFFFu
-                    memcpy(tail, b"__CRC32#\x01", 9)
-                    for digit in range(10):
-                        tail[9 + digit] = 48 + crc % 10
-                        crc //= 10
-                    tail[19] = 2
+                    put_record_crc(record, sizes[row])
     return whole

@@ -25,7 +25,7 @@ _NO_BYTES: Final = np.zeros(0, np.uint8)
 class RowTexts(NamedTuple):
     """The texts of rows: the columns of their properties, and of the ids that queues and index are made of.
 
-    A column of `written` without a name has names and separators in its values. `ids` are UNIQ_KEYs, KEYS and TAGS, None
+    A column of `written` without a name has names and separators in its values. `ids` are UNIQ_KEY, KEYS and TAGS, None
     for a column that no row has. With `new_ids` (prefix and first tick) rows get UNIQ_KEYs after what is written.
     """
 
@@ -69,7 +69,7 @@ def compiled_rows(
 ) -> EncodedRows | None:
     """Return the records of rows, None if there is no kernel, or a row that it leaves over.
 
-    `head` has the fields that all rows share; `flags` and `born` are arrays, or else in `head`. Rows are hashed if there
+    `head` has the fields that all rows share; `flags` and `born` are arrays, or in `head`. Rows are hashed if there
     are `contents`.
     """
     count = len(bodies)

@@ -67,11 +67,10 @@ class Dispatcher:
         if index is None or not rows.keys:
             return
         keys, places, floor = rows.keys, rows.key_offsets, index.next_phy_offset
-        hashes_of = index_hashes_one_by_one if len(keys) < TOGETHER_FROM else index_hashes_of
         if rows.first_phy_offset < floor:  # a failed dispatch is repeated
             kept = [at for at, place in enumerate(places) if place >= floor]
             keys, places = [keys[at] for at in kept], [places[at] for at in kept]
-        index.put_run(hashes_of(keys), places, rows.store_timestamp)
+        index.put_run(_hashes_of(keys), places, rows.store_timestamp)
 
     def dispatch(self, rows: DispatchRows) -> None:
         """Write units at their queue offsets and append index entries. Records that are already indexed are skipped."""
@@ -112,6 +111,18 @@ class Dispatcher:
         entries = entries.where(rows.phy_offsets >= index.next_phy_offset)
         of_row = entries.of_row
         index.put(entries.hashes, rows.phy_offsets[of_row], rows.store_timestamps[of_row])
+
+
+def _hashes_of(keys: Sequence[str | int]) -> Sequence[int]:
+    """Return the hashes of index keys; some may be hashes already."""
+    texts = [key for key in keys if key.__class__ is str]
+    if not texts:
+        return keys  # type: ignore[return-value]
+    hashes = (index_hashes_one_by_one if len(texts) < TOGETHER_FROM else index_hashes_of)(texts)
+    if len(texts) == len(keys):
+        return hashes
+    found = iter(hashes)
+    return [next(found) if key.__class__ is str else key for key in keys]
 
 
 def _columns(parts: Sequence[DispatchRows]) -> Iterator[npt.NDArray[Any]]:

@@ -43,7 +43,7 @@ class QueueUnits:
 
 
 class RunRows:
-    """Rows of a run; `keys` are index keys as `topic#key`, each with its record's physical offset."""
+    """Rows of a run; `keys` are index keys as `topic#key`, or their hashes, each with its record's physical offset."""
 
     __slots__ = (
         "_current",
@@ -62,7 +62,7 @@ class RunRows:
         """Physical offsets of the first record, and of the last one that has a ConsumeQueue unit; -1: none."""
         self.units: list[QueueUnits] = []
         self._current: dict[tuple[str, int], QueueUnits] = {}
-        self.keys: list[str] = []
+        self.keys: list[str | int] = []
         self.key_offsets: list[int] = []
         self.side: list[SideRow] = []
 
@@ -94,6 +94,23 @@ class RunRows:
         for phy_offset, keys in zip(places, batch.keys):
             self.keys += keys
             self.key_offsets += [phy_offset] * len(keys)
+
+    def add_placed(
+        self,
+        queue: tuple[str, int],
+        queue_offset: int,
+        phy_offset: int,
+        units: list[bytes],
+        hashes: list[int],
+        places: list[int],
+    ) -> None:
+        """Add records from `phy_offset` on, at consecutive offsets of `queue`; `places` are those of the `hashes`."""
+        if self.first_phy_offset < 0:
+            self.first_phy_offset = phy_offset
+        self.units_of(queue, queue_offset).extend(units)
+        self.last_with_unit = int.from_bytes(units[-1][:8], "big")
+        self.keys += hashes
+        self.key_offsets += places
 
     def units_of(self, queue: tuple[str, int], queue_offset: int) -> list[bytes]:
         """Return the list to which the queue's units from `queue_offset` on are appended."""
