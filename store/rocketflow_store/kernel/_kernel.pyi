@@ -123,3 +123,24 @@ class MessageWriter:
         most_properties: int,
         most: int,
     ) -> Records | None: ...
+
+# prepared.pxi
+
+def are_prepared(
+    octets: Buffer,
+    starts: Buffer,
+    sizes: Buffer,
+    topic_ends: Buffer,
+    topic_parts: Buffer,
+    topics: Buffer,
+    topic_codes: Buffer,
+    queue_ids: Buffer,
+    tags_codes: Buffer,
+    hashes: Buffer,
+    of_row: Buffer,
+    of_tag: Buffer,
+    property_crc: bool,
+    most_body: int,
+    most_record: int,
+    most_queues: int,
+) -> bool: ...

@@ -29,3 +29,4 @@ def crc32(const uint8_t[::1] data not None):
 include "encode.pxi"
 include "dispatch.pxi"
 include "puts.pxi"
+include "prepared.pxi"

@@ -121,7 +121,7 @@ class BufferedFiles:
             with self._lock:
                 self._buffers[mapped.file_from_offset] = mapped, buffer
 
-    def write(self, mapped: MappedFile, position: int, data: bytes | memoryview) -> None:
+    def write(self, mapped: MappedFile, position: int, data: bytes | bytearray | memoryview) -> None:
         """Write `data` at `position` of the file: into its buffer, or directly if it has none."""
         found = self._buffers.get(mapped.file_from_offset)
         if found is None:

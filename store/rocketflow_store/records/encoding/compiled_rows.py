@@ -83,9 +83,7 @@ def compiled_rows(
         reserved,
         indexed,
     )
-    parts = [topic_part(topic) for topic in topics]
-    ends = np.zeros(len(parts) + 1, np.int32)
-    np.cumsum([len(part) for part in parts], out=ends[1:])
+    ends, parts, facts = topic_columns(topics)
     size = encoder.size + count * (len(head) + 2) + int(np.diff(ends).astype(np.int64)[topic_codes].sum())
     if size > np.iinfo(np.int32).max:
         return None
@@ -95,7 +93,7 @@ def compiled_rows(
     of_tag = np.empty(encoder.keys, np.bool_)
     row_hashes = None if contents is None else np.empty(count, np.uint64)
     entries = encoder.encode(
-        *(head, ends, b"".join(parts), _topic_facts(topics), topic_codes, queue_ids),
+        *(head, ends, parts, facts, topic_codes, queue_ids),
         *(_array(flags, np.int32), _array(born, np.int64)),
         *(np.frombuffer(data, np.uint8), starts, sizes, body_crcs, tags_codes, hashes, of_row, of_tag.view(np.uint8)),
         *(row_hashes, *((None, None) if contents is None else contents)),
@@ -117,9 +115,13 @@ def magic_of(topic: str) -> int:
     return MAGIC_V1 if len(topic.encode()) <= MAX_V1_TOPIC_SIZE else MAGIC_V2
 
 
-def _topic_facts(topics: Sequence[str]) -> npt.NDArray[np.uint32]:
-    prefixed = [(magic_of(one), *map(string_hash, (f"{one}#", f"{one}#{TAG_KEY_PREFIX}", one))) for one in topics]
-    return np.array(prefixed, np.int64).astype(np.uint32)
+def topic_columns(topics: Sequence[str]) -> tuple[npt.NDArray[np.int32], bytes, npt.NDArray[np.uint32]]:
+    """Return topics as the kernel takes them: ends and bytes of `topic_part`, magic and Java's hashes of each."""
+    parts = [topic_part(topic) for topic in topics]
+    ends = np.zeros(len(parts) + 1, np.int32)
+    np.cumsum([len(part) for part in parts], out=ends[1:])
+    facts = [(magic_of(one), *map(string_hash, (f"{one}#", f"{one}#{TAG_KEY_PREFIX}", one))) for one in topics]
+    return ends, b"".join(parts), np.array(facts, np.int64).reshape(len(parts), 4).astype(np.uint32)
 
 
 def _array(values: Any, kind: type[np.signedinteger[Any]]) -> npt.NDArray[Any] | None:

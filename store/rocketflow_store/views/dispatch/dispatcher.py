@@ -6,7 +6,7 @@ Dispatch follows the log: its output is a function of the records alone, so a re
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import numpy as np
 
@@ -70,7 +70,8 @@ class Dispatcher:
         if rows.first_phy_offset < floor:  # a failed dispatch is repeated
             kept = [at for at, place in enumerate(places) if place >= floor]
             keys, places = [keys[at] for at in kept], [places[at] for at in kept]
-        index.put_run(_hashes_of(keys), places, rows.store_timestamp)
+        hashes = _hashes_of(keys) if rows.has_texts else cast("list[int]", keys)
+        index.put_run(hashes, places, rows.store_timestamp)
 
     def dispatch(self, rows: DispatchRows) -> None:
         """Write units at their queue offsets and append index entries. Records that are already indexed are skipped."""
@@ -113,16 +114,11 @@ class Dispatcher:
         index.put(entries.hashes, rows.phy_offsets[of_row], rows.store_timestamps[of_row])
 
 
-def _hashes_of(keys: Sequence[str | int]) -> Sequence[int]:
+def _hashes_of(keys: Sequence[str | int]) -> list[int]:
     """Return the hashes of index keys; some may be hashes already."""
-    texts = [key for key in keys if key.__class__ is str]
-    if not texts:
-        return keys  # type: ignore[return-value]
-    hashes = (index_hashes_one_by_one if len(texts) < TOGETHER_FROM else index_hashes_of)(texts)
-    if len(texts) == len(keys):
-        return hashes
-    found = iter(hashes)
-    return [next(found) if key.__class__ is str else key for key in keys]
+    texts = [key for key in keys if isinstance(key, str)]
+    hashes = iter((index_hashes_one_by_one if len(texts) < TOGETHER_FROM else index_hashes_of)(texts))
+    return [next(hashes) if isinstance(key, str) else key for key in keys]
 
 
 def _columns(parts: Sequence[DispatchRows]) -> Iterator[npt.NDArray[Any]]:

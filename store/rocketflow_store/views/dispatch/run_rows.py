@@ -48,6 +48,7 @@ class RunRows:
     __slots__ = (
         "_current",
         "first_phy_offset",
+        "has_texts",
         "key_offsets",
         "keys",
         "last_with_unit",
@@ -63,6 +64,8 @@ class RunRows:
         self.units: list[QueueUnits] = []
         self._current: dict[tuple[str, int], QueueUnits] = {}
         self.keys: list[str | int] = []
+        self.has_texts = False
+        """True if some keys are not hashes."""
         self.key_offsets: list[int] = []
         self.side: list[SideRow] = []
 
@@ -82,6 +85,7 @@ class RunRows:
             self.units_of(queue, queue_offset).append(pack_unit(phy_offset, size, tags_code))
             self.last_with_unit = phy_offset
         if keys:
+            self.has_texts = True
             self.keys += keys
             self.key_offsets += [phy_offset] * len(keys)
 
@@ -91,6 +95,7 @@ class RunRows:
             self.first_phy_offset = places[0]
         self.units_of(queue, queue_offset).extend(map(pack_unit, places, batch.sizes, batch.tags_codes))
         self.last_with_unit = places[-1]
+        self.has_texts = True
         for phy_offset, keys in zip(places, batch.keys):
             self.keys += keys
             self.key_offsets += [phy_offset] * len(keys)
