@@ -2358,6 +2358,12 @@ BUGS: Final = (
         [f"{CHANGES}::test_a_list_of_topics_with_a_bad_one_changes_none"],
     ),
     Bug(
+        "kernel-crc-of-eight-bytes",
+        "the kernel's CRC takes one byte twice and another one never",
+        [Change("crc_tables[0][high >> 24]", "crc_tables[0][high >> 16 & 255u]")],
+        ["tests/store/kernel/test_loading.py::test_crc_is_that_of_java"],
+    ),
+    Bug(
         "unknown-members-of-a-topic-are-lost",
         "members that this version does not know are dropped when a topic or a group is changed",
         [
