@@ -32,7 +32,9 @@ $(STAMP): requirements.lock pyproject.toml $(KERNEL)
 	  [ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV); \
 	  $(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock; \
 	fi
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@ROCKETFLOW_NO_KERNEL=1 ROCKETFLOW_REQUIRE_KERNEL= $(BIN)/python -m pip install -q --disable-pip-version-check \
+	  --no-deps --no-build-isolation -e .
+	@$(BIN)/python hatch_build.py
 	@touch $@
 	@echo "$(VENV) is ready"
 

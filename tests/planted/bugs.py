@@ -2840,6 +2840,40 @@ BUGS: Final = (
         [f"{STORE}/reading/test_sound_records.py"],
     ),
     Bug(
+        "kernel-unsound-body",
+        "the kernel takes a record whose body is damaged for sound",
+        [Change("            or (crc32_of(record + FIXED, body_size) & 0x7FFFFFFF) != get32(record + 8)\n", "")],
+        [f"{STORE}/reading/test_sound_records.py"],
+    ),
+    Bug(
+        "kernel-unsound-record",
+        "the kernel compares only nine digits of a record's CRC",
+        [Change("range(CRC_SIZE - CRC_NAME_SIZE - 1)", "range(CRC_SIZE - CRC_NAME_SIZE - 2)")],
+        [f"{STORE}/reading/test_sound_records.py"],
+    ),
+    Bug(
+        "kernel-damaged-crc-is-none",
+        "the kernel takes a damaged CRC of a record for another property",
+        [Change("            room >= CRC_SIZE and ends_like_crc(end)\n            or get16", "            get16")],
+        [f"{STORE}/reading/test_sound_records.py"],
+    ),
+    Bug(
+        "kernel-gap-stays",
+        "records of a pull are moved one byte too far when the gaps between them are closed",
+        [
+            Change(
+                "memmove(&raw[0] + total, &raw[0] + start, size)", "memmove(&raw[0] + total + 1, &raw[0] + start, size)"
+            )
+        ],
+        [f"{STORE}/reading/test_sound_records.py::test_kernel_closes_gaps"],
+    ),
+    Bug(
+        "kernel-record-of-another-place",
+        "the kernel takes a record at another place for the unit's",
+        [Change("            or <int64_t> get64(record + 28) != places[one].phy_offset\n", "")],
+        [f"{STORE}/reading/test_sound_records.py"],
+    ),
+    Bug(
         "unsound-record",
         "a pull of many messages returns a record whose own CRC is wrong",
         [Change("return expected == digits\n", "return len(expected) == len(digits)\n")],
