@@ -2,9 +2,6 @@
 
 cdef enum:
     MOST_TEXTS = 8
-    CRC_TAIL = 20
-    CRC_ALIKE = 6
-    SMALLEST_HEAD = 88
 
 cdef struct Texts:  # the values of one column of text, each written after its name
     const uint8_t *data
@@ -113,18 +110,6 @@ cdef inline uint8_t *append_bytes(uint8_t *to, const uint8_t *at, int64_t size) 
     return to + size
 
 
-cdef inline bint ends_like_crc(const uint8_t *end, int64_t size) noexcept nogil:
-    """Return True if readers would take the end of these properties for the CRC of their record."""
-    cdef const uint8_t *name = b"__CRC32#\x01"
-    cdef const uint8_t *tail = end - CRC_TAIL
-    cdef int alike = 0, at
-    if size < CRC_TAIL:
-        return False
-    for at in range(9):
-        alike += tail[at] == name[at]
-    return alike + (end[-1] == 2) >= CRC_ALIKE
-
-
 cdef inline uint64_t splitmix(uint64_t value) noexcept nogil:
     value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9u
     value = (value ^ value >> 27) * 0x94D049BB133111EBu
@@ -161,7 +146,7 @@ cdef class RowEncoder:
         cdef int text
         self.kept = [ends, data]
         self.count = ends.shape[0] - 1
-        if self.count < 0 or reserved not in (0, CRC_TAIL) or len(written) > MOST_TEXTS:
+        if self.count < 0 or reserved not in (0, CRC_SIZE) or len(written) > MOST_TEXTS:
             raise ValueError("no rows")
         take_offsets(ends, self.count, data.shape[0], &self.body_ends)
         self.bodies = &data[0] if data.shape[0] else NULL
@@ -231,7 +216,7 @@ cdef class RowEncoder:
         cdef const uint8_t *digits = b"0123456789ABCDEF"
         cdef const Texts *texts
         cdef bint is_new = self.most_id > 0, is_tagged
-        if head_size < SMALLEST_HEAD or topic_ends.shape[0] != kinds + 1 or topics.shape[1] != 4:
+        if head_size < FIXED or topic_ends.shape[0] != kinds + 1 or topics.shape[1] != 4:
             raise ValueError("no head, or no topics")
         take_offsets(topic_ends, kinds, topic_parts.shape[0], &self.topic_ends)
         for size in (
@@ -301,12 +286,12 @@ cdef class RowEncoder:
                     to[12] = 2
                     to += 13
                 size = to - properties
-                if size + self.reserved > 0x7FFF or (not self.reserved and ends_like_crc(to, size)):
+                if size + self.reserved > 0x7FFF or (not self.reserved and size >= CRC_SIZE and ends_like_crc(to)):
                     entry = -1
                     break
                 if self.reserved:
-                    memset(to, 0, CRC_TAIL)
-                    to += CRC_TAIL
+                    memset(to, 0, CRC_SIZE)
+                    to += CRC_SIZE
                 put16(properties - 2, <uint32_t>(size + self.reserved))
                 starts[row], sizes[row] = place, to - record
                 put32(record, <uint32_t>(to - record))
@@ -357,10 +342,10 @@ cdef class RowEncoder:
 
 cdef inline void put_record_crc(uint8_t *record, int64_t size) noexcept nogil:
     """Write the CRC of a record over everything before it, as its last property: the lowest digit is first."""
-    cdef uint8_t *tail = record + size - CRC_TAIL
-    cdef uint32_t crc = crc32_of(record, size - CRC_TAIL) & 0x7FFFFFFFu
+    cdef uint8_t *tail = record + size - CRC_SIZE
+    cdef uint32_t crc = crc32_of(record, size - CRC_SIZE) & 0x7FFFFFFFu
     cdef int digit
-    memcpy(tail, b"__CRC32#\x01", 9)
+    memcpy(tail, CRC_NAME, CRC_NAME_SIZE)
     for digit in range(10):
         tail[9 + digit] = 48 + crc % 10
         crc //= 10
@@ -380,7 +365,7 @@ def place_records(
 
     Nothing is written then.
     """
-    cdef int64_t row, at, end, count = starts.shape[0], reserved = CRC_TAIL if property_crc else 0
+    cdef int64_t row, at, end, count = starts.shape[0], reserved = CRC_SIZE if property_crc else 0
     cdef uint8_t *record
     cdef bint whole = True
     if count != sizes.shape[0] or count != phy_offsets.shape[0] or count != queue_offsets.shape[0]:
@@ -388,7 +373,7 @@ def place_records(
     with nogil:
         for row in range(count):
             if (
-                starts[row] < 0 or sizes[row] < SMALLEST_HEAD + reserved
+                starts[row] < 0 or sizes[row] < FIXED + reserved
                 or starts[row] > octets.shape[0] - sizes[row]
             ):
                 whole = False

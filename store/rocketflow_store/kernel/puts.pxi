@@ -2,13 +2,11 @@
 
 from cpython.bytearray cimport PyByteArray_AsString, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
-from libc.stdlib cimport free, malloc
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 cdef enum:
-    HEAD = 88  # of a record with IPv4 hosts, up to its body
     ENTRY_HEAD = 20  # of an entry of a batch, up to its body
     MOST_PROPERTIES = 0x7FFF
     MOST_TOPIC = 127  # of a record of the usual magic
@@ -146,7 +144,7 @@ cdef inline uint8_t *put_head(
     put32(record + 72, <uint32_t>reconsume_times)
     memset(record + 76, 0, 8)
     put32(record + 84, <uint32_t>body_size)
-    return append_bytes(record + HEAD, body, body_size)
+    return append_bytes(record + FIXED, body, body_size)
 
 
 cdef inline bint is_named(const uint8_t *at, int64_t size, const char *name, int64_t name_size) noexcept nogil:
@@ -231,7 +229,7 @@ cdef class MessageWriter:
     def __init__(self, bytes host, bint property_crc, bint tag_entries, int64_t most_body, int64_t most_record, check_topic, next_id):
         if len(host) != 8:
             raise ValueError("the host has no IPv4 address")
-        self.host, self.reserved, self.tag_entries = host, CRC_TAIL if property_crc else 0, tag_entries
+        self.host, self.reserved, self.tag_entries = host, CRC_SIZE if property_crc else 0, tag_entries
         self.most_body, self.most_record = most_body, most_record
         self.check_topic, self.next_id, self.topics = check_topic, next_id, {}
 
@@ -328,7 +326,7 @@ cdef class MessageWriter:
             return None
         properties_size += uniq_size + 10
         topic_size = len(topic.part)
-        size = HEAD + len(body) + topic_size + 2 + properties_size + self.reserved
+        size = FIXED + len(body) + topic_size + 2 + properties_size + self.reserved
         if properties_size + self.reserved > MOST_PROPERTIES or size > self.most_record:
             return None
         records = Records()
@@ -357,7 +355,7 @@ cdef class MessageWriter:
         to = put_property(to, b"TAGS\x01", 5, tags, tags_size)
         to = put_property(to, b"__SHARDINGKEY\x01", 14, shard, shard_size)
         to = put_property(to, b"UNIQ_KEY\x01", 9, uniq, uniq_size)
-        if not self.reserved and ends_like_crc(to, to - begin):
+        if not self.reserved and to - begin >= CRC_SIZE and ends_like_crc(to):
             return None
         if self.facts_of(records, one, topic.state, uniq, uniq_size, keys, keys_size, tags, tags_size):
             return None
@@ -407,7 +405,7 @@ cdef class MessageWriter:
             place += size
             count += 1
         topic_size = len(topic.part)
-        fixed = HEAD + topic_size + 2 + more_size + self.reserved + 1 + NEW_ID
+        fixed = FIXED + topic_size + 2 + more_size + self.reserved + 1 + NEW_ID
         room = end + count * (fixed - ENTRY_HEAD - 2)
         if count == 0 or room + count > most:  # a length of the topic has two bytes there
             return None
@@ -446,7 +444,7 @@ cdef class MessageWriter:
                 to[0] = 2
                 to += 1
             to = append_bytes(to, more, more_size)
-            if not self.reserved and (to == begin or to[-1] == 0 or ends_like_crc(to, to - begin)):
+            if not self.reserved and (to == begin or to[-1] == 0 or to - begin >= CRC_SIZE and ends_like_crc(to)):
                 return None
             if to - begin + self.reserved > MOST_PROPERTIES:
                 return None

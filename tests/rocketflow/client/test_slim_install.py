@@ -47,7 +47,8 @@ with PullConsumer(PullOptions(name_servers=NAMES, group="slim-pull", start=Consu
 assert not {"pyspark", "pyarrow", "numpy", "isal"} & sys.modules.keys()
 loaded = {one.removeprefix("rocketflow_store.") for one in sys.modules if one.startswith("rocketflow_store.")}
 floor = {one for one in loaded if one.partition(".")[0] in ("model", "format", "tables")}
-assert loaded - floor == {f"spi{one}" for one in ("", ".ids", ".messages", ".names", ".setting_rows", ".table_rows")}, loaded
+doors = {"spi", *(f"spi.{one}" for one in ("ids", "messages", "names", "setting_rows", "table_rows"))}
+assert loaded - floor == doors, loaded
 """
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -125,6 +126,21 @@ def test_usual_rows_are_not_left_over_and_unusual_ones_are() -> None:
         ):
             encoded(pa.RecordBatch.from_pydict(batch), config)
     assert [one is not None for one in taken] == [True, True, True, False]
+
+
+@pytest.mark.parametrize("modules", [(), (compiled_rows,)])
+def test_null_that_has_bytes_is_no_text(modules: tuple[ModuleType, ...]) -> None:
+    texts = pa.array(["a", "b", "c"])
+    hidden = pa.Array.from_buffers(pa.string(), 3, [pa.py_buffer(b"\x05"), *texts.buffers()[1:]])
+    batch = pa.RecordBatch.from_pydict(
+        {"body": [b"1", b"2", b"3"], "keys": hidden, "tags": hidden, "shardingKey": hidden}
+    )
+    nulls = pa.RecordBatch.from_pydict(
+        dict.fromkeys(batch.schema.names, pa.array(["a", None, "c"])) | {"body": batch[0]}
+    )
+    with without_kernel(*modules):
+        ((found,), (wanted,)) = (encoded(one.slice(1), StoreConfig()) for one in (batch, nulls))
+    assert facts(found) == facts(wanted)  # type: ignore[arg-type]
 
 
 @given(

@@ -1,4 +1,4 @@
-"""Rows that the kernel accepts for a commit are those that Python accepts; usual ones are judged by the kernel alone."""
+"""Rows that the kernel accepts for a commit are those that Python accepts; it judges usual rows alone."""
 
 from __future__ import annotations
 
@@ -104,6 +104,16 @@ def test_usual_rows_are_judged_by_the_kernel_alone() -> None:
         chunks = encoded(pa.RecordBatch.from_pydict(columns), replace(CONFIG, enabled_append_prop_crc=with_crc))
         with patch.object(prepared, "RecordColumns", side_effect=AssertionError):
             assert [prepared.first_fault(one, CONFIG, redelivered=False) for one in chunks] == [None]
+
+
+@pytest.mark.parametrize("name", ["INNER_BASE", "__CRC32#", "__RMQ.TRANSIENT.x"])
+def test_rows_with_properties_that_only_the_store_sets_are_left_over(name: str) -> None:
+    given = "x" * len(name)
+    properties = pa.array([[(given, "1")]], pa.map_(pa.string(), pa.string()))
+    (chunk,) = encoded(pa.RecordBatch.from_pydict({"body": [b"a"], "properties": properties}), CONFIG)
+    octets = chunk.data.to_pybytes().replace(given.encode(), name.encode())  # type: ignore[union-attr]
+    compiled, python = judged(replace(chunk, data=pa.py_buffer(octets)))  # type: ignore[arg-type]
+    assert compiled == python == (0, "it has a property that only the store sets")
 
 
 def test_rows_that_python_encoded_are_proven_by_the_kernel() -> None:

@@ -570,9 +570,8 @@ class _Columns:
         self._last_level = len(config.delay_levels_ms)
         self.bodies = _cast("body", batch.column("body"), pa.binary())
         self.topic = self._text("topic")
-        self.tags = self._text("tags")
-        self.keys = self._keys()
-        sharding_key = self._text("shardingKey")
+        self.tags, self.keys = _filled(self._text("tags")), _filled(self._keys())
+        sharding_key = _filled(self._text("shardingKey"))
         self.sharding_key = None if sharding_key is None else _empty_to_null(sharding_key)
         self.queue_id = self._get("queueId", pa.int32())
 
@@ -877,6 +876,11 @@ def _named(name: str, values: pa.Array) -> list[Any]:
     if values.null_count == 0:
         return [head, values, _CLOSE]
     return [pc.binary_join_element_wise(head, values, _CLOSE, EMPTY)]
+
+
+def _filled(column: pa.Array | None) -> pa.Array | None:
+    """Return a column with empty texts for nulls, which may have bytes that mean nothing."""
+    return column if column is None or column.null_count == 0 else column.fill_null("")
 
 
 def _empty_to_null(column: pa.Array) -> pa.Array:
