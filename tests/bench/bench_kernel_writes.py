@@ -19,7 +19,7 @@ from rocketflow_store.records.encoding import compiled_messages, compiled_rows, 
 from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.views.dispatch import dispatcher
 from rocketflow_store.views.index import index_file
-from tests.bench.bench_put import _batch
+from tests.bench.bench_put import client_batch
 from tests.bench.figures import Figure
 from tests.support.bulk_rows import rows
 from tests.support.kernel_switch import without_kernel
@@ -97,5 +97,5 @@ def _in_threads(store: MessageStore, threads: int, count: int) -> int:
 
 
 def _client_batches(store: MessageStore, count: int) -> int:
-    batch = _batch()
+    batch = client_batch()
     return sum(store.put_message(batch).message_count for _ in range(count))

@@ -2372,7 +2372,7 @@ BUGS: Final = (
         "null-is-a-text",
         "the bytes that a null of a column may have become keys of the index",
         [Change("column is None or column.null_count == 0 else column.fill_null", "True else column.fill_null")],
-        [f"{ENCODED}::test_null_that_has_bytes_is_no_text"],
+        [f"{STORE}/records/test_property_columns.py::test_null_that_has_bytes_is_no_text"],
     ),
     Bug(
         "kernel-surrogates",
@@ -2426,7 +2426,7 @@ BUGS: Final = (
         [
             Change(
                 "            if previous < 0 or previous >= first + row and previous > first or previous > first and (",
-                "            if previous < 0 or previous > first and (",
+                "            if previous < 0 or previous >= first + row and previous > first or False and (",
             )
         ],
         [f"{UNITS}::test_entries_slots_and_header_of_an_index_file_are_the_same_by_kernel_and_python"],
