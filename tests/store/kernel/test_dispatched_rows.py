@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rocketflow_store.kernel import COMPILED
@@ -105,6 +105,7 @@ def rows_of(size: int) -> st.SearchStrategy[Any]:
     st.lists(st.tuples(st.integers(0, SLOTS - 1), NUMBERS), max_size=4),
     st.lists(st.integers(0, 14).flatmap(rows_of), max_size=4),
 )
+@example(IndexHeader(), [(1, 3)], [([0, 0, 0, 0, 1], [9] * 5, [9] * 5)])
 def test_entries_slots_and_header_of_an_index_file_are_the_same_by_kernel_and_python(
     tmp_path_factory: pytest.TempPathFactory, header: IndexHeader, damage: list[tuple[int, int]], puts: list[Any]
 ) -> None:

@@ -130,6 +130,13 @@ BATCHES: Final = st.builds(
     born_host=st.sampled_from([None, "1.2.3.4:5", "[::1]:5", "nowhere"]),
     reconsume_times=st.sampled_from([0, 0, 3, 1 << 31, "1"]),
 )
+IDS_AND_TAGS: Final = encode_batch_body(
+    [
+        BatchEntry(0, b"b", b"UNIQ_KEY\x01id\x02UNIQ_KEY\x01\x02TAGS\x01a\x02TAGS\x01\x02"),
+        BatchEntry(0, b"c", b"UNIQ_KEY\x01id"),
+        BatchEntry(0, b"d", b"KEYS\x01k l"),
+    ]
+)
 REQUESTS: Final = st.lists(USUAL | ODD | BATCHES, min_size=1, max_size=12)
 
 
@@ -151,6 +158,9 @@ def stored(path: Path, config: StoreConfig, requests: Sequence[Any], together: b
 @settings(max_examples=some(180))
 @given(REQUESTS, st.booleans(), st.sampled_from(["", "5.5"]), st.booleans(), st.sampled_from(["10.0.0.1:1", "[::1]:9"]))
 @example([Message("t", b"b", "a\x02")], False, "", True, "10.0.0.1:1")
+@example([Message("t", b"b", properties={"DELAY": "3"})], False, "", True, "10.0.0.1:1")
+@example([Message("t", b"b", "tag", ["k l"])] * 2, True, "", False, "10.0.0.1:1")
+@example([MessageBatch("t", IDS_AND_TAGS, {"zone": "b"})], True, "5.5", False, "10.0.0.1:1")
 def test_requests_have_the_same_results_and_files_by_kernel_and_python(
     tmp_path_factory: pytest.TempPathFactory,
     requests: list[Any],
