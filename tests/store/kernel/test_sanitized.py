@@ -1,4 +1,4 @@
-"""The kernel's tests pass under AddressSanitizer and UBSan: no read or write outside of a buffer, no undefined result."""
+"""The kernel's tests pass under AddressSanitizer and UBSan: nothing outside of a buffer, no undefined result."""
 
 from __future__ import annotations
 
