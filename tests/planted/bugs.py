@@ -1704,7 +1704,7 @@ BUGS: Final = (
     Bug(
         "born-timestamp-overflows",
         "a time that no calendar has becomes another time",
-        [Change("    known = (milliseconds >= _FIRST_TIME_MS)", "    known = (milliseconds >= -(1 << 63))")],
+        [Change("    known = (milliseconds >= FIRST_TIME_MS)", "    known = (milliseconds >= -(1 << 63))")],
         [f"{NETWORK}/test_path_and_network.py"],
     ),
     Bug(

@@ -24,3 +24,8 @@ crc_prepare()
 def crc32(const uint8_t[::1] data not None):
     """Return the CRC-32 of data."""
     return crc32_of(&data[0], data.shape[0]) if data.shape[0] else 0
+
+
+include "record.pxi"
+include "columns.pxi"
+include "walk.pxi"
