@@ -14,7 +14,7 @@ from rocketflow_store.format.record import MIN_RECORD_SIZE
 from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.system_flags import COMPRESSED_FLAG
 from rocketflow_store.records.arrow.columns import BODY_ERROR, SOURCE_SCHEMA
-from rocketflow_store.records.arrow.gather import to_string
+from rocketflow_store.records.arrow.gather import in_row, to_string
 from rocketflow_store.records.decoding.decode import (
     END_OF_TIMES_MS,
     FIRST_TIME_MS,
@@ -112,7 +112,7 @@ def checked_columns(
     body = _Values(count, room) if "body" in wanted else None
     seen = COMPILED.queue_columns(
         octets_of(buffer),
-        (positions, sizes, place[1], place[0]),
+        (in_row(positions), in_row(sizes), in_row(place[1]), in_row(place[0])),
         (identity.topic.encode(), identity.queue_id),
         contents,
         COMPRESSED_FLAG if contents == EVERY_CRC else 0,
