@@ -1,0 +1,183 @@
+"""What the kernel makes of records for verify, rebuild and dispatch is what Python's code makes of them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketflow_store import Message, MessageStore, StoreConfig
+from rocketflow_store.format.record import RecordFields, encode_record
+from rocketflow_store.fsck.verify import VerifyResult, verify_store
+from rocketflow_store.kernel import COMPILED
+from rocketflow_store.model.system_flags import INNER_BATCH_FLAG
+from rocketflow_store.records.decoding.decode import RecordColumns
+from rocketflow_store.records.decoding.dispatch_rows import DispatchRows, rows_of_records, sound_rows
+from rocketflow_store.records.decoding.record_crc import judge_contents, judge_run
+from rocketflow_store.records.decoding.scan import follow_sizes, scan_records
+from rocketflow_store.rebuild.rebuild import rebuild_store
+from tests.fuzz.mutations import nearly
+from tests.store.kernel.log_records import Log, logs
+from tests.support.bulk_rows import rows
+from tests.support.kernel_switch import without_kernel
+
+pytestmark = pytest.mark.skipif(COMPILED is None, reason="this machine has no compiled kernel")
+LEVELS: Final = st.sampled_from([(1000, 5000, 10_000), (1000,) * 18, ()])
+CRC_RANGES: Final = st.sampled_from([(0, 0), (0, 1 << 62), (1 << 30, (1 << 30) + 300)])
+
+
+def same_rows(made: DispatchRows, expected: DispatchRows) -> None:
+    for name in ("phy_offsets", "sizes", "tags_codes", "store_timestamps", "queue_offsets", "queue_of"):
+        one, other = getattr(made, name), getattr(expected, name)
+        assert one.dtype == other.dtype, name
+        assert one.tolist() == other.tolist(), name
+    assert list(made.queues) == list(expected.queues)
+    assert made.batch_nums is None is expected.batch_nums
+    assert list(made.lmq) == list(expected.lmq) == []
+    for name in ("hashes", "of_row", "of_tag"):
+        one, other = getattr(made.entries, name), getattr(expected.entries, name)
+        assert one.dtype == other.dtype, name
+        assert one.tolist() == other.tolist(), name
+
+
+@given(logs(), LEVELS, CRC_RANGES)
+def test_rows_of_sound_records_are_those_of_dispatch(log: Log, levels: tuple[int, ...], with_crc: tuple[int, int]) -> None:
+    records = log.buffer, log.positions, log.sizes
+    made = sound_rows(records, log.base, levels, with_crc)
+    with without_kernel():
+        run = judge_run(RecordColumns(*records), log.base, with_crc)
+        if made is None:
+            assert run.stop < len(log.positions) or run.damaged or not log.is_usual
+            return
+        assert (run.stop, run.damaged) == (len(log.positions), {})
+        same_rows(made.rows, rows_of_records(run.sound, log.base, levels))
+    assert made.without_crc == run.without_crc
+    assert made.sys_flags.tolist() == run.sound.sys_flag.tolist()
+
+
+@given(logs(), LEVELS)
+def test_rows_of_records_that_were_checked_are_those_of_python(log: Log, levels: tuple[int, ...]) -> None:
+    records = RecordColumns(log.buffer, log.positions, log.sizes)
+    kept = records.keep(np.array([row for row in range(records.count) if row not in records.faults], np.intp))
+    if not levels or (kept.sys_flag & INNER_BATCH_FLAG).any() or not kept.count or (kept.field(">i4", 12) < 0).any():
+        return
+    made = rows_of_records(kept, log.base, levels)
+    with without_kernel():
+        expected = rows_of_records(kept, log.base, levels)
+    assert list(made.lmq) == list(expected.lmq)
+    made.lmq = expected.lmq = ()
+    same_rows(made, expected)
+
+
+def test_many_keys_and_queues_are_all_there() -> None:
+    topics = [f"topic-{number % 90}".encode() for number in range(600)]
+    data, positions = _records([(topic, number % 7, b"KEYS\x01" + b" k" * (number % 60)) for number, topic in enumerate(topics)])
+    records = pa.py_buffer(data), positions, np.diff([*positions, len(data)]).astype(np.int64)
+    made = sound_rows(records, 0, (1000,), (0, 0))
+    with without_kernel():
+        expected = rows_of_records(RecordColumns(*records), 0, (1000,))
+    assert made is not None
+    assert len(made.rows.queues) == 600
+    same_rows(made.rows, expected)
+
+
+def _records(fields: list[tuple[bytes, int, bytes]]) -> tuple[bytes, npt.NDArray[np.int64]]:
+    data, positions = b"", []
+    for topic, queue_id, properties in fields:
+        positions.append(len(data))
+        one = RecordFields(topic, queue_id, b"x", properties, 0, 0, 1, bytes(8), bytes(8))
+        data += encode_record(one, len(data), len(positions), 2)
+    return data, np.array(positions, np.int64)
+
+
+@given(logs(), st.booleans())
+def test_contents_are_judged_as_without_the_kernel(log: Log, bodies: bool) -> None:
+    records = RecordColumns(log.buffer, log.positions, log.sizes).before_faults()
+    if records.count:
+        faults, protected = judge_contents(records, bodies=bodies)
+        with without_kernel():
+            expected, expected_protected = judge_contents(records, bodies=bodies)
+        assert faults == expected
+        assert protected.tolist() == expected_protected.tolist()
+
+
+@given(
+    nearly([b"\0\0\0\x08abcd" * 40, b"\0\0\0\x04" * 9 + b"\0\0\0\x20"]),
+    st.integers(0, 40),
+    st.integers(0, 400),
+    st.integers(4, 20),
+    st.integers(1, 60),
+)
+def test_sizes_are_followed_as_without_the_kernel(data: bytes, position: int, limit: int, least: int, most: int) -> None:
+    limit, position = min(limit, len(data)), min(position, len(data))
+    positions, end = follow_sizes(pa.py_buffer(data), position, limit, least, most)
+    with without_kernel():
+        expected, expected_end = follow_sizes(pa.py_buffer(data), position, limit, least, most)
+    assert positions.tolist() == expected.tolist()
+    assert end == expected_end
+
+
+@given(logs(), st.integers(0, 40), st.integers(1, 10))
+def test_scan_is_that_of_python(log: Log, cut: int, most: int) -> None:
+    made = scan_records(log.buffer, 0, max(len(log.data) - cut, 0), most)
+    with without_kernel():
+        expected = scan_records(log.buffer, 0, max(len(log.data) - cut, 0), most)
+    assert (made.positions.tolist(), made.sizes.tolist()) == (expected.positions.tolist(), expected.sizes.tolist())
+    assert (made.end, made.stop) == (expected.end, expected.stop)
+
+
+# -- whole stores
+
+
+@pytest.fixture(scope="module")
+def damaged_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of usual records with delayed messages and one of many keys, and damage in three places."""
+    path = tmp_path_factory.mktemp("kernel") / "s"
+    with MessageStore.open(path, StoreConfig(mapped_file_size_commit_log=1 << 20)) as store:
+        store.append_batch(rows(2000, 200), topic="t")
+        store.put_message(Message("delayed", b"x", tags="ä", keys=["é 中"], delay_time_level=3))
+        store.append_batch(rows(2000, 200), topic="other")
+    log = sorted((path / "commitlog").iterdir())[0]
+    raw = bytearray(log.read_bytes())
+    raw[100_000] ^= 1
+    raw[200_000:200_300] = bytes(300)
+    log.write_bytes(raw)
+    return path
+
+
+def test_verify_finds_the_same_as_without_the_kernel(damaged_store: Path) -> None:
+    def found() -> VerifyResult:
+        result = verify_store(damaged_store, workers=1)
+        result.seconds = 0
+        return result
+
+    made = found()
+    with without_kernel():
+        assert made == found()
+    assert len(made.findings) > 1
+
+
+def test_rebuild_writes_the_same_bytes_as_without_the_kernel(damaged_store: Path, tmp_path: Path) -> None:
+    made = _rebuilt(damaged_store, tmp_path / "with")
+    with without_kernel():
+        assert made == _rebuilt(damaged_store, tmp_path / "without")
+    assert len(made) > 10
+    assert "index" in made
+
+
+def _rebuilt(store: Path, path: Path) -> dict[str, bytes]:
+    """Rebuild a copy; return the bytes of its queues and of its index file, whose name is a time."""
+    shutil.copytree(store, path)
+    for name in ("consumequeue", "index"):
+        shutil.rmtree(path / name)
+    rebuild_store(path)
+    files = [one for name in ("consumequeue", "index") for one in (path / name).rglob("*") if one.is_file()]
+    names = {one: one.relative_to(path) for one in files}
+    return {"index" if "index" in names[one].parts else str(names[one]): one.read_bytes() for one in files}
