@@ -2364,6 +2364,210 @@ BUGS: Final = (
         ["tests/store/kernel/test_loading.py::test_crc_is_that_of_java"],
     ),
     Bug(
+        "kernel-columns-of-another-place",
+        "the kernel returns the record of another physical offset",
+        [Change("<int64_t>get64(at + 28) != places[row] or <int64_t>get64(at + 20)", "<int64_t>get64(at + 20)")],
+        ["tests/store/kernel/test_checked_columns.py::test_record_of_another_place_is_left_over"],
+    ),
+    Bug(
+        "kernel-columns-of-another-offset",
+        "the kernel returns the record of another queue offset",
+        [Change(" or <int64_t>get64(at + 20) != queue_offsets[row]", "")],
+        ["tests/store/kernel/test_checked_columns.py::test_record_of_another_place_is_left_over"],
+    ),
+    Bug(
+        "kernel-columns-of-another-queue",
+        "the kernel returns the record of another queue",
+        [Change("<int32_t>get32(at + 12) != queue_id", "False")],
+        ["tests/store/kernel/test_checked_columns.py::test_record_of_another_place_is_left_over"],
+    ),
+    Bug(
+        "kernel-columns-of-another-topic",
+        "the kernel returns the record of another topic of the same length",
+        [
+            Change(
+                "if parts.topic_size != topic_size or memcmp(at + parts.topic, topic_at, topic_size) != 0",
+                "if parts.topic_size < topic_size - 99",
+            )
+        ],
+        ["tests/store/kernel/test_checked_columns.py::test_record_of_another_place_is_left_over"],
+    ),
+    Bug(
+        "kernel-returns-compressed-bodies",
+        "the kernel returns compressed bodies as they are stored",
+        [Change(" or parts.sys_flag & left_over_flags", "")],
+        ["tests/store/kernel/test_checked_columns.py::test_columns_are_those_of_sound_records"],
+        seeds=20,
+    ),
+    Bug(
+        "kernel-hides-a-record-without-crc",
+        "the kernel forgets the first record without a CRC of its own",
+        [
+            Change(
+                "                    if bare_first < 0:\n                        bare_first = bare_last",
+                "                    bare_first = bare_last",
+            )
+        ],
+        ["tests/store/kernel/test_checked_columns.py::test_columns_are_those_of_sound_records"],
+        seeds=20,
+    ),
+    Bug(
+        "kernel-times-of-no-calendar",
+        "the kernel returns a time that no calendar has",
+        [Change("if value < field.low or value >= field.end", "if value >= field.end")],
+        ["tests/store/kernel/test_checked_columns.py::test_columns_are_those_of_sound_records"],
+        seeds=20,
+    ),
+    Bug(
+        "kernel-number-after-a-host",
+        "the kernel reads a number behind the wrong host",
+        [Change("at += parts.born_more\n    elif", "at += parts.hosts_more\n    elif")],
+        ["tests/store/kernel/test_checked_columns.py::test_columns_are_those_of_sound_records"],
+        seeds=20,
+    ),
+    Bug(
+        "kernel-empty-value-for-none",
+        "the kernel returns an empty value where a record has none",
+        [Change("        if found[one].size:\n", "        if True:\n")],
+        ["tests/store/kernel/test_checked_columns.py::test_leading_and_missing_values_are_null_as_without_the_kernel"],
+    ),
+    Bug(
+        "kernel-first-of-duplicates",
+        "the kernel takes the first of two properties of one name",
+        [
+            Change(
+                "if size == names.names[one].size and at[0]",
+                "if values[one].at == NULL and size == names.names[one].size and at[0]",
+            )
+        ],
+        ["tests/store/kernel/test_checked_columns.py::test_leading_and_missing_values_are_null_as_without_the_kernel"],
+    ),
+    Bug(
+        "kernel-record-crc-unchecked",
+        "the kernel does not compare a record's own CRC",
+        [
+            Change(
+                "return 1 if value == <int64_t>actual else -1",
+                "return 1",
+            )
+        ],
+        [
+            "tests/store/kernel/test_checked_columns.py::test_columns_are_those_of_sound_records",
+            "tests/store/kernel/test_walk.py::test_contents_are_judged_as_without_the_kernel",
+        ],
+        seeds=20,
+    ),
+    Bug(
+        "kernel-body-crc-unchecked",
+        "the kernel does not compare a body's CRC",
+        [Change("if bodies and crc32_of(", "if False and crc32_of(")],
+        [
+            "tests/store/kernel/test_checked_columns.py::test_columns_are_those_of_sound_records",
+            "tests/store/kernel/test_walk.py::test_contents_are_judged_as_without_the_kernel",
+        ],
+        seeds=20,
+    ),
+    Bug(
+        "kernel-damaged-crc-name",
+        "the kernel takes a record with a damaged name of its CRC for one without",
+        [Change("if alike + (tail[CRC_PROPERTY_SIZE - 1] == 2) >= CRC_ALIKE", "if alike > CRC_NAME_SIZE")],
+        [
+            "tests/store/kernel/test_checked_columns.py::test_columns_are_those_of_sound_records",
+            "tests/store/kernel/test_walk.py::test_contents_are_judged_as_without_the_kernel",
+        ],
+        seeds=20,
+    ),
+    Bug(
+        "kernel-zeros-for-properties",
+        "the kernel takes zeros for properties",
+        [Change("if parts.properties_size and parts.record[parts.size - 1] == 0", "if False")],
+        [
+            "tests/store/kernel/test_checked_columns.py::test_columns_are_those_of_sound_records",
+            "tests/store/kernel/test_walk.py::test_contents_are_judged_as_without_the_kernel",
+        ],
+        seeds=20,
+    ),
+    Bug(
+        "kernel-topic-of-a-negative-size",
+        "the kernel takes a topic of 128 bytes or more in a record of version 1",
+        [Change("parts.topic_size = <int8_t>record[at]", "parts.topic_size = record[at]")],
+        [
+            "tests/store/kernel/test_checked_columns.py::test_columns_are_those_of_sound_records",
+            "tests/store/kernel/test_walk.py::test_rows_of_sound_records_are_those_of_dispatch",
+        ],
+        seeds=20,
+    ),
+    Bug(
+        "kernel-walk-to-another-place",
+        "the walk takes a record that says it is elsewhere",
+        [Change("if place != base + positions[row] or judged < 0", "if judged < 0")],
+        ["tests/store/kernel/test_walk.py::test_rows_of_sound_records_are_those_of_dispatch"],
+        seeds=20,
+    ),
+    Bug(
+        "kernel-walk-without-required-crc",
+        "the walk takes a record without the CRC that its writer gives every record",
+        [Change("if crc_from <= place < crc_to", "if crc_from < place < crc_to - 1000")],
+        ["tests/store/kernel/test_walk.py::test_rows_of_sound_records_are_those_of_dispatch"],
+        seeds=20,
+    ),
+    Bug(
+        "kernel-unit-of-a-prepared-record",
+        "the walk gives a prepared record a unit",
+        [Change("parts.sys_flag & (NO_QUEUE_KINDS | 0x80)", "parts.sys_flag & 0x80")],
+        ["tests/store/kernel/test_walk.py::test_rows_of_sound_records_are_those_of_dispatch"],
+        seeds=20,
+    ),
+    Bug(
+        "kernel-lmq-without-units",
+        "the walk forgets the LMQs of a record",
+        [Change("if values[LMQ_OFFSETS].size or text_hash", "if text_hash")],
+        [
+            "tests/store/kernel/test_walk.py::test_rows_of_records_that_were_checked_are_those_of_python",
+            "tests/store/kernel/test_walk.py::test_rows_of_sound_records_are_those_of_dispatch",
+        ],
+        seeds=20,
+    ),
+    Bug(
+        "kernel-hash-of-a-pair",
+        "the walk hashes a character of two UTF-16 units as one",
+        [Change("            point = 0xDC00u + (point & 0x3FFu)\n", "            point = 0xDC00u\n")],
+        ["tests/store/kernel/test_walk.py::test_rows_of_sound_records_are_those_of_dispatch"],
+        seeds=20,
+    ),
+    Bug(
+        "kernel-hash-of-no-text",
+        "the walk hashes half of a surrogate pair",
+        [Change("(point < 0x800u or 0xD800u <= point < 0xE000u)", "(point < 0x800u)")],
+        [
+            "tests/store/kernel/test_walk.py::test_rows_of_sound_records_are_those_of_dispatch",
+            "tests/store/kernel/test_walk.py::test_rows_of_records_that_were_checked_are_those_of_python",
+        ],
+        seeds=20,
+    ),
+    Bug(
+        "kernel-key-with-blanks",
+        "the walk makes one entry of several keys",
+        [Change("memchr(at, 0x20, end - at)", "memchr(at, 0x09, end - at)")],
+        ["tests/store/kernel/test_walk.py::test_rows_of_sound_records_are_those_of_dispatch"],
+    ),
+    Bug(
+        "kernel-tags-without-their-mark",
+        "the walk hashes TAGS without the mark of tags",
+        [Change("        text_hash(&before, tag_prefix.at, tag_prefix.size)\n", "")],
+        ["tests/store/kernel/test_walk.py::test_rows_of_sound_records_are_those_of_dispatch"],
+    ),
+    Bug(
+        "kernel-last-delay-level",
+        "the walk takes a level after the last one for another",
+        [Change("level = min(level, levels)", "level = min(level, 1)")],
+        [
+            "tests/store/kernel/test_walk.py::test_rows_of_records_that_were_checked_are_those_of_python",
+            "tests/store/kernel/test_walk.py::test_rows_of_sound_records_are_those_of_dispatch",
+        ],
+        seeds=20,
+    ),
+    Bug(
         "unknown-members-of-a-topic-are-lost",
         "members that this version does not know are dropped when a topic or a group is changed",
         [

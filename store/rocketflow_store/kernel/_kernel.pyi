@@ -3,7 +3,6 @@ from typing_extensions import Buffer
 INTERFACE: int
 
 def crc32(data: Buffer) -> int: ...
-
 def judge_records(log: Buffer, positions: Buffer, sizes: Buffer, bodies: bool, protected: Buffer) -> int: ...
 def queue_columns(
     log: Buffer,

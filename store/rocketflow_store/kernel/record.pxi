@@ -100,6 +100,7 @@ cdef int judge_record(const RecordParts *parts, bint bodies) noexcept nogil:
     cdef int alike = 0, one
     cdef int64_t value = 0
     cdef uint8_t digit
+    cdef uint32_t actual
     if parts.properties_size >= CRC_PROPERTY_SIZE:
         if tail[CRC_PROPERTY_SIZE - 1] == 2 and memcmp(tail, CRC_NAME, CRC_NAME_SIZE) == 0:
             for one in range(CRC_PROPERTY_SIZE - 2, CRC_NAME_SIZE - 1, -1):
@@ -107,7 +108,8 @@ cdef int judge_record(const RecordParts *parts, bint bodies) noexcept nogil:
                 if digit > 9:
                     return -1
                 value = value * 10 + digit
-            return 1 if value == <int64_t>(crc32_of(parts.record, parts.size - CRC_PROPERTY_SIZE) & 0x7FFFFFFFu) else -1
+            actual = crc32_of(parts.record, parts.size - CRC_PROPERTY_SIZE) & 0x7FFFFFFFu
+            return 1 if value == <int64_t>actual else -1
         for one in range(CRC_NAME_SIZE):
             alike += tail[one] == <uint8_t>CRC_NAME[one]
         if alike + (tail[CRC_PROPERTY_SIZE - 1] == 2) >= CRC_ALIKE:

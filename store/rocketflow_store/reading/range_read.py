@@ -445,7 +445,9 @@ class RangeRead:
         return self._queues.paths.consume_queue / self._identity.topic / str(self._identity.queue_id)
 
 
-def chosen_rows(builder: ColumnBuilder | CheckedColumns, columns: tuple[str, ...], choice: RowChoice) -> Iterator[pa.RecordBatch]:
+def chosen_rows(
+    builder: ColumnBuilder | CheckedColumns, columns: tuple[str, ...], choice: RowChoice
+) -> Iterator[pa.RecordBatch]:
     """Yield the chosen rows, unless there are none."""
     if choice.matches_all:
         yield builder.batch(columns)

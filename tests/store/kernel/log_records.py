@@ -18,9 +18,13 @@ TOPICS = (b"t", b"topic-of-some-length", SCHEDULE_TOPIC.encode(), "Aufträge".en
 NAMES = ("TAGS", "KEYS", "UNIQ_KEY", "WAIT", "DELAY", "TAGSX", "KEY", "INNER_MULTI_DISPATCH", "a")
 RARE_NAMES = ("INNER_MULTI_QUEUE_OFFSET", "__CRC32#", "__CRC32x", "")
 TEXTS = st.text(st.sampled_from("abcXYZ019 #é\u0800中\uffff😀\U0010ffff"), min_size=1, max_size=20)
-VALUES = st.one_of(TEXTS, st.sampled_from(["1", "3", "18", "19", "0", "-1", "x", " ", "  a  b ", "1234567890", "a" * 40]))
+VALUES = st.one_of(
+    TEXTS, st.sampled_from(["1", "3", "18", "19", "0", "-1", "x", " ", "  a  b ", "1234567890", "a" * 40])
+)
 PAIRS = st.tuples(st.sampled_from(NAMES * 3 + RARE_NAMES), VALUES)
-ODD = st.lists(st.sampled_from([1, 2, 2, 32, 84, 65, 71, 83, 0xC3, 0xA9, 0xED, 0xA0, 0x80, 0, 0xFF]), max_size=60).map(bytes)
+ODD = st.lists(st.sampled_from([1, 2, 2, 32, 84, 65, 71, 83, 0xC3, 0xA9, 0xED, 0xA0, 0x80, 0, 0xFF]), max_size=60).map(
+    bytes
+)
 
 
 def _joined(pairs: list[tuple[str, str]], ended: bool) -> bytes:
@@ -29,7 +33,10 @@ def _joined(pairs: list[tuple[str, str]], ended: bool) -> bytes:
 
 
 PROPERTIES = st.one_of(
-    st.builds(_joined, st.lists(PAIRS, max_size=6), st.booleans()), st.just(b""), st.builds(bytes, ODD), st.just(b"\0" * 30)
+    st.builds(_joined, st.lists(PAIRS, max_size=6), st.booleans()),
+    st.just(b""),
+    st.builds(bytes, ODD),
+    st.just(b"\0" * 30),
 )
 USUAL_PROPERTIES = st.builds(
     _joined,
@@ -37,12 +44,14 @@ USUAL_PROPERTIES = st.builds(
     st.booleans(),
 )
 USUAL_TIMES = st.integers(0, 4_000_000_000_000)
-TIMES = USUAL_TIMES | st.sampled_from([-1, -62_104_060_800_000, -62_104_060_800_001, 253_370_764_800_000, (1 << 63) - 1])
+TIMES = USUAL_TIMES | st.sampled_from(
+    [-1, -62_104_060_800_000, -62_104_060_800_001, 253_370_764_800_000, (1 << 63) - 1]
+)
 
 
 @dataclass(frozen=True)
 class Log:
-    """Records one after the other from physical offset `base` on; record k is at queue offset `first` + k of queue 1."""
+    """Records one after the other from physical offset `base` on; record k is at queue offset `first` + k."""
 
     data: bytes
     base: int

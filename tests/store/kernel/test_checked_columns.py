@@ -1,4 +1,4 @@
-"""Columns that the kernel makes of a queue's records are those of Python's code, and only of records without a fault."""
+"""Columns that the kernel makes of a queue's records are those of Python's code, and only of sound records."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ def test_columns_are_those_of_sound_records(log: Log, contents: int, columns: li
         assert found.bare == ((int(bare[0]), int(bare[-1])) if len(bare) else None)
 
 
-@given(logs(one_topic=TOPIC.encode(), usual=True), st.sampled_from(["topic", "queue", "offset", "place", "size", "position"]))
+@given(
+    logs(one_topic=TOPIC.encode(), usual=True),
+    st.sampled_from(["topic", "queue", "offset", "place", "size", "position"]),
+)
 def test_record_of_another_place_is_left_over(log: Log, other: str) -> None:
     identity = QueueIdentity("t" if other == "topic" else TOPIC, 2 if other == "queue" else 1, "b")
     positions, sizes = log.positions.copy(), log.sizes.copy()
@@ -117,7 +120,13 @@ def test_read_with_the_kernel_is_the_same_as_without(tmp_path: Path, damage: str
     with MessageStore.open(tmp_path / "s", config) as store:
         store.append_batch(rows(3000, 300), topic="t")
     _damage(tmp_path / "s", damage)
-    for columns in (None, ["queueOffset", "body", "tags"], ["keys"], ["physicalOffset", "storeSize"], [*SOURCE_COLUMNS]):
+    for columns in (
+        None,
+        ["queueOffset", "body", "tags"],
+        ["keys"],
+        ["physicalOffset", "storeSize"],
+        [*SOURCE_COLUMNS],
+    ):
         for tags in (None, "tag1 || tag2"):
             for skips in (False, True):
                 made = _read(tmp_path / "s", columns, tags, skips=skips)
@@ -144,7 +153,9 @@ def _damage(path: Path, damage: str) -> None:
     unit_file.write_bytes(units)
 
 
-def _read(path: Path, columns: list[str] | None, tags: str | None, *, skips: bool) -> tuple[list[pa.RecordBatch], str, object]:
+def _read(
+    path: Path, columns: list[str] | None, tags: str | None, *, skips: bool
+) -> tuple[list[pa.RecordBatch], str, object]:
     skipped: list[str] = []
     faults = SkipFaults(lambda one: skipped.append(str(one))) if skips else RaiseFaults()
     found: list[pa.RecordBatch] = []
@@ -152,7 +163,9 @@ def _read(path: Path, columns: list[str] | None, tags: str | None, *, skips: boo
     with StoreReader(path) as reader:
         for (topic, queue_id), (low, high) in sorted(reader.snapshot().queues.items()):
             try:
-                found += reader.read(topic, queue_id, low, high, columns, tags=tags, faults=faults, max_batch_bytes=1 << 17)
+                found += reader.read(
+                    topic, queue_id, low, high, columns, tags=tags, faults=faults, max_batch_bytes=1 << 17
+                )
             except StoreError as error:
                 why += f"{type(error).__name__}: {error}\n"
     return found, why, skipped

@@ -18,11 +18,11 @@ from rocketflow_store.format.record import RecordFields, encode_record
 from rocketflow_store.fsck.verify import VerifyResult, verify_store
 from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.system_flags import INNER_BATCH_FLAG
+from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.records.decoding.decode import RecordColumns
 from rocketflow_store.records.decoding.dispatch_rows import DispatchRows, rows_of_records, sound_rows
 from rocketflow_store.records.decoding.record_crc import judge_contents, judge_run
 from rocketflow_store.records.decoding.scan import follow_sizes, scan_records
-from rocketflow_store.rebuild.rebuild import rebuild_store
 from tests.fuzz.mutations import nearly
 from tests.store.kernel.log_records import Log, logs
 from tests.support.bulk_rows import rows
@@ -48,7 +48,9 @@ def same_rows(made: DispatchRows, expected: DispatchRows) -> None:
 
 
 @given(logs(), LEVELS, CRC_RANGES)
-def test_rows_of_sound_records_are_those_of_dispatch(log: Log, levels: tuple[int, ...], with_crc: tuple[int, int]) -> None:
+def test_rows_of_sound_records_are_those_of_dispatch(
+    log: Log, levels: tuple[int, ...], with_crc: tuple[int, int]
+) -> None:
     records = log.buffer, log.positions, log.sizes
     made = sound_rows(records, log.base, levels, with_crc)
     with without_kernel():
@@ -78,7 +80,9 @@ def test_rows_of_records_that_were_checked_are_those_of_python(log: Log, levels:
 
 def test_many_keys_and_queues_are_all_there() -> None:
     topics = [f"topic-{number % 90}".encode() for number in range(600)]
-    data, positions = _records([(topic, number % 7, b"KEYS\x01" + b" k" * (number % 60)) for number, topic in enumerate(topics)])
+    data, positions = _records(
+        [(topic, number % 7, b"KEYS\x01" + b" k" * (number % 60)) for number, topic in enumerate(topics)]
+    )
     records = pa.py_buffer(data), positions, np.diff([*positions, len(data)]).astype(np.int64)
     made = sound_rows(records, 0, (1000,), (0, 0))
     with without_kernel():
@@ -115,7 +119,9 @@ def test_contents_are_judged_as_without_the_kernel(log: Log, bodies: bool) -> No
     st.integers(4, 20),
     st.integers(1, 60),
 )
-def test_sizes_are_followed_as_without_the_kernel(data: bytes, position: int, limit: int, least: int, most: int) -> None:
+def test_sizes_are_followed_as_without_the_kernel(
+    data: bytes, position: int, limit: int, least: int, most: int
+) -> None:
     limit, position = min(limit, len(data)), min(position, len(data))
     positions, end = follow_sizes(pa.py_buffer(data), position, limit, least, most)
     with without_kernel():

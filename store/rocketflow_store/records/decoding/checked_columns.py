@@ -50,8 +50,8 @@ def octets_of(buffer: pa.Buffer) -> npt.NDArray[np.uint8]:
 class CheckedColumns:
     """The source's columns of checked records; those that the kernel does not make are built when they are asked for.
 
-    `flags` are the sysFlags of all records together. `bare` are the first and the last physical offset of those without a
-    CRC of their own, None if all have one.
+    `flags` are the sysFlags of all records together. `bare` are the first and the last physical offset of those without
+    a CRC of their own, None if all have one.
     """
 
     def __init__(
@@ -118,7 +118,10 @@ def checked_columns(
         COMPRESSED_FLAG if contents == EVERY_CRC else 0,
         [_number(name, values) for name, values in numbers.items()],
         None if body is None else (body.offsets, octets_of(body.octets)),
-        [(PROPERTY_COLUMNS[name].encode(), one.valid, one.offsets, octets_of(one.octets)) for name, one in texts.items()],
+        [
+            (PROPERTY_COLUMNS[name].encode(), one.valid, one.offsets, octets_of(one.octets))
+            for name, one in texts.items()
+        ],
     )
     if seen is None:
         return None

@@ -65,7 +65,7 @@ class DispatchRows:
 
 @dataclass(frozen=True, slots=True)
 class SoundRows:
-    """Records that the kernel has checked: the input of dispatch, their sysFlags, and how many lack a CRC of their own."""
+    """Records that the kernel has checked: the input of dispatch, sysFlags, and how many lack a CRC of their own."""
 
     rows: DispatchRows
     sys_flags: npt.NDArray[np.int32]
