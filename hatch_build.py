@@ -57,8 +57,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
                 (folder / MODULE).unlink(missing_ok=True)
             return
         if version == "editable":
-            shutil.copy(module, folder / f"{MODULE}.new")
-            (folder / f"{MODULE}.new").replace(folder / MODULE)
+            put_beside_sources(module)
             return
         build_data["pure_python"] = False
         build_data["tag"] = f"cp311-abi3-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
@@ -68,6 +67,13 @@ class CustomBuildHook(BuildHookInterface[Any]):
         """Remove what was compiled."""
         if self.target_name == "wheel":
             shutil.rmtree(self._work, ignore_errors=True)
+
+
+def put_beside_sources(module: Path) -> None:
+    """Replace the module of this checkout at once: other processes may load it."""
+    target = Path(__file__).parent / FOLDER / MODULE
+    shutil.copy(module, target.with_suffix(".new"))
+    target.with_suffix(".new").replace(target)
 
 
 class KernelNotCompiledError(Exception):
@@ -102,3 +108,23 @@ def _run(command: list[str], folder: str) -> None:
         raise KernelNotCompiledError(f"{command[0]}: {error}") from None
     if made.returncode:
         raise KernelNotCompiledError(f"{command[0]} fails: {(made.stderr or made.stdout).strip()[-2000:]}")
+
+
+def main() -> None:
+    """Compile the kernel of this checkout and say how that went (`make setup`)."""
+    folder = Path(__file__).parent / FOLDER
+    with tempfile.TemporaryDirectory() as work:
+        try:
+            compile_kernel(folder, Path(work, MODULE))
+        except KernelNotCompiledError as error:
+            (folder / MODULE).unlink(missing_ok=True)
+            print(f"the kernel is not compiled, RocketFlow runs as pure Python: {error}")
+            if os.environ.get("ROCKETFLOW_REQUIRE_KERNEL", "") not in ("", "0"):
+                sys.exit(1)
+        else:
+            put_beside_sources(Path(work, MODULE))
+            print("the kernel is compiled")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,26 +1,25 @@
-"""Runs code without the compiled kernel, in this process."""
+"""Run code with the compiled kernel switched off, to compare what it makes with what Python makes."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-
-from rocketflow_store.kernel import COMPILED
+from contextlib import ExitStack, contextmanager
+from types import ModuleType
+from unittest.mock import patch
 
 
 @contextmanager
-def without_kernel() -> Iterator[None]:
-    """Let every loaded module go on as if there were no kernel."""
-    users = [
-        module
-        for name, module in list(sys.modules.items())
-        if name.startswith(("rocketflow_store.", "rocketflow.")) and getattr(module, "COMPILED", None) is not None
-    ]
-    for module in users:
-        module.COMPILED = None  # type: ignore[attr-defined]
-    try:
+def without_kernel(*modules: ModuleType) -> Iterator[None]:
+    """Let `modules`, by default all that are loaded, find no kernel in the block."""
+    with ExitStack() as stack:
+        for module in modules or _users():
+            stack.enter_context(patch.object(module, "COMPILED", None))
         yield
-    finally:
-        for module in users:
-            module.COMPILED = COMPILED  # type: ignore[attr-defined]
+
+
+def _users() -> list[ModuleType]:
+    loaded = [
+        module for name, module in list(sys.modules.items()) if name.startswith(("rocketflow_store.", "rocketflow."))
+    ]
+    return [module for module in loaded if getattr(module, "COMPILED", None) is not None]

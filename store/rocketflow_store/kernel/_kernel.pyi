@@ -3,6 +3,9 @@ from typing_extensions import Buffer
 INTERFACE: int
 
 def crc32(data: Buffer) -> int: ...
+
+# record.pxi, columns.pxi, walk.pxi
+
 def judge_records(log: Buffer, positions: Buffer, sizes: Buffer, bodies: bool, protected: Buffer) -> int: ...
 def queue_columns(
     log: Buffer,
@@ -27,3 +30,16 @@ def dispatch_rows(
     columns: tuple[Buffer, Buffer, Buffer, Buffer, Buffer],
     entry_columns: tuple[Buffer, Buffer, Buffer],
 ) -> tuple[int, int, list[tuple[bytes, int]]] | None: ...
+
+# pulls.pxi
+
+def sound_records(
+    raw: Buffer,
+    starts: list[int],
+    sizes: list[int],
+    offsets: list[int],
+    phy_offsets: list[int],
+    queue_id: int,
+    topic_part: bytes,
+) -> int: ...
+def close_gaps(raw: bytearray, starts: list[int], sizes: list[int]) -> int: ...

@@ -1,6 +1,6 @@
 """A walk over records of the log: where they begin, and what dispatch needs of each."""
 
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, malloc
 
 cdef enum:
     UNIQ_KEY = 0

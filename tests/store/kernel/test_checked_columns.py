@@ -18,7 +18,8 @@ from rocketflow_store.model.system_flags import COMPRESSED_FLAG
 from rocketflow_store.records.arrow.columns import SOURCE_COLUMNS
 from rocketflow_store.records.decoding.checked_columns import EVERY_CRC, PLACE, RECORD_CRC, checked_columns
 from rocketflow_store.records.decoding.decode import ColumnBuilder, QueueIdentity, RecordColumns
-from rocketflow_store.records.decoding.record_crc import judge_contents
+from rocketflow_store.records.decoding.dispatch_rows import sound_rows
+from rocketflow_store.records.decoding.record_crc import judge_contents, judge_run
 from tests.store.kernel.log_records import Log, logs
 from tests.support.bulk_rows import rows
 from tests.support.kernel_switch import without_kernel
@@ -47,6 +48,7 @@ def test_columns_are_those_of_sound_records(log: Log, contents: int, columns: li
             assert faults or compressed or not log.is_usual
             return
         assert not faults
+        assert contents != EVERY_CRC or not (looked_at.sys_flag & COMPRESSED_FLAG).any()
         expected = ColumnBuilder(looked_at, IDENTITY, log.offsets, log.places).batch(columns)
     made = found.batch(columns)
     made.validate(full=True)
@@ -56,6 +58,29 @@ def test_columns_are_those_of_sound_records(log: Log, contents: int, columns: li
     if contents != PLACE:
         bare = log.places[~protected]
         assert found.bare == ((int(bare[0]), int(bare[-1])) if len(bare) else None)
+
+
+@pytest.mark.parametrize("with_crc", [False, True])
+def test_each_changed_byte_is_judged_as_by_python(with_crc: bool) -> None:
+    log = _of_properties([b"TAGS\x01a\x02KEYS\x01k\x02"], with_crc)
+    for at in range(len(log.data)):
+        for change in (1, 0x80):
+            data = bytearray(log.data)
+            data[at] ^= change
+            records = pa.py_buffer(bytes(data)), log.positions, log.sizes
+            place = log.offsets, log.places
+            taken = [checked_columns(records, place, IDENTITY, ["tags"], one) is not None for one in range(3)]
+            rows = sound_rows(records, 0, (1,), (0, 0))
+            with without_kernel():
+                looked_at = RecordColumns(*records)
+                looked_at.check_place(log.places, log.offsets, IDENTITY)
+                placed = looked_at.before_faults()
+                contents = [{}, *(judge_contents(placed, bodies=bodies)[0] for bodies in (False, True))]
+                run = judge_run(RecordColumns(*records), 0, (0, 0))
+            unusual = [False, False, bool(looked_at.sys_flag[0] & COMPRESSED_FLAG)]
+            faults = [bool(looked_at.faults or one) for one in contents]
+            assert taken == [not (bad or odd) for bad, odd in zip(faults, unusual, strict=True)], at
+            assert rows is None or (run.stop, run.damaged) == (1, {}), at
 
 
 @given(
@@ -99,12 +124,12 @@ def test_leading_and_missing_values_are_null_as_without_the_kernel() -> None:
     assert found.column("keys").null_count == 2
 
 
-def _of_properties(properties: list[bytes]) -> Log:
+def _of_properties(properties: list[bytes], with_crc: bool = False) -> Log:
     data, positions = b"", []
     for at, one in enumerate(properties):
         positions.append(len(data))
         fields = RecordFields(TOPIC.encode(), 1, b"x", one, 0, 0, 1, bytes(8), bytes(8))
-        data += encode_record(fields, len(data), at, 2)
+        data += encode_record(fields, len(data), at, 2, with_crc)
     sizes = np.diff([*positions, len(data)]).astype(np.int64)
     return Log(data, 0, np.array(positions, np.int64), sizes, 0, True)
 
