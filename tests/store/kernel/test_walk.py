@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketflow_store import Message, MessageStore, StoreConfig
-from rocketflow_store.format.record import RecordFields, encode_record
+from rocketflow_store.format.record import MAGIC_V1, RecordFields, encode_record
 from rocketflow_store.fsck.verify import VerifyResult, verify_store
 from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.system_flags import INNER_BATCH_FLAG
@@ -99,6 +100,51 @@ def _records(fields: list[tuple[bytes, int, bytes]]) -> tuple[bytes, npt.NDArray
         one = RecordFields(topic, queue_id, b"x", properties, 0, 0, 1, bytes(8), bytes(8))
         data += encode_record(one, len(data), len(positions), 2)
     return data, np.array(positions, np.int64)
+
+
+_LMQS: Final = b"INNER_MULTI_DISPATCH\x01%LMQ%a\x02INNER_MULTI_QUEUE_OFFSET\x013\x02"
+UNUSUAL: Final[dict[str, dict[str, Any]]] = {
+    "another place": {"base": 1},
+    "LMQs": {"properties": _LMQS},
+    "TAGS are half of a pair": {"properties": b"TAGS\x01\xed\xa0\x80\x02"},
+    "KEYS are no text": {"properties": b"KEYS\x01a \xc3\x02"},
+    "a longer form": {"properties": b"UNIQ_KEY\x01\xe0\x80\xaf\x02"},
+    "beyond Unicode": {"properties": b"TAGS\x01\xf4\x90\x80\x80\x02"},
+    "topic is no text": {"topic": b"t\xff"},
+    "prepared": {"sys_flag": 4},
+    "rolled back": {"sys_flag": 12},
+    "inner batch": {"sys_flag": 0x80},
+    "no queue": {"queue_id": -1},
+    "DELAY is no number": {"topic": b"SCHEDULE_TOPIC_XXXX", "properties": b"DELAY\x01 3\x02"},
+    "zeros": {"properties": bytes(30)},
+}
+
+
+@pytest.mark.parametrize("case", UNUSUAL)
+def test_unusual_record_is_left_over(case: str) -> None:
+    changes: dict[str, Any] = {
+        "topic": b"t",
+        "queue_id": 0,
+        "properties": b"",
+        "sys_flag": 0,
+        "base": 0,
+        **UNUSUAL[case],
+    }
+    base = changes.pop("base")
+    fields = RecordFields(body=b"x", flag=0, born_timestamp=1, born_host=bytes(8), store_host=bytes(8), **changes)
+    data = encode_record(fields, 0, 0, 2)
+    records = pa.py_buffer(data), np.zeros(1, np.int64), np.array([len(data)])
+    assert sound_rows(records, base, (1000,), (0, 0)) is None
+
+
+def test_topic_of_a_negative_size_is_left_over() -> None:
+    fields = RecordFields(b"t" * 128, 0, b"x", b"", 0, 0, 1, bytes(8), bytes(8))
+    data = bytearray(encode_record(fields, 0, 0, 2))
+    data[4:8], data[8:12] = MAGIC_V1.to_bytes(4, "big", signed=True), (crc32(b"x\0") & 0x7FFFFFFF).to_bytes(4, "big")
+    data[84:88] = (2).to_bytes(4, "big")  # the first byte of the topic's size is now one of the body
+    records = pa.py_buffer(bytes(data)), np.zeros(1, np.int64), np.array([len(data)])
+    assert sound_rows(records, 0, (1000,), (0, 0)) is None
+    assert RecordColumns(*records).faults
 
 
 @given(logs(), st.booleans())
