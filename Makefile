@@ -7,7 +7,7 @@ STAMP := $(VENV)/.rocketflow-setup
 # a test may take its time then; a look at where it is, after five minutes, can end the process that it looks at
 LONG := --timeout 3600 -o faulthandler_timeout=0
 
-.PHONY: help setup run run-network test test-changed test-full test-faults test-planted test-interop fuzz bench reference docs release airflow check clean
+.PHONY: help setup run run-network test test-pure test-changed test-full test-faults test-planted test-interop fuzz bench reference docs release airflow check clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -46,6 +46,10 @@ run-network: $(STAMP) ## the same over the network: broker and Spark job are kil
 
 test: $(STAMP) ## run the test suite (on two cores with a third process: they often wait for brokers and JVMs)
 	@$(BIN)/python -m pytest -n 3
+
+test-pure: $(STAMP) ## run the tests of what the compiled kernel does, without the kernel
+	@ROCKETFLOW_NO_KERNEL=1 $(BIN)/python -m pytest -n 3 tests/store/append tests/store/reading tests/store/records \
+	  tests/store/views tests/store/commits tests/rocketflow/broker
 
 test-changed: $(STAMP) ## run the checks, and for 3 minutes the tests nearest to what differs from BASE (default: main)
 	@began=$$(date +%s); $(MAKE) -s check && $(BIN)/python -m tests.project.changed --began $$began $(BASE)
