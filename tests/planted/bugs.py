@@ -2525,11 +2525,7 @@ BUGS: Final = (
         "kernel-last-delay-level",
         "the walk takes a level after the last one for another",
         [Change("level = min(level, levels)", "level = min(level, 1)")],
-        [
-            "tests/store/kernel/test_walk.py::test_rows_of_records_that_were_checked_are_those_of_python",
-            "tests/store/kernel/test_walk.py::test_rows_of_sound_records_are_those_of_dispatch",
-        ],
-        seeds=20,
+        ["tests/store/kernel/test_walk.py::test_delayed_records_have_the_time_of_their_level"],
     ),
     Bug(
         "unknown-members-of-a-topic-are-lost",

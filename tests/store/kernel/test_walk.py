@@ -20,11 +20,11 @@ from rocketflow_store.fsck.verify import VerifyResult, verify_store
 from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.system_flags import INNER_BATCH_FLAG
 from rocketflow_store.rebuild.rebuild import rebuild_store
+from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from rocketflow_store.records.decoding.decode import RecordColumns
 from rocketflow_store.records.decoding.dispatch_rows import DispatchRows, rows_of_records, sound_rows
 from rocketflow_store.records.decoding.record_crc import judge_contents, judge_run
 from rocketflow_store.records.decoding.scan import follow_sizes, scan_records
-from tests.fuzz.mutations import nearly
 from tests.store.kernel.log_records import Log, logs
 from tests.support.bulk_rows import rows
 from tests.support.kernel_switch import without_kernel
@@ -102,6 +102,18 @@ def _records(fields: list[tuple[bytes, int, bytes]]) -> tuple[bytes, npt.NDArray
     return data, np.array(positions, np.int64)
 
 
+def test_delayed_records_have_the_time_of_their_level() -> None:
+    texts = [b"", *(b"DELAY\x01%d\x02" % level for level in (0, 1, 2, 3, 19)), b"TAGS\x01a\x02DELAY\x0102\x02"]
+    data, positions = _records([(topic, 0, text) for topic in (SCHEDULE_TOPIC.encode(), b"t") for text in texts])
+    records = pa.py_buffer(data), positions, np.diff([*positions, len(data)]).astype(np.int64)
+    made = sound_rows(records, 0, (1000, 5000, 10_000), (0, 0))
+    assert made is not None
+    assert made.rows.tags_codes.tolist() == [0, 0, 1002, 5002, 10_002, 10_002, 5002, *[0] * 6, 97]
+
+
+PARTS: Final = st.sampled_from(
+    [b"\0\0\0\x08abcd"] * 8 + [b"\0\0\0\x04", b"\0\0\0\x20", b"\xff\xff\xff\xf0", b"\x7f" * 4, b"x"]
+)
 _LMQS: Final = b"INNER_MULTI_DISPATCH\x01%LMQ%a\x02INNER_MULTI_QUEUE_OFFSET\x013\x02"
 UNUSUAL: Final[dict[str, dict[str, Any]]] = {
     "another place": {"base": 1},
@@ -159,7 +171,7 @@ def test_contents_are_judged_as_without_the_kernel(log: Log, bodies: bool) -> No
 
 
 @given(
-    nearly([b"\0\0\0\x08abcd" * 40, b"\0\0\0\x04" * 9 + b"\0\0\0\x20"]),
+    st.lists(PARTS, max_size=40).map(b"".join),
     st.integers(0, 40),
     st.integers(0, 400),
     st.integers(4, 20),
