@@ -19,8 +19,8 @@ from rocketflow_store.format.record import MAGIC_V1, RecordFields, encode_record
 from rocketflow_store.fsck.verify import VerifyResult, verify_store
 from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.system_flags import INNER_BATCH_FLAG
-from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
+from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.records.decoding.decode import RecordColumns
 from rocketflow_store.records.decoding.dispatch_rows import DispatchRows, rows_of_records, sound_rows
 from rocketflow_store.records.decoding.record_crc import judge_contents, judge_run
