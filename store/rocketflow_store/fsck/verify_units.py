@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.fsck.observation import Observation
-    from rocketflow_store.records.decoding.decode import RecordColumns
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
     from rocketflow_store.views.queues.consume_queue import ConsumeQueue
 
@@ -67,14 +66,14 @@ class UnitsCheck:
         self._lmqs = seen.lmqs
         self.report = UnitsReport()
 
-    def check(self, rows: DispatchRows, records: RecordColumns) -> None:
-        """Compare valid records that follow those of the last call."""
+    def check(self, rows: DispatchRows, sys_flags: npt.NDArray[np.int32]) -> None:
+        """Compare valid records, with their sysFlags, that follow those of the last call."""
         drop_deleted(rows, self._seen.deleted.floors)
         queued = rows.queue_of >= 0
         drop_impossible(rows)
         self._note_impossible(rows, np.flatnonzero(queued & (rows.queue_of < 0)))
         self.report.claims.add(rows)
-        skipped = records.sys_flag & INNER_BATCH_FLAG != 0
+        skipped = sys_flags & INNER_BATCH_FLAG != 0
         for code, (topic, queue_id) in enumerate(rows.queues):
             mine = np.flatnonzero(rows.queue_of == code)
             if topic in self._seen.batch_topics:
