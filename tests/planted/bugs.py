@@ -2385,8 +2385,8 @@ BUGS: Final = (
         "the kernel stores rows whose properties end as the CRC of a record",
         [
             Change(
-                "if size + self.reserved > 0x7FFF or (not self.reserved and size >= CRC_PROPERTY_SIZE and ends_like_crc(to)):",
-                "if size + self.reserved > 0x7FFF:",
+                " or (not self.reserved and size >= CRC_PROPERTY_SIZE and ends_like_crc(to)):",
+                ":",
             )
         ],
         [f"{ENCODED}::test_usual_rows_are_not_left_over_and_unusual_ones_are"],
