@@ -32,7 +32,7 @@ class WriteBuffer:
         self._view = memoryview(self._memory)
         self._used = 0
 
-    def put(self, position: int, data: bytes | memoryview) -> None:
+    def put(self, position: int, data: bytes | bytearray | memoryview) -> None:
         """Write `data`; one thread at a time for each position."""
         octets = memoryview(data).cast("B")
         end = position + len(octets)
