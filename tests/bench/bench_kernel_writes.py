@@ -49,13 +49,16 @@ def run(scale: float) -> Iterator[Figure]:
             encoder = BatchEncoder(store.config, lambda _: 4, "t", row_hashes=True)
             return sum(len(chunk.sizes) for chunk in encoder.encode(batch, 1))
 
+        def append(store: MessageStore, _: Path, batch: object = batch) -> int:
+            return store.append_batch(batch, topic="t").rows
+
         def commit(store: MessageStore, folder: Path, batch: object = batch) -> int:
             encoder = BatchEncoder(store.config, lambda _: 4, "t", row_hashes=True)
             part = stage(encoder.encode(batch, 1), folder, "part")
             return commit_batch(store, SinkBatch("sink", "sink", 0, "run", 1, [part])).rows
 
         cases[f"encode {label}"] = encode
-        cases[f"append_batch {label}"] = lambda store, _, batch=batch: store.append_batch(batch, topic="t").rows
+        cases[f"append_batch {label}"] = append
         cases[f"sink: stage and commit {label}"] = commit
     taken: dict[tuple[str, bool], list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="rocketflow-bench-") as home:

@@ -127,10 +127,18 @@ def test_entries_are_refused_where_a_file_has_no_space_for_them(
     assert COMPILED is not None
     fits = slots > 0 and first > 0 and 40 + 4 * slots + 20 * (first + count) <= len(octets)
     ones = np.ones(count, np.int64)
-    for put in (
-        lambda file: COMPILED.put_index_entries(file, slots, first, 0, ones.astype(np.int32), ones, ones),
-        lambda file: COMPILED.put_index_run(file, slots, first, 0, [1] * 5, [1] * 5, count, 1),
-    ):
+
+    def put_columns(file: bytearray) -> int:
+        assert COMPILED is not None
+        put: int = COMPILED.put_index_entries(file, slots, first, 0, ones.astype(np.int32), ones, ones)
+        return put
+
+    def put_lists(file: bytearray) -> int:
+        assert COMPILED is not None
+        put: int = COMPILED.put_index_run(file, slots, first, 0, [1] * 5, [1] * 5, count, 1)
+        return put
+
+    for put in (put_columns, put_lists):
         file = bytearray(octets)
         if fits:
             assert put(file) <= count

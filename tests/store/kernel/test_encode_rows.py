@@ -65,13 +65,18 @@ def batches(draw: st.DrawFn) -> pa.RecordBatch:
 
 
 def encoded(batch: pa.RecordBatch, config: StoreConfig) -> list[EncodedChunk] | str:
+    """Return the chunks of a batch, or why it is refused."""
+    try:
+        return chunks_of(batch, config)
+    except StoreError as error:
+        return f"{error!r} {error}"
+
+
+def chunks_of(batch: pa.RecordBatch, config: StoreConfig) -> list[EncodedChunk]:
     encoder = BatchEncoder(config, lambda topic: 3 if topic == "t" else 4, "fallback", row_hashes=True)
     with patch.object(UNIQ_KEYS, "reserve", lambda count: ("7F0000011234ABCDEF01", 0x0FFF_FFFF_FFF8)):
-        try:
-            encoder.validate(batch)
-            return list(encoder.encode(batch, NOW))
-        except StoreError as error:
-            return f"{error!r} {error}"
+        encoder.validate(batch)
+        return list(encoder.encode(batch, NOW))
 
 
 def facts(chunk: EncodedChunk) -> dict[str, Any]:
@@ -193,7 +198,7 @@ def test_store_has_the_same_files_with_and_without_the_kernel(tmp_path: Path) ->
             "topic": ["t" if row % 5 else "other" for row in range(count)],
         }
     )
-    files = []
+    files: list[Any] = []
     for modules in ((), (compiled_rows, relocate, dispatcher, index_file)):
         path = tmp_path / str(len(files))
         config = StoreConfig(

@@ -19,7 +19,7 @@ from rocketflow_store.model.errors import MessageRejectedError
 from rocketflow_store.records.decoding.index_entries import IndexEntries
 from rocketflow_store.records.encoding import compiled_rows, prepared
 from rocketflow_store.records.encoding.encode import EncodedChunk
-from tests.store.kernel.test_encode_rows import NOW, batches, encoded
+from tests.store.kernel.test_encode_rows import NOW, batches, chunks_of, encoded
 from tests.support.kernel_switch import without_kernel
 from tests.support.trials import some
 
@@ -41,7 +41,7 @@ PROPERTY_BYTES: Final = [
 
 def judged(chunk: EncodedChunk) -> tuple[Any, Any]:
     """Return what is found with the kernel and without it."""
-    found = []
+    found: list[Any] = []
     for modules in ((), (prepared,)):
         with without_kernel(*modules):
             try:
@@ -101,7 +101,7 @@ def test_usual_rows_are_judged_by_the_kernel_alone() -> None:
         "properties": pa.array([[("a", "b")], []], pa.map_(pa.string(), pa.string())),
     }
     for with_crc in (True, False):
-        chunks = encoded(pa.RecordBatch.from_pydict(columns), replace(CONFIG, enabled_append_prop_crc=with_crc))
+        chunks = chunks_of(pa.RecordBatch.from_pydict(columns), replace(CONFIG, enabled_append_prop_crc=with_crc))
         with patch.object(prepared, "RecordColumns", side_effect=AssertionError):
             assert [prepared.first_fault(one, CONFIG, redelivered=False) for one in chunks] == [None]
 
@@ -110,13 +110,13 @@ def test_usual_rows_are_judged_by_the_kernel_alone() -> None:
 def test_rows_with_properties_that_only_the_store_sets_are_left_over(name: str) -> None:
     given = "x" * len(name)
     properties = pa.array([[(given, "1")]], pa.map_(pa.string(), pa.string()))
-    (chunk,) = encoded(pa.RecordBatch.from_pydict({"body": [b"a"], "properties": properties}), CONFIG)
-    octets = chunk.data.to_pybytes().replace(given.encode(), name.encode())  # type: ignore[union-attr]
-    compiled, python = judged(replace(chunk, data=pa.py_buffer(octets)))  # type: ignore[arg-type]
+    (chunk,) = chunks_of(pa.RecordBatch.from_pydict({"body": [b"a"], "properties": properties}), CONFIG)
+    octets = chunk.data.to_pybytes().replace(given.encode(), name.encode())
+    compiled, python = judged(replace(chunk, data=pa.py_buffer(octets)))
     assert compiled == python == (0, "it has a property that only the store sets")
 
 
 def test_rows_that_python_encoded_are_proven_by_the_kernel() -> None:
     with without_kernel(compiled_rows):
-        (chunk,) = encoded(pa.RecordBatch.from_pydict({"body": [b"a"], "keys": ["k"]}), CONFIG)
-    assert judged(chunk) == (None, None)  # type: ignore[arg-type]
+        (chunk,) = chunks_of(pa.RecordBatch.from_pydict({"body": [b"a"], "keys": ["k"]}), CONFIG)
+    assert judged(chunk) == (None, None)

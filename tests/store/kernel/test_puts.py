@@ -190,19 +190,19 @@ def test_usual_requests_are_not_left_over_and_unusual_ones_are(tmp_path: Path) -
     entries = encode_batch_body(
         [BatchEntry(0, b"b", b"KEYS\x01k"), BatchEntry(0, b"c", b"UNIQ_KEY\x01id\x02TAGS\x01a\x02")]
     )
-    usual = [
+    usual: list[Message | MessageBatch] = [
         Message("t", b"b", "a", ["k", "l"], properties={"zone": "名"}, sharding_key="s", uniq_key="id", flag=-1),
         Message("t", b"", born_timestamp=5, queue_id=2),
         MessageBatch("t", entries, {"zone": "b"}, born_host="1.2.3.4:5", born_timestamp=7),
     ]
-    unusual = [
+    unusual: list[Message | MessageBatch] = [
         Message("t", b"b", delay_level=1),
         Message("t", b"b", properties={"KEYS": "k"}),
         Message("t", b"b", "\ud800"),
         Message("t", b"b", uniq_key=f"{CRC_NAME}\x7f{'0' * 10}"),
         Message("t", b"b", sys_flag=1),
         MessageBatch("t", entries + b"\0"),
-        MessageBatch("t", bytearray(entries)),
+        MessageBatch("t", bytearray(entries)),  # type: ignore[arg-type]
         MessageBatch("t", encode_batch_body([BatchEntry(0, b"b", b"TAGS\x01\xff\x02")])),
         MessageBatch("t", encode_batch_body([BatchEntry(0, b"b", b"INNER_BASE\x011\x02")])),
     ]
@@ -210,7 +210,7 @@ def test_usual_requests_are_not_left_over_and_unusual_ones_are(tmp_path: Path) -
     encoder = MessageEncoder(config)
     writer = compiled_messages.CompiledMessages(config, encoder)
     taken = [
-        (writer.batch if isinstance(one, MessageBatch) else writer.message)(one, 0, NOW) is not None
+        (writer.batch(one, 0, NOW) if isinstance(one, MessageBatch) else writer.message(one, 0, NOW)) is not None
         for one in (*usual, *unusual)
     ]
     assert taken == [True] * len(usual) + [False] * len(unusual)
@@ -222,7 +222,7 @@ def test_message_that_changes_while_it_is_encoded_stays_within_its_bytes() -> No
 
     class Encoder(MessageEncoder):
         def next_uniq_key(self) -> str:
-            message.properties["more"] = "x" * 5_000  # type: ignore[index]
+            message.properties.clear()  # type: ignore[attr-defined]
             message.tags, message.keys, message.sharding_key, message.body = (
                 "y" * 500,
                 ["z" * 500],
