@@ -14,7 +14,7 @@ from rocketflow_store.fsck.verify import verify_store
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from tests.bench.figures import Figure, ratio
 from tests.support.bulk_rows import rows
-from tests.support.kernel_switch import without_kernel
+from tests.support.kernel_switch import pure_python
 
 RUNS: Final = 5
 SEVEN: Final = ("queueOffset", "storeTimestamp", "bornTimestamp", "body", "uniqKey", "keys", "tags")
@@ -38,7 +38,7 @@ def _in_turn(what: str, work: Callable[[], int]) -> Iterator[Figure]:
     """Measure `work`, which returns its records, with the kernel and without it."""
     found: dict[str, list[float]] = {"kernel": [], "Python": []}
     for _ in range(RUNS):
-        for label, kind in (("Python", without_kernel()), ("kernel", nullcontext())):
+        for label, kind in (("Python", pure_python()), ("kernel", nullcontext())):
             with kind:
                 began = time.process_time()
                 records = work()

@@ -53,7 +53,7 @@ def _small_runs(path: Path, count: int) -> Iterator[Figure]:
     """Measure the processor time per message of calls with few messages and with a client's batches."""
     batches: dict[str, tuple[int, list[Message | MessageBatch]]] = {
         **{f"{number} messages a call": (number, [_MESSAGE] * number) for number in (1, 8, 32, 128)},
-        **{f"{number} batches of 32 a call": (number * _BATCH_SIZE, [_batch()] * number) for number in (1, 4)},
+        **{f"{number} batches of 32 a call": (number * _BATCH_SIZE, [client_batch()] * number) for number in (1, 4)},
     }
     runs: dict[str, list[float]] = {}
     for _ in range(RUNS):
@@ -73,7 +73,7 @@ def _small_runs(path: Path, count: int) -> Iterator[Figure]:
 
 def _asynchronous(path: Path, count: int, apache: ApacheStore | None) -> Iterator[Figure]:
     """Measure ASYNC_FLUSH puts of 200 B by 1 and 4 threads: single, async, batches of 32, and Apache's putMessage."""
-    batches = [_batch() for _ in range(64)]
+    batches = [client_batch() for _ in range(64)]
     runs: dict[str, list[float]] = {}
     for _ in range(RUNS):
         for threads in (1, 4):
@@ -152,7 +152,7 @@ def _slowed(least_s: float) -> Iterator[None]:
         disk.fdatasync = real
 
 
-def _batch() -> MessageBatch:
+def client_batch() -> MessageBatch:
     """Return a batch as a client sends it: each message has its own UNIQ_KEY."""
     entries = [
         BatchEntry(0, _BODY, f"KEYS\x01k\x02UNIQ_KEY\x01{UNIQ_KEYS.next()}\x02WAIT\x01true\x02TAGS\x01a\x02".encode())

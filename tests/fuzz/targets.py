@@ -56,6 +56,8 @@ from rocketflow_store.metadata.native.stop_record import StopRecord
 from rocketflow_store.metadata.native.timer_stop import TimerStop, decode_timer_stop
 from rocketflow_store.model.compression import compress_body, decompress_body
 from rocketflow_store.model.errors import CorruptRecordError, StoreError
+from rocketflow_store.model.java_compat import index_hashes_one_by_one
+from rocketflow_store.model.message import MessageBatch
 from rocketflow_store.model.message_id import decode_offset_msg_id, offset_msg_id
 from rocketflow_store.model.property_names import PROPERTY_CRC32, PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from rocketflow_store.model.system_flags import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
@@ -70,7 +72,9 @@ from rocketflow_store.records.decoding.inner_batches import NoBatchBodyError, un
 from rocketflow_store.records.decoding.properties import split_properties
 from rocketflow_store.records.decoding.record_crc import content_faults
 from rocketflow_store.records.decoding.scan import scan_records
+from rocketflow_store.records.encoding.compiled_messages import CompiledMessages
 from rocketflow_store.records.encoding.encode import BatchEncoder
+from rocketflow_store.records.encoding.message_encoder import MessageEncoder
 from rocketflow_store.records.encoding.relocate import relocate
 from rocketflow_store.views.index.index_file import IndexFile
 from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
@@ -412,6 +416,28 @@ def stop_seeds() -> list[bytes]:
 def layout(data: bytes) -> None:
     placed("s/rocketflow/store.meta", data)
     recorded_layout(room() / "s")
+
+
+class OneId(MessageEncoder):
+    """Gives all messages one UNIQ_KEY."""
+
+    def next_uniq_key(self) -> str:
+        return "id"
+
+
+def stored_batch(data: bytes) -> None:
+    """Make the records of a client's batch; those of the compiled kernel, if it takes the batch, are the same."""
+    encoder, batch = OneId(CONFIG), MessageBatch("t", data)
+    compiled = CompiledMessages(CONFIG, encoder).batch(batch, 0, 1)
+    records = encoder.batch_records(encoder.check_batch(batch, 0, 1), 1)
+    if compiled is None:
+        return
+    units, hashes, places = compiled.place(5, 7)
+    assert compiled.data == b"".join(records.place(5, 7, property_crc=False))
+    assert [int.from_bytes(unit[8:12], "big") for unit in units] == records.sizes
+    assert [int.from_bytes(unit[12:], "big", signed=True) for unit in units] == records.tags_codes
+    assert hashes == index_hashes_one_by_one([key for keys in records.keys for key in keys])
+    assert len(places) == len(hashes)
 
 
 def batch_body(data: bytes) -> None:
@@ -811,6 +837,7 @@ TARGETS = {
         Target("batch-queue", batch_queue, lambda: [struct.pack(">qiqqqhii", 0, 9, 0, 1, 0, 3, -1, 0) * 2]),
         Target("queue-ext", queue_ext, lambda: [b"\0" + struct.pack(">hqqh", 24, 7, 8, 4) + b"bits"]),
         Target("batch-body", batch_body, batch_seeds),
+        Target("stored-batch", stored_batch, batch_seeds),
         Target("stop-record", stop_record, stop_seeds),
         Target("layout", layout, lambda: [b'{"storeId":"a","storePathCommitLog":["/x"]}']),
         Target("checkpoint", checkpoint, lambda: [CheckpointFields(1, 2, 3, 4, 5).encode()[:64]]),

@@ -42,6 +42,10 @@ PROPERTIES: Final = "tests/rocketflow/broker/test_client_properties.py"
 WRITES: Final = "tests/rocketflow/broker/test_table_writes.py"
 ODD_INPUTS: Final = f"{STORE}/model/test_odd_inputs.py"
 ODD: Final = f"{ODD_INPUTS}::test_the_store_answers_as_rocketmq_except_where_a_reason_is_given"
+ENCODED: Final = f"{STORE}/kernel/test_encode_rows.py"
+UNITS: Final = f"{STORE}/kernel/test_dispatched_rows.py"
+COMPILED_PUTS: Final = f"{STORE}/kernel/test_puts.py"
+JUDGED: Final = f"{STORE}/kernel/test_prepared_rows.py"
 BEGINS: Final = "test_store_is_readable_whose_log_begins_while_a_reader_looks_at_its_queues"
 
 BUGS: Final = (
@@ -2357,6 +2361,141 @@ BUGS: Final = (
         ],
         [f"{CHANGES}::test_a_list_of_topics_with_a_bad_one_changes_none"],
     ),
+    # -- rows, messages, units and entries in the kernel
+    Bug(
+        "kernel-ids-are-one",
+        "the kernel gives all rows of a chunk the same UNIQ_KEY",
+        [Change("tick = self.tick + <uint64_t>row", "tick = self.tick")],
+        [f"{ENCODED}::test_rows_are_encoded_to_the_same_bytes_and_facts_by_kernel_and_python"],
+    ),
+    Bug(
+        "null-is-a-text",
+        "the bytes that a null of a column may have become keys of the index",
+        [Change("column is None or column.null_count == 0 else column.fill_null", "True else column.fill_null")],
+        [f"{STORE}/records/test_property_columns.py::test_null_that_has_bytes_is_no_text"],
+    ),
+    Bug(
+        "kernel-surrogates",
+        "the kernel hashes characters beyond the first plane as one unit",
+        [Change("            state[0] = state[0] * 31 + (0xD800 | unit >> 10)\n", "")],
+        [f"{ENCODED}::test_rows_are_encoded_to_the_same_bytes_and_facts_by_kernel_and_python"],
+    ),
+    Bug(
+        "kernel-row-ends-as-crc",
+        "the kernel stores rows whose properties end as the CRC of a record",
+        [
+            Change(
+                "if size + self.reserved > 0x7FFF or (not self.reserved and size >= CRC_PROPERTY_SIZE and ends_like_crc(to)):",
+                "if size + self.reserved > 0x7FFF:",
+            )
+        ],
+        [f"{ENCODED}::test_usual_rows_are_not_left_over_and_unusual_ones_are"],
+    ),
+    Bug(
+        "kernel-crc-of-all",
+        "the kernel calculates a record's CRC over its own digits",
+        [
+            Change(
+                "cdef uint32_t crc = crc32_of(record, size - CRC_PROPERTY_SIZE) & 0x7FFFFFFFu",
+                "cdef uint32_t crc = crc32_of(record, size) & 0x7FFFFFFFu",
+            )
+        ],
+        [f"{ENCODED}::test_places_and_crcs_of_records_are_written_as_python_writes_them"],
+    ),
+    Bug(
+        "kernel-place-outside",
+        "the kernel writes the place of a record that reaches outside of its bytes",
+        [Change("or starts[row] > octets.shape[0] - sizes[row]", "or starts[row] > octets.shape[0]")],
+        [f"{ENCODED}::test_records_that_reach_outside_of_their_bytes_are_left_over_unchanged"],
+    ),
+    Bug(
+        "kernel-content-without-queue",
+        "the kernel's hash of a row does not depend on its queue",
+        [Change("mixed = splitmix(mixed ^ <uint64_t><int64_t>hashed_queues[row])", "pass")],
+        [f"{ENCODED}::test_rows_are_encoded_to_the_same_bytes_and_facts_by_kernel_and_python"],
+    ),
+    Bug(
+        "kernel-run-over-a-gap",
+        "the kernel writes units after a gap of queue offsets as if there were none",
+        [Change("if not queues[queue, 1] or queues[queue, 2] != queue_offsets[row]:", "if not queues[queue, 1]:")],
+        [f"{UNITS}::test_units_are_written_in_the_same_runs_by_kernel_and_python"],
+    ),
+    Bug(
+        "kernel-damaged-slot",
+        "the kernel links an entry to what damage left in its slot",
+        [
+            Change(
+                "            if previous < 0 or previous >= first + row and previous > first or previous > first and (",
+                "            if previous < 0 or previous >= first + row and previous > first or False and (",
+            )
+        ],
+        [f"{UNITS}::test_entries_slots_and_header_of_an_index_file_are_the_same_by_kernel_and_python"],
+    ),
+    Bug(
+        "kernel-entry-of-begin",
+        "the kernel measures all first entries of a file against the time carried over",
+        [Change("                begin = store_timestamps[0]  # the", "                pass  # the")],
+        [f"{UNITS}::test_entries_slots_and_header_of_an_index_file_are_the_same_by_kernel_and_python"],
+    ),
+    Bug(
+        "kernel-delayed-now",
+        "the kernel stores a message with a delay level among its properties at once",
+        [Change('or is_named(at, size, b"DELAY", 5) or', "or")],
+        [f"{COMPILED_PUTS}::test_requests_have_the_same_results_and_files_by_kernel_and_python"],
+    ),
+    Bug(
+        "kernel-last-id-is-empty",
+        "in a batch an empty UNIQ_KEY hides the one before it",
+        [Change("        if close > value:\n", "        if close >= value:\n")],
+        [f"{COMPILED_PUTS}::test_requests_have_the_same_results_and_files_by_kernel_and_python"],
+    ),
+    Bug(
+        "kernel-batch-without-separator",
+        "the kernel joins the properties of a batch and of its entry without a separator",
+        [Change("elif (more_size or self.reserved) and to[-1] != 2:", "elif False:")],
+        [f"{COMPILED_PUTS}::test_requests_have_the_same_results_and_files_by_kernel_and_python"],
+    ),
+    Bug(
+        "kernel-properties-of-another-moment",
+        "the kernel writes properties that changed since it took their size",
+        [
+            Change(
+                "        for name, value in pairs:\n            at = text_at(name, &size)\n            to =",
+                "        for name, value in properties.items():\n            at = text_at(name, &size)\n"
+                "            to =",
+            )
+        ],
+        [f"{COMPILED_PUTS}::test_message_that_changes_while_it_is_encoded_stays_within_its_bytes"],
+    ),
+    Bug(
+        "kernel-tag-entries-of-old-profiles",
+        "the kernel indexes the TAGS of messages for brokers before 5.4 too",
+        [Change("if tags_size and self.tag_entries:", "if tags_size:")],
+        [f"{COMPILED_PUTS}::test_requests_have_the_same_results_and_files_by_kernel_and_python"],
+    ),
+    Bug(
+        "kernel-commit-of-other-tags",
+        "the kernel takes a row with another tags code for proven",
+        [Change("if tags_codes[row] != <int32_t>state:\n", "if False:\n")],
+        [f"{JUDGED}::test_changed_rows_have_the_same_fault_by_kernel_and_python"],
+    ),
+    Bug(
+        "kernel-commit-of-other-body",
+        "the kernel takes a row whose body has another CRC for proven",
+        [Change("(crc32_of(record + HEAD_SIZE, body) & 0x7FFFFFFFu) != get32(record + 8)", "False")],
+        [f"{JUDGED}::test_changed_rows_have_the_same_fault_by_kernel_and_python"],
+    ),
+    Bug(
+        "kernel-commit-of-store-property",
+        "the kernel takes a row with a property that only the store sets for proven",
+        [
+            Change(
+                'elif not is_usual_name(at, name) and not (name == 13 and memcmp(at, b"__SHARDINGKEY", 13) == 0):',
+                "elif False:",
+            )
+        ],
+        [f"{JUDGED}::test_rows_with_properties_that_only_the_store_sets_are_left_over"],
+    ),
     Bug(
         "kernel-crc-of-eight-bytes",
         "the kernel's CRC takes one byte twice and another one never",
@@ -3053,7 +3192,7 @@ BUGS: Final = (
     Bug(
         "kernel-damaged-crc-is-none",
         "the kernel takes a damaged CRC of a record for another property",
-        [Change("if alike + (tail[CRC_PROPERTY_SIZE - 1] == 2) >= CRC_ALIKE", "if alike > CRC_NAME_SIZE")],
+        [Change("        if ends_like_crc(parts.record + parts.size):\n            return -1\n", "")],
         [f"{STORE}/reading/test_sound_records.py"],
     ),
     Bug(

@@ -34,6 +34,7 @@ from rocketflow_store.model.results import PutMessageResult
 from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.model.system_flags import INNER_BATCH_FLAG
 from rocketflow_store.model.topic_names import TIMER_TOPIC
+from rocketflow_store.records.encoding.compiled_messages import CompiledMessages
 from rocketflow_store.records.encoding.delayed_placement import TimerCongestion
 from rocketflow_store.records.encoding.message_encoder import MessageEncoder, number_out_of_range
 from rocketflow_store.records.encoding.raw_encoder import RawEncoder, as_message
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from rocketflow_store.append.log_append import LogAppend
     from rocketflow_store.append.queue_choice import QueueChoice
     from rocketflow_store.append.write_gate import WriteGate
+    from rocketflow_store.kernel._kernel import Records
     from rocketflow_store.records.encoding.unplaced_record import UnplacedRecord
     from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.telemetry.statistics import StoreStatistics
@@ -79,6 +81,7 @@ class PutPath:
         self._acknowledgement = acknowledgement
         self._encoder = MessageEncoder(config)
         self._raw = RawEncoder(config, self._encoder.rules, self._encoder.next_uniq_key)
+        self._compiled = CompiledMessages(config, self._encoder)
         self._property_crc = config.append_prop_crc
         self._side = side
         self._store_host, self._id_prefix = encode_host(config.store_host), host_digits(config.store_host)
@@ -260,6 +263,12 @@ class PutPath:
                 else:
                     message = request if isinstance(request, Message) else self._encoder.inner_batch(request)
                     queue_id = self._queue_choice.choose(message)
+                    records = self._compiled.message(message, queue_id, now_ms)
+                    if records is not None:
+                        stored = self._take_records(run, records, message.topic, queue_id, now_ms)
+                        if stored is not None:
+                            outcomes.append(stored)
+                            continue
                     fields, properties = self._encoder.encode(message, queue_id, now_ms)
                     given = False
                 outcomes.append(self._take_fields(run, fields, properties, now_ms, given=given))
@@ -281,6 +290,11 @@ class PutPath:
     def _take_batch(self, run: RecordRun, request: MessageBatch, now_ms: int) -> PutMessageResult:
         """Add a batch: its records are consecutive in the log and in one queue."""
         queue_id = self._queue_choice.choose(request)
+        compiled = self._compiled.batch(request, queue_id, now_ms)
+        if compiled is not None:
+            stored = self._take_records(run, compiled, request.topic, queue_id, now_ms)
+            if stored is not None:
+                return stored
         batch = self._encoder.check_batch(request, queue_id, now_ms)
         records = self._encoder.batch_records(batch, now_ms)
         if self._side.is_plain(batch.topic):
@@ -296,6 +310,21 @@ class PutPath:
         msg_ids = ",".join([f"{prefix}{place:016X}" for place in places])
         result = PutMessageStatus.PUT_OK, batch.topic, queue_id, first, places[0], msg_ids, now_ms, "", len(places)
         return PutMessageResult(*result, None, sum(records.sizes))
+
+    def _take_records(
+        self, run: RecordRun, records: Records, topic: str, queue_id: int, now_ms: int
+    ) -> PutMessageResult | None:
+        """Add records of the kernel, None if their topic is not plain."""
+        places = run.add_records(records, topic, queue_id)
+        if places is None:
+            return None
+        count, size = records.count, records.size
+        if count == 1:
+            msg_ids = f"{self._id_prefix}{places[1]:016X}"
+        else:
+            msg_ids = records.ids(self._id_prefix, places[1])
+        place = topic, queue_id, *places, msg_ids
+        return PutMessageResult._make((PutMessageStatus.PUT_OK, *place, now_ms, "", count, None, size))
 
     def _refuse_all(self, requests: Sequence[PutRequest], status: PutMessageStatus, why: str) -> Outcomes:
         return [self.refuse(request, status, why) for request in requests]

@@ -15,6 +15,7 @@ from rocketflow_store.views.dispatch.run_rows import RunRows, SideRow
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rocketflow_store.kernel._kernel import Records
     from rocketflow_store.log.commit_log import CommitLog
     from rocketflow_store.records.encoding.batch_records import BatchRecords
     from rocketflow_store.records.encoding.unplaced_record import UnplacedRecord
@@ -63,7 +64,7 @@ class RecordRun:
         """End offset of the space in the current log file; -1 before the first record."""
         self.rows = RunRows(store_timestamp)
         """The rows to dispatch."""
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | bytearray] = []
         self._written = 0
         self.stretches: list[tuple[int, int]] = []
         """See `CommitLog.append`."""
@@ -134,10 +135,26 @@ class RecordRun:
         self.count += len(sizes)
         return first, places
 
+    def add_records(self, records: Records, topic: str, queue_id: int) -> tuple[int, int] | None:
+        """Add records of the kernel within one log file; return their first queue offset and physical offset.
+
+        None, and nothing is added, if the topic is not plain. Raises DescriptorLimitError as `next_offset` does.
+        """
+        first = self.next_offset(topic, queue_id)
+        if not self._is_plain(topic):
+            return None
+        phy_offset = self.place(records.size)
+        self._parts.append(records.data)
+        queue = topic, queue_id
+        self.rows.add_placed(queue, first, phy_offset, *records.place(first, phy_offset))
+        self.next_offsets[queue] = first + records.count
+        self.count += records.count
+        return first, phy_offset
+
     def advance(self, offsets: QueueOffsets) -> None:
         """Advance the queues of the run past its records."""
         offsets.move_to(self.next_offsets)
 
-    def data(self) -> bytes:
+    def data(self) -> bytes | bytearray:
         """Return the records' bytes, whose offsets in the log are `stretches`."""
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)

@@ -1,3 +1,5 @@
+from collections.abc import Callable, Sequence
+
 from typing_extensions import Buffer
 
 INTERFACE: int
@@ -56,3 +58,142 @@ def sound_records(
     topic_part: bytes,
 ) -> int: ...
 def close_gaps(raw: bytearray, starts: list[int], sizes: list[int]) -> int: ...
+
+# encode.pxi
+
+Texts = tuple[bytes, Buffer, Buffer, Buffer | None, int]
+
+class RowEncoder:
+    size: int
+    keys: int
+    def __init__(
+        self,
+        body_ends: Buffer,
+        bodies: Buffer,
+        written: Sequence[Texts],
+        ids: Sequence[Texts | None],
+        new_ids: tuple[bytes, int] | None,
+        reserved: int,
+        index: bool,
+    ) -> None: ...
+    def encode(
+        self,
+        head: Buffer,
+        topic_ends: Buffer,
+        topic_parts: Buffer,
+        topics: Buffer,
+        topic_codes: Buffer,
+        queue_ids: Buffer,
+        flags: Buffer | None,
+        born: Buffer | None,
+        records: Buffer,
+        starts: Buffer,
+        sizes: Buffer,
+        body_crcs: Buffer,
+        tags_codes: Buffer,
+        hashes: Buffer,
+        of_row: Buffer,
+        of_tag: Buffer,
+        row_hashes: Buffer | None,
+        hashed_born: Buffer | None,
+        hashed_queues: Buffer | None,
+    ) -> int: ...
+
+def place_records(
+    octets: Buffer,
+    starts: Buffer,
+    sizes: Buffer,
+    phy_offsets: Buffer,
+    queue_offsets: Buffer,
+    store_timestamp: int,
+    property_crc: bool,
+) -> bool: ...
+
+# dispatch.pxi
+
+def units_by_queue(
+    queue_of: Buffer,
+    queue_offsets: Buffer,
+    phy_offsets: Buffer,
+    sizes: Buffer,
+    tags_codes: Buffer,
+    queues: Buffer,
+    runs: Buffer,
+    units: Buffer,
+) -> int: ...
+def put_index_entries(
+    mapped: Buffer,
+    slots: int,
+    first: int,
+    begin_timestamp: int,
+    hashes: Buffer,
+    phy_offsets: Buffer,
+    store_timestamps: Buffer,
+) -> int: ...
+def put_index_run(
+    mapped: Buffer,
+    slots: int,
+    first: int,
+    begin_timestamp: int,
+    hashes: Sequence[int],
+    phy_offsets: Sequence[int],
+    count: int,
+    store_timestamp: int,
+) -> int: ...
+
+# puts.pxi
+
+class Records:
+    data: bytearray
+    count: int
+    size: int
+    def place(self, queue_offset: int, phy_offset: int) -> tuple[list[bytes], list[int], list[int]]: ...
+    def ids(self, prefix: str, phy_offset: int) -> str: ...
+
+class MessageWriter:
+    def __init__(
+        self,
+        host: bytes,
+        property_crc: bool,
+        tag_entries: bool,
+        most_body: int,
+        most_record: int,
+        check_topic: Callable[[str], None],
+        next_id: Callable[[], str],
+    ) -> None: ...
+    def message(self, message: object, queue_id: int, now: int) -> Records | None: ...
+    def batch(
+        self,
+        topic_name: object,
+        body: bytes,
+        suffix: bytes,
+        queue_id: int,
+        sys_flag: int,
+        born: int,
+        born_host: bytes,
+        reconsume_times: int,
+        now: int,
+        most_properties: int,
+        most: int,
+    ) -> Records | None: ...
+
+# prepared.pxi
+
+def are_prepared(
+    octets: Buffer,
+    starts: Buffer,
+    sizes: Buffer,
+    topic_ends: Buffer,
+    topic_parts: Buffer,
+    topics: Buffer,
+    topic_codes: Buffer,
+    queue_ids: Buffer,
+    tags_codes: Buffer,
+    hashes: Buffer,
+    of_row: Buffer,
+    of_tag: Buffer,
+    property_crc: bool,
+    most_body: int,
+    most_record: int,
+    most_queues: int,
+) -> bool: ...

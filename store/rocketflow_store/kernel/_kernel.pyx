@@ -2,7 +2,7 @@
 """The store's compiled kernel. Each part is a file of its own; `_kernel.pyi` has the signatures."""
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy, memmove
+from libc.string cimport memchr, memcmp, memcpy, memmove, memset
 
 cdef extern from "kernel.h" nogil:
     void crc_prepare()
@@ -31,3 +31,7 @@ include "columns.pxi"
 include "walk.pxi"
 include "verify.pxi"
 include "pulls.pxi"
+include "encode.pxi"
+include "dispatch.pxi"
+include "puts.pxi"
+include "prepared.pxi"

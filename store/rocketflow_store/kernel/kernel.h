@@ -129,6 +129,8 @@ static inline uint32_t crc32_of(const uint8_t *at, size_t size) {
 
 /* String.hashCode of ASCII text that follows text with the hash `before`. */
 static inline uint32_t java_hash(uint32_t before, const uint8_t *at, size_t size) {
+    for (; size >= 4; at += 4, size -= 4)  /* the products of the four do not wait for each other */
+        before = before * 923521u + at[0] * 29791u + at[1] * 961u + at[2] * 31u + at[3];
     for (; size; at++, size--) before = before * 31u + *at;
     return before;
 }

@@ -102,10 +102,20 @@ cdef bint parts_of_record(const uint8_t *record, int64_t size, RecordParts *part
     return parts.properties_size >= 0 and parts.properties + parts.properties_size == size
 
 
+cdef inline bint ends_like_crc(const uint8_t *end) noexcept nogil:
+    """Return whether the last bytes of properties are those of a record's CRC, or what damage left of one."""
+    cdef const uint8_t *tail = end - CRC_PROPERTY_SIZE
+    cdef int alike = tail[CRC_PROPERTY_SIZE - 1] == 2
+    cdef int one
+    for one in range(CRC_NAME_SIZE):
+        alike += tail[one] == <uint8_t>CRC_NAME[one]
+    return alike >= CRC_ALIKE
+
+
 cdef int judge_record(const RecordParts *parts, bint bodies) noexcept nogil:
     """Return 1 if the record's own CRC is right, 0 if it has none (and its body's is right, if `bodies`), else -1."""
     cdef const uint8_t *tail = parts.record + parts.size - CRC_PROPERTY_SIZE
-    cdef int alike = 0, one
+    cdef int one
     cdef int64_t value = 0
     cdef uint8_t digit
     cdef uint32_t actual
@@ -118,9 +128,7 @@ cdef int judge_record(const RecordParts *parts, bint bodies) noexcept nogil:
                 value = value * 10 + digit
             actual = crc32_of(parts.record, parts.size - CRC_PROPERTY_SIZE) & 0x7FFFFFFFu
             return 1 if value == <int64_t>actual else -1
-        for one in range(CRC_NAME_SIZE):
-            alike += tail[one] == <uint8_t>CRC_NAME[one]
-        if alike + (tail[CRC_PROPERTY_SIZE - 1] == 2) >= CRC_ALIKE:
+        if ends_like_crc(parts.record + parts.size):
             return -1
     if parts.properties_size and parts.record[parts.size - 1] == 0:
         return -1

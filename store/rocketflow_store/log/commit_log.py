@@ -111,7 +111,7 @@ class CommitLog:
             else:
                 self._write(mapped, run.phy_offset - mapped.file_from_offset, part)
 
-    def append(self, data: bytes | memoryview, stretches: Sequence[tuple[int, int]]) -> None:
+    def append(self, data: bytes | bytearray | memoryview, stretches: Sequence[tuple[int, int]]) -> None:
         """Write encoded records after the end. Nothing is published; `undo` removes what a failed write left.
 
         A stretch (physical offset, position in `data`) holds records that are stored together in one file; `place_one`
@@ -156,7 +156,7 @@ class CommitLog:
             self._buffered.begin(mapped)
         return mapped
 
-    def _write(self, mapped: MappedFile, position: int, data: bytes | memoryview) -> None:
+    def _write(self, mapped: MappedFile, position: int, data: bytes | bytearray | memoryview) -> None:
         if self._buffered is None:
             mapped.write(position, data)
         else:
@@ -258,7 +258,9 @@ def flush_due(wrote_offset: int, flushed_offset: int, least_pages: int, file_siz
     return wrote_offset // PAGE_BYTES - flushed_offset // PAGE_BYTES >= least_pages
 
 
-def _parts(data: bytes | memoryview, stretches: Sequence[tuple[int, int]]) -> Iterable[tuple[int, bytes | memoryview]]:
+def _parts(
+    data: bytes | bytearray | memoryview, stretches: Sequence[tuple[int, int]]
+) -> Iterable[tuple[int, bytes | bytearray | memoryview]]:
     """Return (physical offset, bytes) of each stretch."""
     if len(stretches) == 1:
         return ((stretches[0][0], data),)

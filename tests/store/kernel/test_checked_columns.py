@@ -22,7 +22,7 @@ from rocketflow_store.records.decoding.dispatch_rows import sound_rows
 from rocketflow_store.records.decoding.record_crc import judge_contents, judge_run
 from tests.store.kernel.log_records import Log, logs
 from tests.support.bulk_rows import rows
-from tests.support.kernel_switch import without_kernel
+from tests.support.kernel_switch import pure_python
 
 pytestmark = pytest.mark.skipif(COMPILED is None, reason="this machine has no compiled kernel")
 COLUMNS: Final = tuple(name for name in SOURCE_COLUMNS if name != "properties")
@@ -35,7 +35,7 @@ IDENTITY: Final = QueueIdentity(TOPIC, 1, "broker-a")
 def test_columns_are_those_of_sound_records(log: Log, contents: int, columns: list[str]) -> None:
     records = log.buffer, log.positions, log.sizes
     found = checked_columns(records, (log.offsets, log.places), IDENTITY, columns, contents)
-    with without_kernel():
+    with pure_python():
         looked_at = RecordColumns(*records)
         looked_at.check_place(log.places, log.offsets, IDENTITY)
         faults = dict(looked_at.faults)
@@ -71,7 +71,7 @@ def test_each_changed_byte_is_judged_as_by_python(with_crc: bool) -> None:
             place = log.offsets, log.places
             taken = [checked_columns(records, place, IDENTITY, ["tags"], one) is not None for one in range(3)]
             rows = sound_rows(records, 0, (1,), (0, 0))
-            with without_kernel():
+            with pure_python():
                 looked_at = RecordColumns(*records)
                 looked_at.check_place(log.places, log.offsets, IDENTITY)
                 placed = looked_at.before_faults()
@@ -155,7 +155,7 @@ def test_read_with_the_kernel_is_the_same_as_without(tmp_path: Path, damage: str
         for tags in (None, "tag1 || tag2"):
             for skips in (False, True):
                 made = _read(tmp_path / "s", columns, tags, skips=skips)
-                with without_kernel():
+                with pure_python():
                     expected = _read(tmp_path / "s", columns, tags, skips=skips)
                 assert made[1:] == expected[1:]
                 assert len(made[0]) == len(expected[0])

@@ -27,7 +27,7 @@ from rocketflow_store.records.decoding.record_crc import judge_contents, judge_r
 from rocketflow_store.records.decoding.scan import follow_sizes, scan_records
 from tests.store.kernel.log_records import Log, logs
 from tests.support.bulk_rows import rows
-from tests.support.kernel_switch import without_kernel
+from tests.support.kernel_switch import pure_python
 
 pytestmark = pytest.mark.skipif(COMPILED is None, reason="this machine has no compiled kernel")
 LEVELS: Final = st.sampled_from([(1000, 5000, 10_000), (1000,) * 18, ()])
@@ -54,7 +54,7 @@ def test_rows_of_sound_records_are_those_of_dispatch(
 ) -> None:
     records = log.buffer, log.positions, log.sizes
     made = sound_rows(records, log.base, levels, with_crc)
-    with without_kernel():
+    with pure_python():
         run = judge_run(RecordColumns(*records), log.base, with_crc)
         if made is None:
             assert run.stop < len(log.positions) or run.damaged or not log.is_usual
@@ -72,7 +72,7 @@ def test_rows_of_records_that_were_checked_are_those_of_python(log: Log, levels:
     if not levels or (kept.sys_flag & INNER_BATCH_FLAG).any() or not kept.count or (kept.field(">i4", 12) < 0).any():
         return
     made = rows_of_records(kept, log.base, levels)
-    with without_kernel():
+    with pure_python():
         expected = rows_of_records(kept, log.base, levels)
     assert list(made.lmq) == list(expected.lmq)
     made.lmq = expected.lmq = ()
@@ -86,7 +86,7 @@ def test_many_keys_and_queues_are_all_there() -> None:
     )
     records = pa.py_buffer(data), positions, np.diff([*positions, len(data)]).astype(np.int64)
     made = sound_rows(records, 0, (1000,), (0, 0))
-    with without_kernel():
+    with pure_python():
         expected = rows_of_records(RecordColumns(*records), 0, (1000,))
     assert made is not None
     assert len(made.rows.queues) == 600
@@ -164,7 +164,7 @@ def test_contents_are_judged_as_without_the_kernel(log: Log, bodies: bool) -> No
     records = RecordColumns(log.buffer, log.positions, log.sizes).before_faults()
     if records.count:
         faults, protected = judge_contents(records, bodies=bodies)
-        with without_kernel():
+        with pure_python():
             expected, expected_protected = judge_contents(records, bodies=bodies)
         assert faults == expected
         assert protected.tolist() == expected_protected.tolist()
@@ -182,7 +182,7 @@ def test_sizes_are_followed_as_without_the_kernel(
 ) -> None:
     limit, position = min(limit, len(data)), min(position, len(data))
     positions, end = follow_sizes(pa.py_buffer(data), position, limit, least, most)
-    with without_kernel():
+    with pure_python():
         expected, expected_end = follow_sizes(pa.py_buffer(data), position, limit, least, most)
     assert positions.tolist() == expected.tolist()
     assert end == expected_end
@@ -191,7 +191,7 @@ def test_sizes_are_followed_as_without_the_kernel(
 @given(logs(), st.integers(0, 40), st.integers(1, 10))
 def test_scan_is_that_of_python(log: Log, cut: int, most: int) -> None:
     made = scan_records(log.buffer, 0, max(len(log.data) - cut, 0), most)
-    with without_kernel():
+    with pure_python():
         expected = scan_records(log.buffer, 0, max(len(log.data) - cut, 0), most)
     assert (made.positions.tolist(), made.sizes.tolist()) == (expected.positions.tolist(), expected.sizes.tolist())
     assert (made.end, made.stop) == (expected.end, expected.stop)
@@ -223,14 +223,14 @@ def test_verify_finds_the_same_as_without_the_kernel(damaged_store: Path) -> Non
         return result
 
     made = found()
-    with without_kernel():
+    with pure_python():
         assert made == found()
     assert len(made.findings) > 1
 
 
 def test_rebuild_writes_the_same_bytes_as_without_the_kernel(damaged_store: Path, tmp_path: Path) -> None:
     made = _rebuilt(damaged_store, tmp_path / "with")
-    with without_kernel():
+    with pure_python():
         assert made == _rebuilt(damaged_store, tmp_path / "without")
     assert len(made) > 10
     assert "index" in made

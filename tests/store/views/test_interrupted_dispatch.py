@@ -10,6 +10,7 @@ import pytest
 
 from rocketflow_store import Message, MessageStore
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.kernel import COMPILED
 from rocketflow_store.metadata.native.confirm import ConfirmFile
 from rocketflow_store.views.dispatch.dispatcher import Dispatcher
 from rocketflow_store.views.index import index_file
@@ -51,11 +52,20 @@ def test_rows_wait_until_all_of_them_are_dispatched(
     assert is_complete(tmp_path / "s", 3)
 
 
+@pytest.mark.parametrize("compiled", [COMPILED is not None, False])
 @pytest.mark.parametrize("stopped", [True, False])
 def test_an_index_put_that_was_interrupted_loses_no_older_key(
-    tmp_path: Path, stopped: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, stopped: bool, compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The slot names the new entry, but the header does not count it; it heads the chain of older entries."""
+
+    class Kernel:
+        @staticmethod
+        def put_index_run(*arguments: Any) -> None:
+            monkeypatch.undo()
+            assert COMPILED is not None
+            COMPILED.put_index_run(*arguments)
+            raise Interrupted
 
     class Slots:
         unpack_from = index_file.SLOT_STRUCT.unpack_from
@@ -69,6 +79,7 @@ def test_an_index_put_that_was_interrupted_loses_no_older_key(
         for number in range(20):
             put(store, number)
         monkeypatch.setattr(index_file, "SLOT_STRUCT", Slots())
+        monkeypatch.setattr(index_file, "COMPILED", Kernel if compiled else None)
         with pytest.raises(Interrupted):
             put(store, 20)
         if not stopped:

@@ -32,7 +32,7 @@ class WriteBuffer:
         self._view = memoryview(self._memory)
         self._used = 0
 
-    def put(self, position: int, data: bytes | memoryview) -> None:
+    def put(self, position: int, data: bytes | bytearray | memoryview) -> None:
         """Write `data`; one thread at a time for each position."""
         octets = memoryview(data).cast("B")
         end = position + len(octets)
@@ -121,7 +121,7 @@ class BufferedFiles:
             with self._lock:
                 self._buffers[mapped.file_from_offset] = mapped, buffer
 
-    def write(self, mapped: MappedFile, position: int, data: bytes | memoryview) -> None:
+    def write(self, mapped: MappedFile, position: int, data: bytes | bytearray | memoryview) -> None:
         """Write `data` at `position` of the file: into its buffer, or directly if it has none."""
         found = self._buffers.get(mapped.file_from_offset)
         if found is None:

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.model.message_id import UNIQ_KEYS
 from rocketflow_store.model.property_names import PROPERTY_UNIQ_KEY
 
 if TYPE_CHECKING:
@@ -64,9 +63,8 @@ def bool_array(mask: npt.NDArray[np.bool_]) -> pa.Array:
     return pa.Array.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(np.packbits(mask, bitorder="little"))])
 
 
-def new_uniq_keys(count: int) -> tuple[pa.Array, pa.Array]:
-    """Return (new UNIQ_KEYs as strings, their property segments)."""
-    prefix, tick = UNIQ_KEYS.reserve(count)
+def reserved_uniq_keys(prefix: str, tick: int, count: int) -> tuple[pa.Array, pa.Array]:
+    """Return (UNIQ_KEYs of a reserved prefix and `count` ticks as strings, their property segments)."""
     name, start = _UNIQ_KEY_NAME, len(_UNIQ_KEY_NAME)
     width = len(prefix) + 12
     rows = np.empty((count, start + width + 1), np.uint8)

@@ -16,9 +16,6 @@ import pyarrow.compute as pc
 
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, encode_properties
 from rocketflow_store.format.record import (
-    MAGIC_V1,
-    MAGIC_V2,
-    MAX_V1_TOPIC_SIZE,
     PROPERTY_CRC_SIZE,
     check_fits_a_file,
     record_size,
@@ -27,7 +24,7 @@ from rocketflow_store.format.record import (
 from rocketflow_store.model.errors import BatchSchemaError, MessageRejectedError, UnknownColumnError
 from rocketflow_store.model.java_compat import string_hash
 from rocketflow_store.model.message import Message
-from rocketflow_store.model.message_id import encode_host
+from rocketflow_store.model.message_id import UNIQ_KEYS, encode_host
 from rocketflow_store.model.property_names import (
     PROPERTY_DELAY,
     PROPERTY_INNER_MULTI_DISPATCH,
@@ -48,7 +45,7 @@ from rocketflow_store.records.arrow.arrays import (
     empty_values,
     fixed_width,
     join,
-    new_uniq_keys,
+    reserved_uniq_keys,
     taken,
 )
 from rocketflow_store.records.arrow.chunking import chunks
@@ -62,6 +59,14 @@ from rocketflow_store.records.decoding.dispatch_rows import DispatchRows, tags_c
 from rocketflow_store.records.decoding.index_entries import IndexEntries, index_entries
 from rocketflow_store.records.decoding.properties import split_properties
 from rocketflow_store.records.decoding.record_crc import rows_like_crc
+from rocketflow_store.records.encoding.compiled_rows import (
+    EncodedRows,
+    RowContents,
+    RowTexts,
+    compiled_rows,
+    magic_of,
+    topic_part,
+)
 from rocketflow_store.records.encoding.delayed_placement import REQUESTS, place_for_later
 from rocketflow_store.records.encoding.lmq_offsets import LmqOffsets, room_needed, with_room
 from rocketflow_store.records.encoding.message_encoder import MessageEncoder
@@ -78,6 +83,8 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
 
+NAMED: Final = (EntryKind.KEYS, EntryKind.TAGS, EntryKind.SHARDING_KEY)
+"""Properties that have columns, in stored order."""
 _COUNTED_IDS: Final = 1 << 15
 """Queue ids below this are counted rather than sorted."""
 _MAP: Final = pa.map_(pa.string(), pa.string())
@@ -201,6 +208,7 @@ class BatchEncoder:
         self._row_hashes = row_hashes
         self._scalar = MessageEncoder(config)
         self._store_host = encode_host(config.store_host)
+        self._reserved = PROPERTY_CRC_SIZE if config.append_prop_crc else 0
         if default_topic is not None:
             check_send_topic(default_topic)
 
@@ -306,23 +314,101 @@ class BatchEncoder:
                 yield self._chunk(_Columns(some, self._default_topic, self._config), now_ms, turns)
 
     def _chunk(self, columns: _Columns, now_ms: int, next_queue: QueueTurns) -> EncodedChunk:
-        count = len(columns.bodies)
         topics, codes = columns.topic_codes()
         queue_ids = self._queue_ids(columns, topics, codes, next_queue)
-        uniq_keys, uniq_segment = columns.uniq_keys_of(count)
+        new_ids = UNIQ_KEYS.reserve(len(codes))
+        named = None if self._config.enable_lmq else columns.named()
+        if named is not None:
+            texts = RowTexts(named, (None, columns.keys, columns.tags), (new_ids[0].encode(), new_ids[1]))
+            rows = self._compiled(columns, now_ms, topics, codes, queue_ids, texts, is_named=True)
+            if rows is not None:
+                return self._encoded(rows, topics, codes, queue_ids)
+        uniq_keys, uniq_segment = columns.uniq_keys_of(new_ids)
         properties, topics, codes, queue_ids, levels = self._properties(
             columns, uniq_keys, uniq_segment, topics, codes, queue_ids
         )
         lmqs = None
         if self._config.enable_lmq:
             properties, lmqs = with_room(properties, topics, codes)
-        bodies = columns.bodies
+        rows = None
+        if named is None:
+            texts = RowTexts([(b"", properties)], (uniq_keys, columns.effective_keys(), columns.effective_tags()))
+            rows = self._compiled(columns, now_ms, topics, codes, queue_ids, texts, is_named=False)
+        if rows is None:
+            rows = self._joined(columns, now_ms, topics, codes, queue_ids, properties, uniq_keys)
+        if self._row_hashes:
+            rows = rows._replace(row_hashes=_row_hashes(columns, rows.body_crcs))
+        return self._encoded(rows, topics, codes, queue_ids, levels, lmqs)
+
+    def _encoded(
+        self,
+        rows: EncodedRows,
+        topics: list[str],
+        codes: npt.NDArray[np.int32],
+        queue_ids: npt.NDArray[np.int32],
+        levels: npt.NDArray[np.int32] | None = None,
+        lmqs: LmqOffsets | None = None,
+    ) -> EncodedChunk:
+        reserved = self._reserved
+        return EncodedChunk(
+            data=rows.data,
+            starts=rows.starts,
+            sizes=rows.sizes,
+            topics=topics,
+            topic_codes=codes,
+            queue_ids=queue_ids,
+            tags_codes=rows.tags_codes,
+            entries=rows.entries,
+            delay_levels=levels,
+            delay_levels_ms=self._config.delay_levels_ms,
+            row_hashes=rows.row_hashes,
+            property_crc=reserved > 0,
+            lmqs=None if lmqs is None else lmqs.in_records(rows.sizes - reserved),
+        )
+
+    def _compiled(
+        self,
+        columns: _Columns,
+        now_ms: int,
+        topics: list[str],
+        codes: npt.NDArray[np.int32],
+        queue_ids: npt.NDArray[np.int32],
+        texts: RowTexts,
+        *,
+        is_named: bool,
+    ) -> EncodedRows | None:
+        """Return the rows as the kernel encodes them, None if it leaves them over; hashed if their texts are named."""
+        return compiled_rows(
+            self._head(now_ms).tobytes(),
+            columns.bodies,
+            topics,
+            codes,
+            queue_ids,
+            columns.flags(),
+            columns.born_timestamps(now_ms),
+            texts,
+            columns.contents() if is_named and self._row_hashes else None,
+            reserved=self._reserved,
+            indexed=self._config.message_index_enable,
+        )
+
+    def _joined(
+        self,
+        columns: _Columns,
+        now_ms: int,
+        topics: list[str],
+        codes: npt.NDArray[np.int32],
+        queue_ids: npt.NDArray[np.int32],
+        properties: pa.Array,
+        uniq_keys: pa.Array,
+    ) -> EncodedRows:
+        """Return the rows as their parts are joined in Arrow."""
+        count, bodies, reserved = len(codes), columns.bodies, self._reserved
         crcs = crc32_column(bodies) & 0x7FFFFFFF
-        reserved = PROPERTY_CRC_SIZE if self._config.append_prop_crc else 0
         if not reserved:
             properties = unlike_crcs(properties)
         body_sizes, property_sizes = _lengths(bodies), _lengths(properties) + reserved
-        topic_parts = [_topic_part(topic) for topic in topics]
+        topic_parts = [topic_part(topic) for topic in topics]
         topic_sizes = np.array([len(part) for part in topic_parts], np.int64)[codes]
         head_size = 68 + 2 * len(self._store_host) + 4
         sizes = head_size + body_sizes + topic_sizes + 2 + property_sizes
@@ -334,23 +420,15 @@ class BatchEncoder:
             pieces.append(fixed_width(np.zeros((count, reserved), np.uint8)))
         records = join(*pieces)
         ends = np.frombuffer(records.buffers()[1], np.int32, count + 1, records.offset * 4).astype(np.int64)
-        tags, hashes = columns.tag_hashes(), None
-        if self._row_hashes:
-            hashes = _row_hashes(columns, crcs)
-        return EncodedChunk(
+        tags = columns.tag_hashes()
+        return EncodedRows(
             data=records.buffers()[2],
             starts=ends[:-1],
             sizes=sizes,
-            topics=topics,
-            topic_codes=codes,
-            queue_ids=queue_ids,
+            body_crcs=crcs,
             tags_codes=tags_codes_of(tags),
             entries=self._entries(topics, codes, uniq_keys, columns, tags),
-            delay_levels=levels,
-            delay_levels_ms=self._config.delay_levels_ms,
-            row_hashes=hashes,
-            property_crc=reserved > 0,
-            lmqs=None if lmqs is None else lmqs.in_records(sizes - reserved),
+            row_hashes=None,
         )
 
     def _entries(
@@ -372,22 +450,26 @@ class BatchEncoder:
         codes: npt.NDArray[np.int32],
     ) -> pa.Array:
         """Return everything before the body, as fixed-width rows."""
-        host = self._store_host
-        width = len(host)
-        hosts = [("born_host", f"V{width}"), ("store_timestamp", ">i8"), ("store_host", f"V{width}")]
-        layout = np.dtype([*BEFORE_HOSTS, *hosts, *AFTER_HOSTS])
-        heads = np.zeros(len(sizes), layout)
+        heads = np.repeat(self._head(now_ms), len(sizes))
         heads["total_size"] = sizes
-        magic = np.array([MAGIC_V1 if len(t.encode()) <= MAX_V1_TOPIC_SIZE else MAGIC_V2 for t in topics], np.int64)
-        heads["magic_code"] = magic[codes]
+        heads["magic_code"] = np.array([magic_of(topic) for topic in topics], np.int64)[codes]
         heads["body_crc"] = crcs
         heads["queue_id"] = queue_ids
         heads["flag"] = columns.flags()
-        heads["sys_flag"] = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG if width == 20 else 0
         heads["born_timestamp"] = columns.born_timestamps(now_ms)
-        heads["born_host"] = heads["store_host"] = np.void(host)
         heads["body_size"] = body_sizes
-        return fixed_width(heads.view(np.uint8).reshape(len(sizes), layout.itemsize))
+        return fixed_width(heads.view(np.uint8).reshape(len(sizes), heads.itemsize))
+
+    def _head(self, now_ms: int) -> npt.NDArray[np.void]:
+        """Return the fields before the body that rows share: hosts, their flags, and the time without a column."""
+        host = self._store_host
+        width = len(host)
+        hosts = [("born_host", f"V{width}"), ("store_timestamp", ">i8"), ("store_host", f"V{width}")]
+        head = np.zeros(1, np.dtype([*BEFORE_HOSTS, *hosts, *AFTER_HOSTS]))
+        head["sys_flag"] = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG if width == 20 else 0
+        head["born_timestamp"] = now_ms
+        head["born_host"] = head["store_host"] = np.void(host)
+        return head
 
     def _queue_ids(
         self, columns: _Columns, topics: list[str], codes: npt.NDArray[np.int32], next_queue: QueueTurns
@@ -488,9 +570,8 @@ class _Columns:
         self._last_level = len(config.delay_levels_ms)
         self.bodies = _cast("body", batch.column("body"), pa.binary())
         self.topic = self._text("topic")
-        self.tags = self._text("tags")
-        self.keys = self._keys()
-        sharding_key = self._text("shardingKey")
+        self.tags, self.keys = _filled(self._text("tags")), _filled(self._keys())
+        sharding_key = _filled(self._text("shardingKey"))
         self.sharding_key = None if sharding_key is None else _empty_to_null(sharding_key)
         self.queue_id = self._get("queueId", pa.int32())
 
@@ -665,9 +746,13 @@ class _Columns:
         """Return the stored KEYS of every row."""
         return self._effective(self.keys, EntryKind.KEYS)
 
+    def effective_tags(self) -> pa.Array:
+        """Return the stored TAGS of every row."""
+        return self._effective(self.tags, EntryKind.TAGS)
+
     def tag_hashes(self) -> Hashes:
         """Return the Java hashes and the lengths of the stored TAGS."""
-        return string_hashes(self._effective(self.tags, EntryKind.TAGS))
+        return string_hashes(self.effective_tags())
 
     def _effective(self, column: pa.Array | None, kind: EntryKind) -> pa.Array:
         there = self._in_map(kind)
@@ -675,12 +760,25 @@ class _Columns:
             return pa.nulls(len(self.bodies), pa.string()) if there is None else there
         return column if there is None else pc.coalesce(_empty_to_null(column), there)
 
-    def uniq_keys_of(self, count: int) -> tuple[pa.Array, pa.Array]:
+    def named(self) -> list[tuple[bytes, pa.Array]] | None:
+        """Return the columns of all properties with their names, None if maps or times of delivery have some too."""
+        if self._map is not None or {"delayTimeLevel", "deliverTimestamp"} & set(self._batch.schema.names):
+            return None
+        columns = zip(NAMED, (self.keys, self.tags, self.sharding_key), strict=True)
+        return [(f"{PROPERTY_NAME[kind]}\x01".encode(), column) for kind, column in columns if column is not None]
+
+    def contents(self) -> RowContents:
+        """Return what a row's hash depends on besides its bytes."""
+        times = self.born_timestamps(0)
+        queue_ids = None if self.queue_id is None else np.ascontiguousarray(self.queue_id.fill_null(-1))
+        return RowContents(times if isinstance(times, np.ndarray) else None, queue_ids)
+
+    def uniq_keys_of(self, new_ids: tuple[str, int]) -> tuple[pa.Array, pa.Array]:
         """Return (UNIQ_KEY of every row, the property segments to append).
 
-        A row that has a UNIQ_KEY keeps it; others get a new one.
+        A row that has a UNIQ_KEY keeps it; others get one of `new_ids`, a prefix and a tick for the first row.
         """
-        keys, segments = new_uniq_keys(count)
+        keys, segments = reserved_uniq_keys(*new_ids, len(self.bodies))
         own = self._in_map(EntryKind.UNIQ_KEY)
         if own is None:
             return keys, segments
@@ -780,6 +878,11 @@ def _named(name: str, values: pa.Array) -> list[Any]:
     return [pc.binary_join_element_wise(head, values, _CLOSE, EMPTY)]
 
 
+def _filled(column: pa.Array | None) -> pa.Array | None:
+    """Return a column with empty texts for nulls, which may have bytes that mean nothing."""
+    return column if column is None or column.null_count == 0 else column.fill_null("")
+
+
 def _empty_to_null(column: pa.Array) -> pa.Array:
     lengths = _lengths(column)
     if len(lengths) == 0 or int(lengths.min()) > 0:
@@ -809,11 +912,6 @@ def _lengths(column: pa.Array) -> Ints:
         column = column.cast(pa.binary())
     offsets = np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, column.offset * 4)
     return np.diff(offsets).astype(np.int64)
-
-
-def _topic_part(topic: str) -> bytes:
-    raw = topic.encode()
-    return len(raw).to_bytes(1 if len(raw) <= MAX_V1_TOPIC_SIZE else 2, "big") + raw
 
 
 def _has_separator(column: pa.Array) -> bool:

@@ -74,11 +74,11 @@ _ASSIGNED: Final = frozenset({PROPERTY_CRC32, PROPERTY_INNER_BASE, PROPERTY_INNE
 _EACH_ITS_OWN: Final = frozenset({PROPERTY_UNIQ_KEY, PROPERTY_WAIT})
 """Properties of a batch that are not added to its messages: they have their own, and a second one would win."""
 _UNIQ_KEY: Final = b"\x02UNIQ_KEY\x01"
-_ASSIGNED_MARKS: Final = tuple(name.encode() for name in (*_ASSIGNED, TRANSIENT_PROPERTY_PREFIX))
+ASSIGNED_MARKS: Final = tuple(name.encode() for name in (*_ASSIGNED, TRANSIENT_PROPERTY_PREFIX))
 _QUESTION_MARK: Final = ord("?")
 _MAX_INNER_NUM: Final = (1 << 15) - 1
 _UNIQ_KEYS_AT_ONCE: Final = 64
-_NEW_UNIQ_KEY_SIZE: Final = len(f"{PROPERTY_UNIQ_KEY}\x01\x02") + 56
+NEW_UNIQ_KEY_SIZE: Final = len(f"{PROPERTY_UNIQ_KEY}\x01\x02") + 56
 
 
 class MessageEncoder:
@@ -177,24 +177,19 @@ class MessageEncoder:
             if placed != batch.topic:
                 why = "a batch cannot be delayed: send its messages one by one"
                 raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, why)
-        own = {
-            name: value
-            for name, value in batch.properties.items()
-            if name not in _ASSIGNED | _EACH_ITS_OWN and not name.startswith(TRANSIENT_PROPERTY_PREFIX)
-        }
         try:
-            suffix = encode_properties(own)
+            suffix = encode_properties(batch_properties(batch))
             born_host = self._store_host if batch.born_host is None else encode_host(batch.born_host)
         except ValueError as error:
             raise MessageRejectedError(PutMessageStatus.MESSAGE_ILLEGAL, str(error)) from error
         reserved = self._reserved
-        room = MAX_PROPERTIES_SIZE - len(suffix) - reserved - 1 - _NEW_UNIQ_KEY_SIZE
+        room = MAX_PROPERTIES_SIZE - len(suffix) - reserved - 1 - NEW_UNIQ_KEY_SIZE
         if len(batch.body) > room:  # usually the batch is smaller than the properties of one message may be
             _check_properties(entries, room)
         hosts = len(born_host) + len(self._store_host)
-        most = RECORD_FIXED_SIZE + hosts + 2 + len(batch.topic) + len(suffix) + reserved + 1 + _NEW_UNIQ_KEY_SIZE
+        most = RECORD_FIXED_SIZE + hosts + 2 + len(batch.topic) + len(suffix) + reserved + 1 + NEW_UNIQ_KEY_SIZE
         size = len(batch.body) + len(entries) * (most - FIXED_SIZE)
-        limit = min(self._config.max_message_size + 65_536, self._config.mapped_file_size_commit_log - 8)
+        limit = batch_limit(self._config)
         if size > limit:
             raise MessageRejectedError(
                 PutMessageStatus.MESSAGE_ILLEGAL,
@@ -284,16 +279,30 @@ class MessageEncoder:
         }
 
 
+def batch_properties(batch: MessageBatch) -> dict[str, str]:
+    """Return the properties of a batch that each of its messages gets."""
+    return {
+        name: value
+        for name, value in batch.properties.items()
+        if name not in _ASSIGNED | _EACH_ITS_OWN and not name.startswith(TRANSIENT_PROPERTY_PREFIX)
+    }
+
+
+def batch_limit(config: StoreConfig) -> int:
+    """Return the most bytes that the records of a batch may have together."""
+    return min(config.max_message_size + 65_536, config.mapped_file_size_commit_log - 8)
+
+
 def _without_assigned(entries: list[Entry], body: bytes | bytearray | memoryview) -> list[Entry]:
     """Return the entries of a batch without properties that only the store sets, as single messages are stored."""
     raw = bytes(body)
-    if not any(mark in raw for mark in _ASSIGNED_MARKS):
+    if not any(mark in raw for mark in ASSIGNED_MARKS):
         return entries
     return [(flag, own, _kept_properties(properties)) for flag, own, properties in entries]
 
 
 def _kept_properties(raw: bytes) -> bytes:
-    if not any(mark in raw for mark in _ASSIGNED_MARKS):
+    if not any(mark in raw for mark in ASSIGNED_MARKS):
         return raw
     try:
         return encode_properties(

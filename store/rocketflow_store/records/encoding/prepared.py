@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.format.record import BODY_DIFFERS, PROPERTY_CRC_SIZE, check_fits_a_file
+from rocketflow_store.format.record import BLANK_SIZE, BODY_DIFFERS, PROPERTY_CRC_SIZE, check_fits_a_file
+from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.errors import MessageRejectedError
 from rocketflow_store.model.property_names import (
     PROPERTY_CRC32,
@@ -47,6 +48,7 @@ from rocketflow_store.records.decoding.dispatch_rows import tags_codes_of
 from rocketflow_store.records.decoding.index_entries import index_entries
 from rocketflow_store.records.decoding.properties import integers, split_properties
 from rocketflow_store.records.decoding.record_crc import with_record_crc, zero_properties
+from rocketflow_store.records.encoding.compiled_rows import topic_columns
 from rocketflow_store.records.encoding.lmq_offsets import offsets_of
 from rocketflow_store.records.encoding.reput import delay_levels_of, named, reputtable
 
@@ -93,6 +95,8 @@ def first_fault(chunk: EncodedChunk, config: StoreConfig, *, redelivered: bool) 
     `redelivered` allows what messages have that were stored before: compressed bodies, the flag of a finished
     transaction, failed attempts, bodies and properties that older settings and writers accepted.
     """
+    if not redelivered and _are_usual(chunk, config):
+        return None
     records = RecordColumns(chunk.data, chunk.starts, chunk.sizes)
     if records.faults:
         row = min(records.faults)
@@ -101,6 +105,22 @@ def first_fault(chunk: EncodedChunk, config: StoreConfig, *, redelivered: bool) 
         if wrong.any():
             return int(np.flatnonzero(wrong)[0]), why
     return None
+
+
+def _are_usual(chunk: EncodedChunk, config: StoreConfig) -> bool:
+    """Return True if the compiled kernel finds that all rows are usual and as their columns claim."""
+    if COMPILED is None or chunk.delay_levels is not None or chunk.lmqs is not None:
+        return False
+    if not len(chunk.sizes) or not set(chunk.topics).isdisjoint(_WAITING_TOPICS):
+        return False
+    entries = chunk.entries
+    usual: bool = COMPILED.are_prepared(
+        *(np.frombuffer(chunk.data, np.uint8), chunk.starts, chunk.sizes, *topic_columns(chunk.topics)),
+        *(chunk.topic_codes, chunk.queue_ids, chunk.tags_codes),
+        *(entries.hashes, np.ascontiguousarray(entries.of_row, np.int64), entries.of_tag.view(np.uint8)),
+        *(chunk.property_crc, config.max_message_size, config.mapped_file_size_commit_log - BLANK_SIZE, MAX_QUEUE_NUMS),
+    )
+    return usual
 
 
 def _checks(

@@ -8,6 +8,7 @@ import numpy as np
 from isal.isal_zlib import crc32
 
 from rocketflow_store.format.record import PROPERTY_CRC_SIZE, property_crc_tail
+from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.system_flags import BORN_HOST_V6_FLAG
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ def relocate(
     """
     if len(starts) == 0:
         return
+    if COMPILED is not None:
+        places = (np.ascontiguousarray(one, np.int64) for one in (starts, sizes, phy_offsets, queue_offsets))
+        if COMPILED.place_records(octets, *places, store_timestamp_ms, property_crc):
+            return
     window: npt.NDArray[Any] = np.ndarray((len(octets) - 7,), ">i8", buffer=octets, strides=(1,))
     window[starts + 20] = queue_offsets
     window[starts + 28] = phy_offsets

@@ -6,18 +6,19 @@ Dispatch follows the log: its output is a function of the records alone, so a re
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import numpy as np
 
 from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
+from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.java_compat import index_hashes_one_by_one
 from rocketflow_store.records.arrow.hashing import TOGETHER_FROM, index_hashes_of
 from rocketflow_store.records.arrow.queue_column import QueueColumn
 from rocketflow_store.records.arrow.unit_types import UNIT_DTYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 _SIDE_BY_SIDE_FROM: Final = 1 << 16
 _ROW_BITS: Final = 32
 _ID_BITS: Final = 31
+_NUMBERED_TO: Final = 1 << 17
+"""Queues have numbers below this, except in a damaged store; the kernel has a row for each."""
 _ROWS_A_QUEUE: Final = 256
 """With fewer rows per queue, queues and index compete for the interpreter lock: in sequence they are faster."""
 
@@ -64,11 +67,11 @@ class Dispatcher:
         if index is None or not rows.keys:
             return
         keys, places, floor = rows.keys, rows.key_offsets, index.next_phy_offset
-        hashes_of = index_hashes_one_by_one if len(keys) < TOGETHER_FROM else index_hashes_of
         if rows.first_phy_offset < floor:  # a failed dispatch is repeated
             kept = [at for at, place in enumerate(places) if place >= floor]
             keys, places = [keys[at] for at in kept], [places[at] for at in kept]
-        index.put_run(hashes_of(keys), places, rows.store_timestamp)
+        hashes = _hashes_of(keys) if rows.has_texts else cast("list[int]", keys)
+        index.put_run(hashes, places, rows.store_timestamp)
 
     def dispatch(self, rows: DispatchRows) -> None:
         """Write units at their queue offsets and append index entries. Records that are already indexed are skipped."""
@@ -97,32 +100,70 @@ class Dispatcher:
         if self._side is not None:
             parts = [self._side.take(rows) for rows in parts]
         queue_of, queues = _numbered([QueueColumn.of(rows.queues) for rows in parts], [rows.queue_of for rows in parts])
-        units = np.empty(len(queue_of), UNIT_DTYPE)
-        units["phy_offset"] = np.concatenate([rows.phy_offsets for rows in parts])
-        units["msg_size"] = np.concatenate([rows.sizes for rows in parts])
-        units["tags_code"] = np.concatenate([rows.tags_codes for rows in parts])
-        offsets = np.concatenate([rows.queue_offsets for rows in parts])
-        order = np.sort((queue_of << _ROW_BITS) | np.arange(len(queue_of))) & ((1 << _ROW_BITS) - 1)
-        queue_of, offsets, units = queue_of[order], offsets[order], units[order]
-        # a run: same queue, consecutive queue offsets
-        starts_run = (queue_of[1:] != queue_of[:-1]) | (offsets[1:] != offsets[:-1] + 1)
-        cuts = np.concatenate([[0], np.flatnonzero(starts_run) + 1]) if len(queue_of) else np.zeros(0, np.int64)
-        octets = memoryview(units.view(np.uint8).data)
-        for queue, first, start, stop in zip(
-            queue_of[cuts].tolist(),
-            offsets[cuts].tolist(),
-            (cuts * UNIT_SIZE).tolist(),
-            (np.append(cuts[1:], len(queue_of)) * UNIT_SIZE).tolist(),
-            strict=True,
-        ):
-            if queue >= 0:
-                self._queues.add(*queues[queue]).put_bytes(first, octets[start:stop])
+        if COMPILED is not None and (not len(queue_of) or int(queue_of.max()) < _NUMBERED_TO):
+            runs, octets = _units_by_queue(queue_of, parts)
+        else:
+            runs, octets = _sorted_units(queue_of, parts)
+        for queue, first, start, stop in runs:
+            self._queues.add(*queues[queue]).put_bytes(first, octets[start:stop])
 
     def _put_keys(self, rows: DispatchRows, index: IndexService) -> None:
         entries = rows.entries if self._tag_entries else rows.entries.without_tags()
         entries = entries.where(rows.phy_offsets >= index.next_phy_offset)
         of_row = entries.of_row
         index.put(entries.hashes, rows.phy_offsets[of_row], rows.store_timestamps[of_row])
+
+
+def _hashes_of(keys: Sequence[str | int]) -> list[int]:
+    """Return the hashes of index keys; some may be hashes already."""
+    texts = [key for key in keys if isinstance(key, str)]
+    hashes = iter((index_hashes_one_by_one if len(texts) < TOGETHER_FROM else index_hashes_of)(texts))
+    return [next(hashes) if isinstance(key, str) else key for key in keys]
+
+
+def _columns(parts: Sequence[DispatchRows]) -> Iterator[npt.NDArray[Any]]:
+    """Yield queue offsets, physical offsets, sizes and tags codes of all rows."""
+    for name in ("queue_offsets", "phy_offsets", "sizes", "tags_codes"):
+        columns = [getattr(rows, name) for rows in parts]
+        yield columns[0] if len(columns) == 1 else np.concatenate(columns)
+
+
+Units: TypeAlias = "tuple[Iterable[tuple[int, int, int, int]], memoryview]"
+"""Runs of consecutive units (queue, first queue offset, start and end of their bytes), by queue; and the bytes."""
+
+
+def _sorted_units(queue_of: Ints, parts: Sequence[DispatchRows]) -> Units:
+    """Return the units of rows, sorted by queue."""
+    offsets, phy_offsets, sizes, tags_codes = _columns(parts)
+    units = np.empty(len(queue_of), UNIT_DTYPE)
+    units["phy_offset"], units["msg_size"], units["tags_code"] = phy_offsets, sizes, tags_codes
+    order = np.sort((queue_of << _ROW_BITS) | np.arange(len(queue_of))) & ((1 << _ROW_BITS) - 1)
+    order = order[int(np.count_nonzero(queue_of < 0)) :]
+    queue_of, offsets, units = queue_of[order], offsets[order], units[order]
+    # a run: same queue, consecutive queue offsets
+    starts_run = (queue_of[1:] != queue_of[:-1]) | (offsets[1:] != offsets[:-1] + 1)
+    cuts = np.concatenate([[0], np.flatnonzero(starts_run) + 1]) if len(queue_of) else np.zeros(0, np.int64)
+    return zip(
+        queue_of[cuts].tolist(),
+        offsets[cuts].tolist(),
+        (cuts * UNIT_SIZE).tolist(),
+        (np.append(cuts[1:], len(queue_of)) * UNIT_SIZE).tolist(),
+        strict=False,
+    ), memoryview(units.view(np.uint8).data)
+
+
+def _units_by_queue(queue_of: Ints, parts: Sequence[DispatchRows]) -> Units:
+    """Return the units of rows as `_sorted_units` does, from the compiled kernel."""
+    assert COMPILED is not None
+    count, queues = len(queue_of), int(queue_of.max(initial=-1)) + 1
+    runs, units = np.empty((count, 3), np.int64), np.empty(count * UNIT_SIZE, np.uint8)
+    columns = (np.ascontiguousarray(one, np.int64) for one in (queue_of, *_columns(parts)))
+    found = runs[: COMPILED.units_by_queue(*columns, np.empty((queues, 3), np.int64), runs, units)]
+    found = found[np.argsort(found[:, 2])]
+    found[:, 2] *= UNIT_SIZE
+    end = (count - int(np.count_nonzero(queue_of < 0))) * UNIT_SIZE
+    stops = [*found[1:, 2].tolist(), end]
+    return [(*run, stop) for run, stop in zip(found.tolist(), stops, strict=False)], units.data
 
 
 def _numbered(columns: Sequence[QueueColumn], queue_of: Sequence[npt.NDArray[np.int32]]) -> tuple[Ints, QueueNames]:

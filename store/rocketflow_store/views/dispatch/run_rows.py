@@ -43,11 +43,12 @@ class QueueUnits:
 
 
 class RunRows:
-    """Rows of a run; `keys` are index keys as `topic#key`, each with its record's physical offset."""
+    """Rows of a run; `keys` are index keys as `topic#key`, or their hashes, each with its record's physical offset."""
 
     __slots__ = (
         "_current",
         "first_phy_offset",
+        "has_texts",
         "key_offsets",
         "keys",
         "last_with_unit",
@@ -62,7 +63,9 @@ class RunRows:
         """Physical offsets of the first record, and of the last one that has a ConsumeQueue unit; -1: none."""
         self.units: list[QueueUnits] = []
         self._current: dict[tuple[str, int], QueueUnits] = {}
-        self.keys: list[str] = []
+        self.keys: list[str | int] = []
+        self.has_texts = False
+        """True if some keys are not hashes."""
         self.key_offsets: list[int] = []
         self.side: list[SideRow] = []
 
@@ -82,6 +85,7 @@ class RunRows:
             self.units_of(queue, queue_offset).append(pack_unit(phy_offset, size, tags_code))
             self.last_with_unit = phy_offset
         if keys:
+            self.has_texts = True
             self.keys += keys
             self.key_offsets += [phy_offset] * len(keys)
 
@@ -91,9 +95,27 @@ class RunRows:
             self.first_phy_offset = places[0]
         self.units_of(queue, queue_offset).extend(map(pack_unit, places, batch.sizes, batch.tags_codes))
         self.last_with_unit = places[-1]
+        self.has_texts = True
         for phy_offset, keys in zip(places, batch.keys):
             self.keys += keys
             self.key_offsets += [phy_offset] * len(keys)
+
+    def add_placed(
+        self,
+        queue: tuple[str, int],
+        queue_offset: int,
+        phy_offset: int,
+        units: list[bytes],
+        hashes: list[int],
+        places: list[int],
+    ) -> None:
+        """Add records from `phy_offset` on, at consecutive offsets of `queue`; `places` are those of the `hashes`."""
+        if self.first_phy_offset < 0:
+            self.first_phy_offset = phy_offset
+        self.units_of(queue, queue_offset).extend(units)
+        self.last_with_unit = int.from_bytes(units[-1][:8], "big")
+        self.keys += hashes
+        self.key_offsets += places
 
     def units_of(self, queue: tuple[str, int], queue_offset: int) -> list[bytes]:
         """Return the list to which the queue's units from `queue_offset` on are appended."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from rocketflow_store.files import os_files
 from rocketflow_store.format.index_layout import ENTRY_SIZE, ENTRY_STRUCT, HEADER_SIZE, SLOT_SIZE, index_file_size
+from rocketflow_store.kernel import COMPILED
 from rocketflow_store.records.arrow.unit_types import ENTRY_DTYPE
 from rocketflow_store.views.index.index_table import IndexHeader, IndexTable
 from rocketflow_store.views.index.index_walk import IndexWalk
@@ -135,8 +136,36 @@ class IndexFile:
         header = self.header
         first = header.index_count
         self._reserve(first + count)
-        slot_table, table = self.slots(), self.entry_table(first + count - 1)
         key_hashes, phy_offsets, store_timestamps = key_hashes[:count], phy_offsets[:count], store_timestamps[:count]
+        new_slots = self._link(key_hashes, phy_offsets, store_timestamps, first)
+        if first <= 1:
+            header.begin_phy_offset = int(phy_offsets[0])
+            header.begin_timestamp = int(store_timestamps[0])
+        header.hash_slot_count += new_slots
+        header.index_count = first + count
+        header.end_phy_offset = int(phy_offsets[-1])
+        header.end_timestamp = int(store_timestamps[-1])
+        self._table.write_header()
+        return count
+
+    def _link(
+        self,
+        key_hashes: npt.NDArray[np.int32],
+        phy_offsets: npt.NDArray[np.int64],
+        store_timestamps: npt.NDArray[np.int64],
+        first: int,
+    ) -> int:
+        """Write entries from number `first` on, and their slots; return how many slots got their first entry."""
+        if COMPILED is not None:
+            hashes = np.ascontiguousarray(key_hashes, np.int32)
+            columns = (np.ascontiguousarray(one, np.int64) for one in (phy_offsets, store_timestamps))
+            begin = self.header.begin_timestamp
+            started: int = COMPILED.put_index_entries(
+                self._table.mapped, self.hash_slot_num, first, begin, hashes, *columns
+            )
+            return started
+        count = len(key_hashes)
+        slot_table, table = self.slots(), self.entry_table(first + count - 1)
         slot_ids = key_hashes % self.hash_slot_num
         order, heads = _chains(slot_ids)
         numbers = np.arange(first, first + count, dtype=np.int64)
@@ -155,33 +184,43 @@ class IndexFile:
         new["time_diff"] = self._time_diffs(store_timestamps, first)
         tails = np.append(heads[1:] - 1, count - 1)
         slot_table[head_slots] = sorted_numbers[tails]
-        if first <= 1:
-            header.begin_phy_offset = int(phy_offsets[0])
-            header.begin_timestamp = int(store_timestamps[0])
-        header.hash_slot_count += int(np.count_nonzero(current == 0))
-        header.index_count = first + count
-        header.end_phy_offset = int(phy_offsets[-1])
-        header.end_timestamp = int(store_timestamps[-1])
-        self._table.write_header()
-        return count
+        return int(np.count_nonzero(current == 0))
 
     def put_run(self, key_hashes: Sequence[int], phy_offsets: Sequence[int], store_timestamp: int) -> int:
         """Append a few entries with one store time (ms); return how many fitted."""
         assert self._write
-        header, mapped = self._table.header, self._table.mapped
-        count, number = min(len(key_hashes), self.room), header.index_count
-        self._reserve(number + count)
+        header = self._table.header
+        count, first = min(len(key_hashes), self.room), header.index_count
+        self._reserve(first + count)
+        if COMPILED is None:
+            new_slots = self._link_run(key_hashes[:count], phy_offsets, store_timestamp, first)
+        else:
+            new_slots = COMPILED.put_index_run(
+                *(self._table.mapped, self.hash_slot_num, first, header.begin_timestamp),
+                *(key_hashes, phy_offsets, count, store_timestamp),
+            )
+        if first <= 1:
+            header.begin_phy_offset, header.begin_timestamp = phy_offsets[0], store_timestamp
+        header.hash_slot_count += new_slots
+        header.index_count = first + count
+        header.end_phy_offset, header.end_timestamp = phy_offsets[count - 1], store_timestamp
+        self._table.write_header()
+        return count
+
+    def _link_run(
+        self, key_hashes: Sequence[int], phy_offsets: Sequence[int], store_timestamp: int, number: int
+    ) -> int:
+        """Write a few entries from `number` on, as `_link` does."""
+        mapped = self._table.mapped
         slots, entry_at, read_slot = (
             self.hash_slot_num,
             self._table.entries_at + ENTRY_SIZE * number,
             SLOT_STRUCT.unpack_from,
         )
         write_slot, write_entry = SLOT_STRUCT.pack_into, ENTRY_STRUCT.pack_into
-        begin, new_slots = header.begin_timestamp, 0
+        begin, new_slots = self.header.begin_timestamp, 0
         seconds = 0 if begin <= 0 else min(max(int((store_timestamp - begin) / 1000), 0), MAX_TIME_DIFF)
-        if number <= 1:
-            header.begin_phy_offset, header.begin_timestamp = phy_offsets[0], store_timestamp
-        for key_hash, phy_offset in zip(key_hashes[:count], phy_offsets):
+        for key_hash, phy_offset in zip(key_hashes, phy_offsets):
             slot_at = HEADER_SIZE + SLOT_SIZE * (key_hash % slots)
             (previous,) = read_slot(mapped, slot_at)
             if not 0 < previous <= number:
@@ -193,11 +232,7 @@ class IndexFile:
                 seconds = 0  # the first entry is measured against the value carried over
             entry_at += ENTRY_SIZE
             number += 1
-        header.hash_slot_count += new_slots
-        header.index_count = number
-        header.end_phy_offset, header.end_timestamp = phy_offsets[count - 1], store_timestamp
-        self._table.write_header()
-        return count
+        return new_slots
 
     def _time_diffs(self, store_timestamps: npt.NDArray[np.int64], first: int) -> npt.NDArray[np.int64]:
         """Return seconds since the file's begin; the first entry is measured against the time carried over."""

@@ -1,0 +1,175 @@
+# Units of queues and entries of index files: see `views/dispatch/dispatcher.py` and `views/index/index_file.py`.
+
+cdef enum:
+    UNIT_SIZE = 20
+    ENTRY_SIZE = 20
+    INDEX_HEADER = 40
+    SLOTS_AHEAD = 16
+    MOST_SECONDS = 0x7FFFFFFF
+
+
+cdef extern from *:
+    """
+    #define fetch_ahead(at) __builtin_prefetch((at), 1)
+    """
+    void fetch_ahead(const uint8_t *at) noexcept nogil
+
+
+cdef inline void put_unit(uint8_t *to, int64_t phy_offset, int64_t size, int64_t tags_code) noexcept nogil:
+    put64(to, <uint64_t>phy_offset)
+    put32(to + 8, <uint32_t>size)
+    put64(to + 12, <uint64_t>tags_code)
+
+
+def units_by_queue(
+    const int64_t[::1] queue_of not None,
+    const int64_t[::1] queue_offsets not None,
+    const int64_t[::1] phy_offsets not None,
+    const int64_t[::1] sizes not None,
+    const int64_t[::1] tags_codes not None,
+    int64_t[:, ::1] queues not None,
+    int64_t[:, ::1] runs not None,
+    uint8_t[::1] units not None,
+):
+    """Write the units of rows by queue, in the order of the rows; return the number of runs.
+
+    A run (queue, first queue offset, position of its first unit) has consecutive queue offsets. Rows of queue -1 get no
+    unit; `queues` has space for three numbers of each queue. ValueError for a row of another queue.
+    """
+    cdef int64_t row, queue, count = queue_of.shape[0], place = 0, found = 0
+    cdef bint known = True
+    if (
+        queue_offsets.shape[0] != count or phy_offsets.shape[0] != count or sizes.shape[0] != count
+        or tags_codes.shape[0] != count or runs.shape[0] < count or runs.shape[1] != 3 or queues.shape[1] != 3
+        or units.shape[0] // UNIT_SIZE < count
+    ):
+        raise ValueError("a column has another number of rows")
+    with nogil:
+        for queue in range(queues.shape[0]):
+            queues[queue, 0] = queues[queue, 1] = 0
+        for row in range(count):
+            if not -1 <= queue_of[row] < queues.shape[0]:
+                known = False
+                break
+            if queue_of[row] >= 0:
+                queues[queue_of[row], 0] += 1
+        if known:
+            for queue in range(queues.shape[0]):  # number of units -> place of the next unit
+                place += queues[queue, 0]
+                queues[queue, 0] = place - queues[queue, 0]
+            for row in range(count):
+                queue = queue_of[row]
+                if queue < 0:
+                    continue
+                place = queues[queue, 0]
+                if not queues[queue, 1] or queues[queue, 2] != queue_offsets[row]:
+                    runs[found, 0], runs[found, 1], runs[found, 2] = queue, queue_offsets[row], place
+                    queues[queue, 1] = 1
+                    found += 1
+                put_unit(&units[0] + UNIT_SIZE * place, phy_offsets[row], sizes[row], tags_codes[row])
+                queues[queue, 0], queues[queue, 2] = place + 1, queue_offsets[row] + 1
+    if not known:
+        raise ValueError("a row has no queue")
+    return found
+
+
+cdef inline int64_t seconds_since(int64_t begin, int64_t timestamp) noexcept nogil:
+    cdef double seconds = <double>(<int64_t>(<uint64_t>timestamp - <uint64_t>begin)) / 1000
+    if begin <= 0 or seconds < 0:
+        return 0
+    return MOST_SECONDS if seconds > MOST_SECONDS else <int64_t>seconds
+
+
+cdef inline int64_t slot_of(int32_t key_hash, int64_t slots) noexcept nogil:
+    cdef int64_t slot = key_hash % slots
+    return slot + slots if slot < 0 else slot
+
+
+cdef inline bint append_entry(
+    uint8_t *at, int64_t slots, int64_t number, int64_t previous, int32_t key_hash, int64_t phy_offset, int64_t seconds
+) noexcept nogil:
+    """Write entry `number` and its slot, after entry `previous` of the slot; return True if it is the slot's first."""
+    cdef uint8_t *entry = at + 4 * slots + ENTRY_SIZE * number
+    put32(entry, <uint32_t>key_hash)
+    put64(entry + 4, <uint64_t>phy_offset)
+    put32(entry + 12, <uint32_t>seconds)
+    put32(entry + 16, <uint32_t>previous)
+    put32(at + 4 * slot_of(key_hash, slots), <uint32_t>number)
+    return previous == 0
+
+
+cdef int check_index(int64_t size, int64_t slots, int64_t first, int64_t count) except -1:
+    """Raise ValueError if entries from `first` on are not within an index file of `size` bytes."""
+    if slots <= 0 or slots > size // 4 or first < 1 or first > size // ENTRY_SIZE:
+        raise ValueError("the index file has other numbers of slots or entries")
+    if INDEX_HEADER + 4 * slots + ENTRY_SIZE * (first + count) > size:
+        raise ValueError("the entries do not fit into the index file")
+    return 0
+
+
+def put_index_entries(
+    uint8_t[::1] mapped not None,
+    int64_t slots,
+    int64_t first,
+    int64_t begin_timestamp,
+    const int32_t[::1] hashes not None,
+    const int64_t[::1] phy_offsets not None,
+    const int64_t[::1] store_timestamps not None,
+):
+    """Append entries to an index file from entry `first` on; return the number of slots that got their first entry.
+
+    ValueError, and nothing is written, if they do not fit.
+    """
+    cdef int64_t count = hashes.shape[0], row, previous, slot, started = 0, begin = begin_timestamp
+    cdef uint8_t *at
+    if phy_offsets.shape[0] != count or store_timestamps.shape[0] != count:
+        raise ValueError("a column has another number of rows")
+    check_index(mapped.shape[0], slots, first, count)
+    with nogil:
+        at = &mapped[0] + INDEX_HEADER
+        for row in range(count):
+            if row + SLOTS_AHEAD < count:
+                fetch_ahead(at + 4 * slot_of(hashes[row + SLOTS_AHEAD], slots))
+            slot = slot_of(hashes[row], slots)
+            previous = <int32_t>get32(at + 4 * slot)
+            # of the values that damage leaves in a slot, none after `first` is a link
+            if previous < 0 or previous >= first + row and previous > first or previous > first and (
+                slot_of(<int32_t>get32(at + 4 * slots + ENTRY_SIZE * previous), slots) != slot
+            ):
+                previous = 0
+            started += append_entry(
+                at, slots, first + row, previous, hashes[row], phy_offsets[row],
+                seconds_since(begin, store_timestamps[row]),
+            )
+            if first + row == 1:
+                begin = store_timestamps[0]  # the first entry is measured against the time carried over
+    return started
+
+
+def put_index_run(
+    uint8_t[::1] mapped not None,
+    int64_t slots,
+    int64_t first,
+    int64_t begin_timestamp,
+    hashes,
+    phy_offsets,
+    int64_t count,
+    int64_t store_timestamp,
+):
+    """Append the first `count` of a few entries with one store time, as `put_index_entries` does."""
+    cdef int64_t row, previous, started = 0, seconds = seconds_since(begin_timestamp, store_timestamp)
+    cdef int32_t key_hash
+    cdef uint8_t *at
+    if count < 0:
+        raise ValueError("no entries")
+    check_index(mapped.shape[0], slots, first, count)
+    at = &mapped[0] + INDEX_HEADER
+    for row in range(count):
+        key_hash = hashes[row]
+        previous = <int32_t>get32(at + 4 * slot_of(key_hash, slots))
+        if not 0 < previous <= first + row:
+            previous = 0
+        started += append_entry(at, slots, first + row, previous, key_hash, phy_offsets[row], seconds)
+        if first + row == 1:
+            seconds = 0  # the first entry is measured against the time carried over
+    return started
