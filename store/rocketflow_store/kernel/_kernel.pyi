@@ -32,6 +32,19 @@ def dispatch_rows(
     columns: tuple[Buffer, Buffer, Buffer, Buffer, Buffer],
     entry_columns: tuple[Buffer, Buffer, Buffer],
 ) -> tuple[int, int, list[tuple[bytes, int]]] | None: ...
+def same_units(
+    units: Buffer, first: int, rows: Buffer, columns: tuple[Buffer, Buffer, Buffer, Buffer], tags: bool
+) -> bool: ...
+def follow_chain(entries: Buffer, first: int, heads: Buffer, wrong: Buffer) -> tuple[int, int]: ...
+def match_entries(
+    entries: Buffer,
+    is_first: bool,
+    stretch: tuple[int, int],
+    expected: tuple[Buffer, Buffer],
+    begin: int,
+    seen: Buffer,
+    wrong: Buffer,
+) -> None: ...
 
 # pulls.pxi
 

@@ -29,6 +29,7 @@ def crc32(const uint8_t[::1] data not None):
 include "record.pxi"
 include "columns.pxi"
 include "walk.pxi"
+include "verify.pxi"
 include "pulls.pxi"
 include "encode.pxi"
 include "dispatch.pxi"

@@ -132,6 +132,10 @@ def queue_columns(
             if positions[row] < 0 or sizes[row] < LEAST_RECORD or positions[row] > extent - sizes[row]:
                 break
             at = first + positions[row]
+            if row + ROWS_AHEAD < count:
+                value = positions[row + ROWS_AHEAD]
+                if 0 <= value < extent:
+                    prefetch_octets(first + value, min(sizes[row + ROWS_AHEAD], extent - value, MOST_AHEAD))
             if not parts_of_record(at, sizes[row], &parts) or parts.sys_flag & left_over_flags:
                 break
             if <int64_t>get64(at + 28) != places[row] or <int64_t>get64(at + 20) != queue_offsets[row]:
