@@ -43,11 +43,6 @@ def same_units(
     return same
 
 
-cdef inline int64_t slot_of_hash(const uint8_t *entry, int64_t slots) noexcept nogil:
-    cdef int64_t slot = <int32_t>get32(entry) % slots
-    return slot + slots if slot < 0 else slot
-
-
 def follow_chain(const uint8_t[::1] entries not None, int32_t first, int32_t[::1] heads not None, uint8_t[::1] wrong not None):
     """Follow entries of an index file from number `first` on; return (the lowest, the highest) physical offset.
 
@@ -62,7 +57,7 @@ def follow_chain(const uint8_t[::1] entries not None, int32_t first, int32_t[::1
     with nogil:
         for one in range(count):
             entry = &entries[ENTRY_BYTES * one]
-            slot = slot_of_hash(entry, slots)
+            slot = slot_of(<int32_t>get32(entry), slots)
             wrong[one] = <int32_t>get32(entry + 16) != heads[slot]
             heads[slot] = <int32_t>(first + one)
             place = <int64_t>get64(entry + 4)

@@ -17,7 +17,7 @@ from rocketflow_store.fsck.verify_units import _compare_neighbours
 from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from rocketflow_store.records.arrow.unit_types import ENTRY_DTYPE, UNIT_DTYPE
-from tests.support.kernel_switch import without_kernel
+from tests.support.kernel_switch import pure_python
 
 pytestmark = pytest.mark.skipif(COMPILED is None, reason="this machine has no compiled kernel")
 LARGE: Final = (1 << 62, -1, -(1 << 63), (1 << 63) - 1)
@@ -55,7 +55,7 @@ def test_chains_are_followed_as_without_the_kernel(table: npt.NDArray[np.void], 
         return found
 
     made = followed()
-    with without_kernel():
+    with pure_python():
         assert made == followed()
 
 
@@ -76,7 +76,7 @@ def test_entries_are_matched_as_without_the_kernel(table: npt.NDArray[np.void], 
         return verify_index._wrong_entries(table, first, begin, stretch).tolist(), stretch.seen.tolist()
 
     made = matched()
-    with without_kernel():
+    with pure_python():
         assert made == matched()
 
 
@@ -108,7 +108,7 @@ def test_units_are_compared_as_without_the_kernel(data: st.DataObject, topic: st
         return report
 
     made = compared()
-    with without_kernel():
+    with pure_python():
         expected = compared()
     assert _of(made) == _of(expected)
 
