@@ -233,5 +233,6 @@ def test_message_that_changes_while_it_is_encoded_stays_within_its_bytes() -> No
 
     config = StoreConfig(enabled_append_prop_crc=False)
     records = compiled_messages.CompiledMessages(config, Encoder(config)).message(message, 0, NOW)
+    assert records is not None
     assert records.data.endswith(b"a\x01b\x02KEYS\x01k\x02TAGS\x01tag\x02__SHARDINGKEY\x01s\x02UNIQ_KEY\x01id\x02")
     assert len(records.data) == records.size
