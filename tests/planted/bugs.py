@@ -2477,13 +2477,13 @@ BUGS: Final = (
         "kernel-commit-of-other-tags",
         "the kernel takes a row with another tags code for proven",
         [Change("if tags_codes[row] != <int32_t>state:\n", "if False:\n")],
-        [f"{JUDGED}::test_changed_rows_have_the_same_fault_by_kernel_and_python"],
+        [f"{JUDGED}::test_rows_that_are_not_as_their_columns_claim_have_the_same_fault_by_kernel_and_python"],
     ),
     Bug(
         "kernel-commit-of-other-body",
         "the kernel takes a row whose body has another CRC for proven",
         [Change("(crc32_of(record + HEAD_SIZE, body) & 0x7FFFFFFFu) != get32(record + 8)", "False")],
-        [f"{JUDGED}::test_changed_rows_have_the_same_fault_by_kernel_and_python"],
+        [f"{JUDGED}::test_rows_that_are_not_as_their_columns_claim_have_the_same_fault_by_kernel_and_python"],
     ),
     Bug(
         "kernel-commit-of-store-property",

@@ -106,6 +106,28 @@ def test_usual_rows_are_judged_by_the_kernel_alone() -> None:
             assert [prepared.first_fault(one, CONFIG, redelivered=False) for one in chunks] == [None]
 
 
+@pytest.mark.parametrize("with_crc", [True, False])
+def test_rows_that_are_not_as_their_columns_claim_have_the_same_fault_by_kernel_and_python(with_crc: bool) -> None:
+    columns = {"body": [b"one", b"two"], "keys": ["k l", "m"], "tags": ["a", "b"]}
+    (chunk,) = chunks_of(pa.RecordBatch.from_pydict(columns), replace(CONFIG, enabled_append_prop_crc=with_crc))
+    raw, one = chunk.data.to_pybytes(), np.array([0, 1])
+    hashes, of_row, of_tag = chunk.entries.hashes, chunk.entries.of_row, chunk.entries.of_tag
+    changed: list[dict[str, Any]] = [
+        {"data": pa.py_buffer(raw.replace(b"two", b"tw0"))},
+        {"data": pa.py_buffer(raw.replace(b"TAGS\x01b", b"TAGS\x01\xff"))},
+        {"tags_codes": chunk.tags_codes + one},
+        {"queue_ids": (chunk.queue_ids + one).astype(np.int32)},
+        {"sizes": chunk.sizes - one},
+        {"entries": IndexEntries(hashes[:-1], of_row[:-1], of_tag[:-1])},
+        {"entries": IndexEntries(hashes, of_row, ~of_tag)},
+        {"entries": IndexEntries(hashes ^ 1, of_row, of_tag)},
+    ]
+    for change in changed:
+        compiled, python = judged(replace(chunk, **change))
+        assert compiled == python
+        assert python is not None
+
+
 @pytest.mark.parametrize("name", ["INNER_BASE", "__CRC32#", "__RMQ.TRANSIENT.x"])
 def test_rows_with_properties_that_only_the_store_sets_are_left_over(name: str) -> None:
     given = "x" * len(name)

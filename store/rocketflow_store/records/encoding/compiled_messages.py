@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, encode_properties
 from rocketflow_store.format.record import PROPERTY_CRC_SIZE
@@ -36,6 +36,25 @@ _IPV4_SIZE: Final = 8
 _UNUSUAL_FLAGS: Final = TRANSACTION_MASK | INNER_BATCH_FLAG | BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 
 
+class Records(Protocol):
+    """Records of one queue without their places, which follow each other: `count`, `size` bytes."""
+
+    data: bytearray
+    count: int
+    size: int
+
+    def place(self, queue_offset: int, phy_offset: int) -> tuple[list[bytes], list[int], list[int]]:
+        """Write the places of records of which the first is at these offsets.
+
+        Return the units, the index hashes, and the physical offset of each hash's record.
+        """
+        ...
+
+    def ids(self, prefix: str, phy_offset: int) -> str:
+        """Return the offset message ids of the records, joined by commas, the first at `phy_offset`."""
+        ...
+
+
 class CompiledMessages:
     """Writes usual messages under one configuration; an `encoder` checks topics and has the UNIQ_KEYs."""
 
@@ -52,13 +71,14 @@ class CompiledMessages:
             encoder.next_uniq_key,
         )
 
-    def message(self, message: object, queue_id: int, now_ms: int) -> Any:
+    def message(self, message: object, queue_id: int, now_ms: int) -> Records | None:
         """Return the records (one) of a usual message, None for any other."""
         if self._writer is None or message.__class__ is not Message or queue_id.__class__ is not int:
             return None
-        return self._writer.message(message, queue_id, now_ms)
+        records: Records | None = self._writer.message(message, queue_id, now_ms)
+        return records
 
-    def batch(self, batch: MessageBatch, queue_id: int, now_ms: int) -> Any:
+    def batch(self, batch: MessageBatch, queue_id: int, now_ms: int) -> Records | None:
         """Return the records of a usual batch, None for any other."""
         body, config = batch.body, self._config
         born = now_ms if batch.born_timestamp is None else batch.born_timestamp
@@ -84,7 +104,8 @@ class CompiledMessages:
         except ValueError:
             return None
         room = MAX_PROPERTIES_SIZE - len(suffix) - self._reserved - 1 - NEW_UNIQ_KEY_SIZE
-        return self._writer.batch(
+        records: Records | None = self._writer.batch(
             *(batch.topic, body, suffix, queue_id, batch.sys_flag, born, born_host, batch.reconsume_times, now_ms),
             *(room, batch_limit(config)),
         )
+        return records
