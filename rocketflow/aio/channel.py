@@ -106,6 +106,8 @@ class Channel(asyncio.Protocol):
         self._running = 0
         self._pending: PendingRequests[asyncio.Future[Command]] = PendingRequests()
         self._loop = asyncio.get_running_loop()
+        self.now: Final = self._loop.time
+        """The loop's clock: to ask for the running loop costs more than the time itself."""
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes | memoryview] = []
         self._out_size = 0

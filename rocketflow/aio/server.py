@@ -120,7 +120,7 @@ class Request(msgspec.Struct, frozen=True, eq=False):
     def _count(self, code: int) -> None:
         if self.slow is None:
             return
-        seconds = asyncio.get_running_loop().time() - self.arrived
+        seconds = self.channel.now() - self.arrived
         if seconds >= SLOW_SECONDS and not self.was_held:
             self.slow.note(self.command.code, self.channel.address, seconds)
         if self.latency is not None:
