@@ -20,7 +20,7 @@ REFUSED = $(shell if [ -x $(BIN)/python ]; then $(BIN)/python tests/project/pyth
   elif ! command -v uv >/dev/null; then $(PYTHON) tests/project/python_versions.py; fi 2>/dev/null \
   || echo "$(PYTHON) does not run: make setup PYTHON=PATH of a Python that pyproject.toml requires")
 
-KERNEL = hatch_build.py $(wildcard store/rocketflow_store/kernel/_kernel.pyx store/rocketflow_store/kernel/*.pxi store/rocketflow_store/kernel/*.h)
+KERNEL = $(wildcard hatch_build.py store/rocketflow_store/kernel/_kernel.pyx store/rocketflow_store/kernel/*.pxi store/rocketflow_store/kernel/*.h)
 
 $(STAMP): requirements.lock pyproject.toml $(KERNEL)
 	$(if $(REFUSED),$(error $(REFUSED)))
@@ -32,7 +32,9 @@ $(STAMP): requirements.lock pyproject.toml $(KERNEL)
 	  [ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV); \
 	  $(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock; \
 	fi
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@ROCKETFLOW_NO_KERNEL=1 ROCKETFLOW_REQUIRE_KERNEL= $(BIN)/python -m pip install -q --disable-pip-version-check \
+	  --no-deps --no-build-isolation -e .
+	@$(BIN)/python hatch_build.py
 	@touch $@
 	@echo "$(VENV) is ready"
 

@@ -10,8 +10,10 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 import sysconfig
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 FOLDER = "store/rocketflow_store/kernel"
 MODULE = "_kernel.abi3.so"
 COMPILERS = ("cc", "gcc", "clang")
+SOURCES = (".pyx", ".pxi", ".h")
 OPTIONS = (
     *("-O2", "-g0", "-fPIC", "-shared", "-fno-strict-aliasing", "-fvisibility=hidden", "-DPy_LIMITED_API=0x030B0000"),
     *(
@@ -33,27 +36,44 @@ OPTIONS = (
 
 
 class CustomBuildHook(BuildHookInterface[Any]):
-    """Puts the extension module beside its sources, and into the wheel."""
+    """Puts the extension module into the wheel, or beside its sources for an editable installation."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile before the files of a wheel are gathered."""
         if self.target_name != "wheel":
             return
-        folder = Path(self.root, FOLDER)
-        (folder / MODULE).unlink(missing_ok=True)
+        self._work = tempfile.mkdtemp(prefix="rocketflow-kernel-")
+        module, folder = Path(self._work, MODULE), Path(self.root, FOLDER)
         required = os.environ.get("ROCKETFLOW_REQUIRE_KERNEL", "") not in ("", "0")
-        if os.environ.get("ROCKETFLOW_NO_KERNEL", "") not in ("", "0") and not required:
-            return
         try:
-            compile_kernel(folder, folder / MODULE)
+            if os.environ.get("ROCKETFLOW_NO_KERNEL", "") not in ("", "0") and not required:
+                raise KernelNotCompiledError("ROCKETFLOW_NO_KERNEL is set")
+            compile_kernel(folder, module)
         except KernelNotCompiledError as error:
             if required:
                 raise
             self.app.display_warning(f"RocketFlow is installed without its compiled kernel: {error}")
+            if version == "editable":
+                (folder / MODULE).unlink(missing_ok=True)
+            return
+        if version == "editable":
+            put_beside_sources(module)
             return
         build_data["pure_python"] = False
         build_data["tag"] = f"cp311-abi3-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
-        build_data["artifacts"].append(f"{FOLDER}/{MODULE}")
+        build_data["force_include"][str(module)] = f"rocketflow_store/kernel/{MODULE}"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove what was compiled."""
+        if self.target_name == "wheel":
+            shutil.rmtree(self._work, ignore_errors=True)
+
+
+def put_beside_sources(module: Path) -> None:
+    """Replace the module of this checkout at once: other processes may load it."""
+    target = Path(__file__).parent / FOLDER / MODULE
+    shutil.copy(module, target.with_suffix(".new"))
+    target.with_suffix(".new").replace(target)
 
 
 class KernelNotCompiledError(Exception):
@@ -61,31 +81,50 @@ class KernelNotCompiledError(Exception):
 
 
 def compile_kernel(folder: Path, target: Path, *options: str) -> None:
-    """Compile the sources in `folder` to `target`. Raises KernelNotCompiledError."""
-    try:
-        from Cython.Compiler.Main import CompilationOptions
-        from Cython.Compiler.Main import compile as translate
-    except ImportError as error:
-        raise KernelNotCompiledError(f"Cython is missing ({error})") from None
+    """Compile the sources in `folder` to `target`, to the same bytes in each folder. Raises KernelNotCompiledError."""
+    if find_spec("Cython") is None:
+        raise KernelNotCompiledError("Cython is not installed")
     compiler = shlex.split(os.environ.get("CC", "")) or [one for one in COMPILERS if shutil.which(one)][:1]
     if not compiler:
         raise KernelNotCompiledError(f"no C compiler ({', '.join(COMPILERS)}) is on PATH, and CC is not set")
+    include = sysconfig.get_path("include")
+    if not Path(include, "Python.h").exists():
+        raise KernelNotCompiledError(f"{include} has no Python.h: install the headers of Python (python3-dev)")
     with tempfile.TemporaryDirectory() as work:
-        for source in [*folder.glob("*.px[di]"), *folder.glob("*.pyx"), *folder.glob("*.h")]:
-            shutil.copy(source, work)
-        code = Path(work, "_kernel.c")
-        chosen = CompilationOptions(output_file=str(code), include_path=[work], language_level=3)
-        done = translate(str(Path(work, "_kernel.pyx")), chosen, full_module_name="rocketflow_store.kernel._kernel")
-        if done.num_errors:
-            raise KernelNotCompiledError("Cython refuses the sources")
-        include = sysconfig.get_path("include")
-        if not Path(include, "Python.h").exists():
-            raise KernelNotCompiledError(f"{include} has no Python.h: install the headers of Python (python3-dev)")
+        for source in folder.iterdir():
+            if source.suffix in SOURCES:
+                shutil.copy(source, work)
+        name = f"--module-name={FOLDER.removeprefix('store/').replace('/', '.')}._kernel"
+        _run([sys.executable, "-m", "cython", name, "_kernel.pyx", "-o", "_kernel.c"], work)
         extra = shlex.split(os.environ.get("CFLAGS", ""))
-        command = [*compiler, *OPTIONS, *extra, *options, f"-I{include}", f"-I{work}", str(code), "-o", str(target)]
+        _run([*compiler, *OPTIONS, *extra, *options, f"-I{include}", "-I.", "_kernel.c", "-o", MODULE], work)
+        shutil.copy(Path(work, MODULE), target)
+
+
+def _run(command: list[str], folder: str) -> None:
+    try:
+        made = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise KernelNotCompiledError(f"{command[0]}: {error}") from None
+    if made.returncode:
+        raise KernelNotCompiledError(f"{command[0]} fails: {(made.stderr or made.stdout).strip()[-2000:]}")
+
+
+def main() -> None:
+    """Compile the kernel of this checkout and say how that went (`make setup`)."""
+    folder = Path(__file__).parent / FOLDER
+    with tempfile.TemporaryDirectory() as work:
         try:
-            made = subprocess.run(command, capture_output=True, text=True, check=False)
-        except OSError as error:
-            raise KernelNotCompiledError(f"{compiler[0]}: {error}") from None
-        if made.returncode:
-            raise KernelNotCompiledError(f"{shlex.join(compiler)} fails: {made.stderr.strip()[-2000:]}")
+            compile_kernel(folder, Path(work, MODULE))
+        except KernelNotCompiledError as error:
+            (folder / MODULE).unlink(missing_ok=True)
+            print(f"the kernel is not compiled, RocketFlow runs as pure Python: {error}")
+            if os.environ.get("ROCKETFLOW_REQUIRE_KERNEL", "") not in ("", "0"):
+                sys.exit(1)
+        else:
+            put_beside_sources(Path(work, MODULE))
+            print("the kernel is compiled")
+
+
+if __name__ == "__main__":
+    main()

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hatch_build import FOLDER, MODULE, SOURCES, compile_kernel
 from tests.support.trials import ROOT, SEED
 
 PRODUCT = (Path("store") / "rocketflow_store", Path("rocketflow"))
@@ -78,12 +79,18 @@ class Tree:
             for product in PRODUCT:
                 compileall.compile_dir(path / product, quiet=2)  # what the copied __pycache__ lacks
         modules = sorted(module for product in PRODUCT for module in (path / product).rglob("*.py"))
+        modules += sorted(one for one in (path / FOLDER).iterdir() if one.suffix in SOURCES)
         self._changed: set[Path] = set()
         self.texts = {module: module.read_text("utf-8") for module in modules}
 
     def plant(self, bug: Bug) -> list[Path]:
         """Plant the bug and return the changed files; raise DoesNotApplyError if a text does not occur once."""
         return [self._replace(bug, change) for change in bug.changes]
+
+    def is_of_the_kernel(self, bug: Bug) -> bool:
+        """Return whether a bug changes a source of the compiled kernel."""
+        sources = [text for module, text in self.texts.items() if module.suffix in SOURCES]
+        return any(change.old in text for change in bug.changes for text in sources)
 
     def _replace(self, bug: Bug, change: Change) -> Path:
         counts = {path: text.count(change.old) for path, text in self.texts.items()}
@@ -94,7 +101,8 @@ class Tree:
                 f"{bug.name}: this text occurs {times} times in the product, expected once:\n{change.old}"
             )
         text = self.texts[found[0]].replace(change.old, change.new)
-        compile(text, found[0].name, "exec")
+        if found[0].suffix == ".py":
+            compile(text, found[0].name, "exec")
         self._write(found[0], text)
         return found[0]
 
@@ -112,10 +120,14 @@ class Tree:
             compiled.unlink()
 
     def run(
-        self, tests: Sequence[str], seed: int, temporary: Path, trials: int = 0
+        self, tests: Sequence[str], seed: int, temporary: Path, trials: int = 0, *, kernel: bool = False
     ) -> subprocess.CompletedProcess[str]:
-        """Run tests in this tree, with `trials` trials each, or with the default sample if it is 0."""
+        """Run tests in this tree, with `trials` trials each, or with the default sample if it is 0.
+
+        Without the `kernel` all work is that of Python's code.
+        """
         given = {"RF_SEED": str(seed), **({"RF_TRIALS": str(trials)} if trials else {})}
+        given["ROCKETFLOW_REQUIRE_KERNEL" if kernel else "ROCKETFLOW_NO_KERNEL"] = "1"
         limit = TEST_SECONDS * (1 + len(tests))
         return self.pytest("-x", f"--timeout={TEST_SECONDS}", f"--basetemp={temporary}", *tests, limit=limit, **given)
 
@@ -136,18 +148,23 @@ class Tree:
 
 def assert_unchanged_tree_passes(tree: Tree, bugs: Sequence[Bug], temporary: Path) -> None:
     """Assert that the tests pass without any bug; otherwise their failure would prove nothing."""
-    tests = list(dict.fromkeys(test for bug in bugs for test in bug.tests))
-    done = tree.run(tests, SEED, temporary)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    for kernel in (False, True):
+        tests = dict.fromkeys(test for bug in bugs if tree.is_of_the_kernel(bug) is kernel for test in bug.tests)
+        if tests:
+            done = tree.run(list(tests), SEED, temporary, kernel=kernel)
+            assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
 
 
 def hunt(tree: Tree, bug: Bug, temporary: Path) -> Outcome:
-    """Plant the bug and run its tests, seed after seed, until one fails."""
+    """Plant the bug and run its tests, seed after seed, until one fails. A bug of the kernel is compiled."""
+    kernel = tree.is_of_the_kernel(bug)
     tree.plant(bug)
+    if kernel:
+        compile_kernel(tree.path / FOLDER, tree.path / FOLDER / MODULE)
     why = ""
     runs = min(bug.seeds, SEEDS)
     for seed in range(SEED, SEED + runs * TRIALS, TRIALS):
-        done = tree.run(bug.tests, seed, temporary, TRIALS if runs > 1 else 0)
+        done = tree.run(bug.tests, seed, temporary, TRIALS if runs > 1 else 0, kernel=kernel)
         why = last_words(done.stdout)
         assert done.returncode in (0, FAILED), f"{bug.name}: {done.stdout[-3000:]}{done.stderr[-1000:]}"
         if done.returncode == FAILED:

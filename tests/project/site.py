@@ -45,7 +45,7 @@ SECTIONS: Final = {
         "CONTRIBUTING.md",
         "SECURITY.md",
         *(f"{_STORE}/{name}/README.md" for name in ("append", "commits", "delivery", "delivery/delay")),
-        *(f"{_STORE}/{name}/README.md" for name in ("delivery/timer", "engine", "metadata")),
+        *(f"{_STORE}/{name}/README.md" for name in ("delivery/timer", "engine", "kernel", "metadata")),
         f"{_STORE}/metadata/native/FORMAT.md",
         *(f"{_STORE}/{name}/README.md" for name in ("reading", "rebuild", "recovery")),
     ],

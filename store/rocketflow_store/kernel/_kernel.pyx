@@ -2,7 +2,7 @@
 """The store's compiled kernel. Each part is a file of its own; `_kernel.pyi` has the signatures."""
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy, memmove
 
 cdef extern from "kernel.h" nogil:
     void crc_prepare()
@@ -15,7 +15,7 @@ cdef extern from "kernel.h" nogil:
     void put32(uint8_t *at, uint32_t value)
     void put64(uint8_t *at, uint64_t value)
 
-INTERFACE = 1
+INTERFACE = 2
 """Changes with every change of a signature; `loading.INTERFACE` is what the Python side expects."""
 
 crc_prepare()
@@ -24,3 +24,6 @@ crc_prepare()
 def crc32(const uint8_t[::1] data not None):
     """Return the CRC-32 of data."""
     return crc32_of(&data[0], data.shape[0]) if data.shape[0] else 0
+
+
+include "pulls.pxi"

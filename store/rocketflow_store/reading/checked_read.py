@@ -25,6 +25,7 @@ from rocketflow_store.format.record import (
     PROPERTY_CRC_NAME,
     PROPERTY_CRC_SIZE,
 )
+from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.errors import StoreError, WouldBlockError
 from rocketflow_store.model.java_compat import string_hash
 from rocketflow_store.model.property_names import PROPERTY_TAGS
@@ -147,10 +148,17 @@ class _Reading:
 
     def accept_all(self, raw: bytearray, starts: list[int], units: UnitColumns) -> None:
         """Accept the records at `starts`, which are the first messages of a result."""
-        view, sizes = memoryview(raw), units.sizes
-        self.pieces = [view[start : start + size] for start, size in zip(starts, sizes)]
-        self.newest = self.pieces[-1]
+        sizes = units.sizes
         *self.positions, self.total = accumulate(sizes, initial=0)
+        if COMPILED is not None and self.total < len(raw):
+            COMPILED.close_gaps(raw, starts, sizes)
+            del raw[self.total :]
+        view = memoryview(raw)
+        if self.total == len(raw):
+            self.pieces = [view]
+        else:
+            self.pieces = [view[start : start + size] for start, size in zip(starts, sizes)]
+        self.newest = view[len(raw) - sizes[-1] :]
         self.offsets = units.offsets
         self.count = len(sizes)
         self.following, self.last = self.offsets[-1] + 1, units.phy_offsets[-1]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from rocketflow_store.kernel.loading import STATE, KernelState
+from rocketflow_store.kernel.loading import STATE
 
-__all__ = ["STATE", "KernelState"]
+__all__ = ["STATE"]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketflow_store.format.record import MIN_RECORD_SIZE, RecordFields, encode_record
-from rocketflow_store.reading.sound_records import MAX_GAP, MAX_SPAN, UnitColumns, are_sound
+from rocketflow_store.kernel import COMPILED
+from rocketflow_store.reading.sound_records import MAX_GAP, MAX_SPAN, UnitColumns, are_sound, look_sound
 
 TOPIC: Final = b"orders"
 PART: Final = bytes([len(TOPIC)]) + TOPIC
@@ -37,7 +39,10 @@ class Copy:
         self.units = UnitColumns(list(range(len(fields))), places, sizes, [0] * len(fields), [])
 
     def is_sound(self, *, units: UnitColumns | None = None, queue_id: int = QUEUE, part: bytes = PART) -> bool:
-        return are_sound(self.raw, self.starts, units or self.units, queue_id, part, lambda place: place < FIRST)
+        given = (self.raw, self.starts, units or self.units, queue_id, part, lambda place: place < FIRST)
+        found = look_sound(*given)
+        assert are_sound(*given) == found
+        return found
 
 
 BODIES: Final = st.lists(st.binary(max_size=40), min_size=1, max_size=8)
@@ -69,6 +74,13 @@ def test_one_damaged_byte_makes_none_of_them_sound(
     assert not copy.is_sound()
 
 
+def test_every_byte_of_a_record_with_a_crc_is_checked() -> None:
+    for at in range(len(Copy([PLAIN], 0, [True]).raw)):
+        copy = Copy([PLAIN], 0, [True])
+        copy.raw[at] ^= 1
+        assert not copy.is_sound(), at
+
+
 def test_records_that_need_another_look_are_not_sound() -> None:
     plain = replace(PLAIN, body=b"body")
     v6 = replace(plain, born_host=bytes(20))
@@ -76,7 +88,54 @@ def test_records_that_need_another_look_are_not_sound() -> None:
     assert not Copy([plain, replace(plain, properties=b"")], 0, [False, False]).is_sound()
     assert not Copy([plain, plain], 0, [True, False]).is_sound()
     copy = Copy([plain, plain], 0, [False, False])
-    assert not are_sound(copy.raw, copy.starts, copy.units, QUEUE, PART, lambda place: place > FIRST)
+    for check in (are_sound, look_sound):
+        assert not check(copy.raw, copy.starts, copy.units, QUEUE, PART, lambda place: place > FIRST)
+
+
+@given(BODIES, st.booleans(), st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=4), st.data())
+@settings(deadline=None, database=None, max_examples=300)
+def test_any_bytes_have_one_answer_with_and_without_the_kernel(
+    bodies: list[bytes], crc: bool, changes: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    copy = Copy([replace(PLAIN, body=one) for one in bodies], 0, [crc] * len(bodies))
+    for at, octet in changes:
+        copy.raw[at % len(copy.raw)] = octet
+    number = data.draw(st.integers(0, len(bodies) - 1))
+    start, size = copy.starts[number], copy.units.sizes[number]
+    copy.raw[start : start + 4] = data.draw(st.sampled_from([size, size - 1, 0, 1 << 31, 91])).to_bytes(4, "big")
+    copy.raw[start + 84 : start + 88] = (
+        data.draw(st.sampled_from([len(bodies[number]), -1, size, 1 << 30])).to_bytes(4, "big", signed=True)
+        if data.draw(st.booleans())
+        else copy.raw[start + 84 : start + 88]
+    )
+    copy.is_sound()
+
+
+@pytest.mark.skipif(COMPILED is None, reason="this machine has no compiled kernel")
+@given(
+    st.binary(max_size=300), st.lists(st.integers(-400, 1 << 40), min_size=1, max_size=3), st.integers(-200, 1 << 31)
+)
+def test_kernel_reads_nothing_outside_of_its_buffer(raw: bytes, starts: list[int], size: int) -> None:
+    assert COMPILED is not None
+    count = len(starts)
+    assert COMPILED.sound_records(raw, starts, [size] * count, [0] * count, [0] * count, 0, b"\x01t") == 0
+    assert COMPILED.sound_records(raw, starts, [], [0] * count, [0] * count, 0, b"\x01t") == 0
+
+
+@pytest.mark.skipif(COMPILED is None, reason="this machine has no compiled kernel")
+@given(st.lists(st.tuples(st.binary(max_size=20), st.binary(max_size=5)), max_size=6))
+def test_kernel_closes_gaps(pieces: list[tuple[bytes, bytes]]) -> None:
+    assert COMPILED is not None
+    raw, starts = bytearray(), []
+    for piece, gap in pieces:
+        starts.append(len(raw))
+        raw += piece + gap
+    sizes = [len(piece) for piece, _ in pieces]
+    size = COMPILED.close_gaps(raw, starts, sizes)
+    assert raw[:size] == b"".join(piece for piece, _ in pieces)
+    for bad in ([0, 0], [1, 4]), ([5, 4], [2, 1]), ([0, 2], [3, 1]), ([9], [1]), ([8], [-1]), ([-1], [1]):
+        with pytest.raises(ValueError, match="piece"):
+            COMPILED.close_gaps(bytearray(8), *bad)
 
 
 def test_a_span_ends_where_the_limits_the_match_or_the_file_say() -> None:
