@@ -15,7 +15,7 @@ cdef extern from "kernel.h" nogil:
     void put32(uint8_t *at, uint32_t value)
     void put64(uint8_t *at, uint64_t value)
 
-INTERFACE = 2
+INTERFACE = 3
 """Changes with every change of a signature; `loading.INTERFACE` is what the Python side expects."""
 
 crc_prepare()
@@ -27,3 +27,4 @@ def crc32(const uint8_t[::1] data not None):
 
 
 include "pulls.pxi"
+include "sends.pxi"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from rocketflow_store.model.java_compat import string_hash
-from rocketflow_store.model.message_id import UniqKeyGenerator, decode_offset_msg_id, encode_host
+from rocketflow_store.model.message_id import UniqKeyGenerator, decode_offset_msg_id, encode_host, offset_msg_id
 
 __all__ = [
     "UniqKeyGenerator",
     "decode_offset_msg_id",
     "encode_host",
+    "offset_msg_id",
     "string_hash",
 ]
