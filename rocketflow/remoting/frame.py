@@ -66,9 +66,7 @@ class FrameReceiver:
     there on, and returns where the next one begins.
     """
 
-    def __init__(
-        self, max_frame_size: int = MAX_FRAME_SIZE, take: Callable[[bytes, int], int] | None = None
-    ) -> None:
+    def __init__(self, max_frame_size: int = MAX_FRAME_SIZE, take: Callable[[bytes, int], int] | None = None) -> None:
         self._max_frame_size = max_frame_size
         self._take = take
         self._parts: list[bytes] = []

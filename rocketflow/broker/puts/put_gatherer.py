@@ -73,7 +73,7 @@ class Put(msgspec.Struct, frozen=True, eq=False):
         return len(self.message.body)
 
     @property
-    def count(self) -> int:
+    def messages(self) -> int:
         """Return the number of messages."""
         return 1
 
@@ -86,7 +86,7 @@ class PutTogether(msgspec.Struct, frozen=True, eq=False):
     refuse: Refuse
     arrived: float
     size: int
-    count: int
+    messages: int
 
 
 class PutGatherer:
@@ -283,7 +283,9 @@ class PutGatherer:
                 LOG.warning("an append took %.0f ms; appends run in a thread until they are quick", seconds * 1000)
             self._slow_until = now + SLOW_FOR_SECONDS
 
-    def _appended_in_thread(self, run: list[Put | PutTogether], done: asyncio.Future[tuple[AppendedRun, float | None]]) -> None:
+    def _appended_in_thread(
+        self, run: list[Put | PutTogether], done: asyncio.Future[tuple[AppendedRun, float | None]]
+    ) -> None:
         self._writing = self._stuck = False
         if self._next_look is not None:
             self._next_look.cancel()
@@ -332,21 +334,23 @@ class PutGatherer:
         self._answer(runs, error, is_late=is_late)
         self._sync()
 
-    def _answer(self, runs: list[tuple[list[Put | PutTogether], AppendedRun]], error: BaseException | None, *, is_late: bool) -> None:
+    def _answer(
+        self, runs: list[tuple[list[Put | PutTogether], AppendedRun]], error: BaseException | None, *, is_late: bool
+    ) -> None:
         for run, appended in runs:
             self._close(run)
             for one, result in zip(run, appended.results):
                 one.answer(_late(result, error) if is_late and result.stored else result)
 
     def _fail(self, run: list[Put | PutTogether], error: BaseException) -> None:
-        LOG.error("%d messages were not stored: %s", sum([one.count for one in run]), error)
+        LOG.error("%d messages were not stored: %s", sum([one.messages for one in run]), error)
         self._close(run)
         for one in run:
             one.refuse(RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)))
 
     def _close(self, run: list[Put | PutTogether]) -> None:
         """Count messages no more: they are being answered."""
-        self._open -= sum([one.count for one in run])
+        self._open -= sum([one.messages for one in run])
         self._open_bytes -= sum([one.size for one in run])
 
 

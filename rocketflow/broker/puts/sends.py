@@ -27,7 +27,7 @@ from rocketflow.remoting.prepared_frame import PreparedFrame, number_value, text
 from rocketflow.remoting.recall_handle import RecallHandle
 from rocketflow_store import PutMessageStatus
 from rocketflow_store.spi.broker import RawMessage, encode_properties
-from rocketflow_store.spi.ids import encode_host, offset_msg_id
+from rocketflow_store.spi.ids import encode_host
 from rocketflow_store.spi.names import DLQ_PREFIX, PERM_WRITE, RETRY_PREFIX, is_send_refused
 
 if TYPE_CHECKING:
@@ -114,12 +114,13 @@ class Sends:
         """Raise RefusedError if no message may be sent now."""
         check_writable(self._settings)
 
-    def answer_one(self, request: Request, result: PutMessageResult, place: tuple[str, int, int, int, str]) -> None:
-        """Answer one of several sends, `result` is that of all; `place` has topic, queue, both offsets, UNIQ_KEY."""
-        topic, queue_id, queue_offset, phy_offset, uniq_key = place
+    def answer_one(
+        self, request: Request, result: PutMessageResult, place: tuple[str, int, int, int, str, str]
+    ) -> None:
+        """Answer one of several sends; `result` is that of all, `place` is what the kernel says of this one."""
+        topic, queue_id, queue_offset, phy_offset, msg_id, uniq_key = place
         message = RawMessage(topic, queue_id, b"", b"", 0, 0, 0, b"")
         if result.stored:
-            msg_id = offset_msg_id(self._settings.broker_address, phy_offset)
             result = result._replace(
                 topic=topic, queue_id=queue_id, queue_offset=queue_offset, physical_offset=phy_offset, msg_id=msg_id
             )

@@ -21,7 +21,7 @@ class Timed(Protocol):
     def size(self) -> int: ...
 
     @property
-    def count(self) -> int: ...
+    def messages(self) -> int: ...
 
 
 T = TypeVar("T", bound=Timed)
@@ -42,7 +42,7 @@ class WaitingPuts(Generic[T]):
     def add(self, put: T) -> None:
         """Add a message."""
         self._puts.append(put)
-        self._more += put.count - 1
+        self._more += put.messages - 1
 
     def extend(self, puts: Iterable[T]) -> None:
         """Add messages one by one."""
@@ -81,13 +81,13 @@ class WaitingPuts(Generic[T]):
         """
         count = min(most, len(self._puts))
         if self._more:
-            count = max(bisect_right([*accumulate(one.count for one in self._puts[:count])], most), 1)
+            count = max(bisect_right([*accumulate(one.messages for one in self._puts[:count])], most), 1)
         return self._take(count if most_bytes is None else _end_of_run(self._puts, count, most_bytes))
 
     def _take(self, count: int) -> list[T]:
         taken, self._puts = self._puts[:count], self._puts[count:]
         if self._more:
-            self._more -= sum([one.count for one in taken]) - len(taken)
+            self._more -= sum([one.messages for one in taken]) - len(taken)
         return taken
 
 

@@ -88,4 +88,7 @@ def _prepared(requests: Sequence[RawMessage | SentRun]) -> Sequence[PutRequest]:
     """Return the requests, with batches as `MessageBatch`; one with a malformed born host stays for the refusal."""
     if not any(one.is_batch for one in requests):
         return requests
-    return [as_batch(one) if isinstance(one, RawMessage) and one.is_batch and len(one.born_host) in HOST_SIZES else one for one in requests]
+    return [
+        as_batch(one) if isinstance(one, RawMessage) and one.is_batch and len(one.born_host) in HOST_SIZES else one
+        for one in requests
+    ]

@@ -529,13 +529,14 @@ cdef class SentRecords:
         return PyBytes_FromStringAndSize(<char *> self.arena + value.at, value.size).decode()
 
     def stored(self, int64_t number):
-        """Return topic, queue, queue offset, physical offset and UNIQ_KEY of a message."""
+        """Return topic, queue, queue offset, physical offset, message id and UNIQ_KEY of a message."""
         cdef SentOne *one
         if not 0 <= number < self.count:
             raise IndexError(number)
         one = &self.ones[number]
-        queue = self.slots[one.slot]
-        return self.names[queue.topic], queue.queue, one.queue_offset, one.phy_offset, self.text(one.uniq)
+        topic, queue = self.names[self.slots[one.slot].topic], self.slots[one.slot].queue
+        msg_id = f"{self.maker.id_prefix.decode()}{<uint64_t> one.phy_offset:016X}"
+        return topic, queue, one.queue_offset, one.phy_offset, msg_id, self.text(one.uniq)
 
     def answers(self):
         """Return the frames of the usual answers, one after the other."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from rocketflow_store.model.java_compat import string_hash
-from rocketflow_store.model.message_id import UniqKeyGenerator, decode_offset_msg_id, encode_host, offset_msg_id
+from rocketflow_store.model.message_id import UniqKeyGenerator, decode_offset_msg_id, encode_host
 
 __all__ = [
     "UniqKeyGenerator",
     "decode_offset_msg_id",
     "encode_host",
-    "offset_msg_id",
     "string_hash",
 ]
