@@ -105,7 +105,7 @@ class Sender:
         assert self.both.is_used is together
 
         def take(channel: Channel, data: bytes, position: int) -> int:
-            taken = self.both.take(channel, data, position, self.server._slow_requests)  # noqa: SLF001
+            taken = self.both.take(channel, data, position, self.server._slow_requests)
             self.taken += taken > position
             return taken
 
@@ -191,8 +191,19 @@ def frame(header: bytes, body: bytes, kind: int = 0) -> bytes:
 def send(opaque: int, body: bytes = b"body", properties: str | None = text_of(USUAL), **changed: Any) -> bytes:
     """Return a send as Java's client writes it, with some fields and members (`_name`) changed; None drops one."""
     fields = {
-        **{"a": "producers", "b": "orders", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1699999999999"},
-        **{"h": "0", "i": properties, "j": "0", "k": "false", "m": "false", "n": "broker-a"},
+        "a": "producers",
+        "b": "orders",
+        "c": "TBW102",
+        "d": "4",
+        "e": "1",
+        "f": "0",
+        "g": "1699999999999",
+        "h": "0",
+        "i": properties,
+        "j": "0",
+        "k": "false",
+        "m": "false",
+        "n": "broker-a",
     }
     members: dict[str, Any] = {"code": 310, "extFields": {}, "flag": 0, "language": "JAVA", "opaque": opaque}
     members |= {"serializeTypeCurrentRPC": "JSON", "version": 479}
@@ -305,7 +316,7 @@ def test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one(
 def test_mutated_frames_are_answered_as_without_the_kernel(senders: Callable[..., tuple[Sender, Sender]]) -> None:
     both = senders()
     warm(both)
-    rows, pool = random.Random(5), send(1, properties=text_of({**USUAL, "KEYS": "k é", "TAGS": "t"}), ascii=False)  # noqa: S311
+    rows, pool = random.Random(5), send(1, properties=text_of({**USUAL, "KEYS": "k é", "TAGS": "t"}), ascii=False)
     for _ in range(some(20_000)):
         data = bytearray(pool)
         for _ in range(rows.randrange(1, 3)):
@@ -317,7 +328,7 @@ def test_mutated_frames_are_answered_as_without_the_kernel(senders: Callable[...
 def test_kernel_stays_within_hostile_bytes(senders: Callable[..., tuple[Sender, Sender]]) -> None:
     on, _ = senders()
     on.feed(send(1))
-    frames, rows = on.both._frames, random.Random(6)  # noqa: S311, SLF001
+    frames, rows = on.both._frames, random.Random(6)
     assert frames is not None
     host, good = bytes(8), send(1)
     for _ in range(some(100_000)):
@@ -365,7 +376,7 @@ def test_each_of_several_sends_is_answered_if_they_are_late_or_refused(
         if status is PutMessageStatus.FLUSH_DISK_TIMEOUT:
             monkeypatch.setattr(one.store, "flush_to", lambda end, timeout_s: False)
         else:
-            monkeypatch.setattr(one.store._writing.puts._gate, "_is_disk_full", lambda: True)  # noqa: SLF001
+            monkeypatch.setattr(one.store._writing.puts._gate, "_is_disk_full", lambda: True)
     reads = [b"".join(send(one, e=str(one % 2)) for one in range(5))]
     on, off = ([(one.opaque, one.code, one.fields) for one in answered(sender.feed(*reads))] for sender in both)
     assert both[0].taken == 1

@@ -19,7 +19,7 @@ class One(NamedTuple):
 
 
 class Waiting(RuleBasedStateMachine):
-    """Messages come, some together, go in runs and get late, also while a commit holds the lock; a list says which wait."""
+    """Messages come, some together, go in runs and get late, also while a commit holds the lock; a list has them."""
 
     def __init__(self) -> None:
         super().__init__()
