@@ -2890,13 +2890,13 @@ BUGS: Final = (
         "kernel-takes-what-a-broker-sets",
         "the kernel keeps a property of a client that the broker sets",
         [Change('        or is_text(name, size, b"CLUSTER", 7)\n', "")],
-        [f"{TOGETHER}::test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one"],
+        [f"{TOGETHER}::test_each_property_that_a_broker_acts_on_is_left_over"],
     ),
     Bug(
         "kernel-takes-delays",
         "the kernel stores a message with a delay level at once",
         [Change('        or is_text(name, size, b"DELAY", 5)\n', "")],
-        [f"{TOGETHER}::test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one"],
+        [f"{TOGETHER}::test_each_property_that_a_broker_acts_on_is_left_over"],
     ),
     Bug(
         "kernel-takes-half-messages",
@@ -2907,7 +2907,7 @@ BUGS: Final = (
                 "",
             )
         ],
-        [f"{TOGETHER}::test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one"],
+        [f"{TOGETHER}::test_each_property_that_a_broker_acts_on_is_left_over"],
     ),
     Bug(
         "kernel-takes-a-second-key",
@@ -2954,7 +2954,7 @@ BUGS: Final = (
         "kernel-places-over-the-end",
         "the kernel places a record where the last blank one of a file has to be",
         [Change("while i < self.count and self.ones[i].size <= room_to - at:", "while i < self.count:")],
-        [f"{TOGETHER}::test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one"],
+        [f"{TOGETHER}::test_records_of_one_read_go_on_in_the_next_file"],
     ),
     Bug(
         "kernel-takes-one-way",
