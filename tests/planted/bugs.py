@@ -2985,17 +2985,20 @@ BUGS: Final = (
         "sends go to a queue that its topic has no more",
         [
             Change(
-                "        if not self._is_as_taught({topic for topic, _, _, _ in records.queues}):\n            return position\n",
+                "        if not self._is_as_taught({topic for topic, _, _, _ in records.queues}):\n"
+                "            return position\n",
                 "",
             )
         ],
         [f"{TOGETHER}::test_queue_is_taken_once_it_has_a_message_and_until_its_topic_changes"],
+        with_kernel=True,
     ),
     Bug(
         "sends-without-permission",
         "sends that are taken together need no permission of the broker",
         [Change("            self._sends.check_writable()\n", "")],
         [f"{TOGETHER}::test_sends_are_refused_by_the_permission_of_the_broker"],
+        with_kernel=True,
     ),
     Bug(
         "late-sends-are-answered-as-synced",
@@ -3007,6 +3010,7 @@ BUGS: Final = (
             )
         ],
         [f"{TOGETHER}::test_each_of_several_sends_is_answered_if_they_are_late_or_refused"],
+        with_kernel=True,
     ),
     Bug(
         "unsound-record",

@@ -1,7 +1,7 @@
 """The usual sends of one read together: frames to records in the kernel, and one answer for all of them.
 
-What the kernel does not take, and what it was not taught, goes through `Sends`, which is the definition. A queue is taught
-once `Sends` has stored a message there, and forgotten when the settings of its topic change.
+What the kernel does not take, and what it was not taught, goes through `Sends`, which is the definition. A queue is
+taught once `Sends` has stored a message there, and forgotten when the settings of its topic change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The kernel's encoder of usual sends under one configuration: from frames to records; see `raw_encoder` for the rules."""
+"""The kernel's encoder of usual sends under one configuration; the rules are those of `raw_encoder`."""
 
 from __future__ import annotations
 
