@@ -42,7 +42,8 @@ class Change:
 class Bug:
     """One known bug: its changes, and the tests (pytest arguments) that must fail with them.
 
-    `seeds` is the number of seeds with which random tests run.
+    `seeds` is the number of seeds with which random tests run; with `with_kernel` the change is in Python's code that
+    only runs with the kernel.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Bug:
     changes: Sequence[Change]
     tests: Sequence[str]
     seeds: int = 1
+    with_kernel: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,9 @@ class Tree:
         return [self._replace(bug, change) for change in bug.changes]
 
     def is_of_the_kernel(self, bug: Bug) -> bool:
-        """Return whether a bug changes a source of the compiled kernel."""
+        """Return whether a bug changes a source of the compiled kernel, or code that only runs with it."""
+        if bug.with_kernel:
+            return True
         sources = [text for module, text in self.texts.items() if module.suffix in SOURCES]
         return any(change.old in text for change in bug.changes for text in sources)
 
