@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from rocketflow_store.kernel._kernel import SentRecords
+    from rocketflow_store.kernel.types import SentRecords
     from rocketflow_store.model.results import PutMessageResult
 
 
