@@ -92,7 +92,7 @@ class SendsTogether:
         return False
 
     def _stored_one(self, topic: str, queue_id: int) -> None:
-        """Give the kernel the queue of a stored message, if all that its topic takes there is usual."""
+        """Let the kernel take sends to the queue of a stored message, if all that its topic takes there is usual."""
         if (topic, queue_id) in self._queues or self._frames is None:
             return
         config = self._topics.get(topic)
