@@ -15,9 +15,9 @@ from rocketflow_store.views.dispatch.run_rows import RunRows, SideRow
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rocketflow_store.kernel.records import Records
     from rocketflow_store.log.commit_log import CommitLog
     from rocketflow_store.records.encoding.batch_records import BatchRecords
-    from rocketflow_store.records.encoding.compiled_messages import Records
     from rocketflow_store.records.encoding.unplaced_record import UnplacedRecord
     from rocketflow_store.views.queues.queue_offsets import QueueOffsets
 

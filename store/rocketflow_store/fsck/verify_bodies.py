@@ -18,10 +18,17 @@ from rocketflow_store.records.decoding.batch_entries import entry_positions_of
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import numpy.typing as npt
+
     from rocketflow_store.fsck.findings import Findings
     from rocketflow_store.records.decoding.decode import RecordColumns
 
 BAD_BODY: Final = "bad-body"
+
+
+def with_flagged_body(sys_flags: npt.NDArray[np.int32]) -> npt.NDArray[np.intp]:
+    """Return the rows of records whose bodies have to be looked at."""
+    return np.flatnonzero((sys_flags & COMPRESSED_FLAG != 0) | (sys_flags & WRAPPED == WRAPPED))
 
 
 def check_bodies(records: RecordColumns, file: Path, found: Findings) -> None:

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from rocketflow_store.format.index_layout import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
+from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.errors import StoreError
+from rocketflow_store.records.arrow.gather import in_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,18 +103,13 @@ class IndexCheck:
         table = file.entry_table(count)
         for at, first in enumerate(blocks):
             entries = table[first : min(first + _BLOCK, count + 1)]
-            phy_offsets = entries["phy_offset"].astype(np.int64)
-            known.lows[at], known.highs[at] = phy_offsets.min(), phy_offsets.max()
-            slots = entries["key_hash"].astype(np.int64) % file.hash_slot_num
+            wrong, known.lows[at], known.highs[at] = _follow(entries, first, heads)
             numbers = np.arange(first, first + len(entries), dtype=np.int32)
-            order = np.argsort(slots, kind="stable")
-            previous = heads[slots]
-            same = slots[order][1:] == slots[order][:-1]
-            previous[order[1:][same]] = numbers[order[:-1][same]]
-            heads[slots[order]] = numbers[order]
-            self._entries(file, numbers[entries["prev_index"] != previous], found, "index-chain", "another predecessor")
-            away = (phy_offsets < 0) | (phy_offsets >= self._end) if self._settled else phy_offsets < 0
-            self._entries(file, numbers[away], found, "index-entry", "outside of the log")
+            self._entries(file, numbers[wrong], found, "index-chain", "another predecessor")
+            if known.lows[at] < 0 or (self._settled and known.highs[at] >= self._end):
+                phy_offsets = entries["phy_offset"].astype(np.int64)
+                away = (phy_offsets < 0) | (phy_offsets >= self._end) if self._settled else phy_offsets < 0
+                self._entries(file, numbers[away], found, "index-entry", "outside of the log")
         if self._settled:
             self._slots(file, heads, found)
         return known
@@ -204,29 +201,70 @@ class IndexCheck:
             found.add(kind, file.path, start + ENTRY_SIZE * number, ENTRY_SIZE, f"entry {number}: {detail}")
 
 
+def _follow(
+    entries: npt.NDArray[np.void], first: int, heads: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.bool_], int, int]:
+    """Follow entries from number `first` on, with the newest entry of each slot in `heads`.
+
+    Returns a mask of those that name another predecessor, and their lowest and highest physical offset.
+    """
+    if COMPILED is not None:
+        wrong = np.empty(len(entries), np.bool_)
+        return wrong, *COMPILED.follow_chain(entries.view(np.uint8), first, heads, wrong.view(np.uint8))
+    slots = entries["key_hash"].astype(np.int64) % len(heads)
+    numbers = np.arange(first, first + len(entries), dtype=np.int32)
+    order = np.argsort(slots, kind="stable")
+    previous = heads[slots]
+    same = slots[order][1:] == slots[order][:-1]
+    previous[order[1:][same]] = numbers[order[:-1][same]]
+    heads[slots[order]] = numbers[order]
+    phy_offsets = entries["phy_offset"]
+    return entries["prev_index"] != previous, int(phy_offsets.min()), int(phy_offsets.max())
+
+
 def _compare_block(number: int, known: _Known, block: int, stretch: _Stretch) -> None:
     """Compare a block of a file's entries with a stretch of the log."""
     first = 1 + block * _BLOCK
     entries = known.file.entry_table(known.entries)[first : min(first + _BLOCK, known.entries + 1)]
-    pairs = stretch.expected.pairs
+    wrong = _wrong_entries(entries, first, known.file.header.begin_timestamp, stretch)
+    phy_offsets = entries["phy_offset"][wrong].astype(np.int64)
+    room = max(_MAX_BAD - len(stretch.out.wrong), 0)
+    bad = zip((first + wrong[:room]).tolist(), phy_offsets.tolist(), strict=False)
+    stretch.out.wrong += [(number, entry, phy_offset) for entry, phy_offset in bad]
+    stretch.out.more += max(len(wrong) - room, 0)
+
+
+def _wrong_entries(entries: npt.NDArray[np.void], first: int, begin: int, stretch: _Stretch) -> npt.NDArray[np.intp]:
+    """Return those of the entries from number `first` on that are of no record of the stretch, but claim to be.
+
+    `begin` is the file's first time. Pairs that have an entry are marked as seen.
+    """
+    expected = stretch.expected
+    pairs = expected.pairs
+    if COMPILED is not None:
+        bad = np.empty(len(entries), np.bool_)
+        COMPILED.match_entries(
+            entries.view(np.uint8),
+            first == 1,
+            (stretch.start, stretch.stop),
+            (in_row(pairs), in_row(expected.store_timestamps)),
+            begin,
+            stretch.seen.view(np.uint8),
+            bad.view(np.uint8),
+        )
+        return np.flatnonzero(bad)
     phy_offsets = entries["phy_offset"].astype(np.int64)
     mine = np.flatnonzero((phy_offsets >= stretch.start) & (phy_offsets < stretch.stop))
-    if len(mine) == 0:
-        return
     wanted = ((phy_offsets[mine] - stretch.start) << 32) | (entries["key_hash"][mine].astype(np.int64) & 0xFFFFFFFF)
     good = np.zeros(len(mine), bool)
-    if len(pairs):
+    if len(pairs) and len(mine):
         at = np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)
         good = pairs[at] == wanted
         stretch.seen[at[good]] = True
-        begin = known.file.header.begin_timestamp
         if begin > 0:
-            seconds = np.clip(np.trunc((stretch.expected.store_timestamps[at] - begin) / 1000), 0, _MAX_SECONDS).astype(
+            seconds = np.clip(np.trunc((expected.store_timestamps[at] - begin) / 1000), 0, _MAX_SECONDS).astype(
                 np.int64
             )
             # a file's first entry counts from the file before
             good &= (entries["time_diff"][mine] == seconds) | (first + mine == 1)
-    wrong = mine[~good]
-    room = max(_MAX_BAD - len(stretch.out.wrong), 0)
-    stretch.out.wrong += [(number, first + row, int(phy_offsets[row])) for row in wrong[:room].tolist()]
-    stretch.out.more += max(len(wrong) - room, 0)
+    return mine[~good]

@@ -11,14 +11,14 @@ import numpy as np
 
 from rocketflow_store.fsck.findings import Damage
 from rocketflow_store.fsck.log_report import LogFileReport, LogReport, UnitsReport
-from rocketflow_store.fsck.verify_bodies import check_bodies
+from rocketflow_store.fsck.verify_bodies import check_bodies, with_flagged_body
 from rocketflow_store.fsck.verify_index import ExpectedEntries
 from rocketflow_store.fsck.verify_units import UnitsCheck
 from rocketflow_store.log.resync import is_complete, is_end_blank, next_proven
 from rocketflow_store.log.scan_file import RunLength, scan_file
 from rocketflow_store.model.errors import UnreadableError
 from rocketflow_store.records.decoding.decode import RecordColumns
-from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
+from rocketflow_store.records.decoding.dispatch_rows import rows_of_records, sound_rows
 from rocketflow_store.records.decoding.record_crc import judge_run
 from rocketflow_store.records.decoding.scan import ScanStop
 from rocketflow_store.recovery.take_stop_record import is_another
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rocketflow_store.fsck.observation import Observation
     from rocketflow_store.fsck.verify_index import IndexCheck
     from rocketflow_store.fsck.verify_units import ListedTopics
+    from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
 
     Ints = npt.NDArray[np.int64]
 
@@ -127,26 +128,35 @@ class LogFileCheck:
 
     def _run_of_records(self, positions: Ints, sizes: Ints) -> int:
         """Check a run of records; return the position after it, or after damage that ended it."""
-        report, records = self._report, RecordColumns(self._mapped.buffer, positions, sizes)
-        run = judge_run(records, self._mapped.file_from_offset, self._context.seen.record_crc)
+        report, base, seen = self._report, self._mapped.file_from_offset, self._context.seen
+        levels = seen.reader.config.delay_levels_ms
+        usual = sound_rows((self._mapped.buffer, positions, sizes), base, levels, seen.record_crc)
+        if usual is not None:
+            report.without_record_crc += usual.without_crc
+            self._sound_records(usual.rows, usual.sys_flags)
+            return int(positions[-1] + sizes[-1])
+        records = RecordColumns(self._mapped.buffer, positions, sizes)
+        run = judge_run(records, base, seen.record_crc)
         report.without_record_crc += run.without_crc
         if run.sound.count:
-            self._sound_records(run.sound)
-            report.end = int(run.sound.positions[-1] + run.sound.sizes[-1])
-            self._context.progress.add(int(run.sound.sizes.sum()))
+            self._sound_records(rows_of_records(run.sound, base, levels), run.sound.sys_flag)
         for row, why in run.damaged.items():
             self._note(int(positions[row]), int(positions[row] + sizes[row]), why)
         if run.stop == records.count:
             return int(positions[-1] + sizes[-1])
         return self._damaged(int(positions[run.stop]), run.why)
 
-    def _sound_records(self, records: RecordColumns) -> None:
-        report, base = self._report, self._mapped.file_from_offset
-        rows = rows_of_records(records, base, self._context.seen.reader.config.delay_levels_ms)
-        report.records += records.count
-        report.bytes += int(records.sizes.sum())
+    def _sound_records(self, rows: DispatchRows, sys_flags: npt.NDArray[np.int32]) -> None:
+        report, mapped = self._report, self._mapped
+        positions, size = rows.phy_offsets - mapped.file_from_offset, int(rows.sizes.sum())
+        report.records += len(positions)
+        report.bytes += size
+        report.end = int(positions[-1] + rows.sizes[-1])
         report.max_store_timestamp = max(report.max_store_timestamp, int(rows.store_timestamps.max()))
-        check_bodies(records, self._mapped.path, report.bad_bodies)
+        flagged = with_flagged_body(sys_flags)
+        if len(flagged):
+            flagged_records = RecordColumns(mapped.buffer, positions[flagged], rows.sizes[flagged])
+            check_bodies(flagged_records, mapped.path, report.bad_bodies)
         entries, with_unit = rows.entries, np.flatnonzero(rows.queue_of >= 0)
         of_row = entries.of_row
         if len(with_unit):
@@ -154,9 +164,10 @@ class LogFileCheck:
         must = ~entries.of_tag
         must |= self._context.seen.tag_entries.contains(rows.phy_offsets)[of_row]
         report.keyed = report.keyed or bool(must.any())
-        pairs = (records.positions[of_row] << 32) | entries.hashes
+        pairs = (positions[of_row] << 32) | entries.hashes
         self._pairs.append((pairs, rows.store_timestamps[of_row], must))
-        self._units.check(rows, records)
+        self._units.check(rows, sys_flags)
+        self._context.progress.add(size)
 
     def _damaged(self, start: int, why: str) -> int:
         """Note damage at `start`; return the next position where a record is proven to begin, or the limit."""

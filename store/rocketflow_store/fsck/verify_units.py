@@ -12,8 +12,10 @@ from rocketflow_store.format.lmq_properties import LMQ_QUEUE_ID
 from rocketflow_store.format.record import MIN_RECORD_SIZE
 from rocketflow_store.fsck.findings import Damage
 from rocketflow_store.fsck.log_report import BatchSum, QueueReport, UnitsReport
+from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.system_flags import INNER_BATCH_FLAG
 from rocketflow_store.model.topic_names import LMQ_PREFIX, SCHEDULE_TOPIC, is_directory_name, is_system_topic
+from rocketflow_store.records.arrow.gather import in_row
 from rocketflow_store.views.dispatch.side_queues import batch_units
 from rocketflow_store.views.queues.claimed_places import rows_refuted
 from rocketflow_store.views.queues.consume_queue import written
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.fsck.observation import Observation
-    from rocketflow_store.records.decoding.decode import RecordColumns
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
     from rocketflow_store.views.queues.consume_queue import ConsumeQueue
 
@@ -67,14 +68,14 @@ class UnitsCheck:
         self._lmqs = seen.lmqs
         self.report = UnitsReport()
 
-    def check(self, rows: DispatchRows, records: RecordColumns) -> None:
-        """Compare valid records that follow those of the last call."""
+    def check(self, rows: DispatchRows, sys_flags: npt.NDArray[np.int32]) -> None:
+        """Compare valid records, with their sysFlags, that follow those of the last call."""
         drop_deleted(rows, self._seen.deleted.floors)
         queued = rows.queue_of >= 0
         drop_impossible(rows)
         self._note_impossible(rows, np.flatnonzero(queued & (rows.queue_of < 0)))
         self.report.claims.add(rows)
-        skipped = records.sys_flag & INNER_BATCH_FLAG != 0
+        skipped = sys_flags & INNER_BATCH_FLAG != 0
         for code, (topic, queue_id) in enumerate(rows.queues):
             mine = np.flatnonzero(rows.queue_of == code)
             if topic in self._seen.batch_topics:
@@ -133,8 +134,9 @@ class UnitsCheck:
         if queue is None:
             report.units.missing.add_numbers(np.unique(offsets))
             return
-        order = np.argsort(offsets, kind="stable")
-        mine, offsets = mine[order], offsets[order]
+        if (offsets[1:] < offsets[:-1]).any():
+            order = np.argsort(offsets, kind="stable")
+            mine, offsets = mine[order], offsets[order]
         cuts = np.flatnonzero(np.diff(offsets) > _NEAR) + 1
         for part in np.split(np.arange(len(offsets)), cuts):
             _compare_neighbours(queue, rows, mine[part], report)
@@ -157,16 +159,22 @@ def _compare_neighbours(queue: ConsumeQueue, rows: DispatchRows, mine: Rows, rep
     if not len(units):
         report.units.missing.add_numbers(np.unique(wanted))
         return
+    light, tags = queue.topic.startswith(LMQ_PREFIX), queue.topic != SCHEDULE_TOPIC
+    if COMPILED is not None and not light:
+        columns = in_row(rows.queue_offsets), in_row(rows.phy_offsets), in_row(rows.sizes), in_row(rows.tags_codes)
+        if COMPILED.same_units(units.view(np.uint8), first, in_row(mine), columns, tags):
+            report.matched += len(mine)
+            return
     at = wanted - first
     there = (at >= 0) & (at < len(units))
     chosen = units[np.where(there, at, 0)]
     there &= written(chosen)
     same = (chosen["phy_offset"] == rows.phy_offsets[mine]) & (chosen["msg_size"] == rows.sizes[mine])
-    if queue.topic != SCHEDULE_TOPIC:
+    if tags:
         codes = chosen["tags_code"].astype(np.int64)
         same &= (codes == rows.tags_codes[mine]) | (codes <= MAX_EXT_ADDRESS)
     report.matched += int(np.count_nonzero(there & same))
-    if queue.topic.startswith(LMQ_PREFIX):
+    if light:
         report.right.add_numbers(np.unique(wanted[there & same]))
     if not (there & same).all():
         report.units.missing.add_numbers(np.unique(wanted[~there]))

@@ -26,6 +26,10 @@ def crc32(const uint8_t[::1] data not None):
     return crc32_of(&data[0], data.shape[0]) if data.shape[0] else 0
 
 
+include "record.pxi"
+include "columns.pxi"
+include "walk.pxi"
+include "verify.pxi"
 include "pulls.pxi"
 include "encode.pxi"
 include "dispatch.pxi"

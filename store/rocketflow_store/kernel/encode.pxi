@@ -146,7 +146,7 @@ cdef class RowEncoder:
         cdef int text
         self.kept = [ends, data]
         self.count = ends.shape[0] - 1
-        if self.count < 0 or reserved not in (0, CRC_SIZE) or len(written) > MOST_TEXTS:
+        if self.count < 0 or reserved not in (0, CRC_PROPERTY_SIZE) or len(written) > MOST_TEXTS:
             raise ValueError("no rows")
         take_offsets(ends, self.count, data.shape[0], &self.body_ends)
         self.bodies = &data[0] if data.shape[0] else NULL
@@ -216,7 +216,7 @@ cdef class RowEncoder:
         cdef const uint8_t *digits = b"0123456789ABCDEF"
         cdef const Texts *texts
         cdef bint is_new = self.most_id > 0, is_tagged
-        if head_size < FIXED or topic_ends.shape[0] != kinds + 1 or topics.shape[1] != 4:
+        if head_size < HEAD_SIZE or topic_ends.shape[0] != kinds + 1 or topics.shape[1] != 4:
             raise ValueError("no head, or no topics")
         take_offsets(topic_ends, kinds, topic_parts.shape[0], &self.topic_ends)
         for size in (
@@ -286,12 +286,12 @@ cdef class RowEncoder:
                     to[12] = 2
                     to += 13
                 size = to - properties
-                if size + self.reserved > 0x7FFF or (not self.reserved and size >= CRC_SIZE and ends_like_crc(to)):
+                if size + self.reserved > 0x7FFF or (not self.reserved and size >= CRC_PROPERTY_SIZE and ends_like_crc(to)):
                     entry = -1
                     break
                 if self.reserved:
-                    memset(to, 0, CRC_SIZE)
-                    to += CRC_SIZE
+                    memset(to, 0, CRC_PROPERTY_SIZE)
+                    to += CRC_PROPERTY_SIZE
                 put16(properties - 2, <uint32_t>(size + self.reserved))
                 starts[row], sizes[row] = place, to - record
                 put32(record, <uint32_t>(to - record))
@@ -342,8 +342,8 @@ cdef class RowEncoder:
 
 cdef inline void put_record_crc(uint8_t *record, int64_t size) noexcept nogil:
     """Write the CRC of a record over everything before it, as its last property: the lowest digit is first."""
-    cdef uint8_t *tail = record + size - CRC_SIZE
-    cdef uint32_t crc = crc32_of(record, size - CRC_SIZE) & 0x7FFFFFFFu
+    cdef uint8_t *tail = record + size - CRC_PROPERTY_SIZE
+    cdef uint32_t crc = crc32_of(record, size - CRC_PROPERTY_SIZE) & 0x7FFFFFFFu
     cdef int digit
     memcpy(tail, CRC_NAME, CRC_NAME_SIZE)
     for digit in range(10):
@@ -365,7 +365,7 @@ def place_records(
 
     Nothing is written then.
     """
-    cdef int64_t row, at, end, count = starts.shape[0], reserved = CRC_SIZE if property_crc else 0
+    cdef int64_t row, at, end, count = starts.shape[0], reserved = CRC_PROPERTY_SIZE if property_crc else 0
     cdef uint8_t *record
     cdef bint whole = True
     if count != sizes.shape[0] or count != phy_offsets.shape[0] or count != queue_offsets.shape[0]:
@@ -373,7 +373,7 @@ def place_records(
     with nogil:
         for row in range(count):
             if (
-                starts[row] < 0 or sizes[row] < FIXED + reserved
+                starts[row] < 0 or sizes[row] < HEAD_SIZE + reserved
                 or starts[row] > octets.shape[0] - sizes[row]
             ):
                 whole = False

@@ -73,7 +73,7 @@ cdef bint rows_are_prepared(
     int64_t most_queues,
 ) noexcept nogil:
     cdef int64_t count = starts.shape[0], kinds = topics.shape[0], row, at, size, body, width, begin, entry = 0
-    cdef int64_t reserved = CRC_SIZE if property_crc else 0
+    cdef int64_t reserved = CRC_PROPERTY_SIZE if property_crc else 0
     cdef int32_t code
     cdef uint32_t state
     cdef const uint8_t *record
@@ -84,7 +84,7 @@ cdef bint rows_are_prepared(
     for row in range(count):
         size, code = sizes[row], topic_codes[row]
         if (
-            starts[row] < 0 or size < FIXED + 3 + reserved or size > most_record
+            starts[row] < 0 or size < HEAD_SIZE + 3 + reserved or size > most_record
             or starts[row] > octets.shape[0] - size or not 0 <= code < kinds
         ):
             return False
@@ -96,12 +96,12 @@ cdef bint rows_are_prepared(
             get32(record) != size or topics[code, 0] != 0xDAA320A7u or get32(record + 4) != topics[code, 0]
             or get32(record + 36) or <int32_t>get32(record + 12) != queue_ids[row]
             or not 0 <= queue_ids[row] < most_queues or get32(record + 72) or get64(record + 76)
-            or not 0 <= body <= most_body or body > size - FIXED - width - 2 - reserved
+            or not 0 <= body <= most_body or body > size - HEAD_SIZE - width - 2 - reserved
         ):
             return False
-        place = record + FIXED + body
+        place = record + HEAD_SIZE + body
         if (
-            (crc32_of(record + FIXED, body) & 0x7FFFFFFFu) != get32(record + 8)
+            (crc32_of(record + HEAD_SIZE, body) & 0x7FFFFFFFu) != get32(record + 8)
             or width == 0 or memcmp(place, &topic_parts[0] + ends[code], width)
         ):
             return False
@@ -115,7 +115,7 @@ cdef bint rows_are_prepared(
                 return False
         if (
             not are_usual_properties(place, end - place, ids) or not is_utf8(place, end - place)
-            or (not property_crc and end - place >= CRC_SIZE and ends_like_crc(end))
+            or (not property_crc and end - place >= CRC_PROPERTY_SIZE and ends_like_crc(end))
         ):
             return False
         state = 0

@@ -86,7 +86,7 @@ cdef class Records:
                 to[size + shift] = digits[place >> (60 - 4 * shift) & 15]
             to[width - 1] = 44
             to += width
-        return joined[:-1].decode("ascii")
+        return joined[: len(joined) - 1].decode("ascii")
 
     cdef int add_hash(self, int32_t key_hash) except -1:
         cdef int32_t *more
@@ -144,7 +144,7 @@ cdef inline uint8_t *put_head(
     put32(record + 72, <uint32_t>reconsume_times)
     memset(record + 76, 0, 8)
     put32(record + 84, <uint32_t>body_size)
-    return append_bytes(record + FIXED, body, body_size)
+    return append_bytes(record + HEAD_SIZE, body, body_size)
 
 
 cdef inline bint is_named(const uint8_t *at, int64_t size, const char *name, int64_t name_size) noexcept nogil:
@@ -229,7 +229,7 @@ cdef class MessageWriter:
     def __init__(self, bytes host, bint property_crc, bint tag_entries, int64_t most_body, int64_t most_record, check_topic, next_id):
         if len(host) != 8:
             raise ValueError("the host has no IPv4 address")
-        self.host, self.reserved, self.tag_entries = host, CRC_SIZE if property_crc else 0, tag_entries
+        self.host, self.reserved, self.tag_entries = host, CRC_PROPERTY_SIZE if property_crc else 0, tag_entries
         self.most_body, self.most_record = most_body, most_record
         self.check_topic, self.next_id, self.topics = check_topic, next_id, {}
 
@@ -326,7 +326,7 @@ cdef class MessageWriter:
             return None
         properties_size += uniq_size + 10
         topic_size = len(topic.part)
-        size = FIXED + len(body) + topic_size + 2 + properties_size + self.reserved
+        size = HEAD_SIZE + len(body) + topic_size + 2 + properties_size + self.reserved
         if properties_size + self.reserved > MOST_PROPERTIES or size > self.most_record:
             return None
         records = Records()
@@ -355,7 +355,7 @@ cdef class MessageWriter:
         to = put_property(to, b"TAGS\x01", 5, tags, tags_size)
         to = put_property(to, b"__SHARDINGKEY\x01", 14, shard, shard_size)
         to = put_property(to, b"UNIQ_KEY\x01", 9, uniq, uniq_size)
-        if not self.reserved and to - begin >= CRC_SIZE and ends_like_crc(to):
+        if not self.reserved and to - begin >= CRC_PROPERTY_SIZE and ends_like_crc(to):
             return None
         if self.facts_of(records, one, topic.state, uniq, uniq_size, keys, keys_size, tags, tags_size):
             return None
@@ -405,7 +405,7 @@ cdef class MessageWriter:
             place += size
             count += 1
         topic_size = len(topic.part)
-        fixed = FIXED + topic_size + 2 + more_size + self.reserved + 1 + NEW_ID
+        fixed = HEAD_SIZE + topic_size + 2 + more_size + self.reserved + 1 + NEW_ID
         room = end + count * (fixed - ENTRY_HEAD - 2)
         if count == 0 or room + count > most:  # a length of the topic has two bytes there
             return None
@@ -444,7 +444,7 @@ cdef class MessageWriter:
                 to[0] = 2
                 to += 1
             to = append_bytes(to, more, more_size)
-            if not self.reserved and (to == begin or to[-1] == 0 or to - begin >= CRC_SIZE and ends_like_crc(to)):
+            if not self.reserved and (to == begin or to[-1] == 0 or to - begin >= CRC_PROPERTY_SIZE and ends_like_crc(to)):
                 return None
             if to - begin + self.reserved > MOST_PROPERTIES:
                 return None

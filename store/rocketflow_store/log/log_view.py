@@ -18,14 +18,16 @@ from rocketflow_store.format.record import (
     frame_record,
     has_record_crc,
 )
+from rocketflow_store.kernel import COMPILED
 from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.model.errors import CorruptRecordError, StoreAccessError, StoreError, UnreadableError
+from rocketflow_store.records.decoding.checked_columns import checked_columns
 from rocketflow_store.records.decoding.decode import QueueIdentity, RecordColumns
 from rocketflow_store.records.decoding.record_crc import LACKS_CRC, content_faults, judge_contents
 from rocketflow_store.records.decoding.scan import ScanStop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     import numpy.typing as npt
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from rocketflow_store.format.record import RecordFrame
     from rocketflow_store.log.record_crc_range import RecordCrcRange
     from rocketflow_store.model.message import ReceivedMessage
+    from rocketflow_store.records.decoding.checked_columns import CheckedColumns
 
     Units = npt.NDArray[np.void]
 
@@ -248,6 +251,31 @@ class CommitLogView:
         sizes = units["msg_size"].astype(np.int64)
         _populate_runs(mapped, positions, positions + sizes)
         return RecordColumns(mapped.buffer, positions, sizes)
+
+    def checked_columns(
+        self,
+        mapped: MappedFile,
+        units: Units,
+        queue_offsets: npt.NDArray[np.int64],
+        identity: QueueIdentity,
+        columns: Iterable[str],
+        contents: int,
+    ) -> CheckedColumns | None:
+        """Return columns of the records of `units` in `mapped` if all of them are usual and have no fault, else None.
+
+        `contents` is that of `checked_columns`. Raises UnreadableError if a record cannot be read.
+        """
+        places = units["phy_offset"].astype(np.int64)
+        positions, sizes = places - mapped.file_from_offset, units["msg_size"].astype(np.int64)
+        if COMPILED is None:
+            return None
+        _populate_runs(mapped, positions, positions + sizes)
+        records = mapped.buffer, positions, sizes
+        found = checked_columns(records, (queue_offsets, places), identity, columns, contents)
+        if found is None or found.bare is None or self._with_crc is None:
+            return found
+        self._with_crc.refresh()
+        return None if self._with_crc.touches(*found.bare) else found
 
     def readable_columns(self, mapped: MappedFile, units: Units) -> tuple[RecordColumns, npt.NDArray[np.intp], str]:
         """Return the readable records of `units` in `mapped`, their rows, and the error of the others."""

@@ -56,6 +56,11 @@ class RecordCrcRange:
             inside = self._inside(phy_offsets)
         return inside
 
+    def touches(self, first: int, last: int) -> bool:
+        """Return True if offsets of [first, last] may be in the range."""
+        start, stop = self._range
+        return first < stop and last >= start
+
     def _inside(self, phy_offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
         start, stop = self._range
         return np.flatnonzero((phy_offsets >= start) & (phy_offsets < stop))

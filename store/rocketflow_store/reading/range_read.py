@@ -24,7 +24,8 @@ from rocketflow_store.reading.skipped import NO_LOG_FILE, NO_UNIT, REMOVED, Skip
 from rocketflow_store.records.arrow.chunking import chunks
 from rocketflow_store.records.arrow.columns import BODY_ERROR, DEFAULT_COLUMNS, SOURCE_COLUMNS
 from rocketflow_store.records.arrow.hashing import string_hashes
-from rocketflow_store.records.decoding.decode import ColumnBuilder, decompressed_runs
+from rocketflow_store.records.decoding.checked_columns import EVERY_CRC, PLACE, RECORD_CRC
+from rocketflow_store.records.decoding.decode import PLACE_COLUMNS, ColumnBuilder, decompressed_runs
 from rocketflow_store.records.decoding.inner_batches import RECORD_COLUMNS, NoBatchBodyError, unwrap, without_batch
 from rocketflow_store.views.queues.consume_queue import lost, pre_blank, written
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from rocketflow_store.reading.faults import ReadFaults
     from rocketflow_store.reading.queue_table import QueueTable
     from rocketflow_store.reading.tag_codes import ConfirmedTagCodes
+    from rocketflow_store.records.decoding.checked_columns import CheckedColumns
     from rocketflow_store.records.decoding.decode import QueueIdentity, RecordColumns
     from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
 
@@ -58,8 +60,6 @@ _MAX_DECOMPRESSED: Final = 32 << 20
 """A batch of decompressed bodies ends with this many bytes."""
 _LOST: Final = "the message is lost with the end of the log"
 _GAP: Final = "messages of the range are in no record that the queue knows"
-_OF_THE_PLACE: Final = frozenset({"topic", "queueId", "queueOffset", "physicalOffset", "storeSize", "brokerName"})
-"""Columns that follow from the record's place, whatever its other bytes are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,12 +313,16 @@ class RangeRead:
 
     def _decode(self, rows: _Rows, columns: tuple[str, ...], choice: RowChoice) -> Iterator[pa.RecordBatch]:
         """Read the records of `rows`."""
-        in_doubt = not (choice.matches_all and _OF_THE_PLACE.issuperset(columns))
+        in_doubt = not (choice.matches_all and PLACE_COLUMNS.issuperset(columns))
         covered = 0
         for run, mapped in self._log.by_file(rows.places):
             if run.start > covered:
                 self._without_file(rows.take(slice(covered, run.start)))
             covered = run.stop
+            checked = self._checked(mapped, rows.take(run), columns, choice)
+            if checked is not None:
+                yield from chosen_rows(checked, columns, choice)
+                continue
             found = self._records(mapped, rows.take(run))
             if found is None:
                 continue
@@ -334,6 +338,19 @@ class RangeRead:
                 yield from self._columns(mapped, records, part, columns, choice)
         if covered < len(rows.units):
             self._without_file(rows.take(slice(covered, None)))
+
+    def _checked(
+        self, mapped: MappedFile, rows: _Rows, columns: tuple[str, ...], choice: RowChoice
+    ) -> CheckedColumns | None:
+        """Return the records of a file that are all usual and sound; None if they have to be looked at one by one."""
+        contents = EVERY_CRC if decodes(columns) else RECORD_CRC
+        if choice.matches_all and PLACE_COLUMNS.issuperset(columns):
+            contents = PLACE
+        asked = columns if choice.matches_all else (*columns, *choice.columns)
+        try:
+            return self._log.checked_columns(mapped, rows.units, rows.offsets, self._identity, asked, contents)
+        except StoreError:  # the read meets it again
+            return None
 
     def _records(self, mapped: MappedFile, rows: _Rows) -> tuple[RecordColumns, _Rows] | None:
         """Return the readable records of a file, and their rows; None if there are none."""
@@ -428,7 +445,9 @@ class RangeRead:
         return self._queues.paths.consume_queue / self._identity.topic / str(self._identity.queue_id)
 
 
-def chosen_rows(builder: ColumnBuilder, columns: tuple[str, ...], choice: RowChoice) -> Iterator[pa.RecordBatch]:
+def chosen_rows(
+    builder: ColumnBuilder | CheckedColumns, columns: tuple[str, ...], choice: RowChoice
+) -> Iterator[pa.RecordBatch]:
     """Yield the chosen rows, unless there are none."""
     if choice.matches_all:
         yield builder.batch(columns)

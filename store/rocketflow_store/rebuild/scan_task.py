@@ -17,7 +17,7 @@ from rocketflow_store.model.topic_names import LMQ_PREFIX, is_directory_name
 from rocketflow_store.rebuild.parts import ENTRY_DTYPE, PartKind, part_path, write_part
 from rocketflow_store.records.arrow.unit_types import BATCH_UNIT_DTYPE, UNIT_DTYPE
 from rocketflow_store.records.decoding.decode import RecordColumns
-from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
+from rocketflow_store.records.decoding.dispatch_rows import rows_of_records, sound_rows
 from rocketflow_store.records.decoding.record_crc import judge_run
 from rocketflow_store.records.decoding.scan import ScanStop
 from rocketflow_store.views.dispatch.side_queues import batch_units
@@ -258,10 +258,16 @@ class _Scan:
 
     def _run_of_records(self, positions: Ints, sizes: Ints) -> int:
         """Take a run of records; return the position after it, or after damage that ended it."""
-        records = RecordColumns(self._mapped.buffer, positions, sizes)
-        run = judge_run(records, self._mapped.file_from_offset, self._settings.record_crc)
+        settings, base = self._settings, self._mapped.file_from_offset
+        place = self._mapped.buffer, positions, sizes
+        usual = sound_rows(place, base, settings.delay_levels_ms, settings.record_crc)
+        if usual is not None:
+            self._sound_records(usual.rows)
+            return int(positions[-1] + sizes[-1])
+        records = RecordColumns(*place)
+        run = judge_run(records, base, settings.record_crc)
         if run.sound.count:
-            self._sound_records(run.sound)
+            self._sound_records(rows_of_records(run.sound, base, settings.delay_levels_ms))
         for row, why in run.damaged.items():
             self._note(int(positions[row]), int(positions[row] + sizes[row]), why)
         if run.stop == records.count:
@@ -284,11 +290,10 @@ class _Scan:
         known.append((begin, base + stop, why))
         return stop
 
-    def _sound_records(self, records: RecordColumns) -> None:
+    def _sound_records(self, rows: DispatchRows) -> None:
         settings, report, choice = self._settings, self._report, self._settings.choice
-        rows = rows_of_records(records, self._mapped.file_from_offset, settings.delay_levels_ms)
-        report.records += records.count
-        report.bytes += int(records.sizes.sum())
+        report.records += len(rows.sizes)
+        report.bytes += int(rows.sizes.sum())
         with_unit = np.flatnonzero(rows.queue_of >= 0)
         if len(with_unit):
             report.dispatched_phy_offset = int(rows.phy_offsets[with_unit[-1]])

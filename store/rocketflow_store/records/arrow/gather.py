@@ -71,6 +71,11 @@ def fixed_width_at(octets: npt.NDArray[np.uint8], dtype: str, positions: IntArra
     return window[positions].astype(wire.newbyteorder("="))
 
 
+def in_row(values: npt.NDArray[np.integer]) -> IntArray:
+    """Return integers as the kernel takes them: of 64 bits, without gaps."""
+    return np.ascontiguousarray(values, np.int64)
+
+
 def windows_at(octets: npt.NDArray[np.uint8], width: int, positions: IntArray) -> npt.NDArray[np.uint8]:
     """Return `width` bytes from each position: an array of shape (len(positions), width), contiguous.
 

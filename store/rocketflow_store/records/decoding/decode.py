@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,13 @@ from rocketflow_store.format.record import FIXED_SIZE, MAGIC_V1, MAGIC_V2, MAX_V
 from rocketflow_store.model.compression import decompress_body
 from rocketflow_store.model.errors import CorruptRecordError, UnsupportedRecordError
 from rocketflow_store.model.message_id import decode_host
-from rocketflow_store.model.property_names import PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET
+from rocketflow_store.model.property_names import (
+    PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQ_KEY,
+)
 from rocketflow_store.model.system_flags import BORN_HOST_V6_FLAG, COMPRESSED_FLAG, STORE_HOST_V6_FLAG
 from rocketflow_store.records.arrow.columns import SOURCE_SCHEMA
 from rocketflow_store.records.arrow.gather import (
@@ -43,6 +49,29 @@ if TYPE_CHECKING:
 
 _HEAD_SIZE: Final = 88
 """Size of everything before the body if both hosts are IPv4."""
+
+
+class NumberField(NamedTuple):
+    """A number of a record: `offset` if both hosts are IPv4, the number of `hosts` before it, and its width."""
+
+    offset: int
+    hosts: int
+    width: int
+    is_time: bool = False
+
+
+NUMBER_COLUMNS: Final = {
+    "flag": NumberField(16, 0, 4),
+    "sysFlag": NumberField(36, 0, 4),
+    "bornTimestamp": NumberField(40, 0, 8, is_time=True),
+    "storeTimestamp": NumberField(56, 1, 8, is_time=True),
+    "reconsumeTimes": NumberField(72, 2, 4),
+    "preparedTransactionOffset": NumberField(76, 2, 8),
+    "bodyCRC": NumberField(8, 0, 4),
+}
+PLACE_COLUMNS: Final = frozenset({"topic", "queueId", "queueOffset", "physicalOffset", "storeSize", "brokerName"})
+"""Columns that follow from the record's place, whatever its other bytes are."""
+PROPERTY_COLUMNS: Final = {"tags": PROPERTY_TAGS, "keys": PROPERTY_KEYS, "uniqKey": PROPERTY_UNIQ_KEY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +186,11 @@ class RecordColumns:
         shift = 12 * self.born_v6.astype(np.int64) + 12 * self.store_v6.astype(np.int64)
         last = np.maximum(self.positions + self.sizes - np.dtype(dtype).itemsize, self.positions)
         return fixed_width_at(self.octets, dtype, np.minimum(self.positions + offset + shift, last))
+
+    def number(self, one: NumberField) -> npt.NDArray[Any]:
+        """Return a number of each record."""
+        read = (self.field, self.after_born_host, self.after_hosts)[one.hosts]
+        return read(f">i{one.width}", one.offset)
 
     def _in_heads(self, dtype: str, offset: int) -> npt.NDArray[Any]:
         wire = np.dtype(dtype)
@@ -298,6 +332,31 @@ def _schema_of(columns: tuple[str, ...]) -> pa.Schema:
     return pa.schema([SOURCE_SCHEMA.field(name) for name in columns])
 
 
+def batch_of(column: Callable[[str], pa.Array], columns: Sequence[str]) -> pa.RecordBatch:
+    """Return the columns that `column` builds, in order, as a RecordBatch of the source's types."""
+    return pa.RecordBatch.from_arrays([column(name) for name in columns], schema=_schema_of(tuple(columns)))
+
+
+def place_column(name: str, identity: QueueIdentity, place: tuple[Ints, Ints, Ints]) -> pa.Array:
+    """Return a column that follows from the records' place: (sizes, queue offsets, physical offsets)."""
+    sizes, queue_offsets, phy_offsets = place
+    count, kind = len(sizes), SOURCE_SCHEMA.field(name).type
+    match name:
+        case "topic":
+            return constant_string(identity.topic, count)
+        case "brokerName":
+            return constant_string(identity.broker_name, count)
+        case "queueId":
+            return int_array(np.full(count, identity.queue_id, np.int32), kind)
+        case "queueOffset":
+            return int_array(queue_offsets, kind)
+        case "storeSize":
+            return int_array(sizes, kind)
+        case "physicalOffset":
+            return int_array(phy_offsets, kind)
+    raise AssertionError(f"column {name} is in the schema but not built")
+
+
 class ColumnBuilder:
     """Builds the source's columns of checked records, each at most once and only those requested.
 
@@ -319,8 +378,7 @@ class ColumnBuilder:
 
     def batch(self, columns: Sequence[str]) -> pa.RecordBatch:
         """Return the columns, in order, as a RecordBatch of the source's types."""
-        arrays = [self.column(name) for name in columns]
-        return pa.RecordBatch.from_arrays(arrays, schema=_schema_of(tuple(columns)))
+        return batch_of(self.column, columns)
 
     def column(self, name: str) -> pa.Array:
         """Return a column by its name in `columns.SOURCE_SCHEMA`; it is built at the first call."""
@@ -331,52 +389,25 @@ class ColumnBuilder:
     def _column(self, name: str) -> pa.Array:
         records, count = self._records, self._records.count
         kind = SOURCE_SCHEMA.field(name).type
+        if name in NUMBER_COLUMNS:
+            one = NUMBER_COLUMNS[name]
+            return _times(records.number(one), kind) if one.is_time else int_array(records.number(one), kind)
+        if name in PROPERTY_COLUMNS:
+            return self.segments.column(PROPERTY_COLUMNS[name])
         match name:
-            case "topic":
-                return constant_string(self._identity.topic, count)
-            case "queueId":
-                return int_array(np.full(count, self._identity.queue_id, np.int32), kind)
-            case "queueOffset":
-                return int_array(self._queue_offsets, kind)
             case "body":
                 return records.bodies() if self._bodies is None else self._bodies.values
             case "bodyError":
                 return pa.nulls(count, kind) if self._bodies is None else self._bodies.errors
-            case "tags":
-                return self._property("TAGS")
-            case "keys":
-                return self._property("KEYS")
-            case "uniqKey":
-                return self._property("UNIQ_KEY")
             case "msgId":
                 return self._msg_ids()
-            case "flag":
-                return int_array(records.field(">i4", 16), kind)
-            case "sysFlag":
-                return int_array(records.sys_flag, kind)
-            case "bornTimestamp":
-                return _times(records.field(">i8", 40), kind)
             case "bornHost":
                 return _host_names(records.hosts(48, records.born_v6, shifted=False))
-            case "storeTimestamp":
-                return _times(records.after_born_host(">i8", 56), kind)
             case "storeHost":
                 return _host_names(records.hosts(64, records.store_v6, shifted=True))
-            case "reconsumeTimes":
-                return int_array(records.after_hosts(">i4", 72), kind)
-            case "preparedTransactionOffset":
-                return int_array(records.after_hosts(">i8", 76), kind)
-            case "bodyCRC":
-                return int_array(records.field(">i4", 8), kind)
-            case "storeSize":
-                return int_array(records.sizes, kind)
-            case "physicalOffset":
-                return int_array(self._phy_offsets, kind)
-            case "brokerName":
-                return constant_string(self._identity.broker_name, count)
             case "properties":
                 return self.segments.maps()
-        raise AssertionError(f"column {name} is in the schema but not built")
+        return place_column(name, self._identity, (records.sizes, self._queue_offsets, self._phy_offsets))
 
     @property
     def count(self) -> int:
@@ -388,9 +419,6 @@ class ColumnBuilder:
         if self._segments is None:
             self._segments = self._records.property_segments()
         return self._segments
-
-    def _property(self, name: str) -> pa.Array:
-        return self.segments.column(name)
 
     def _msg_ids(self) -> pa.Array:
         hosts = self._records.hosts(64, self._records.store_v6, shifted=True)
@@ -404,17 +432,17 @@ class ColumnBuilder:
         return values_array([one.encode() for one in text], pa.string())
 
 
-_FIRST_TIME_MS: Final = -62_104_060_800_000  # the begin of the year 2
-_END_OF_TIMES_MS: Final = 253_370_764_800_000  # the begin of the year 9999
+FIRST_TIME_MS: Final = -62_104_060_800_000  # the begin of the year 2
+END_OF_TIMES_MS: Final = 253_370_764_800_000  # the begin of the year 9999
 
 
 def _times(milliseconds: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
     """Return times in ms as timestamps; null outside of the years 2 to 9998, which each time zone's calendar has."""
     if not len(milliseconds) or (
-        int(milliseconds.min()) >= _FIRST_TIME_MS and int(milliseconds.max()) < _END_OF_TIMES_MS
+        int(milliseconds.min()) >= FIRST_TIME_MS and int(milliseconds.max()) < END_OF_TIMES_MS
     ):
         return int_array(milliseconds * 1000, kind)
-    known = (milliseconds >= _FIRST_TIME_MS) & (milliseconds < _END_OF_TIMES_MS)
+    known = (milliseconds >= FIRST_TIME_MS) & (milliseconds < END_OF_TIMES_MS)
     return pa.array(np.where(known, milliseconds, 0).astype(np.int64) * 1000, mask=~known).cast(kind)
 
 

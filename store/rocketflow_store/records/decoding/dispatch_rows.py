@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketflow_store.model.java_compat import wrap_int64
+from rocketflow_store.kernel import COMPILED
+from rocketflow_store.model.java_compat import TAG_KEY_PREFIX, wrap_int64
 from rocketflow_store.model.property_names import (
     PROPERTY_DELAY,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_INNER_NUM,
     PROPERTY_KEYS,
     PROPERTY_TAGS,
@@ -24,6 +26,7 @@ from rocketflow_store.model.system_flags import (
     TRANSACTION_ROLLBACK,
 )
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC, is_directory_name
+from rocketflow_store.records.arrow.gather import in_row
 from rocketflow_store.records.arrow.hashing import string_hashes
 from rocketflow_store.records.decoding.index_entries import IndexEntries, index_entries
 
@@ -60,8 +63,94 @@ class DispatchRows:
     """(row, name, queue offset) of LMQs that get a unit too."""
 
 
+@dataclass(frozen=True, slots=True)
+class SoundRows:
+    """Records that the kernel has checked: the input of dispatch, sysFlags, and how many lack a CRC of their own."""
+
+    rows: DispatchRows
+    sys_flags: npt.NDArray[np.int32]
+    without_crc: int
+
+
+_NAMES: Final = (PROPERTY_UNIQ_KEY, PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_DELAY, PROPERTY_INNER_MULTI_QUEUE_OFFSET)
+_OF_DISPATCH: Final = tuple(name.encode() for name in _NAMES)
+_ENTRIES_OF_EACH: Final = (4, 64)
+"""Room for index entries of each record: usually, and at most for the kernel."""
+
+
+def sound_rows(
+    records: tuple[pa.Buffer, Ints, Ints],
+    file_from_offset: int,
+    delay_levels_ms: Sequence[int],
+    record_crc: tuple[int, int] | None,
+) -> SoundRows | None:
+    """Return what dispatch needs of records (buffer, positions, sizes) in a file that begins at `file_from_offset`.
+
+    None if there is no kernel, or a record is unusual. Each must have its place and its CRC, those at physical offsets
+    `record_crc` [from, to) the CRC of themselves; if that is None, they were checked before.
+    """
+    buffer, positions, sizes = records
+    count = len(positions)
+    if COMPILED is None or not count:
+        return None
+    tags_codes, times, queue_offsets = np.empty((3, count), np.int64)
+    queue_of, sys_flags = np.empty((2, count), np.int32)
+    checked = None if record_crc is None else (file_from_offset, *record_crc)
+    for of_each in _ENTRIES_OF_EACH:
+        room = of_each * count
+        hashes, of_row, of_tag = np.empty(room, np.int32), np.empty(room, np.int64), np.empty(room, np.bool_)
+        seen = COMPILED.dispatch_rows(
+            np.frombuffer(buffer, np.uint8),
+            in_row(positions),
+            in_row(sizes),
+            checked,
+            _OF_DISPATCH,
+            TAG_KEY_PREFIX.encode(),
+            SCHEDULE_TOPIC.encode(),
+            np.array(delay_levels_ms, np.int64),
+            (tags_codes, times, queue_offsets, queue_of, sys_flags),
+            (hashes, of_row, of_tag.view(np.uint8)),
+        )
+        if seen is None:
+            return None
+        entries, without_crc, named = seen
+        if entries >= 0:
+            break
+    else:
+        return None
+    queues, code_of = _ordered(named)
+    rows = DispatchRows(
+        phy_offsets=positions + file_from_offset,
+        sizes=sizes,
+        tags_codes=tags_codes,
+        store_timestamps=times,
+        queue_offsets=queue_offsets,
+        queues=queues,
+        queue_of=code_of[queue_of],
+        entries=IndexEntries(hashes[:entries].copy(), of_row[:entries].copy(), of_tag[:entries].copy()),
+    )
+    return SoundRows(rows, sys_flags, without_crc)
+
+
+def _ordered(named: Sequence[tuple[bytes, int]]) -> tuple[list[tuple[str, int]], npt.NDArray[np.int32]]:
+    """Return queues by topic (in the order of their first records) and id, and the code of each of `named` in it."""
+    topics = list(dict.fromkeys(topic for topic, _ in named))
+    names = [topic.decode() for topic in topics]
+    number = {topic: at for at, topic in enumerate(topics)}
+    order = sorted(range(len(named)), key=lambda at: (number[named[at][0]], named[at][1]))
+    code_of = np.empty(len(named), np.int32)
+    code_of[order] = np.arange(len(named), dtype=np.int32)
+    queues = [(names[number[named[at][0]]], named[at][1]) for at in order]
+    if not _may_have_a_queue(names).all():
+        code_of[[not is_directory_name(topic.decode()) for topic, _ in named]] = -1
+    return queues, code_of
+
+
 def rows_of_records(records: RecordColumns, file_from_offset: int, delay_levels_ms: Sequence[int]) -> DispatchRows:
     """Return the input of dispatch for records in the log (checked before)."""
+    usual = sound_rows((records.buffer, records.positions, records.sizes), file_from_offset, delay_levels_ms, None)
+    if usual is not None:
+        return usual.rows
     segments = records.property_segments()
     topics, topic_of = _codes(records.topics())
     queue_ids = records.field(">i4", 12).astype(np.int64)

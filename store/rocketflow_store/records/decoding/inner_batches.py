@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from rocketflow_store.format.batch_body import BODY_AT, BODY_SIZE_AT, FLAG_AT, entry_positions
-from rocketflow_store.model.property_names import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
 from rocketflow_store.model.system_flags import WRAPPED
 from rocketflow_store.records.arrow.columns import BODY_ERROR, SOURCE_SCHEMA
 from rocketflow_store.records.arrow.crc import crc32_column
 from rocketflow_store.records.arrow.gather import fixed_width_at, gather, int_array, values_array
 from rocketflow_store.records.decoding.batch_entries import entry_positions_of
+from rocketflow_store.records.decoding.decode import PROPERTY_COLUMNS
 from rocketflow_store.records.decoding.properties import split_properties
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 RECORD_COLUMNS: Final = ("body", "sysFlag", "queueOffset", BODY_ERROR)
 """Columns of the records that `unwrap` needs besides the requested ones."""
-_PROPERTIES: Final = {"tags": PROPERTY_TAGS, "keys": PROPERTY_KEYS, "uniqKey": PROPERTY_UNIQ_KEY}
 
 
 class NoBatchBodyError(ValueError):
@@ -114,7 +113,7 @@ def _messages(records: pa.RecordBatch, rows: Ints, columns: Sequence[str]) -> pa
             case "queueOffset":
                 return int_array(np.asarray(records.column(name))[of_record] + in_record, kind)
             case "tags" | "keys" | "uniqKey":
-                return segments.column(_PROPERTIES[name])
+                return segments.column(PROPERTY_COLUMNS[name])
             case "properties":
                 return segments.maps()
         return records.column(name).take(int_array(of_record, pa.int64()))

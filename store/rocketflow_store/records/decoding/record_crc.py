@@ -20,8 +20,9 @@ from rocketflow_store.format.record import (
     ZERO_PROPERTIES,
     ZEROS_OF_LMQ,
 )
+from rocketflow_store.kernel import COMPILED
 from rocketflow_store.records.arrow.crc import crc32_slices
-from rocketflow_store.records.arrow.gather import windows_at
+from rocketflow_store.records.arrow.gather import in_row, windows_at
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -101,6 +102,12 @@ def judge_contents(records: RecordColumns, *, bodies: bool = True) -> tuple[dict
     A record with a CRC of itself is judged by that alone, in one pass; for other records the body's CRC is compared if
     `bodies` is set.
     """
+    if COMPILED is not None and records.count:
+        flags = np.empty(records.count, np.bool_)
+        place = records.octets, in_row(records.positions), in_row(records.sizes)
+        sound = COMPILED.judge_records(*place, bodies, flags.view(np.uint8))
+        if sound == records.count:
+            return {}, flags
     tails = _tails(records)
     protected = _protected(records, tails)
     found = _check_record_crc(records, tails, np.flatnonzero(protected))

@@ -1,4 +1,4 @@
-"""Find record boundaries: the chain of sizes is followed in a plain loop; everything else is vectorised.
+"""Find record boundaries: the chain of sizes is followed by the kernel or in a plain loop; the rest is vectorised.
 
 Runs of records of one size are vectorised too. Entries of batches form such a chain as well.
 """
@@ -20,6 +20,7 @@ from rocketflow_store.format.record import (
     MIN_RECORD_SIZE,
     SIZE_AND_MAGIC,
 )
+from rocketflow_store.kernel import COMPILED
 from rocketflow_store.records.arrow.gather import fixed_width_at
 
 if TYPE_CHECKING:
@@ -82,6 +83,12 @@ def follow_sizes(
 
     The chain ends before a part of less than `least_size` bytes or one that reaches beyond `limit`.
     """
+    if COMPILED is not None:
+        room = max(min(most, (limit - position) // least_size), 0)
+        positions = np.empty(room, np.int64)
+        octets = np.frombuffer(buffer, np.uint8)
+        count, end = COMPILED.follow_sizes(octets, position, limit, least_size, positions)
+        return positions[:count].copy() if 2 * count < room else positions[:count], end
     view = memoryview(buffer)
     unpack = _SIZE.unpack_from
     found: list[int] = []

@@ -47,7 +47,7 @@ class EncodedRows(NamedTuple):
 
 
 class RowContents(NamedTuple):
-    """The parts of a row that its hash has besides its bytes: times and queues of its columns, None without them."""
+    """Inputs of a row's hash besides its bytes: times and queues as its columns give them, None without them."""
 
     born: Ints | None
     queue_ids: npt.NDArray[np.int32] | None

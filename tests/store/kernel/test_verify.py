@@ -1,0 +1,117 @@
+"""The kernel's comparisons for verify are those of Python's code."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketflow_store.fsck import verify_index
+from rocketflow_store.fsck.log_report import QueueReport
+from rocketflow_store.fsck.verify_units import _compare_neighbours
+from rocketflow_store.kernel import COMPILED
+from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
+from rocketflow_store.records.arrow.unit_types import ENTRY_DTYPE, UNIT_DTYPE
+from tests.support.kernel_switch import pure_python
+
+pytestmark = pytest.mark.skipif(COMPILED is None, reason="this machine has no compiled kernel")
+LARGE: Final = (1 << 62, -1, -(1 << 63), (1 << 63) - 1)
+
+
+def _chosen(draw: st.DrawFn, count: int, kind: st.SearchStrategy[int]) -> list[int]:
+    return draw(st.lists(kind, min_size=count, max_size=count))
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> npt.NDArray[np.void]:
+    """Entries of which many have the place, the hash and the predecessor that they should have."""
+    count = draw(st.integers(1, 30))
+    found = np.zeros(count, ENTRY_DTYPE)
+    places = np.cumsum(_chosen(draw, count, st.sampled_from([0, 0, 1, 2, 3]))) + 1000
+    found["phy_offset"] = places if draw(st.booleans()) else _chosen(draw, count, st.sampled_from([1003, 1001, *LARGE]))
+    found["key_hash"] = _chosen(draw, count, st.sampled_from([0, 1, 5, 7, (1 << 31) - 1, -1, -(1 << 31)]))
+    found["time_diff"] = _chosen(draw, count, st.sampled_from([0, 0, 1, 0x7FFFFFFF]))
+    heads: dict[int, int] = {}
+    for at, key_hash in enumerate(found["key_hash"].tolist()):
+        found["prev_index"][at] = heads.get(key_hash % 5, 0)
+        heads[key_hash % 5] = at + 1
+    if draw(st.booleans()):
+        found["prev_index"][draw(st.integers(0, count - 1))] ^= 1
+    return found
+
+
+@given(entries(), st.integers(1, 20))
+def test_chains_are_followed_as_without_the_kernel(table: npt.NDArray[np.void], cut: int) -> None:
+    def followed() -> list[Any]:
+        heads, found = np.zeros(5, np.int32), list[Any]()
+        for first in range(0, len(table), cut):
+            wrong, low, high = verify_index._follow(table[first : first + cut], first + 1, heads)
+            found += [wrong.tolist(), low, high, heads.tolist()]
+        return found
+
+    made = followed()
+    with pure_python():
+        assert made == followed()
+
+
+@given(entries(), st.data())
+def test_entries_are_matched_as_without_the_kernel(table: npt.NDArray[np.void], data: st.DataObject) -> None:
+    start, stop = 1000, data.draw(st.sampled_from([1004, 1100, 1000]))
+    begin, first = data.draw(st.sampled_from([0, -5, 10_000])), data.draw(st.sampled_from([1, 2]))
+    inside = table[(table["phy_offset"] >= start) & (table["phy_offset"] < stop)]
+    pairs = ((inside["phy_offset"].astype(np.int64) - start) << 32) | (inside["key_hash"].astype(np.int64) & 0xFFFFFFFF)
+    kept = np.unique(pairs)[data.draw(st.integers(0, 2)) :]
+    times = np.array(_chosen(data.draw, len(kept), st.sampled_from([10_000, 10_999, 11_000, 9_001, *LARGE])), np.int64)
+    if begin > 0 and len(times) and abs(int(times.min())) > 1 << 60:
+        times = np.clip(times, -(1 << 60), 1 << 60)  # numbers that are exact in both
+    expected = verify_index.ExpectedEntries(kept, times, np.ones(len(kept), bool))
+
+    def matched() -> tuple[list[int], list[bool]]:
+        stretch = verify_index._Stretch(start, stop, expected, np.zeros(len(kept), bool), None)  # type: ignore[arg-type]
+        return verify_index._wrong_entries(table, first, begin, stretch).tolist(), stretch.seen.tolist()
+
+    made = matched()
+    with pure_python():
+        assert made == matched()
+
+
+@given(st.data(), st.sampled_from(["t", SCHEDULE_TOPIC, "%LMQ%a"]))
+def test_units_are_compared_as_without_the_kernel(data: st.DataObject, topic: str) -> None:
+    count, first_unit = data.draw(st.integers(1, 12)), data.draw(st.integers(0, 3))
+    units = np.zeros(12, UNIT_DTYPE)
+    units["phy_offset"], units["msg_size"], units["tags_code"] = (
+        np.arange(12) * 100,
+        91 + np.arange(12),
+        np.arange(12) - 3,
+    )
+    rows = SimpleNamespace(
+        queue_offsets=np.sort(np.array(_chosen(data.draw, count, st.integers(0, 11)), np.int64))
+        if data.draw(st.booleans())
+        else np.arange(count) % 12,
+    )
+    rows.phy_offsets = units["phy_offset"][rows.queue_offsets].astype(np.int64)
+    rows.sizes = units["msg_size"][rows.queue_offsets].astype(np.int64)
+    rows.tags_codes = units["tags_code"][rows.queue_offsets].astype(np.int64)
+    changed = data.draw(st.sampled_from(["", "", "phy_offset", "msg_size", "tags_code"]))
+    if changed:
+        units[changed][data.draw(st.integers(0, 11))] = data.draw(st.sampled_from([0, 1, -1, 97]))
+    queue = SimpleNamespace(topic=topic, first_unit=first_unit, units_or_zeros=lambda start, stop: units[start:stop])
+
+    def compared() -> QueueReport:
+        report = QueueReport()
+        _compare_neighbours(queue, rows, np.arange(count), report)  # type: ignore[arg-type]
+        return report
+
+    made = compared()
+    with pure_python():
+        expected = compared()
+    assert _of(made) == _of(expected)
+
+
+def _of(report: QueueReport) -> list[Any]:
+    return [report.matched, *(one.ranges for one in (report.units.missing, report.units.wrong, report.right))]
