@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from rocketflow_store.append.log_append import LogAppend
     from rocketflow_store.append.queue_choice import QueueChoice
     from rocketflow_store.append.write_gate import WriteGate
-    from rocketflow_store.records.encoding.compiled_messages import Records
+    from rocketflow_store.model.kernel_objects import Records
     from rocketflow_store.records.encoding.unplaced_record import UnplacedRecord
     from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.telemetry.statistics import StoreStatistics

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rocketflow_store.log.commit_log import CommitLog
-    from rocketflow_store.model.sent_records import SentRecords
+    from rocketflow_store.model.kernel_objects import Records, SentRecords
     from rocketflow_store.records.encoding.batch_records import BatchRecords
-    from rocketflow_store.records.encoding.compiled_messages import Records
     from rocketflow_store.records.encoding.unplaced_record import UnplacedRecord
     from rocketflow_store.views.queues.queue_offsets import QueueOffsets
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from rocketflow_store.model.broker_requests import AppendedRun, Arrival, PutState, RawMessage, SentRun
-    from rocketflow_store.model.sent_records import SendFrames
+    from rocketflow_store.model.kernel_objects import SendFrames
     from rocketflow_store.reading.checked_read import Match, ReadResult
     from rocketflow_store.reading.raw_ranges import RawRange
     from rocketflow_store.reading.raw_records import QueryResult

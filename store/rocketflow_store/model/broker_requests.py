@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from rocketflow_store.model.kernel_objects import SentRecords
     from rocketflow_store.model.results import PutMessageResult
-    from rocketflow_store.model.sent_records import SentRecords
 
 
 class RawMessage(NamedTuple):

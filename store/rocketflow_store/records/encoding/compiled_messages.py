@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, encode_properties
 from rocketflow_store.format.record import PROPERTY_CRC_SIZE
@@ -28,31 +28,13 @@ from rocketflow_store.records.encoding.message_encoder import (
 )
 
 if TYPE_CHECKING:
+    from rocketflow_store.model.kernel_objects import Records
     from rocketflow_store.model.message import MessageBatch
     from rocketflow_store.records.encoding.message_encoder import MessageEncoder
     from rocketflow_store.settings.store_config import StoreConfig
 
 _IPV4_SIZE: Final = 8
 _UNUSUAL_FLAGS: Final = TRANSACTION_MASK | INNER_BATCH_FLAG | BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
-
-
-class Records(Protocol):
-    """Records of one queue without their places, which follow each other: `count`, `size` bytes."""
-
-    data: bytearray
-    count: int
-    size: int
-
-    def place(self, queue_offset: int, phy_offset: int) -> tuple[list[bytes], list[int], list[int]]:
-        """Write the places of records of which the first is at these offsets.
-
-        Return the units, the index hashes, and the physical offset of each hash's record.
-        """
-        ...
-
-    def ids(self, prefix: str, phy_offset: int) -> str:
-        """Return the offset message ids of the records, joined by commas, the first at `phy_offset`."""
-        ...
 
 
 class CompiledMessages:

@@ -10,7 +10,7 @@ from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.message_id import encode_host
 
 if TYPE_CHECKING:
-    from rocketflow_store.model.sent_records import SendFrames
+    from rocketflow_store.model.kernel_objects import SendFrames
     from rocketflow_store.settings.store_config import StoreConfig
 
 

@@ -1,4 +1,4 @@
-"""The classes of `sends.pxi`, for Python's types: the layers above do not import the module itself."""
+"""The classes of the kernel that modules pass on, for Python's types: they do not import the module itself."""
 
 from __future__ import annotations
 
@@ -31,3 +31,17 @@ class SendFrames(Protocol):
     def forget(self) -> None: ...
     def teach(self, topic: str, queue_id: int) -> bool: ...
     def take(self, data: bytes, position: int, most: int, most_bytes: int, born_host: bytes) -> SentRecords | None: ...
+
+
+class Records(Protocol):
+    """Records of a message or of a client's batch without their places, one after the other in `data`."""
+
+    data: bytearray
+    count: int
+    size: int
+
+    def place(self, queue_offset: int, phy_offset: int, /) -> tuple[list[bytes], list[int], list[int]]:
+        """Write offsets and CRCs; return what dispatch needs."""
+
+    def ids(self, prefix: str, phy_offset: int, /) -> str:
+        """Return the offset ids, with commas between them."""
