@@ -2674,21 +2674,9 @@ BUGS: Final = (
         ["tests/store/kernel/test_verify.py::test_unit_that_differs_is_not_the_records"],
     ),
     Bug(
-        "kernel-chain-of-no-slot",
-        "the kernel follows the chain of a negative hash in a slot before the first",
-        [Change("slot = slot_of_hash(entry, slots)", "slot = <uint32_t>get32(entry) % slots")],
-        ["tests/store/kernel/test_verify.py::test_negative_hashes_have_slots_as_in_python"],
-    ),
-    Bug(
         "kernel-entry-of-another-time",
         "the kernel takes an index entry with another time for the record's",
         [Change("if <int32_t>get32(entry + 12) != seconds", "if False")],
-        ["tests/store/kernel/test_verify.py::test_entry_that_differs_is_wrong"],
-    ),
-    Bug(
-        "kernel-entry-of-no-record",
-        "the kernel takes an index entry of another key for the record's",
-        [Change("if at == total or pairs[at] != wanted", "if at == total")],
         ["tests/store/kernel/test_verify.py::test_entry_that_differs_is_wrong"],
     ),
     Bug(
