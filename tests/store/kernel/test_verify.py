@@ -115,3 +115,38 @@ def test_units_are_compared_as_without_the_kernel(data: st.DataObject, topic: st
 
 def _of(report: QueueReport) -> list[Any]:
     return [report.matched, *(one.ranges for one in (report.units.missing, report.units.wrong, report.right))]
+
+
+@pytest.mark.parametrize("changed", ["", "phy_offset", "msg_size", "tags_code"])
+def test_unit_that_differs_is_not_the_records(changed: str) -> None:
+    assert COMPILED is not None
+    units = np.zeros(3, UNIT_DTYPE)
+    units["phy_offset"], units["msg_size"], units["tags_code"] = [0, 100, 200], 100, [5, 6, 7]
+    columns = np.array([10, 11, 12]), np.array([0, 100, 200]), np.full(3, 100), np.array([5, 6, 7])
+    if changed:
+        units[changed][1] += 1
+    for tags in (False, True):
+        same = COMPILED.same_units(units.view(np.uint8), 10, np.arange(3), columns, tags)
+        assert same == (not changed or (changed == "tags_code" and not tags))
+
+
+@pytest.mark.parametrize("changed", ["", "phy_offset", "key_hash", "time_diff"])
+def test_entry_that_differs_is_wrong(changed: str) -> None:
+    table = np.zeros(4, ENTRY_DTYPE)
+    table["phy_offset"], table["key_hash"], table["time_diff"] = [1000, 1000, 1100, 1200], [7, 3, 7, 7], [0, 0, 1, 2]
+    pairs = np.array([3, 7, 100 << 32 | 7, 200 << 32 | 7])
+    expected = verify_index.ExpectedEntries(pairs, np.array([5000, 5000, 6000, 7999]), np.ones(4, bool))
+    if changed:
+        table[changed][2] += 1
+    stretch = verify_index._Stretch(1000, 1300, expected, np.zeros(4, bool), None)  # type: ignore[arg-type]
+    assert verify_index._wrong_entries(table, 1, 5000, stretch).tolist() == ([2] if changed else [])
+    assert stretch.seen.tolist() == [True, True, changed in ("", "time_diff"), True]
+
+
+def test_negative_hashes_have_slots_as_in_python() -> None:
+    table = np.zeros(6, ENTRY_DTYPE)
+    table["key_hash"], table["prev_index"] = [-1, -6, 4, -(1 << 31), 3, -2], [0, 1, 2, 0, 0, 5]
+    wrong, _, _ = verify_index._follow(table, 1, np.zeros(5, np.int32))
+    with pure_python():
+        expected, _, _ = verify_index._follow(table, 1, np.zeros(5, np.int32))
+    assert wrong.tolist() == expected.tolist()
