@@ -167,6 +167,8 @@ def senders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         return f"NEW{keys[encoder]}"
 
     monkeypatch.setattr(MessageEncoder, "next_uniq_key", next_uniq_key)
+    # after a slow append others run in a thread, where refusals overtake answers
+    monkeypatch.setattr("rocketflow.broker.puts.put_gatherer.SLOW_SECONDS", float("inf"))
 
     def make(**options: Any) -> tuple[Sender, Sender]:
         made.append(Sender(tmp_path / "on", together=True, **options))
