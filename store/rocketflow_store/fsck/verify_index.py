@@ -65,7 +65,7 @@ class _Known:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretch:
+class Stretch:
     """Records of the log in [start, stop): the pairs that they may have, the pairs that were seen, the findings."""
 
     start: int
@@ -103,7 +103,7 @@ class IndexCheck:
         table = file.entry_table(count)
         for at, first in enumerate(blocks):
             entries = table[first : min(first + _BLOCK, count + 1)]
-            wrong, known.lows[at], known.highs[at] = _follow(entries, first, heads)
+            wrong, known.lows[at], known.highs[at] = follow_chains(entries, first, heads)
             numbers = np.arange(first, first + len(entries), dtype=np.int32)
             self._entries(file, numbers[wrong], found, "index-chain", "another predecessor")
             if known.lows[at] < 0 or (self._settled and known.highs[at] >= self._end):
@@ -145,7 +145,7 @@ class IndexCheck:
         """Compare the index with the entries that records in [start, stop) must have, or may have."""
         expected = expected.different()
         out.keys += int(np.count_nonzero(expected.must))
-        stretch = _Stretch(start, stop, expected, np.zeros(len(expected.pairs), bool), out)
+        stretch = Stretch(start, stop, expected, np.zeros(len(expected.pairs), bool), out)
         for number, known in self._known.items():
             for block in np.flatnonzero((known.highs >= start) & (known.lows < stop)).tolist():
                 _compare_block(number, known, block, stretch)
@@ -201,7 +201,7 @@ class IndexCheck:
             found.add(kind, file.path, start + ENTRY_SIZE * number, ENTRY_SIZE, f"entry {number}: {detail}")
 
 
-def _follow(
+def follow_chains(
     entries: npt.NDArray[np.void], first: int, heads: npt.NDArray[np.int32]
 ) -> tuple[npt.NDArray[np.bool_], int, int]:
     """Follow entries from number `first` on, with the newest entry of each slot in `heads`.
@@ -222,11 +222,11 @@ def _follow(
     return entries["prev_index"] != previous, int(phy_offsets.min()), int(phy_offsets.max())
 
 
-def _compare_block(number: int, known: _Known, block: int, stretch: _Stretch) -> None:
+def _compare_block(number: int, known: _Known, block: int, stretch: Stretch) -> None:
     """Compare a block of a file's entries with a stretch of the log."""
     first = 1 + block * _BLOCK
     entries = known.file.entry_table(known.entries)[first : min(first + _BLOCK, known.entries + 1)]
-    wrong = _wrong_entries(entries, first, known.file.header.begin_timestamp, stretch)
+    wrong = wrong_entries(entries, first, known.file.header.begin_timestamp, stretch)
     phy_offsets = entries["phy_offset"][wrong].astype(np.int64)
     room = max(_MAX_BAD - len(stretch.out.wrong), 0)
     bad = zip((first + wrong[:room]).tolist(), phy_offsets.tolist(), strict=False)
@@ -234,7 +234,7 @@ def _compare_block(number: int, known: _Known, block: int, stretch: _Stretch) ->
     stretch.out.more += max(len(wrong) - room, 0)
 
 
-def _wrong_entries(entries: npt.NDArray[np.void], first: int, begin: int, stretch: _Stretch) -> npt.NDArray[np.intp]:
+def wrong_entries(entries: npt.NDArray[np.void], first: int, begin: int, stretch: Stretch) -> npt.NDArray[np.intp]:
     """Return those of the entries from number `first` on that are of no record of the stretch, but claim to be.
 
     `begin` is the file's first time. Pairs that have an entry are marked as seen.

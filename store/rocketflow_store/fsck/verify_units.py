@@ -139,7 +139,7 @@ class UnitsCheck:
             mine, offsets = mine[order], offsets[order]
         cuts = np.flatnonzero(np.diff(offsets) > _NEAR) + 1
         for part in np.split(np.arange(len(offsets)), cuts):
-            _compare_neighbours(queue, rows, mine[part], report)
+            compare_neighbours(queue, rows, mine[part], report)
 
     def _is_asked_for(self, topic: str, queue_id: int, rows: DispatchRows, mine: Rows) -> bool:
         """Return True if records must have units in a queue without files; note those of queues that cannot exist."""
@@ -151,7 +151,7 @@ class UnitsCheck:
         return bool(allowed)
 
 
-def _compare_neighbours(queue: ConsumeQueue, rows: DispatchRows, mine: Rows, report: QueueReport) -> None:
+def compare_neighbours(queue: ConsumeQueue, rows: DispatchRows, mine: Rows, report: QueueReport) -> None:
     """Compare records with the units of their queue offsets, which ascend and are close to each other."""
     wanted = rows.queue_offsets[mine]
     first = max(int(wanted[0]), queue.first_unit)

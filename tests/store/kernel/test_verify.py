@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rocketflow_store.fsck import verify_index
 from rocketflow_store.fsck.log_report import QueueReport
-from rocketflow_store.fsck.verify_units import _compare_neighbours
+from rocketflow_store.fsck.verify_units import compare_neighbours
 from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from rocketflow_store.records.arrow.unit_types import ENTRY_DTYPE, UNIT_DTYPE
@@ -50,7 +50,7 @@ def test_chains_are_followed_as_without_the_kernel(table: npt.NDArray[np.void], 
     def followed() -> list[Any]:
         heads, found = np.zeros(5, np.int32), list[Any]()
         for first in range(0, len(table), cut):
-            wrong, low, high = verify_index._follow(table[first : first + cut], first + 1, heads)
+            wrong, low, high = verify_index.follow_chains(table[first : first + cut], first + 1, heads)
             found += [wrong.tolist(), low, high, heads.tolist()]
         return found
 
@@ -72,8 +72,8 @@ def test_entries_are_matched_as_without_the_kernel(table: npt.NDArray[np.void], 
     expected = verify_index.ExpectedEntries(kept, times, np.ones(len(kept), bool))
 
     def matched() -> tuple[list[int], list[bool]]:
-        stretch = verify_index._Stretch(start, stop, expected, np.zeros(len(kept), bool), None)  # type: ignore[arg-type]
-        return verify_index._wrong_entries(table, first, begin, stretch).tolist(), stretch.seen.tolist()
+        stretch = verify_index.Stretch(start, stop, expected, np.zeros(len(kept), bool), None)  # type: ignore[arg-type]
+        return verify_index.wrong_entries(table, first, begin, stretch).tolist(), stretch.seen.tolist()
 
     made = matched()
     with pure_python():
@@ -104,7 +104,7 @@ def test_units_are_compared_as_without_the_kernel(data: st.DataObject, topic: st
 
     def compared() -> QueueReport:
         report = QueueReport()
-        _compare_neighbours(queue, rows, np.arange(count), report)  # type: ignore[arg-type]
+        compare_neighbours(queue, rows, np.arange(count), report)  # type: ignore[arg-type]
         return report
 
     made = compared()
@@ -138,15 +138,15 @@ def test_entry_that_differs_is_wrong(changed: str) -> None:
     expected = verify_index.ExpectedEntries(pairs, np.array([5000, 5000, 6000, 7999]), np.ones(4, bool))
     if changed:
         table[changed][2] += 1
-    stretch = verify_index._Stretch(1000, 1300, expected, np.zeros(4, bool), None)  # type: ignore[arg-type]
-    assert verify_index._wrong_entries(table, 1, 5000, stretch).tolist() == ([2] if changed else [])
+    stretch = verify_index.Stretch(1000, 1300, expected, np.zeros(4, bool), None)  # type: ignore[arg-type]
+    assert verify_index.wrong_entries(table, 1, 5000, stretch).tolist() == ([2] if changed else [])
     assert stretch.seen.tolist() == [True, True, changed in ("", "time_diff"), True]
 
 
 def test_negative_hashes_have_slots_as_in_python() -> None:
     table = np.zeros(6, ENTRY_DTYPE)
     table["key_hash"], table["prev_index"] = [-1, -6, 4, -(1 << 31), 3, -2], [0, 1, 2, 0, 0, 5]
-    wrong, _, _ = verify_index._follow(table, 1, np.zeros(5, np.int32))
+    wrong, _, _ = verify_index.follow_chains(table, 1, np.zeros(5, np.int32))
     with pure_python():
-        expected, _, _ = verify_index._follow(table, 1, np.zeros(5, np.int32))
+        expected, _, _ = verify_index.follow_chains(table, 1, np.zeros(5, np.int32))
     assert wrong.tolist() == expected.tolist()
