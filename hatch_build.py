@@ -24,7 +24,16 @@ MODULE = "_kernel.abi3.so"
 COMPILERS = ("cc", "gcc", "clang")
 SOURCES = (".pyx", ".pxi", ".h")
 OPTIONS = (
-    *("-O2", "-g0", "-fPIC", "-shared", "-fno-strict-aliasing", "-fvisibility=hidden", "-DPy_LIMITED_API=0x030B0000"),
+    *(
+        "-O2",
+        "-g0",
+        "-fPIC",
+        "-shared",
+        "-fno-strict-aliasing",
+        "-fvisibility=hidden",
+        "-Werror=implicit-function-declaration",
+        "-DPy_LIMITED_API=0x030B0000",
+    ),
     *(
         "-fstack-protector-strong",
         "-U_FORTIFY_SOURCE",
