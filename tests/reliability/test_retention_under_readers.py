@@ -15,6 +15,7 @@ import pytest
 
 from rocketflow_store import GetMessageResult, GetMessageStatus, Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.files.mapped.mapped_file import MappedFile
+from rocketflow_store.kernel import COMPILED
 from rocketflow_store.log.log_view import CommitLogView
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import OffsetOutOfRangeError
@@ -215,12 +216,13 @@ def test_readers_run_while_retention_deletes(tmp_path: Path, tally: Callable[...
         counter.trial(trial.close(), f"seed {seed}", hit=removed > 3)
 
 
+COLUMNS = "columns" if COMPILED is None else "checked_columns"
 READ_POINTS = [
     pytest.param(FileQueueTable, "low", False, "read", id="read-end"),
     pytest.param(FileQueueTable, "low", True, "read", id="read-bounds"),
     pytest.param(ConsumeQueue, "units", True, "read", id="read-units"),
-    pytest.param(CommitLogView, "columns", False, "read", id="read-columns"),
-    pytest.param(CommitLogView, "columns", True, "read", id="read-columns-left"),
+    pytest.param(CommitLogView, COLUMNS, False, "read", id="read-columns"),
+    pytest.param(CommitLogView, COLUMNS, True, "read", id="read-columns-left"),
     pytest.param(ConsumeQueue, "units", True, "get", id="get-units"),
     pytest.param(CommitLogView, "hold", False, "get", id="get-hold"),
     pytest.param(MappedFile, "hold", True, "get", id="get-held"),
