@@ -64,8 +64,12 @@ def test_missing_and_old_kernel_is_reported_or_an_error(tmp_path: Path, module: 
 
 
 def test_failing_compiler_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC", "false")
-    with pytest.raises(KernelNotCompiledError, match="false fails"):
+    compiler = tmp_path / "tools" / "failing"
+    compiler.parent.mkdir()
+    compiler.write_text("#!/bin/sh\nexit 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    with pytest.raises(KernelNotCompiledError, match="failing fails"):
         compile_kernel(SOURCES, tmp_path / "module.so")
     monkeypatch.setenv("CC", str(tmp_path / "absent"))
     with pytest.raises(KernelNotCompiledError, match="absent"):
@@ -74,7 +78,7 @@ def test_failing_compiler_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(KernelNotCompiledError, match="no C compiler"):
         compile_kernel(SOURCES, tmp_path / "module.so")
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [compiler.parent]
 
 
 @needs_kernel
