@@ -94,6 +94,14 @@ def facts(chunk: EncodedChunk) -> dict[str, Any]:
 @example(
     pa.RecordBatch.from_pydict({"body": [b"b"], "keys": ["键 😀"], "tags": ["😀"]}), True, True, False, "10.0.0.1:1"
 )
+@example(
+    pa.RecordBatch.from_pydict({"body": [b"b"] * 2, "queueId": pa.array([1, 2], pa.int32())}),
+    *(False, True, False, "10.0.0.1:1"),
+)
+@example(
+    pa.RecordBatch.from_pydict({"body": [b"b"] * 2, "bornTimestamp": pa.array([1, 2], pa.timestamp("ms"))}),
+    *(False, True, False, "10.0.0.1:1"),
+)
 def test_rows_are_encoded_to_the_same_bytes_and_facts_by_kernel_and_python(
     batch: pa.RecordBatch, with_crc: bool, indexed: bool, lmqs: bool, host: str
 ) -> None:
