@@ -52,25 +52,16 @@ class CustomBuildHook(BuildHookInterface[Any]):
         if self.target_name != "wheel":
             return
         self._work = tempfile.mkdtemp(prefix="rocketflow-kernel-")
-        module, folder = Path(self._work, MODULE), Path(self.root, FOLDER)
-        required = os.environ.get("ROCKETFLOW_REQUIRE_KERNEL", "") not in ("", "0")
-        try:
-            if os.environ.get("ROCKETFLOW_NO_KERNEL", "") not in ("", "0") and not required:
-                raise KernelNotCompiledError("ROCKETFLOW_NO_KERNEL is set")
-            compile_kernel(folder, module)
-        except KernelNotCompiledError as error:
-            if required:
-                raise
-            self.app.display_warning(f"RocketFlow is installed without its compiled kernel: {error}")
-            if version == "editable":
-                (folder / MODULE).unlink(missing_ok=True)
-            return
+        module = Path(self._work, MODULE)
+        why = compile_unless_off(Path(self.root, FOLDER), module)
+        if why:
+            self.app.display_warning(f"RocketFlow is installed without its compiled kernel: {why}")
         if version == "editable":
             put_beside_sources(module)
-            return
-        build_data["pure_python"] = False
-        build_data["tag"] = f"cp311-abi3-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
-        build_data["force_include"][str(module)] = f"rocketflow_store/kernel/{MODULE}"
+        elif not why:
+            build_data["pure_python"] = False
+            build_data["tag"] = f"cp311-abi3-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+            build_data["force_include"][str(module)] = f"rocketflow_store/kernel/{MODULE}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove what was compiled."""
@@ -79,14 +70,34 @@ class CustomBuildHook(BuildHookInterface[Any]):
 
 
 def put_beside_sources(module: Path) -> None:
-    """Replace the module of this checkout at once: other processes may load it."""
+    """Replace the module of this checkout at once, as other processes may load it; without a new one remove it."""
     target = Path(__file__).parent / FOLDER / MODULE
+    if not module.exists():
+        target.unlink(missing_ok=True)
+        return
     shutil.copy(module, target.with_suffix(".new"))
     target.with_suffix(".new").replace(target)
 
 
 class KernelNotCompiledError(Exception):
     """There is no compiler, or it fails."""
+
+
+def compile_unless_off(folder: Path, target: Path) -> str:
+    """Compile the sources in `folder` to `target`; return why that was not done, "" if it was.
+
+    Raises KernelNotCompiledError if the kernel is required.
+    """
+    required = os.environ.get("ROCKETFLOW_REQUIRE_KERNEL", "") not in ("", "0")
+    if os.environ.get("ROCKETFLOW_NO_KERNEL", "") not in ("", "0") and not required:
+        return "ROCKETFLOW_NO_KERNEL is set"
+    try:
+        compile_kernel(folder, target)
+    except KernelNotCompiledError as error:
+        if required:
+            raise
+        return str(error)
+    return ""
 
 
 def compile_kernel(folder: Path, target: Path, *options: str) -> None:
@@ -121,18 +132,14 @@ def _run(command: list[str], folder: str) -> None:
 
 def main() -> None:
     """Compile the kernel of this checkout and say how that went (`make setup`)."""
-    folder = Path(__file__).parent / FOLDER
     with tempfile.TemporaryDirectory() as work:
+        module = Path(work, MODULE)
         try:
-            compile_kernel(folder, Path(work, MODULE))
+            why = compile_unless_off(Path(__file__).parent / FOLDER, module)
         except KernelNotCompiledError as error:
-            (folder / MODULE).unlink(missing_ok=True)
-            print(f"the kernel is not compiled, RocketFlow runs as pure Python: {error}")
-            if os.environ.get("ROCKETFLOW_REQUIRE_KERNEL", "") not in ("", "0"):
-                sys.exit(1)
-        else:
-            put_beside_sources(Path(work, MODULE))
-            print("the kernel is compiled")
+            sys.exit(f"the kernel is required (ROCKETFLOW_REQUIRE_KERNEL), but not compiled: {error}")
+        put_beside_sources(module)
+    print(f"the kernel is not compiled, RocketFlow runs as pure Python: {why}" if why else "the kernel is compiled")
 
 
 if __name__ == "__main__":

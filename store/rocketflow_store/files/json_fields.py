@@ -18,11 +18,6 @@ def int64_field(entry: dict[str, Any], name: str, default: int) -> int:
     return _integer(entry.get(name), name, default, _INT64)
 
 
-def count_field(entry: dict[str, Any], name: str, default: int) -> int:
-    """Return a Java int that counts something: never negative."""
-    return _integer(entry.get(name), name, default, (0, _INT32[1]))
-
-
 def bool_field(entry: dict[str, Any], name: str, default: bool) -> bool:
     value = entry.get(name)
     if value is None:

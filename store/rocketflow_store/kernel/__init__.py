@@ -6,9 +6,6 @@ definition of every rule: callers ask `COMPILED`, and go on without it where it 
 
 from __future__ import annotations
 
-from rocketflow_store.kernel.loading import STATE, KernelState, compiled
+from rocketflow_store.kernel.loading import COMPILED, STATE, KernelState
 
 __all__ = ["COMPILED", "STATE", "KernelState"]
-
-COMPILED = compiled()
-"""The extension module, None if it is missing or switched off (`STATE` says why)."""

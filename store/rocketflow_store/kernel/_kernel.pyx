@@ -5,6 +5,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, u
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset
 
 cdef extern from "kernel.h" nogil:
+    const uint32_t MAGIC_V1, MAGIC_V2
     void crc_prepare()
     uint32_t crc32_of(const uint8_t *at, size_t size)
     uint32_t java_hash(uint32_t before, const uint8_t *at, size_t size)
@@ -26,6 +27,7 @@ def crc32(const uint8_t[::1] data not None):
     return crc32_of(&data[0], data.shape[0]) if data.shape[0] else 0
 
 
+include "text.pxi"
 include "record.pxi"
 include "columns.pxi"
 include "walk.pxi"

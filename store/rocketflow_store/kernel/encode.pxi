@@ -55,55 +55,6 @@ cdef int take_texts(object given, int64_t count, Texts *texts, list kept) except
     return 0
 
 
-cdef int64_t utf8_hash(uint32_t *state, const uint8_t *at, int64_t size) noexcept nogil:
-    """Continue Java's hash of a text with UTF-8; return -1 if it is none, which Java reads in its own way."""
-    cdef int64_t place = 0
-    cdef uint32_t first, unit
-    cdef int more
-    while place < size:
-        while size - place >= 4 and not (at[place] | at[place + 1] | at[place + 2] | at[place + 3]) & 0x80:
-            state[0] = java_hash(state[0], at + place, 4)
-            place += 4
-        if place == size:
-            break
-        first = at[place]
-        if first < 0x80:
-            state[0] = state[0] * 31 + first
-            place += 1
-            continue
-        if 0xC2 <= first < 0xE0:
-            more, unit = 1, first & 0x1F
-        elif 0xE0 <= first < 0xF0:
-            more, unit = 2, first & 0x0F
-        elif 0xF0 <= first < 0xF5:
-            more, unit = 3, first & 0x07
-        else:
-            return -1
-        if size - place <= more:
-            return -1
-        for _ in range(more):
-            place += 1
-            if at[place] & 0xC0 != 0x80:
-                return -1
-            unit = unit << 6 | (at[place] & 0x3F)
-        place += 1
-        if (more == 2 and (unit < 0x800 or 0xD800 <= unit < 0xE000)) or (more == 3 and not 0x10000 <= unit < 0x110000):
-            return -1
-        if more == 3:
-            unit -= 0x10000
-            state[0] = state[0] * 31 + (0xD800 | unit >> 10)
-            unit = 0xDC00 | (unit & 0x3FF)
-        state[0] = state[0] * 31 + unit
-    return size
-
-
-cdef inline int32_t index_hash_of(uint32_t state) noexcept nogil:
-    """Return the key hash of an index entry, in [0, 2**31)."""
-    if state == 0x80000000u:
-        return 0
-    return <int32_t>(0u - state if state & 0x80000000u else state)
-
-
 cdef inline uint8_t *append_bytes(uint8_t *to, const uint8_t *at, int64_t size) noexcept nogil:
     if size:
         memcpy(to, at, size)
@@ -300,7 +251,7 @@ cdef class RowEncoder:
                 is_tagged = self.with_ids[2] and text_of(&self.ids[2], row, &tags, &tags_size)
                 if is_tagged:
                     state = 0
-                    if utf8_hash(&state, tags, tags_size) < 0:
+                    if text_hash(&state, tags, tags_size) < 0:
                         entry = -1
                         break
                     tags_codes[row] = <int32_t>state
@@ -312,7 +263,7 @@ cdef class RowEncoder:
                     of_row[entry], of_tag[entry] = row, False
                     entry += 1
                 elif self.with_ids[0] and text_of(&self.ids[0], row, &value, &size):
-                    if utf8_hash(&state, value, size) < 0:
+                    if text_hash(&state, value, size) < 0:
                         entry = -1
                         break
                     hashes[entry], of_row[entry], of_tag[entry] = index_hash_of(state), row, False
@@ -324,7 +275,7 @@ cdef class RowEncoder:
                             continue
                         if at > begin:
                             state = topics[code, 1]
-                            if utf8_hash(&state, value + begin, at - begin) < 0:
+                            if text_hash(&state, value + begin, at - begin) < 0:
                                 entry = -1
                                 break
                             hashes[entry], of_row[entry], of_tag[entry] = index_hash_of(state), row, False
@@ -334,7 +285,7 @@ cdef class RowEncoder:
                         break
                 if is_tagged:
                     state = topics[code, 2]
-                    utf8_hash(&state, tags, tags_size)
+                    text_hash(&state, tags, tags_size)
                     hashes[entry], of_row[entry], of_tag[entry] = index_hash_of(state), row, True
                     entry += 1
         return entry

@@ -10,6 +10,10 @@
 #error "the kernel is written for little-endian machines"
 #endif
 
+/* Magic codes of records: MessageVersion.java. */
+#define MAGIC_V1 0xDAA320A7u
+#define MAGIC_V2 0xDAA320ABu
+
 static inline uint32_t get16(const uint8_t *at) { return (uint32_t)at[0] << 8 | at[1]; }
 
 static inline uint32_t get32(const uint8_t *at) {

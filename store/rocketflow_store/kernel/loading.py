@@ -23,13 +23,12 @@ class KernelState(NamedTuple):
     why: str = ""
 
 
-def compiled() -> ModuleType | None:
-    """Return the extension module, None where `STATE` says why. Raises ImportError if it is required."""
-    return _MODULE
+def _is_set(variable: str) -> bool:
+    return os.environ.get(variable, "") not in ("", "0")
 
 
 def _load() -> tuple[ModuleType | None, KernelState]:
-    if os.environ.get(NO_KERNEL, "") not in ("", "0"):
+    if _is_set(NO_KERNEL):
         return None, KernelState(False, f"{NO_KERNEL} is set: unset it")
     try:
         module = import_module("rocketflow_store.kernel._kernel")
@@ -39,9 +38,10 @@ def _load() -> tuple[ModuleType | None, KernelState]:
         if module.INTERFACE == INTERFACE:
             return module, KernelState(True)
         why = "it was compiled from other sources: install RocketFlow again (make setup)"
-    if os.environ.get(REQUIRE_KERNEL, "") not in ("", "0"):
+    if _is_set(REQUIRE_KERNEL):
         raise ImportError(f"the compiled kernel is required ({REQUIRE_KERNEL}), but {why}")
     return None, KernelState(False, why)
 
 
-_MODULE, STATE = _load()
+COMPILED, STATE = _load()
+"""The extension module, None if it is missing or switched off, and why."""

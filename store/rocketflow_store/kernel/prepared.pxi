@@ -2,7 +2,7 @@
 
 cdef bint is_utf8(const uint8_t *at, int64_t size) noexcept nogil:
     cdef uint32_t state = 0
-    return utf8_hash(&state, at, size) == size
+    return text_hash(&state, at, size) >= 0
 
 
 cdef bint are_usual_properties(const uint8_t *at, int64_t size, Span *ids) noexcept nogil:
@@ -48,7 +48,7 @@ cdef inline bint is_entry(
 ) noexcept nogil:
     """Return True if an index entry is that of a key."""
     return (
-        entry < hashes.shape[0] and utf8_hash(&state, key, size) >= 0 and hashes[entry] == index_hash_of(state)
+        entry < hashes.shape[0] and text_hash(&state, key, size) >= 0 and hashes[entry] == index_hash_of(state)
         and of_row[entry] == row and (tagged[entry] != 0) == of_tag
     )
 
@@ -93,7 +93,7 @@ cdef bint rows_are_prepared(
         body = <int32_t>get32(record + 84)
         width = ends[code + 1] - ends[code]
         if (
-            get32(record) != size or topics[code, 0] != 0xDAA320A7u or get32(record + 4) != topics[code, 0]
+            get32(record) != size or topics[code, 0] != MAGIC_V1 or get32(record + 4) != topics[code, 0]
             or get32(record + 36) or <int32_t>get32(record + 12) != queue_ids[row]
             or not 0 <= queue_ids[row] < most_queues or get32(record + 72) or get64(record + 76)
             or not 0 <= body <= most_body or body > size - HEAD_SIZE - width - 2 - reserved
@@ -119,7 +119,7 @@ cdef bint rows_are_prepared(
         ):
             return False
         state = 0
-        utf8_hash(&state, ids[2].at, ids[2].size)
+        text_hash(&state, ids[2].at, ids[2].size)
         if tags_codes[row] != <int32_t>state:
             return False
         if not indexed:

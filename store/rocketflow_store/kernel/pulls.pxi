@@ -21,7 +21,7 @@ cdef int judge_places(const uint8_t *raw, int64_t length, const Place *places, P
         if not parts_of_record(record, places[one].size, &parts):
             return 0
         if (
-            get32(record + 4) != 0xDAA320A7u
+            get32(record + 4) != MAGIC_V1
             or parts.hosts_more
             or <int32_t>get32(record + 12) != queue_id
             or <int64_t>get64(record + 20) != places[one].offset

@@ -113,7 +113,7 @@ cdef class Records:
                 continue
             if place > begin:
                 found = state
-                if utf8_hash(&found, at + begin, place - begin) < 0:
+                if text_hash(&found, at + begin, place - begin) < 0:
                     return 1
                 self.add_hash(index_hash_of(found))
             begin = place + 1
@@ -131,7 +131,7 @@ cdef inline uint8_t *put_head(
 ) noexcept nogil:
     """Write a record up to its topic, with IPv4 hosts and without its offsets; return where the topic begins."""
     put32(record, <uint32_t>size)
-    put32(record + 4, 0xDAA320A7u)
+    put32(record + 4, MAGIC_V1)
     put32(record + 8, crc32_of(body, body_size) & 0x7FFFFFFFu)
     put32(record + 12, <uint32_t>queue_id)
     put32(record + 16, <uint32_t>flag)
@@ -474,19 +474,19 @@ cdef class MessageWriter:
         cdef int64_t before = records.keys
         one.tags_code = 0
         if tags_size:
-            if utf8_hash(&state, tags, tags_size) < 0:
+            if text_hash(&state, tags, tags_size) < 0:
                 return 1
             one.tags_code = <int32_t>state
         if uniq_size:
             state = topic
-            if utf8_hash(&state, uniq, uniq_size) < 0:
+            if text_hash(&state, uniq, uniq_size) < 0:
                 return 1
             records.add_hash(index_hash_of(state))
         if keys_size and records.add_keys(topic, keys, keys_size):
             return 1
         if tags_size and self.tag_entries:
             state = java_hash(topic, b"T#", 2)
-            utf8_hash(&state, tags, tags_size)
+            text_hash(&state, tags, tags_size)
             records.add_hash(index_hash_of(state))
         one.keys = records.keys - before
         return 0

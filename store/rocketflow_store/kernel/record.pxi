@@ -73,7 +73,7 @@ cdef bint parts_of_record(const uint8_t *record, int64_t size, RecordParts *part
     if size < LEAST_RECORD or size > 0x7FFFFFFF or get32(record) != <uint32_t>size:
         return False
     magic = get32(record + 4)
-    if magic != 0xDAA320A7u and magic != 0xDAA320ABu:
+    if magic != MAGIC_V1 and magic != MAGIC_V2:
         return False
     parts.record, parts.size = record, size
     parts.sys_flag = get32(record + 36)
@@ -87,7 +87,7 @@ cdef bint parts_of_record(const uint8_t *record, int64_t size, RecordParts *part
     if parts.body_size < 0 or parts.body_size > size - 3 - at:
         return False
     at += parts.body_size
-    if magic == 0xDAA320A7u:
+    if magic == MAGIC_V1:
         parts.topic_size = <int8_t>record[at]
         at += 1
     else:

@@ -2,8 +2,6 @@
 
 
 cdef enum:
-    UNIT_BYTES = 20
-    ENTRY_BYTES = 20
     NEAR = 8
 
 
@@ -19,7 +17,7 @@ def same_units(
     `columns` are (queue offsets, physical offsets, sizes, tags codes) of all records; codes are compared if `tags`.
     """
     cdef const int64_t[::1] queue_offsets = columns[0], places = columns[1], sizes = columns[2], codes = columns[3]
-    cdef int64_t count = queue_offsets.shape[0], known = units.shape[0] // UNIT_BYTES, row, at
+    cdef int64_t count = queue_offsets.shape[0], known = units.shape[0] // UNIT_SIZE, row, at
     cdef Py_ssize_t one = 0
     cdef bint same = False
     cdef const uint8_t *unit
@@ -33,7 +31,7 @@ def same_units(
             at = <int64_t>(<uint64_t>queue_offsets[row] - <uint64_t>first)
             if not 0 <= at < known:
                 break
-            unit = &units[UNIT_BYTES * at]
+            unit = &units[UNIT_SIZE * at]
             if <int64_t>get64(unit) != places[row] or <int32_t>get32(unit + 8) != sizes[row]:
                 break
             if tags and <int64_t>get64(unit + 12) != codes[row]:
@@ -48,7 +46,7 @@ def follow_chain(const uint8_t[::1] entries not None, int32_t first, int32_t[::1
 
     `heads` has the newest entry of each slot, `wrong` gets 1 for each entry that names another predecessor.
     """
-    cdef int64_t count = entries.shape[0] // ENTRY_BYTES, slots = heads.shape[0], slot, place
+    cdef int64_t count = entries.shape[0] // ENTRY_SIZE, slots = heads.shape[0], slot, place
     cdef int64_t low = 0x7FFFFFFFFFFFFFFF, high = -0x7FFFFFFFFFFFFFFF - 1
     cdef int64_t one
     cdef const uint8_t *entry
@@ -56,7 +54,7 @@ def follow_chain(const uint8_t[::1] entries not None, int32_t first, int32_t[::1
         raise ValueError("entries of different counts")
     with nogil:
         for one in range(count):
-            entry = &entries[ENTRY_BYTES * one]
+            entry = &entries[ENTRY_SIZE * one]
             slot = slot_of(<int32_t>get32(entry), slots)
             wrong[one] = <int32_t>get32(entry + 16) != heads[slot]
             heads[slot] = <int32_t>(first + one)
@@ -81,14 +79,14 @@ def match_entries(
     another. `seen` gets 1 for each pair that is there, `wrong` for each entry in the stretch that is no pair.
     """
     cdef const int64_t[::1] pairs = expected[0], times = expected[1]
-    cdef int64_t start = stretch[0], stop = stretch[1], count = entries.shape[0] // ENTRY_BYTES, total = pairs.shape[0]
-    cdef int64_t one, place, wanted, at = 0, low, high, seconds
+    cdef int64_t start = stretch[0], stop = stretch[1], count = entries.shape[0] // ENTRY_SIZE, total = pairs.shape[0]
+    cdef int64_t one, place, wanted, at = 0, low, high
     cdef const uint8_t *entry
     if wrong.shape[0] != count or seen.shape[0] != total or times.shape[0] != total:
         raise ValueError("entries of different counts")
     with nogil:
         for one in range(count):
-            entry = &entries[ENTRY_BYTES * one]
+            entry = &entries[ENTRY_SIZE * one]
             place = <int64_t>get64(entry + 4)
             wrong[one] = 0
             if not start <= place < stop:
@@ -112,8 +110,6 @@ def match_entries(
                 continue
             seen[at] = 1
             if begin > 0 and not (is_first and one == 0):
-                seconds = <int64_t>(<uint64_t>times[at] - <uint64_t>begin) // 1000
-                seconds = min(max(seconds, 0), 0x7FFFFFFF)
-                if <int32_t>get32(entry + 12) != seconds:
+                if <int32_t>get32(entry + 12) != seconds_since(begin, times[at]):
                     continue
             wrong[one] = 0

@@ -48,63 +48,15 @@ def follow_sizes(
     return count, position
 
 
-cdef int64_t text_hash(uint32_t *hash, const uint8_t *at, int64_t size) noexcept nogil:
-    """Continue Java's hash with a text; return its length in UTF-16 units, -1 if it is not UTF-8."""
-    cdef const uint8_t *end = at + size
-    cdef uint32_t value = hash[0], point
-    cdef int64_t units = 0
-    cdef int more, one
-    cdef uint8_t octet
-    while at < end:
-        while end - at >= 4 and not (at[0] | at[1] | at[2] | at[3]) & 0x80:
-            # 31 ** 4, so that four bytes wait for one product
-            value = value * 923521u + (at[0] * 29791u + at[1] * 961u + (at[2] * 31u + at[3]))
-            at += 4
-            units += 4
-        if at == end:
-            break
-        octet = at[0]
-        at += 1
-        if octet < 0x80:
-            value = value * 31u + octet
-            units += 1
-            continue
-        if octet < 0xC2 or octet > 0xF4:
-            return -1
-        more = 1 if octet < 0xE0 else 2 if octet < 0xF0 else 3
-        point = octet & (0x3Fu >> more)
-        if end - at < more:
-            return -1
-        for one in range(more):
-            if at[one] & 0xC0 != 0x80:
-                return -1
-            point = point << 6 | (at[one] & 0x3Fu)
-        at += more
-        if (more == 2 and (point < 0x800u or 0xD800u <= point < 0xE000u)) or (more == 3 and not 0x10000u <= point < 0x110000u):
-            return -1
-        if more == 3:
-            value = value * 31u + (0xD800u + ((point - 0x10000u) >> 10))
-            point = 0xDC00u + (point & 0x3FFu)
-            units += 1
-        value = value * 31u + point
-        units += 1
-    hash[0] = value
-    return units
-
-
 cdef int add_entry(Entries *entries, uint32_t before, const uint8_t *at, int64_t size, int64_t row, bint of_tag) noexcept nogil:
     """Add the entry of a key, unless it is empty; return 0, -1 if it is not UTF-8, -2 without room for it."""
-    cdef int32_t whole
     if size == 0:
         return 0
     if text_hash(&before, at, size) < 0:
         return -1
     if entries.count == entries.room:
         return -2
-    whole = <int32_t>before
-    if whole < 0:
-        whole = <int32_t>(0u - before)
-    entries.hashes[entries.count] = whole if whole > 0 else 0
+    entries.hashes[entries.count] = index_hash_of(before)
     entries.of_row[entries.count] = row
     entries.of_tag[entries.count] = of_tag
     entries.count += 1

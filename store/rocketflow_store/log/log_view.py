@@ -265,10 +265,10 @@ class CommitLogView:
 
         `contents` is that of `checked_columns`. Raises UnreadableError if a record cannot be read.
         """
-        places = units["phy_offset"].astype(np.int64)
-        positions, sizes = places - mapped.file_from_offset, units["msg_size"].astype(np.int64)
         if COMPILED is None:
             return None
+        places = units["phy_offset"].astype(np.int64)
+        positions, sizes = places - mapped.file_from_offset, units["msg_size"].astype(np.int64)
         _populate_runs(mapped, positions, positions + sizes)
         records = mapped.buffer, positions, sizes
         found = checked_columns(records, (queue_offsets, places), identity, columns, contents)

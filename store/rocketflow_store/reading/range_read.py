@@ -319,11 +319,12 @@ class RangeRead:
             if run.start > covered:
                 self._without_file(rows.take(slice(covered, run.start)))
             covered = run.stop
-            checked = self._checked(mapped, rows.take(run), columns, choice)
+            mine = rows.take(run)
+            checked = self._checked(mapped, mine, columns, choice, in_doubt=in_doubt)
             if checked is not None:
                 yield from chosen_rows(checked, columns, choice)
                 continue
-            found = self._records(mapped, rows.take(run))
+            found = self._records(mapped, mine)
             if found is None:
                 continue
             records, part = found
@@ -340,12 +341,13 @@ class RangeRead:
             self._without_file(rows.take(slice(covered, None)))
 
     def _checked(
-        self, mapped: MappedFile, rows: _Rows, columns: tuple[str, ...], choice: RowChoice
+        self, mapped: MappedFile, rows: _Rows, columns: tuple[str, ...], choice: RowChoice, *, in_doubt: bool
     ) -> CheckedColumns | None:
-        """Return the records of a file that are all usual and sound; None if they have to be looked at one by one."""
-        contents = EVERY_CRC if decodes(columns) else RECORD_CRC
-        if choice.matches_all and PLACE_COLUMNS.issuperset(columns):
-            contents = PLACE
+        """Return the records of a file that are all usual and sound; None if they have to be looked at one by one.
+
+        The contents of records are checked if they are `in_doubt`.
+        """
+        contents = PLACE if not in_doubt else EVERY_CRC if decodes(columns) else RECORD_CRC
         asked = columns if choice.matches_all else (*columns, *choice.columns)
         try:
             return self._log.checked_columns(mapped, rows.units, rows.offsets, self._identity, asked, contents)

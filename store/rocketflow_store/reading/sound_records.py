@@ -34,8 +34,8 @@ _HOSTS_OF_V6: Final = 0x30
 """Flags of sysFlag: the born host and the store host have 16 bytes."""
 _DIGITS_SIZE: Final = PROPERTY_CRC_SIZE - len(PROPERTY_CRC_NAME)
 _CRC_BITS: Final = 0x7FFFFFFF
-BY_RECORD_CRC: Final = 1
-BY_BODY_CRC: Final = 2
+_BY_RECORD_CRC: Final = 1
+_BY_BODY_CRC: Final = 2
 """The kernel's answers."""
 
 
@@ -107,21 +107,11 @@ def are_sound(
     offset has to have a CRC of itself. Records of other formats, and of hosts of IPv6, are not sound here: the caller
     looks at them one by one.
     """
-    if COMPILED is None:
-        return look_sound(raw, starts, units, queue_id, topic_part, requires_record_crc)
-    found = COMPILED.sound_records(raw, starts, units.sizes, units.offsets, units.phy_offsets, queue_id, topic_part)
-    return found == BY_RECORD_CRC or (found == BY_BODY_CRC and not any(map(requires_record_crc, units.phy_offsets)))
-
-
-def look_sound(
-    raw: bytearray,
-    starts: list[int],
-    units: UnitColumns,
-    queue_id: int,
-    topic_part: bytes,
-    requires_record_crc: Callable[[int], bool],
-) -> bool:
-    """Return what `are_sound` does, without the compiled kernel."""
+    if COMPILED is not None:
+        found = COMPILED.sound_records(raw, starts, units.sizes, units.offsets, units.phy_offsets, queue_id, topic_part)
+        return found == _BY_RECORD_CRC or (
+            found == _BY_BODY_CRC and not any(map(requires_record_crc, units.phy_offsets))
+        )
     heads = map(_HEAD.unpack_from, repeat(raw), starts)
     sizes, magics, body_crcs, queue_ids, offsets, places, sys_flags, body_sizes = map(list, zip(*heads))
     count = len(starts)
