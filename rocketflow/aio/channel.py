@@ -17,7 +17,7 @@ from rocketflow.remoting.frame import MAX_FRAME_SIZE, Frame, FrameReceiver
 from rocketflow.remoting.pending import PendingRequests
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from rocketflow.remoting.headers.header import Header
     from rocketflow.remoting.prepared_frame import PreparedFrame
@@ -83,7 +83,8 @@ class Channel(asyncio.Protocol):
     What is sent within one iteration of the loop goes out in one write, in several where it is much. While more than
     `unsent_limit` bytes wait for the peer, or RUNNING_LIMIT of its requests run, nothing is read from it and the frames
     that have arrived wait. `hooks` run, in their order, before the requests of `ask`, `request` and `notify` and after
-    their answers.
+    their answers. `take` is offered received bytes from the beginning of a frame on, before it is decoded: it may take
+    whole frames, and returns where the first begins that it leaves over.
     """
 
     def __init__(
@@ -93,9 +94,11 @@ class Channel(asyncio.Protocol):
         hooks: Sequence[RpcHook] = (),
         max_frame_size: int = MAX_FRAME_SIZE,
         unsent_limit: int = UNSENT_LIMIT,
+        take: Callable[[Channel, bytes, int], int] | None = None,
     ) -> None:
         self._owner = owner
-        self._receiver = FrameReceiver(max_frame_size)
+        self._take_frames_of = take
+        self._receiver = FrameReceiver(max_frame_size, None if take is None else self._take_together)
         self._unsent_limit = unsent_limit
         self._frames: Iterator[Frame] | None = None
         self._unread: deque[bytes] = deque()
@@ -356,6 +359,13 @@ class Channel(asyncio.Protocol):
         if reported != self._reported:
             self._reported = reported
             self._owner.unread_changed(self, reported)
+
+    def _take_together(self, data: bytes, position: int) -> int:
+        assert self._take_frames_of is not None
+        taken = self._take_frames_of(self, data, position)
+        if taken > position:
+            self._frame_begun = None
+        return taken
 
     def _pause_reading(self) -> None:
         if self._transport is not None and not self._transport.is_closing():

@@ -12,7 +12,7 @@ import resource
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -23,8 +23,9 @@ from rocketflow.aio.slow_requests import SLOW_SECONDS, SlowRequests
 from rocketflow.aio.tls import HANDSHAKE_RECORD
 from rocketflow.errors import RocketFlowError
 from rocketflow.remoting.codes import OWN_CODES, UNSUPPORTED, ResponseCode, code_name
-from rocketflow.remoting.command import Command, answer
+from rocketflow.remoting.command import Command, answer, decode_command
 from rocketflow.remoting.errors import BodyError, HeaderError
+from rocketflow.remoting.frame import FrameReceiver
 
 if TYPE_CHECKING:
     import ssl
@@ -137,6 +138,31 @@ class Request(msgspec.Struct, frozen=True, eq=False):
         self.reply(error.code, error.header, remark=error.remark)
 
 
+class Arrived(NamedTuple):
+    """The connection and the time of requests of one code that arrived together."""
+
+    channel: Channel
+    at: float
+    slow: SlowRequests
+    code: int
+
+    def send_answers(self, answers: bytes, count: int) -> None:
+        """Send the frames of `count` answers, one after the other."""
+        seconds = self.channel.now() - self.at
+        if seconds >= SLOW_SECONDS:
+            for _ in range(count):
+                self.slow.note(self.code, self.channel.address, seconds)
+        self.channel.send_frame(answers)
+
+    def requests(self, frames: Iterable[bytes]) -> list[Request]:
+        """Return the requests of complete frames."""
+        received = FrameReceiver().feed(b"".join(frames))
+        return [Request(self.channel, decode_command(one), self.at, self.slow) for one in received]
+
+
+TakeFrames = Callable[[Channel, bytes, int, SlowRequests], int]
+"""Takes whole frames from a position of received bytes on, and returns where the first begins that it leaves over."""
+
 Processor = Callable[[Request], Coroutine[Any, Any, None] | None]
 """Handles a request and sends its answer by `Request.reply`, now or later.
 
@@ -174,6 +200,9 @@ class Server:
     With `tls`, connections begin with a handshake of at most `limits.handshake_s`; if it is optional, the first byte of
     a connection decides. With `latency`, the times of requests with a processor are counted; requests that take
     SLOW_SECONDS or longer are logged.
+
+    `take` is offered the frames of a read before they are decoded, unless the times of requests are counted, or the
+    server stops.
     """
 
     def __init__(
@@ -184,7 +213,9 @@ class Server:
         limits: Limits | None = None,
         tls: Tls | None = None,
         latency: RpcLatency | None = None,
+        take: TakeFrames | None = None,
     ) -> None:
+        self._take = take
         self._latency = latency
         self._slow_requests = SlowRequests()
         self._processors = dict(processors)
@@ -275,6 +306,11 @@ class Server:
         self._channels.add(channel)
         self._beginning.pop(channel, None)
 
+    def _take_frames(self, channel: Channel, data: bytes, position: int) -> int:
+        if self._take is None or self._stopping:
+            return position
+        return self._take(channel, data, position, self._slow_requests)
+
     def closed(self, channel: Channel) -> None:
         """Take note that a connection has ended."""
         self._channels.discard(channel)
@@ -359,6 +395,7 @@ class Server:
     async def _accept(self, listener: socket.socket) -> None:
         """Accept connections until cancelled; those that begin count for the limit."""
         loop = asyncio.get_running_loop()
+        take = None if self._take is None or self._latency is not None else self._take_frames
         last_descriptor = _last_descriptor()
         with listener:
             while True:
@@ -373,7 +410,7 @@ class Server:
                 elif sock.fileno() > last_descriptor:
                     self._refuse(sock, "few file descriptors are left for files (ulimit -n)")
                 else:
-                    channel = Channel(self, unsent_limit=self._limits.unsent)
+                    channel = Channel(self, unsent_limit=self._limits.unsent, take=take)
                     self._beginning[channel] = loop.create_task(self._begin(channel, sock))
 
     def _refuse(self, sock: socket.socket, why: str) -> None:

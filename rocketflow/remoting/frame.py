@@ -13,7 +13,7 @@ RocketMQ's source: remoting/netty/NettyDecoder.java, remoting/protocol/RemotingC
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Final, NoReturn
 
@@ -62,11 +62,13 @@ class FrameReceiver:
     """Divides the bytes of a connection into frames.
 
     It holds no more than one incomplete frame, and grows with the bytes that have arrived, not with the length that a
-    peer announces.
+    peer announces. `take` is called with received bytes and where a frame begins in them; it may take whole frames from
+    there on, and returns where the next one begins.
     """
 
-    def __init__(self, max_frame_size: int = MAX_FRAME_SIZE) -> None:
+    def __init__(self, max_frame_size: int = MAX_FRAME_SIZE, take: Callable[[bytes, int], int] | None = None) -> None:
         self._max_frame_size = max_frame_size
+        self._take = take
         self._parts: list[bytes] = []
         self._size = 0
         self._whole = 4
@@ -87,8 +89,12 @@ class FrameReceiver:
                 return
             frame, data = self._completed()
             yield frame
-        position, end = 0, len(data)
+        position, end, take = 0, len(data), self._take
         while end - position >= _PREFIX.size:
+            if take is not None:
+                position = take(data, position)
+                if end - position < _PREFIX.size:
+                    break
             size, kind = _PREFIX.unpack_from(data, position)
             if not _SMALLEST <= size <= self._max_frame_size - 4:
                 self._refuse(size)

@@ -23,6 +23,7 @@ class PreparedFrame:
         self, code: int, fields: Mapping[str, str], changing: Sequence[str], *, flag: int = 0, remark: str | None = None
     ) -> None:
         self.code = code
+        self._count = len(changing)
         fixed = _ENCODER.encode(fields)[:-1].replace(b"%", b"%%") + (b"," if fields else b"")
         self._format = (
             b'{"code":%d,"extFields":' % code
@@ -36,6 +37,12 @@ class PreparedFrame:
     def frame(self, opaque: int, values: tuple[bytes, ...], body: bytes | bytearray = b"") -> bytes:
         """Return the frame of one request or answer; `values` are those of the changing fields, in their order."""
         return frame_bytes(HeaderType.JSON, self._format % (*values, opaque), body)
+
+    def parts(self) -> tuple[bytes, ...]:
+        """Return the header's parts between the values of its fields, and before and after `opaque`."""
+        *before, last = (self._format % (*(b"\0" for _ in range(self._count)), 0)).split(b"\0")
+        head, name, tail = last.rpartition(b'"opaque":')
+        return *before, head + name, tail[1:]
 
 
 def text_value(value: str) -> bytes:

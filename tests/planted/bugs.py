@@ -20,6 +20,7 @@ PRODUCE: Final = "tests/rocketflow/client/produce"
 PULL: Final = "tests/rocketflow/client/pull"
 PUSH: Final = "tests/rocketflow/client/push"
 NETWORK: Final = "tests/rocketflow/spark/source/network"
+TOGETHER: Final = "tests/rocketflow/broker/test_sends_together.py"
 OPERATORS: Final = "tests/rocketflow/broker/test_operator_requests.py"
 CHANGES: Final = "tests/rocketflow/broker/test_topic_and_group_changes.py"
 KEPT: Final = "test_a_change_of_a_topic_keeps_the_attributes_that_it_does_not_name"
@@ -3193,6 +3194,144 @@ BUGS: Final = (
         "the kernel takes a record at another place for the unit's",
         [Change("            or <int64_t>get64(record + 28) != places[one].phy_offset\n", "")],
         [f"{STORE}/reading/test_sound_records.py"],
+    ),
+    Bug(
+        "kernel-takes-refused-flags",
+        "the kernel stores a send with the flags of a half message as it is",
+        [Change("if sys_flag & LEFT_FLAGS or queue < 0", "if queue < 0")],
+        [f"{TOGETHER}::test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one"],
+    ),
+    Bug(
+        "kernel-takes-batches",
+        "the kernel stores a send with a batch in it as one message",
+        [Change('at, header.texts[BATCH_FIELD].size, b"false", 5', 'at, header.texts[BATCH_FIELD].size, b"true", 4')],
+        [f"{TOGETHER}::test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one"],
+    ),
+    Bug(
+        "kernel-takes-what-a-broker-sets",
+        "the kernel keeps a property of a client that the broker sets",
+        [Change('        or is_text(name, size, b"CLUSTER", 7)\n', "")],
+        [f"{TOGETHER}::test_each_property_that_a_broker_acts_on_is_left_over"],
+    ),
+    Bug(
+        "kernel-takes-delays",
+        "the kernel stores a message with a delay level at once",
+        [Change('        or is_text(name, size, b"DELAY", 5)\n', "")],
+        [f"{TOGETHER}::test_each_property_that_a_broker_acts_on_is_left_over"],
+    ),
+    Bug(
+        "kernel-takes-half-messages",
+        "the kernel shows half messages to consumers",
+        [
+            Change(
+                '        or ends_with(name, size, b"TRAN_MSG", 8)               # a broker looks for the name\'s end\n',
+                "",
+            )
+        ],
+        [f"{TOGETHER}::test_each_property_that_a_broker_acts_on_is_left_over"],
+    ),
+    Bug(
+        "kernel-takes-a-second-key",
+        "the kernel takes a message with two UNIQ_KEYs",
+        [Change("            if fact.size or stop == middle + 1:", "            if stop == middle + 1:")],
+        [f"{TOGETHER}::test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one"],
+    ),
+    Bug(
+        "kernel-born-host-of-any-size",
+        "the kernel marks no record whose born host is an IPv6 address",
+        [Change("(BORN_V6 if born_size == 20 else 0) |", "0 |")],
+        [f"{TOGETHER}::test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one"],
+    ),
+    Bug(
+        "kernel-store-time-at-wrong-place",
+        "the kernel puts the store time where an IPv4 host ends",
+        [Change("return 20 if get32(record + 36) & BORN_V6 else 8", "return 8")],
+        [f"{TOGETHER}::test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one"],
+    ),
+    Bug(
+        "kernel-crc-of-other-bytes",
+        "the kernel ends a record with the CRC of fewer bytes",
+        [
+            Change(
+                "crc32_of(record, <size_t> (size - CRC_TAIL)) & 0x7FFFFFFF",
+                "crc32_of(record, <size_t> (size - CRC_TAIL - 1)) & 0x7FFFFFFF",
+            )
+        ],
+        [f"{TOGETHER}::test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one"],
+    ),
+    Bug(
+        "kernel-answers-another-queue",
+        "the kernel answers with the first queue of a read",
+        [Change("at = put_quoted(at, self.slots[one.slot].queue)", "at = put_quoted(at, self.slots[0].queue)")],
+        [f"{TOGETHER}::test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one"],
+    ),
+    Bug(
+        "kernel-forgets-keys",
+        "the kernel names only the first of several KEYS in the index",
+        [Change('in self.text(one.keys).split(" "):', 'in self.text(one.keys).split(" ")[:1]:')],
+        [f"{TOGETHER}::test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one"],
+    ),
+    Bug(
+        "kernel-places-over-the-end",
+        "the kernel places a record where the last blank one of a file has to be",
+        [Change("while i < self.count and self.ones[i].size <= room_to - at:", "while i < self.count:")],
+        [f"{TOGETHER}::test_records_of_one_read_go_on_in_the_next_file"],
+    ),
+    Bug(
+        "kernel-takes-one-way",
+        "the kernel answers a send that wants no answer",
+        [Change("header.code != SEND_V2 or header.flag != 0 or", "header.code != SEND_V2 or")],
+        [f"{TOGETHER}::test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one"],
+    ),
+    Bug(
+        "kernel-takes-bad-numbers",
+        "the kernel takes numbers that are no int32",
+        [Change("    return least <= found <= most\n", "    return 1\n")],
+        [f"{TOGETHER}::test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one"],
+    ),
+    Bug(
+        "kernel-takes-bad-utf8",
+        "the kernel stores properties that are no UTF-8",
+        [Change("    return not wide or is_utf8(begin, end - begin)\n", "    return 1\n")],
+        [f"{TOGETHER}::test_mutated_frames_are_answered_as_without_the_kernel"],
+    ),
+    Bug(
+        "kernel-takes-more-than-wait",
+        "the kernel takes more sends than may wait",
+        [Change("while taken and records.count < most and", "while taken and")],
+        [f"{TOGETHER}::test_no_more_sends_are_taken_together_than_may_wait"],
+    ),
+    Bug(
+        "sends-of-a-changed-topic",
+        "sends go to a queue that its topic has no more",
+        [
+            Change(
+                "        if not self._is_as_taught({topic for topic, _, _, _ in records.queues}):\n"
+                "            return position\n",
+                "",
+            )
+        ],
+        [f"{TOGETHER}::test_queue_is_taken_once_it_has_a_message_and_until_its_topic_changes"],
+        with_kernel=True,
+    ),
+    Bug(
+        "sends-without-permission",
+        "sends that are taken together need no permission of the broker",
+        [Change("            self._sends.check_writable()\n", "")],
+        [f"{TOGETHER}::test_sends_are_refused_by_the_permission_of_the_broker"],
+        with_kernel=True,
+    ),
+    Bug(
+        "late-sends-are-answered-as-synced",
+        "sends that are taken together are answered with success although the sync was late",
+        [
+            Change(
+                "            if result.status is PutMessageStatus.PUT_OK:\n                arrived",
+                "            if result.stored:\n                arrived",
+            )
+        ],
+        [f"{TOGETHER}::test_each_of_several_sends_is_answered_if_they_are_late_or_refused"],
+        with_kernel=True,
     ),
     Bug(
         "unsound-record",

@@ -15,6 +15,8 @@ from rocketflow.broker.figures.labels import OTHER
 from rocketflow_store.spi.names import DLQ_PREFIX
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rocketflow.broker.figures.stats import BrokerStats
     from rocketflow_store import PutMessageResult
     from rocketflow_store.spi.broker import RawMessage
@@ -76,6 +78,19 @@ class MessageCounts:
                 self._exported.delay(topic, (result.timer_out_ms - message.born_ms) / 1000)
             if topic.startswith(DLQ_PREFIX):
                 self._exported.dead_letter(topic.removeprefix(DLQ_PREFIX))
+
+    def sent_together(self, records: Iterable[tuple[str, int, int, int]]) -> None:
+        """Count single messages that clients sent, by queue: topic, queue, number, bytes of their records.
+
+        They are not exported: see `counts_each`.
+        """
+        for topic, _, messages, size in records:
+            self._stats.sent(topic, messages, size, messages)
+
+    @property
+    def counts_each(self) -> bool:
+        """Return whether each message is looked at, for Prometheus."""
+        return self._exported is not None
 
     def pulled(self, topic: str, group: str, messages: int, size: int) -> None:
         """Count the messages of an answer; `size` is that of their records in bytes."""

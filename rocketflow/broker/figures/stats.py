@@ -98,15 +98,15 @@ def figures(items: Sequence[Item], window: int) -> dict[str, float]:
     }
 
 
-def _add_each(items: tuple[Item, Item, Item], messages: int, size: int) -> None:
+def _add_each(items: tuple[Item, Item, Item], messages: int, size: int, requests: int = 1) -> None:
     """Add to the counts of messages, bytes, and the broker's messages."""
     nums, sizes, total = items
     nums.value += messages
-    nums.times += 1
+    nums.times += requests
     sizes.value += size
-    sizes.times += 1
+    sizes.times += requests
     total.value += messages
-    total.times += 1
+    total.times += requests
 
 
 class BrokerStats:
@@ -122,8 +122,8 @@ class BrokerStats:
         self._pulled: dict[tuple[str, str], tuple[Item, Item, Item]] = {}
         """The items of `pulled` by topic and group."""
 
-    def sent(self, topic: str, messages: int, size: int) -> None:
-        """Count the messages of one request that were stored; `size` is that of their records in bytes."""
+    def sent(self, topic: str, messages: int, size: int, requests: int = 1) -> None:
+        """Count the messages of some requests that were stored; `size` is that of their records in bytes."""
         items = self._sent.get(topic)
         if items is None:
             total = _SYSTEM_PUT_NUMS if is_system_topic(topic) else OWN_PUT_NUMS
@@ -133,7 +133,7 @@ class BrokerStats:
                 self._item(total, self._cluster),
             )
             self._sent[topic] = items
-        _add_each(items, messages, size)
+        _add_each(items, messages, size, requests)
 
     def pulled(self, topic: str, group: str, messages: int, size: int) -> None:
         """Count the messages of one answer to a group; `size` is that of their records in bytes."""

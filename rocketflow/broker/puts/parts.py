@@ -12,6 +12,7 @@ from rocketflow.broker.puts.recalls import Recalls
 from rocketflow.broker.puts.replies import Replies
 from rocketflow.broker.puts.send_back import SendBacks
 from rocketflow.broker.puts.sends import Sends
+from rocketflow.broker.puts.sends_together import SendsTogether
 
 if TYPE_CHECKING:
     from rocketflow.aio.exposition import Exposition
@@ -40,6 +41,9 @@ class PutParts(Parts):
         self._gatherer = gatherer
         awaited = AwaitedReplies(access.guard.sender) if access.has_rules else None
         sends = Sends(settings, tables, gatherer, counts, halves, awaited)
+        together = SendsTogether(store, tables.topics, gatherer, counts, sends)
+        self.take = together.take if together.is_used and not access.has_rules else None
+        """Takes the usual sends of a read together; None if each is to be looked at."""
         super().__init__(
             sends,
             SendBacks(store, settings, tables, gatherer, counts, access),

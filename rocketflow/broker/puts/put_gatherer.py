@@ -26,7 +26,7 @@ from rocketflow_store import PutMessageStatus, StoreError
 if TYPE_CHECKING:
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow_store import PutMessageResult
-    from rocketflow_store.spi.broker import AppendedRun, RawMessage, WritingStore
+    from rocketflow_store.spi.broker import AppendedRun, RawMessage, SentRun, WritingStore
 
 LOG: Final = logging.getLogger("rocketflow.broker")
 
@@ -72,6 +72,22 @@ class Put(msgspec.Struct, frozen=True, eq=False):
         """Return the bytes of the message's body."""
         return len(self.message.body)
 
+    @property
+    def messages(self) -> int:
+        """Return the number of messages."""
+        return 1
+
+
+class PutTogether(msgspec.Struct, frozen=True, eq=False):
+    """Messages of one read on their way into the store; `answer` is called with the result of all of them."""
+
+    message: SentRun
+    answer: Answer
+    refuse: Refuse
+    arrived: float
+    size: int
+    messages: int
+
 
 class PutGatherer:
     """Collects messages and appends those of one iteration of the loop as one run.
@@ -87,7 +103,7 @@ class PutGatherer:
         self._sync_timeout_s = sync_timeout_s
         self._loop = asyncio.get_running_loop()
         self._wait_limit_s = wait_limit_s
-        self._waiting: WaitingPuts[Put] = WaitingPuts()
+        self._waiting: WaitingPuts[Put | PutTogether] = WaitingPuts()
         self._open = self._open_bytes = 0
         self._scheduled = False
         self._writing = False
@@ -97,7 +113,7 @@ class PutGatherer:
         self._slow_until = 0.0
         self._writer = ThreadPoolExecutor(1, "put-writer")
         self._syncer = ThreadPoolExecutor(1, "put-sync")
-        self._unsynced: list[tuple[list[Put], AppendedRun]] = []
+        self._unsynced: list[tuple[list[Put | PutTogether], AppendedRun]] = []
         self._syncing = False
         self._stopped = False
         self.runs = Histogram(RUN_BOUNDS)
@@ -138,6 +154,21 @@ class PutGatherer:
         self._waiting.extend(Put(one, answer, refuse, arrived) for one in messages)
         self._open += len(messages)
         self._open_bytes += sum(len(one.body) for one in messages)
+        self._schedule()
+
+    @property
+    def room(self) -> tuple[int, int]:
+        """Return how many messages and bytes of bodies are taken now before one is refused, at most those of a run."""
+        if self._stopped or self._stuck or self._open >= MAX_OPEN or self._open_bytes >= MAX_OPEN_BYTES:
+            return 0, 0
+        return min(MAX_OPEN - self._open, MAX_RUN), min(MAX_OPEN_BYTES - self._open_bytes, MAX_RUN_BYTES)
+
+    def add_run(self, run: SentRun, answer: Answer, refuse: Refuse) -> None:
+        """Add messages that are within `room`; `answer` or `refuse` is called once for all of them."""
+        size, count = run.records.body_size, run.records.count
+        self._waiting.add(PutTogether(run, answer, refuse, time.monotonic(), size, count))
+        self._open += count
+        self._open_bytes += size
         self._schedule()
 
     def _refusal(self) -> RefusedError:
@@ -198,12 +229,12 @@ class PutGatherer:
         self._appended(run, appended)
         self._schedule()
 
-    def _next_run(self) -> list[Put]:
+    def _next_run(self) -> list[Put | PutTogether]:
         """Take the messages of the next run; refuse those that have waited too long."""
         self._refuse_waiting(self._waiting.take_late(time.monotonic(), self._wait_limit_s()), TIMEOUT_CLEAN_QUEUE)
         return self._waiting.take_run(MAX_RUN, MAX_RUN_BYTES if self._open_bytes > MAX_RUN_BYTES else None)
 
-    def _refuse_waiting(self, puts: list[Put], why: str) -> None:
+    def _refuse_waiting(self, puts: list[Put | PutTogether], why: str) -> None:
         if not puts:
             return
         self._close(puts)
@@ -213,7 +244,7 @@ class PutGatherer:
             text = f"{why}, period in queue: {waited_ms}ms, size of queue: {len(self._waiting)}"
             one.refuse(RefusedError(ResponseCode.SYSTEM_BUSY, text))
 
-    def _append_in_thread(self, run: list[Put]) -> None:
+    def _append_in_thread(self, run: list[Put | PutTogether]) -> None:
         self._writing = True
         self._lock_was_taken = False
         self._next_look = self._loop.call_later(LOOK_SECONDS, self._look)
@@ -235,7 +266,7 @@ class PutGatherer:
         self._refuse_waiting(self._waiting.take_late(now, limit_s), TIMEOUT_CLEAN_QUEUE)
         self._next_look = self._loop.call_later(LOOK_SECONDS, self._look)
 
-    def _append_when_free(self, messages: list[RawMessage]) -> tuple[AppendedRun, float | None]:
+    def _append_when_free(self, messages: list[RawMessage | SentRun]) -> tuple[AppendedRun, float | None]:
         """Append in the writer's thread; return the seconds it took, None if the put lock was taken (by a commit)."""
         began = time.monotonic()
         appended = self._store.try_append(messages)
@@ -252,7 +283,9 @@ class PutGatherer:
                 LOG.warning("an append took %.0f ms; appends run in a thread until they are quick", seconds * 1000)
             self._slow_until = now + SLOW_FOR_SECONDS
 
-    def _appended_in_thread(self, run: list[Put], done: asyncio.Future[tuple[AppendedRun, float | None]]) -> None:
+    def _appended_in_thread(
+        self, run: list[Put | PutTogether], done: asyncio.Future[tuple[AppendedRun, float | None]]
+    ) -> None:
         self._writing = self._stuck = False
         if self._next_look is not None:
             self._next_look.cancel()
@@ -268,7 +301,7 @@ class PutGatherer:
             self._fail(run, error)
         self._schedule()
 
-    def _appended(self, run: list[Put], appended: AppendedRun) -> None:
+    def _appended(self, run: list[Put | PutTogether], appended: AppendedRun) -> None:
         """Publish what was appended and answer, after a sync with SYNC_FLUSH."""
         self.runs.observe(sum([one.message_count for one in appended.results]))
         if self._sync_timeout_s is not None:
@@ -292,7 +325,7 @@ class PutGatherer:
         future = self._loop.run_in_executor(self._syncer, self._store.flush_to, end, self._sync_timeout_s)
         future.add_done_callback(lambda done: self._synced(runs, done))
 
-    def _synced(self, runs: list[tuple[list[Put], AppendedRun]], done: asyncio.Future[bool]) -> None:
+    def _synced(self, runs: list[tuple[list[Put | PutTogether], AppendedRun]], done: asyncio.Future[bool]) -> None:
         self._syncing = False
         error = done.exception()
         is_late = error is not None or not done.result()
@@ -301,22 +334,24 @@ class PutGatherer:
         self._answer(runs, error, is_late=is_late)
         self._sync()
 
-    def _answer(self, runs: list[tuple[list[Put], AppendedRun]], error: BaseException | None, *, is_late: bool) -> None:
+    def _answer(
+        self, runs: list[tuple[list[Put | PutTogether], AppendedRun]], error: BaseException | None, *, is_late: bool
+    ) -> None:
         for run, appended in runs:
             self._close(run)
             for one, result in zip(run, appended.results):
                 one.answer(_late(result, error) if is_late and result.stored else result)
 
-    def _fail(self, run: list[Put], error: BaseException) -> None:
-        LOG.error("%d messages were not stored: %s", len(run), error)
+    def _fail(self, run: list[Put | PutTogether], error: BaseException) -> None:
+        LOG.error("%d messages were not stored: %s", sum([one.messages for one in run]), error)
         self._close(run)
         for one in run:
             one.refuse(RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)))
 
-    def _close(self, run: list[Put]) -> None:
+    def _close(self, run: list[Put | PutTogether]) -> None:
         """Count messages no more: they are being answered."""
-        self._open -= len(run)
-        self._open_bytes -= sum([len(one.message.body) for one in run])
+        self._open -= sum([one.messages for one in run])
+        self._open_bytes -= sum([one.size for one in run])
 
 
 def _late(result: PutMessageResult, error: BaseException | None) -> PutMessageResult:

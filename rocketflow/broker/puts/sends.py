@@ -9,7 +9,7 @@ import asyncio
 import random
 import re
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.access.permissions import Action, client_row, topic_of
@@ -97,6 +97,34 @@ class Sends:
         self._usual_answer = PreparedFrame(ResponseCode.SUCCESS, self._common, changing, flag=RESPONSE_FLAG)
         added = {**self._common, "CLUSTER": settings.broker_cluster_name}
         self._added = encode_properties(added).decode()
+        self.on_stored: Callable[[str, int], None] | None = None
+        """Called with topic and queue of each single message that is stored there."""
+
+    @property
+    def added(self) -> bytes:
+        """Return the end of the properties of all messages."""
+        return self._added.encode()
+
+    @property
+    def answer_parts(self) -> tuple[bytes, ...]:
+        """Return the parts of the usual answer's header between its values."""
+        return self._usual_answer.parts()
+
+    def check_writable(self) -> None:
+        """Raise RefusedError if no message may be sent now."""
+        check_writable(self._settings)
+
+    def answer_one(
+        self, request: Request, result: PutMessageResult, place: tuple[str, int, int, int, str, str]
+    ) -> None:
+        """Answer one of several sends; `result` is that of all, `place` is what the kernel says of this one."""
+        topic, queue_id, queue_offset, phy_offset, msg_id, uniq_key = place
+        message = RawMessage(topic, queue_id, b"", b"", 0, 0, 0, b"")
+        if result.stored:
+            result = result._replace(
+                topic=topic, queue_id=queue_id, queue_offset=queue_offset, physical_offset=phy_offset, msg_id=msg_id
+            )
+        self._answer(request, result, message, uniq_key)
 
     @serves(RequestCode.SEND_MESSAGE, client_row(topic_of(Action.PUB)))
     @serves(RequestCode.SEND_MESSAGE_V2, client_row(topic_of(Action.PUB, field="b")))
@@ -165,6 +193,8 @@ class Sends:
         def stored(result: PutMessageResult) -> None:
             if result.stored:
                 self._counts.sent(message, result)
+                if self.on_stored is not None and result.topic == message.topic and not message.is_batch:
+                    self.on_stored(message.topic, result.queue_id)
             if queue_id is not None and result.stored:
                 self._halves.note(message, result)
                 self._counts.half(real_topic(message), 1)

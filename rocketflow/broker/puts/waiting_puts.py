@@ -5,18 +5,23 @@ RocketMQ's source: broker/latency/BrokerFastFailure.java.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import Generic, Protocol, TypeVar
 
 
 class Timed(Protocol):
-    """A message that waits: it arrived at a time, and has a size in bytes."""
+    """A message that waits, or several: when it arrived, its size in bytes, the number of messages."""
 
     @property
     def arrived(self) -> float: ...
 
     @property
     def size(self) -> int: ...
+
+    @property
+    def messages(self) -> int: ...
 
 
 T = TypeVar("T", bound=Timed)
@@ -27,17 +32,20 @@ class WaitingPuts(Generic[T]):
 
     def __init__(self) -> None:
         self._puts: list[T] = []
+        self._more = 0
+        """Messages beyond one for each of `_puts`."""
         self._held_until = 0.0
 
     def __len__(self) -> int:
-        return len(self._puts)
+        return len(self._puts) + self._more
 
     def add(self, put: T) -> None:
         """Add a message."""
         self._puts.append(put)
+        self._more += put.messages - 1
 
     def extend(self, puts: Iterable[T]) -> None:
-        """Add messages."""
+        """Add messages one by one."""
         self._puts.extend(puts)
 
     def waited_s(self, now: float) -> float:
@@ -67,12 +75,19 @@ class WaitingPuts(Generic[T]):
         return self._take(len(self._puts))
 
     def take_run(self, most: int, most_bytes: int | None) -> list[T]:
-        """Remove and return the first messages: `most` of them, or as many as reach `most_bytes` (None: no limit)."""
+        """Remove and return the first messages: `most` of them, or as many as reach `most_bytes` (None: no limit).
+
+        Those that arrived together stay so: there may be fewer than `most`.
+        """
         count = min(most, len(self._puts))
+        if self._more:
+            count = max(bisect_right([*accumulate(one.messages for one in self._puts[:count])], most), 1)
         return self._take(count if most_bytes is None else _end_of_run(self._puts, count, most_bytes))
 
     def _take(self, count: int) -> list[T]:
         taken, self._puts = self._puts[:count], self._puts[count:]
+        if self._more:
+            self._more -= sum([one.messages for one in taken]) - len(taken)
         return taken
 
 

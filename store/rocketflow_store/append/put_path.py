@@ -16,7 +16,7 @@ from rocketflow_store.append.requests import SYNC_TIMED_OUT, Outcomes, PutReques
 from rocketflow_store.format.lmq_properties import LMQ_QUEUE_ID
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.format.record import RecordFields
-from rocketflow_store.model.broker_requests import RawMessage
+from rocketflow_store.model.broker_requests import RawMessage, SentRun
 from rocketflow_store.model.errors import (
     DescriptorLimitError,
     FileAllocationTimeoutError,
@@ -255,6 +255,9 @@ class PutPath:
                         _check_needs(request.needs, outcomes)
                     outcomes.append(self._take_raw(run, request, now_ms))
                     continue
+                if isinstance(request, SentRun):
+                    outcomes.append(self._take_sent(run, request, now_ms))
+                    continue
                 if isinstance(request, MessageBatch) and not self._side.is_batch_cq(request.topic):
                     outcomes.append(self._take_batch(run, request, now_ms))
                     continue
@@ -325,6 +328,18 @@ class PutPath:
             msg_ids = records.ids(self._id_prefix, places[1])
         place = topic, queue_id, *places, msg_ids
         return PutMessageResult._make((PutMessageStatus.PUT_OK, *place, now_ms, "", count, None, size))
+
+    def _take_sent(self, run: RecordRun, request: SentRun, now_ms: int) -> PutMessageResult:
+        """Add the records of usual sends; the result is that of all of them, `stored` of the records says more."""
+        records = request.records
+        for topic, _, _, _ in records.queues:
+            if not self._side.is_plain(topic):
+                why = f"the queue.type of topic {topic} has changed meanwhile: send the message again"
+                raise MessageRejectedError(PutMessageStatus.SERVICE_NOT_AVAILABLE, why)
+        size = sum(size for _, _, _, size in records.queues)
+        first = run.add_sent(records)
+        place = "", -1, -1, first, "", now_ms, "", records.count
+        return PutMessageResult(PutMessageStatus.PUT_OK, *place, None, size)
 
     def _refuse_all(self, requests: Sequence[PutRequest], status: PutMessageStatus, why: str) -> Outcomes:
         return [self.refuse(request, status, why) for request in requests]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, cast
 
-from rocketflow_store.model.broker_requests import AppendedRun, PutState, RawMessage
+from rocketflow_store.model.broker_requests import AppendedRun, PutState, RawMessage, SentRun
 from rocketflow_store.records.encoding.raw_encoder import HOST_SIZES, as_batch
 from rocketflow_store.telemetry.statistics import SLOW_PUT_NS
 
@@ -29,7 +29,7 @@ class RawAppend:
         self._put, self._gate = put, gate
         self._acknowledgement, self._statistics = acknowledgement, statistics
 
-    def try_append(self, requests: Sequence[RawMessage]) -> AppendedRun | None:
+    def try_append(self, requests: Sequence[RawMessage | SentRun]) -> AppendedRun | None:
         """Append requests if the put lock is free; return None if another thread holds it."""
         began_ns = time.perf_counter_ns()
         prepared = _prepared(requests)
@@ -40,7 +40,7 @@ class RawAppend:
         finally:
             self._put.lock.release()
 
-    def append(self, requests: Sequence[RawMessage]) -> AppendedRun:
+    def append(self, requests: Sequence[RawMessage | SentRun]) -> AppendedRun:
         """Append requests, waiting for the put lock; refuse them if a put has held it for too long."""
         began_ns = time.perf_counter_ns()
         prepared = _prepared(requests)
@@ -84,8 +84,11 @@ class RawAppend:
         return PutState(self._gate.is_fenced, self._gate.is_full, self._gate.is_closed, busy_ms, is_busy, why)
 
 
-def _prepared(requests: Sequence[RawMessage]) -> Sequence[PutRequest]:
+def _prepared(requests: Sequence[RawMessage | SentRun]) -> Sequence[PutRequest]:
     """Return the requests, with batches as `MessageBatch`; one with a malformed born host stays for the refusal."""
     if not any(one.is_batch for one in requests):
         return requests
-    return [as_batch(one) if one.is_batch and len(one.born_host) in HOST_SIZES else one for one in requests]
+    return [
+        as_batch(one) if isinstance(one, RawMessage) and one.is_batch and len(one.born_host) in HOST_SIZES else one
+        for one in requests
+    ]

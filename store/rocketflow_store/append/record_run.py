@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rocketflow_store.log.commit_log import CommitLog
-    from rocketflow_store.model.kernel_objects import Records
+    from rocketflow_store.model.kernel_objects import Records, SentRecords
     from rocketflow_store.records.encoding.batch_records import BatchRecords
     from rocketflow_store.records.encoding.unplaced_record import UnplacedRecord
     from rocketflow_store.views.queues.queue_offsets import QueueOffsets
@@ -150,6 +150,38 @@ class RecordRun:
         self.next_offsets[queue] = first + records.count
         self.count += records.count
         return first, phy_offset
+
+    def add_sent(self, records: SentRecords) -> int:
+        """Add the records of usual sends, whose queues are plain; return the physical offset of the first.
+
+        Raises DescriptorLimitError as `next_offset` does, before anything is placed.
+        """
+        queues = [(topic, queue_id) for topic, queue_id, _, _ in records.queues]
+        firsts = [self.next_offset(*queue) for queue in queues]
+        records.begin(firsts, self.store_timestamp)
+        first = phy_offset = self._place_first(records, 0)
+        number = 0
+        while True:
+            number, data = records.place(number, phy_offset, self._room_to)
+            self._parts.append(data)
+            self._written += len(data)
+            self.end = phy_offset + len(data)
+            if number == records.count:
+                break
+            phy_offset = self._place_first(records, number)
+        units, keys, key_offsets = records.rows()
+        self.rows.add_sent(queues, firsts, units, keys, key_offsets, (first, records.stored(number - 1)[3]))
+        for queue, offset, own in zip(queues, firsts, units):
+            self.next_offsets[queue] = offset + len(own)
+        self.count += records.count
+        return first
+
+    def _place_first(self, records: SentRecords, number: int) -> int:
+        """Return where a record begins, in the next file if this one has no space for it; nothing is reserved."""
+        phy_offset = self.place(size := records.size_of(number))
+        self.end -= size
+        self._written -= size
+        return phy_offset
 
     def advance(self, offsets: QueueOffsets) -> None:
         """Advance the queues of the run past its records."""

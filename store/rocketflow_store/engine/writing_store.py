@@ -23,13 +23,15 @@ from rocketflow_store.reading.queue_figures import stored_at
 from rocketflow_store.reading.raw_ranges import read_raw_range
 from rocketflow_store.reading.raw_records import query_records, read_record
 from rocketflow_store.records.arrow.unit_types import UNIT_DTYPE
+from rocketflow_store.records.encoding.sent_frames import send_frames
 from rocketflow_store.telemetry import events
 from rocketflow_store.views.dispatch.arrivals import arrivals_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from rocketflow_store.model.broker_requests import AppendedRun, Arrival, PutState, RawMessage
+    from rocketflow_store.model.broker_requests import AppendedRun, Arrival, PutState, RawMessage, SentRun
+    from rocketflow_store.model.kernel_objects import SendFrames
     from rocketflow_store.reading.checked_read import Match, ReadResult
     from rocketflow_store.reading.raw_ranges import RawRange
     from rocketflow_store.reading.raw_records import QueryResult
@@ -118,7 +120,14 @@ class WritingStore(MessageStore):
 
     # -- putting
 
-    def try_append(self, requests: Sequence[RawMessage]) -> AppendedRun | None:
+    def send_frames(self, added: bytes, answer: tuple[bytes, ...], max_frame: int) -> SendFrames | None:
+        """Return what takes the frames of usual sends, None without the kernel.
+
+        `added` ends the properties of each message; `answer` are the parts of an answer's header between its values.
+        """
+        return send_frames(self.config, added, answer, max_frame)
+
+    def try_append(self, requests: Sequence[RawMessage | SentRun]) -> AppendedRun | None:
         """Append requests in order, as runs with one write each; return None if the put lock is taken.
 
         A refused request has a result with the status of the refusal, and the others are stored. A batch becomes
@@ -132,7 +141,7 @@ class WritingStore(MessageStore):
         self.check_open()
         return self._writing.raw.try_append(requests)
 
-    def append(self, requests: Sequence[RawMessage]) -> AppendedRun:
+    def append(self, requests: Sequence[RawMessage | SentRun]) -> AppendedRun:
         """Append requests as `try_append` does, after waiting for the put lock (held during a sink's commit).
 
         All are refused with OS_PAGE_CACHE_BUSY if a put has held it for longer than osPageCacheBusyTimeOutMills.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from rocketflow_store.model.kernel_objects import SentRecords
     from rocketflow_store.model.results import PutMessageResult
 
 
@@ -30,6 +31,14 @@ class RawMessage(NamedTuple):
     is_batch: bool = False
     is_internal: bool = False
     needs: int = 0
+
+
+class SentRun(NamedTuple):
+    """Messages of one read of a connection, which the kernel has encoded; they are stored, or refused, together."""
+
+    records: SentRecords
+    topic: str = ""
+    is_batch: bool = False
 
 
 class StoredMessage(NamedTuple):

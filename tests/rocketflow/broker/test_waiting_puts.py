@@ -15,10 +15,11 @@ class One(NamedTuple):
     number: int
     arrived: float
     size: int
+    messages: int = 1
 
 
 class Waiting(RuleBasedStateMachine):
-    """Messages come, go in runs and get late, also while a commit holds the lock; a list says which wait."""
+    """Messages come, some together, go in runs and get late, also while a commit holds the lock; a list has them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,16 +30,16 @@ class Waiting(RuleBasedStateMachine):
         self.now = 100.0
         self.count = 0
 
-    def one(self, size: int) -> One:
+    def one(self, size: int, messages: int = 1) -> One:
         self.count += 1
         self.counted_from[self.count] = self.now
-        self.waiting.append(One(self.count, self.now, size))
+        self.waiting.append(One(self.count, self.now, size, messages))
         return self.waiting[-1]
 
-    @rule(sizes=st.lists(st.integers(0, 5), max_size=4))
-    def add(self, sizes: list[int]) -> None:
+    @rule(sizes=st.lists(st.integers(0, 5), max_size=4), messages=st.sampled_from([1, 1, 2, 5]))
+    def add(self, sizes: list[int], messages: int) -> None:
         for size in sizes[:1]:
-            self.puts.add(self.one(size))
+            self.puts.add(self.one(size, messages))
         self.puts.extend([self.one(size) for size in sizes[1:]])
 
     @rule(passed=st.integers(0, 4))
@@ -66,8 +67,10 @@ class Waiting(RuleBasedStateMachine):
     @rule(most=st.integers(1, 4), most_bytes=st.none() | st.integers(1, 8))
     def take_run(self, most: int, most_bytes: int | None) -> None:
         expected: list[One] = []
-        while len(expected) < min(most, len(self.waiting)):
-            expected.append(self.waiting[len(expected)])
+        for one in self.waiting:
+            if expected and sum(each.messages for each in expected) + one.messages > most:
+                break
+            expected.append(one)
             if most_bytes is not None and sum(one.size for one in expected) >= most_bytes:
                 break
         assert self.puts.take_run(most, most_bytes) == expected
@@ -75,7 +78,7 @@ class Waiting(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_lost(self) -> None:
-        assert len(self.puts) == len(self.waiting)
+        assert len(self.puts) == sum(one.messages for one in self.waiting)
         assert self.puts.waited_s(self.now) == (self.now - self.waiting[0].arrived if self.waiting else 0.0)
 
 

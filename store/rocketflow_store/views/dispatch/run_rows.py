@@ -117,6 +117,25 @@ class RunRows:
         self.keys += hashes
         self.key_offsets += places
 
+    def add_sent(
+        self,
+        queues: Sequence[tuple[str, int]],
+        firsts: Sequence[int],
+        units: Sequence[list[bytes]],
+        keys: list[str],
+        key_offsets: list[int],
+        places: tuple[int, int],
+    ) -> None:
+        """Add records with units in queues from `firsts` on; `places` are those of the first and the last record."""
+        if self.first_phy_offset < 0:
+            self.first_phy_offset = places[0]
+        for queue, first, own in zip(queues, firsts, units):
+            self.units_of(queue, first).extend(own)
+        self.last_with_unit = places[1]
+        self.has_texts = self.has_texts or bool(keys)
+        self.keys += keys
+        self.key_offsets += key_offsets
+
     def units_of(self, queue: tuple[str, int], queue_offset: int) -> list[bytes]:
         """Return the list to which the queue's units from `queue_offset` on are appended."""
         units = self._current.get(queue)

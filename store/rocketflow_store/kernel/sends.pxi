@@ -1,0 +1,836 @@
+"""Usual sends (request 310, JSON header): from the frames of a connection to records without their place, and to answers.
+
+The rules are those of the broker's `Sends` and of `RawEncoder`, whose answer to everything else counts: a frame that is
+not usual in every byte is left over.
+"""
+
+from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
+from libc.stdlib cimport free, realloc
+from libc.string cimport memset
+
+cdef enum:
+    SEND_V2 = 310
+    MOST_TAUGHT = 512
+    TOPIC_PLACES = 2048          # of the hash table, a power of two
+    MOST_QUEUES = 1024
+    MOST_SLOTS = 64              # queues of one run
+    MOST_NAME = 127              # longer topics have records of version 2
+    RECORD_FIXED = 74
+    CRC_TAIL = 20
+    LEFT_FLAGS = 128 | 4         # an inner batch, a half message: see RawEncoder
+
+cdef enum:                       # fields of the header, by letter
+    TOPIC_FIELD = 1
+    QUEUE_FIELD = 4
+    SYS_FLAG_FIELD = 5
+    BORN_FIELD = 6
+    FLAG_FIELD = 7
+    PROPERTIES_FIELD = 8
+    TIMES_FIELD = 9
+    UNIT_FIELD = 10
+    BATCH_FIELD = 12
+    FIELD_COUNT = 14
+    NEEDED_FIELDS = 0xFF         # a to h
+
+cdef struct TaughtTopic:
+    uint8_t name[128]
+    int32_t size
+    uint64_t queues[16]          # a bit for each queue that is taught
+
+cdef struct JsonText:
+    const uint8_t *at
+    int64_t size
+    int escaped
+
+cdef struct SendHeader:
+    int64_t code
+    int64_t flag
+    int64_t opaque
+    uint32_t members
+    uint32_t fields
+    JsonText texts[14]
+
+cdef struct Value:
+    int64_t at                   # in the arena
+    int64_t size
+
+cdef struct SentOne:
+    int64_t frame                # its bytes in the data
+    int64_t frame_end
+    int64_t record               # in the arena
+    int64_t size
+    int64_t queue_offset
+    int64_t phy_offset
+    Value uniq
+    Value keys
+    Value tags
+    int32_t tags_code
+    int32_t slot
+    int32_t opaque
+
+cdef struct Slot:
+    int32_t topic
+    int32_t queue
+    int64_t count
+    int64_t bytes
+    int64_t first
+
+
+cdef inline int is_text(const uint8_t *at, int64_t size, const char *text, int64_t text_size) noexcept nogil:
+    return size == text_size and memcmp(at, text, <size_t> text_size) == 0
+
+
+cdef const uint8_t *end_of_text(const uint8_t *at, const uint8_t *end, int *escaped, int *wide) noexcept nogil:
+    """The quote that ends a JSON text whose first byte is at `at`; NULL without one."""
+    escaped[0] = 0
+    while at < end:
+        if at[0] == c'"':
+            return at
+        if at[0] == c'\\':
+            escaped[0] = 1
+            at += 2
+            continue
+        if at[0] < 32:
+            return NULL
+        if at[0] >= 128:
+            wide[0] = 1
+        at += 1
+    return NULL
+
+
+cdef int decimal(const uint8_t *at, int64_t size, int64_t least, int64_t most, int64_t *value) noexcept nogil:
+    """A number as Java writes it: no plus, no leading zeros, no more than 18 digits."""
+    cdef int64_t i = 0, found = 0
+    cdef int negative = size > 0 and at[0] == c'-'
+    if negative:
+        i = 1
+    if size - i < 1 or size - i > 18 or (at[i] == c'0' and size > 1):
+        return 0
+    while i < size:
+        if not c'0' <= at[i] <= c'9':
+            return 0
+        found = found * 10 + (at[i] - c'0')
+        i += 1
+    if negative:
+        found = -found
+    value[0] = found
+    return least <= found <= most
+
+
+cdef inline int is_int32(JsonText *text, int64_t *value) noexcept nogil:
+    return not text.escaped and decimal(text.at, text.size, -2147483648, 2147483647, value)
+
+
+cdef inline int is_bool(JsonText *text) noexcept nogil:
+    return is_text(text.at, text.size, b"true", 4) or is_text(text.at, text.size, b"false", 5)
+
+
+cdef int parse_send_header(const uint8_t *at, const uint8_t *end, SendHeader *header) noexcept nogil:
+    """Parse a header without spaces, whose members and fields have known names; 0: it is left over."""
+    cdef const uint8_t *begin = at
+    cdef const uint8_t *stop
+    cdef const uint8_t *name
+    cdef int64_t size, value
+    cdef int escaped, wide = 0
+    cdef uint32_t member
+    header.members = header.fields = 0
+    header.flag = 0
+    if end - at < 2 or at[0] != c'{':
+        return 0
+    at += 1
+    while True:
+        if at >= end or at[0] != c'"':
+            return 0
+        name = at + 1
+        stop = end_of_text(name, end, &escaped, &wide)
+        if stop == NULL or escaped or end - stop < 3 or stop[1] != c':':
+            return 0
+        size = stop - name
+        at = stop + 2
+        if at[0] == c'"':
+            stop = end_of_text(at + 1, end, &escaped, &wide)
+            if stop == NULL or escaped:
+                return 0
+            if is_text(name, size, b"language", 8):
+                member = 1
+            elif is_text(name, size, b"serializeTypeCurrentRPC", 23):
+                member = 2
+            else:
+                return 0
+            at = stop + 1
+        elif at[0] == c'{':
+            member = 4
+            if not is_text(name, size, b"extFields", 9):
+                return 0
+            at = parse_send_fields(at + 1, end, header, &wide)
+            if at == NULL:
+                return 0
+        else:
+            stop = at
+            while stop < end and (stop[0] == c'-' or c'0' <= stop[0] <= c'9'):
+                stop += 1
+            if not decimal(at, stop - at, -2147483648, 2147483647, &value):
+                return 0
+            at = stop
+            if is_text(name, size, b"code", 4):
+                member = 8
+                header.code = value
+            elif is_text(name, size, b"flag", 4):
+                member = 16
+                header.flag = value
+            elif is_text(name, size, b"opaque", 6):
+                member = 32
+                header.opaque = value
+            elif is_text(name, size, b"version", 7):
+                member = 64
+            else:
+                return 0
+        if header.members & member or at >= end:
+            return 0
+        header.members |= member
+        if at[0] == c'}':
+            break
+        if at[0] != c',':
+            return 0
+        at += 1
+    if at + 1 != end or header.members & (4 | 8 | 32) != 4 | 8 | 32:
+        return 0
+    return not wide or is_utf8(begin, end - begin)
+
+
+cdef const uint8_t *parse_send_fields(
+    const uint8_t *at, const uint8_t *end, SendHeader *header, int *wide
+) noexcept nogil:
+    """Parse the fields up to their closing brace, and return what follows it; NULL: they are left over."""
+    cdef const uint8_t *stop
+    cdef int field
+    cdef JsonText *text
+    while True:
+        if end - at < 6 or at[0] != c'"' or at[2] != c'"' or at[3] != c':' or at[4] != c'"':
+            return NULL
+        field = at[1] - c'a'
+        if field < 0 or field >= FIELD_COUNT or header.fields & (1u << field):
+            return NULL
+        header.fields |= 1u << field
+        text = &header.texts[field]
+        text.at = at + 5
+        stop = end_of_text(text.at, end, &text.escaped, wide)
+        if stop == NULL or (text.escaped and field != PROPERTIES_FIELD):
+            return NULL
+        text.size = stop - text.at
+        at = stop + 1
+        if at >= end:
+            return NULL
+        if at[0] == c'}':
+            return at + 1
+        if at[0] != c',':
+            return NULL
+        at += 1
+
+
+cdef inline int hex_digit(uint8_t octet) noexcept nogil:
+    if c'0' <= octet <= c'9':
+        return octet - c'0'
+    octet |= 32
+    return octet - c'a' + 10 if c'a' <= octet <= c'f' else -1
+
+
+cdef int64_t unescaped(JsonText *text, uint8_t *out) noexcept nogil:
+    """Write a text without its escapes, which are ASCII, and return its size; -1: it is left over."""
+    cdef int64_t i = 0, size = 0
+    cdef int value, digit, k
+    cdef uint8_t octet
+    if not text.escaped:
+        memcpy(out, text.at, <size_t> text.size)
+        return text.size
+    while i < text.size:
+        octet = text.at[i]
+        i += 1
+        if octet == c'\\':
+            if i >= text.size:
+                return -1
+            octet = text.at[i]
+            i += 1
+            if octet == c'u':
+                if text.size - i < 4:
+                    return -1
+                value = 0
+                for k in range(4):
+                    digit = hex_digit(text.at[i + k])
+                    if digit < 0:
+                        return -1
+                    value = value * 16 + digit
+                if value >= 128:
+                    return -1
+                i += 4
+                octet = <uint8_t> value
+            elif octet != c'"' and octet != c'\\' and octet != c'/':
+                return -1
+        out[size] = octet
+        size += 1
+    return size
+
+
+cdef int begins_with(const uint8_t *at, int64_t size, const char *text, int64_t text_size) noexcept nogil:
+    return size >= text_size and memcmp(at, text, <size_t> text_size) == 0
+
+
+cdef int ends_with(const uint8_t *at, int64_t size, const char *text, int64_t text_size) noexcept nogil:
+    return size >= text_size and memcmp(at + size - text_size, text, <size_t> text_size) == 0
+
+
+cdef int is_left_over(const uint8_t *name, int64_t size) noexcept nogil:
+    """Whether a property changes the record, its queue or the answer: all that a broker or store sets or acts on."""
+    return (
+        is_text(name, size, b"__CRC32#", 8)
+        or begins_with(name, size, b"__RMQ.TRANSIENT.", 16)
+        or begins_with(name, size, b"TIMER_", 6)
+        or begins_with(name, size, b"INNER_", 6)
+        or is_text(name, size, b"DELAY", 5)
+        or is_text(name, size, b"POP_CK", 6)
+        or is_text(name, size, b"MSG_REGION", 10)
+        or is_text(name, size, b"TRACE_ON", 8)
+        or is_text(name, size, b"CLUSTER", 7)
+        or ends_with(name, size, b"TRAN_MSG", 8)               # a broker looks for the name's end
+        or ends_with(name, size, b"REPLY_TO_CLIENT", 15)
+    )
+
+
+cdef int take_properties(uint8_t *arena, int64_t begin, int64_t size, SentOne *one) noexcept nogil:
+    """Find the facts of a property string: name 1 value 2, each with both; 0: it is left over."""
+    cdef const uint8_t *at = arena + begin
+    cdef const uint8_t *end = at + size
+    cdef const uint8_t *middle
+    cdef const uint8_t *stop
+    cdef int64_t name_size
+    cdef Value *fact
+    one.uniq.at = one.keys.at = one.tags.at = one.uniq.size = one.keys.size = one.tags.size = 0
+    while at < end:
+        middle = <const uint8_t *> memchr(at, 1, end - at)
+        if middle == NULL or middle == at:
+            return 0
+        stop = <const uint8_t *> memchr(middle + 1, 2, end - middle - 1)
+        if stop == NULL or memchr(at, 2, middle - at) != NULL or memchr(middle + 1, 1, stop - middle - 1) != NULL:
+            return 0
+        name_size = middle - at
+        fact = NULL
+        if is_text(at, name_size, b"UNIQ_KEY", 8):
+            fact = &one.uniq
+        elif is_text(at, name_size, b"KEYS", 4):
+            fact = &one.keys
+        elif is_text(at, name_size, b"TAGS", 4):
+            fact = &one.tags
+        elif is_left_over(at, name_size):
+            return 0
+        if fact != NULL:
+            if fact.size or stop == middle + 1:
+                return 0
+            fact.at = middle + 1 - arena
+            fact.size = stop - middle - 1
+        at = stop + 1
+    return one.uniq.size > 0
+
+
+cdef int is_plain_ascii(const uint8_t *at, int64_t size) noexcept nogil:
+    """Whether JSON shows a text as it is."""
+    cdef int64_t i
+    for i in range(size):
+        if at[i] < 32 or at[i] >= 127 or at[i] == c'"' or at[i] == c'\\':
+            return 0
+    return 1
+
+
+cdef int is_ascii(const uint8_t *at, int64_t size) noexcept nogil:
+    cdef int64_t i
+    for i in range(size):
+        if at[i] >= 128:
+            return 0
+    return 1
+
+
+cdef class SentRecords:
+    """Records of the sends of one read, in their order; they have no place until `place`."""
+
+    cdef object data
+    cdef SendFrames maker
+    cdef list names
+    cdef uint8_t *arena
+    cdef int64_t used, room
+    cdef SentOne *ones
+    cdef int64_t ones_room
+    cdef Slot slots[64]
+    cdef int slot_count
+    cdef readonly int64_t count
+    """Messages."""
+    cdef readonly int64_t body_size
+    """Bytes of their bodies."""
+    cdef readonly int64_t end
+    """Where the first frame begins that is left over."""
+
+    def __dealloc__(self):
+        free(self.arena)
+        free(self.ones)
+
+    cdef int has_room(self, int64_t size) noexcept nogil:
+        cdef int64_t room
+        cdef void *found
+        if self.room - self.used < size:
+            room = 2 * (self.used + size)
+            found = realloc(self.arena, <size_t> room)
+            if found == NULL:
+                return 0
+            self.arena = <uint8_t *> found
+            self.room = room
+        if self.count == self.ones_room:
+            room = 2 * self.ones_room + 16
+            found = realloc(self.ones, <size_t> room * sizeof(SentOne))
+            if found == NULL:
+                return 0
+            self.ones = <SentOne *> found
+            self.ones_room = room
+        return 1
+
+    cdef int slot_of(self, int topic, int queue) noexcept nogil:
+        """The number of a queue; -1 if there are too many."""
+        cdef int one
+        for one in range(self.slot_count):
+            if self.slots[one].queue == queue and self.slots[one].topic == topic:
+                return one
+        if self.slot_count == MOST_SLOTS:
+            return -1
+        one = self.slot_count
+        self.slot_count += 1
+        self.slots[one].topic = topic
+        self.slots[one].queue = queue
+        self.slots[one].count = self.slots[one].bytes = 0
+        return one
+
+    @property
+    def queues(self):
+        """The queues, in the order of their first messages: topic, queue, number of messages, bytes of their records."""
+        return [
+            (self.names[self.slots[i].topic], self.slots[i].queue, self.slots[i].count, self.slots[i].bytes)
+            for i in range(self.slot_count)
+        ]
+
+    def frames(self):
+        """Return the frames."""
+        return [self.data[self.ones[i].frame:self.ones[i].frame_end] for i in range(self.count)]
+
+    def size_of(self, int64_t number):
+        """Return the size of a record in bytes."""
+        if not 0 <= number < self.count:
+            raise IndexError(number)
+        return self.ones[number].size
+
+    def begin(self, list firsts not None, int64_t now_ms):
+        """Give the records the next offsets of their queues, and the time at which they are stored."""
+        cdef int64_t i
+        cdef SentOne *one
+        if len(firsts) != self.slot_count:
+            raise ValueError("one offset for each queue is needed")
+        for i in range(self.slot_count):
+            self.slots[i].first = firsts[i]
+            self.slots[i].count = 0
+        for i in range(self.count):
+            one = &self.ones[i]
+            one.queue_offset = self.slots[one.slot].first + self.slots[one.slot].count
+            self.slots[one.slot].count += 1
+            put64(self.arena + one.record + 20, <uint64_t> one.queue_offset)
+            put64(self.arena + one.record + 48 + self.maker.born_size_of(self.arena + one.record), <uint64_t> now_ms)
+
+    def place(self, int64_t number, int64_t phy_offset, int64_t room_to):
+        """Place records from `number` on from `phy_offset` on, as far as they end before `room_to`.
+
+        Returns the number of the first that is not placed, and the bytes of the others.
+        """
+        cdef int64_t i = number, begin, at = phy_offset
+        cdef SentOne *one
+        if not 0 <= number < self.count:
+            raise IndexError(number)
+        with nogil:
+            while i < self.count and self.ones[i].size <= room_to - at:
+                one = &self.ones[i]
+                one.phy_offset = at
+                put64(self.arena + one.record + 28, <uint64_t> at)
+                if self.maker.property_crc:
+                    put_crc_tail(self.arena + one.record, one.size)
+                at += one.size
+                i += 1
+        begin = self.ones[number].record
+        return i, PyBytes_FromStringAndSize(<char *> self.arena + begin, at - phy_offset)
+
+    def rows(self):
+        """Return the units of each queue, and the index keys with the offsets of their records."""
+        cdef int64_t i, at, start
+        cdef SentOne *one
+        cdef uint8_t unit[20]
+        cdef list units = [[] for _ in range(self.slot_count)], keys = [], offsets = []
+        cdef str prefix
+        cdef list prefixes = [f"{self.names[self.slots[i].topic]}#" for i in range(self.slot_count)]
+        for i in range(self.count):
+            one = &self.ones[i]
+            put64(unit, <uint64_t> one.phy_offset)
+            put32(unit + 8, <uint32_t> one.size)
+            put64(unit + 12, <uint64_t> <int64_t> one.tags_code)
+            (<list> units[one.slot]).append(PyBytes_FromStringAndSize(<char *> unit, 20))
+            prefix = prefixes[one.slot]
+            place = one.phy_offset
+            keys.append(prefix + self.text(one.uniq))
+            offsets.append(place)
+            if one.keys.size:
+                for key in self.text(one.keys).split(" "):
+                    if key:
+                        keys.append(prefix + key)
+                        offsets.append(place)
+            if one.tags.size and self.maker.tag_entries:
+                keys.append(f"{prefix}T#{self.text(one.tags)}")
+                offsets.append(place)
+        return units, keys, offsets
+
+    cdef str text(self, Value value):
+        return PyBytes_FromStringAndSize(<char *> self.arena + value.at, value.size).decode()
+
+    def stored(self, int64_t number):
+        """Return topic, queue, queue offset, physical offset, message id and UNIQ_KEY of a message."""
+        cdef SentOne *one
+        if not 0 <= number < self.count:
+            raise IndexError(number)
+        one = &self.ones[number]
+        topic, queue = self.names[self.slots[one.slot].topic], self.slots[one.slot].queue
+        msg_id = f"{self.maker.id_prefix.decode()}{<uint64_t> one.phy_offset:016X}"
+        return topic, queue, one.queue_offset, one.phy_offset, msg_id, self.text(one.uniq)
+
+    def answers(self):
+        """Return the frames of the usual answers, one after the other."""
+        cdef SendFrames maker = self.maker
+        cdef int64_t i, size = 0, fixed = maker.answer_size + len(maker.id_prefix) + 16 + 3 * 20 + 8 + 8
+        cdef uint8_t *out
+        cdef uint8_t *at
+        cdef uint8_t *frame
+        cdef SentOne *one
+        for i in range(self.count):
+            size += fixed + self.ones[i].uniq.size
+        out = at = <uint8_t *> realloc(NULL, <size_t> size)
+        if out == NULL:
+            raise MemoryError
+        for i in range(self.count):
+            one = &self.ones[i]
+            frame = at
+            at += 8
+            at = put_part(at, maker.answer[0])
+            at[0] = c'"'
+            at = put_part(at + 1, maker.id_prefix)
+            at = put_hex(at, <uint64_t> one.phy_offset)
+            at[0] = c'"'
+            at = put_part(at + 1, maker.answer[1])
+            at = put_quoted(at, self.slots[one.slot].queue)
+            at = put_part(at, maker.answer[2])
+            at = put_quoted(at, one.queue_offset)
+            at = put_part(at, maker.answer[3])
+            at[0] = c'"'
+            memcpy(at + 1, self.arena + one.uniq.at, <size_t> one.uniq.size)
+            at += 1 + one.uniq.size
+            at[0] = c'"'
+            at = put_part(at + 1, maker.answer[4])
+            at = put_decimal(at, one.opaque)
+            at = put_part(at, maker.answer[5])
+            put32(frame, <uint32_t> (at - frame - 4))
+            put32(frame + 4, <uint32_t> (at - frame - 8))
+        try:
+            return PyBytes_FromStringAndSize(<char *> out, at - out)
+        finally:
+            free(out)
+
+
+cdef uint8_t *put_part(uint8_t *at, bytes part):
+    memcpy(at, PyBytes_AsString(part), len(part))
+    return at + len(part)
+
+
+cdef uint8_t *put_decimal(uint8_t *at, int64_t value) noexcept nogil:
+    cdef uint8_t digits[20]
+    cdef int count = 0
+    cdef uint64_t rest = <uint64_t> value
+    if value < 0:
+        at[0] = c'-'
+        at += 1
+        rest = 0 - rest
+    while True:
+        digits[count] = <uint8_t> (c'0' + rest % 10)
+        rest //= 10
+        count += 1
+        if not rest:
+            break
+    while count:
+        count -= 1
+        at[0] = digits[count]
+        at += 1
+    return at
+
+
+cdef uint8_t *put_quoted(uint8_t *at, int64_t value) noexcept nogil:
+    at[0] = c'"'
+    at = put_decimal(at + 1, value)
+    at[0] = c'"'
+    return at + 1
+
+
+cdef uint8_t *put_hex(uint8_t *at, uint64_t value) noexcept nogil:
+    cdef int i
+    cdef uint8_t digit
+    for i in range(16):
+        digit = <uint8_t> (value >> (60 - 4 * i) & 15)
+        at[i] = c'0' + digit if digit < 10 else c'A' + digit - 10
+    return at + 16
+
+
+cdef void put_crc_tail(uint8_t *record, int64_t size) noexcept nogil:
+    """End a record with the CRC of what is before: decimal digits, the last one first."""
+    cdef uint8_t *tail = record + size - CRC_TAIL
+    cdef uint32_t crc = crc32_of(record, <size_t> (size - CRC_TAIL)) & 0x7FFFFFFF
+    cdef int i
+    memcpy(tail, b"__CRC32#\x01", 9)
+    for i in range(10):
+        tail[9 + i] = <uint8_t> (c'0' + crc % 10)
+        crc //= 10
+    tail[19] = 2
+
+
+cdef class SendFrames:
+    """Takes usual sends to the queues that it was taught.
+
+    `added` ends the properties of all messages; `answer` are the parts of the usual answer's header between its values:
+    message id, queue, queue offset, transaction id, opaque.
+    """
+
+    cdef TaughtTopic *topics
+    cdef int16_t places[2048]
+    cdef int topic_count
+    cdef list names
+    cdef bytes added, store_host, id_prefix
+    cdef tuple answer
+    cdef int64_t answer_size, max_frame, max_body, max_record, max_properties
+    cdef int property_crc, tag_entries
+
+    def __cinit__(self):
+        self.topics = <TaughtTopic *> realloc(NULL, MOST_TAUGHT * sizeof(TaughtTopic))
+        if self.topics == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.topics)
+
+    def __init__(
+        self, bytes added not None, bytes store_host not None, tuple answer not None, *, int64_t max_frame,
+        int64_t max_body, int64_t max_record, int64_t max_properties, bint property_crc, bint tag_entries
+    ):
+        if len(store_host) not in (8, 20) or len(answer) != 6:
+            raise ValueError("a host has 8 or 20 bytes, an answer has 6 parts")
+        self.added, self.store_host, self.answer = added, store_host, answer
+        self.id_prefix = store_host.hex().upper().encode()
+        self.answer_size = sum(map(len, answer))
+        self.max_frame, self.max_body, self.max_record = max_frame, max_body, max_record
+        self.max_properties = max_properties
+        self.property_crc, self.tag_entries = property_crc, tag_entries
+        self.names = []
+        self.forget()
+
+    def forget(self):
+        """Forget all topics."""
+        cdef int i
+        self.names = []                  # a new list: records that wait have the one before
+        self.topic_count = 0
+        for i in range(TOPIC_PLACES):
+            self.places[i] = -1
+
+    def teach(self, str topic not None, int queue_id):
+        """Take sends to a queue of a topic from now on; return whether it is taken."""
+        cdef bytes name = topic.encode()
+        cdef int number, place
+        if not topic.isascii() or not 0 < len(name) <= MOST_NAME or not 0 <= queue_id < MOST_QUEUES:
+            return False
+        number = self.find(<const uint8_t *> PyBytes_AsString(name), len(name), &place)
+        if number < 0:
+            if self.topic_count == MOST_TAUGHT:
+                return False
+            number = self.topic_count
+            memset(&self.topics[number], 0, sizeof(TaughtTopic))
+            memcpy(self.topics[number].name, PyBytes_AsString(name), len(name))
+            self.topics[number].size = <int32_t> len(name)
+            self.places[place] = <int16_t> number
+            self.names = [*self.names, topic]
+            self.topic_count += 1
+        self.topics[number].queues[queue_id >> 6] |= <uint64_t> 1 << (queue_id & 63)
+        return True
+
+    cdef int find(self, const uint8_t *name, int64_t size, int *place) noexcept nogil:
+        """The number of a topic; -1 and its place in the table for one that is not known."""
+        cdef int at = <int> (java_hash(0, name, <size_t> size) & (TOPIC_PLACES - 1))
+        cdef int number
+        while True:
+            number = self.places[at]
+            if number < 0 or (
+                self.topics[number].size == size and memcmp(self.topics[number].name, name, <size_t> size) == 0
+            ):
+                place[0] = at
+                return number
+            at = (at + 1) & (TOPIC_PLACES - 1)
+
+    cdef int64_t born_size_of(self, const uint8_t *record) noexcept nogil:
+        return 20 if get32(record + 36) & BORN_V6 else 8
+
+    def take(self, bytes data not None, int64_t position, int64_t most, int64_t most_bytes, bytes born_host not None):
+        """Take frames from `position` on up to the first that is not usual.
+
+        They are at most `most`, and none follows the one whose body reaches `most_bytes`. Returns None without one.
+        """
+        cdef SentRecords records
+        cdef int64_t end = len(data), born_size = len(born_host), added_size = len(self.added)
+        cdef int64_t store_size = len(self.store_host), taken = 1
+        cdef const uint8_t *begin = <const uint8_t *> PyBytes_AsString(data)
+        cdef const uint8_t *born = <const uint8_t *> PyBytes_AsString(born_host)
+        cdef const uint8_t *store = <const uint8_t *> PyBytes_AsString(self.store_host)
+        cdef const uint8_t *added = <const uint8_t *> PyBytes_AsString(self.added)
+        if (born_size != 8 and born_size != 20) or not 0 <= position <= end:
+            return None
+        records = SentRecords.__new__(SentRecords)
+        records.data, records.maker, records.names, records.end = data, self, self.names, position
+        with nogil:
+            while taken and records.count < most and records.body_size < most_bytes:
+                taken = self.take_one(
+                    records, begin, end, born, born_size, store, store_size, added, added_size
+                )
+        return records if records.count else None
+
+    cdef int64_t take_one(
+        self, SentRecords records, const uint8_t *data, int64_t end, const uint8_t *born, int64_t born_size,
+        const uint8_t *store, int64_t store_size, const uint8_t *added, int64_t added_size
+    ) noexcept nogil:
+        cdef int64_t position = records.end, size, header_size, body_size, room, properties, value
+        cdef int64_t queue, sys_flag, born_ms, flag, times = 0, property_size
+        cdef uint32_t kind
+        cdef int topic, slot, place
+        cdef SendHeader header
+        cdef SentOne *one
+        cdef uint8_t *record
+        cdef uint8_t *at
+        cdef const uint8_t *body
+        cdef TaughtTopic *known
+        if end - position < 8:
+            return 0
+        size = <int32_t> get32(data + position)
+        kind = get32(data + position + 4)
+        header_size = kind & 0xFFFFFF
+        if size < 4 or size > self.max_frame - 4 or kind >> 24 != 0 or header_size > size - 4:
+            return 0
+        if size > end - position - 4:
+            return 0
+        body = data + position + 8 + header_size
+        body_size = size - 4 - header_size
+        if not parse_send_header(data + position + 8, body, &header):
+            return 0
+        if header.code != SEND_V2 or header.flag != 0 or body_size > self.max_body:
+            return 0
+        if header.fields & NEEDED_FIELDS != NEEDED_FIELDS or not header.fields & (1u << PROPERTIES_FIELD):
+            return 0
+        # -- the fields
+        if not (
+            is_int32(&header.texts[3], &value)
+            and is_int32(&header.texts[QUEUE_FIELD], &queue)
+            and is_int32(&header.texts[SYS_FLAG_FIELD], &sys_flag)
+            and is_int32(&header.texts[FLAG_FIELD], &flag)
+        ):
+            return 0
+        value = 999999999999999999
+        if not decimal(header.texts[BORN_FIELD].at, header.texts[BORN_FIELD].size, -value, value, &born_ms):
+            return 0
+        if header.fields & (1u << TIMES_FIELD) and not is_int32(&header.texts[TIMES_FIELD], &times):
+            return 0
+        if header.fields & (1u << 11) and not is_int32(&header.texts[11], &value):
+            return 0
+        if header.fields & (1u << UNIT_FIELD) and not is_bool(&header.texts[UNIT_FIELD]):
+            return 0
+        if header.fields & (1u << BATCH_FIELD) and not is_text(
+            header.texts[BATCH_FIELD].at, header.texts[BATCH_FIELD].size, b"false", 5
+        ):
+            return 0
+        if sys_flag & LEFT_FLAGS or queue < 0 or queue >= MOST_QUEUES:
+            return 0
+        topic = self.find(header.texts[TOPIC_FIELD].at, header.texts[TOPIC_FIELD].size, &place)
+        if topic < 0:
+            return 0
+        known = &self.topics[topic]
+        if not known.queues[queue >> 6] >> (queue & 63) & 1:
+            return 0
+        # -- the record; its parts before the properties are written once these are known
+        room = (
+            RECORD_FIXED + born_size + store_size + body_size + 1 + known.size
+            + header.texts[PROPERTIES_FIELD].size + 1 + added_size + CRC_TAIL
+        )
+        if not records.has_room(room):
+            return 0
+        one = &records.ones[records.count]
+        record = records.arena + records.used
+        properties = records.used + RECORD_FIXED + born_size + store_size + body_size + 1 + known.size
+        at = records.arena + properties
+        property_size = unescaped(&header.texts[PROPERTIES_FIELD], at)
+        if property_size <= 0:
+            return 0
+        if at[property_size - 1] != 2:
+            at[property_size] = 2
+            property_size += 1
+        if not take_properties(records.arena, properties, property_size, one):
+            return 0
+        if not is_plain_ascii(records.arena + one.uniq.at, one.uniq.size):
+            return 0
+        if not is_ascii(records.arena + one.tags.at, one.tags.size):
+            return 0
+        memcpy(at + property_size, added, <size_t> added_size)
+        property_size += added_size
+        if property_size > self.max_properties:
+            return 0
+        if self.property_crc:
+            property_size += CRC_TAIL
+        size = properties - records.used + property_size
+        if size > self.max_record:
+            return 0
+        slot = records.slot_of(topic, <int> queue)
+        if slot < 0:
+            return 0
+        sys_flag &= ~<int64_t> (BORN_V6 | STORE_V6)
+        sys_flag |= (BORN_V6 if born_size == 20 else 0) | (STORE_V6 if store_size == 20 else 0)
+        put32(record, <uint32_t> size)
+        put32(record + 4, 0xDAA320A7)
+        put32(record + 8, crc32_of(body, <size_t> body_size) & 0x7FFFFFFF)
+        put32(record + 12, <uint32_t> queue)
+        put32(record + 16, <uint32_t> flag)
+        put32(record + 36, <uint32_t> sys_flag)
+        put64(record + 40, <uint64_t> born_ms)
+        memcpy(record + 48, born, <size_t> born_size)
+        at = record + 56 + born_size
+        memcpy(at, store, <size_t> store_size)
+        at += store_size
+        put32(at, <uint32_t> times)
+        put64(at + 4, 0)
+        put32(at + 12, <uint32_t> body_size)
+        memcpy(at + 16, body, <size_t> body_size)
+        at += 16 + body_size
+        at[0] = <uint8_t> known.size
+        memcpy(at + 1, known.name, <size_t> known.size)
+        put16(at + 1 + known.size, <uint32_t> property_size)
+        one.tags_code = <int32_t> java_hash(0, records.arena + one.tags.at, <size_t> one.tags.size)
+        one.record = records.used
+        one.size = size
+        one.slot = slot
+        one.opaque = <int32_t> header.opaque
+        one.queue_offset = one.phy_offset = -1
+        one.frame = position
+        one.frame_end = body + body_size - data
+        records.slots[slot].count += 1
+        records.slots[slot].bytes += size
+        records.used += size
+        records.body_size += body_size
+        records.end = one.frame_end
+        records.count += 1
+        return 1

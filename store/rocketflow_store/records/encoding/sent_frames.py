@@ -1,0 +1,32 @@
+"""The kernel's encoder of usual sends under one configuration; the rules are those of `raw_encoder`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
+from rocketflow_store.format.record import PROPERTY_CRC_SIZE, ends_like_crc
+from rocketflow_store.kernel import COMPILED
+from rocketflow_store.model.message_id import encode_host
+
+if TYPE_CHECKING:
+    from rocketflow_store.model.kernel_objects import SendFrames
+    from rocketflow_store.settings.store_config import StoreConfig
+
+
+def send_frames(config: StoreConfig, added: bytes, answer: tuple[bytes, ...], max_frame: int) -> SendFrames | None:
+    """Return the encoder; None without the kernel, or if the end of the properties could be taken for a CRC."""
+    if COMPILED is None or len(added) < PROPERTY_CRC_SIZE or added[-1] != 2 or ends_like_crc(added):
+        return None
+    made: SendFrames = COMPILED.SendFrames(
+        added,
+        encode_host(config.store_host),
+        answer,
+        max_frame=max_frame,
+        max_body=config.max_message_size,
+        max_record=min(config.max_message_size + 65_536, config.mapped_file_size_commit_log - 8),
+        max_properties=MAX_PROPERTIES_SIZE - (PROPERTY_CRC_SIZE if config.append_prop_crc else 0),
+        property_crc=config.append_prop_crc,
+        tag_entries=config.tag_entries,
+    )
+    return made

@@ -1,0 +1,492 @@
+"""Sends that the kernel takes together: log, queues, index, answers and figures are those of sends taken one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rocketflow.aio.channel import Channel
+from rocketflow.aio.loop import new_loop
+from rocketflow.aio.server import Server
+from rocketflow.broker.figures import BrokerStats, MessageCounts
+from rocketflow.broker.groups.tables import Tables
+from rocketflow.broker.puts.put_gatherer import PutGatherer
+from rocketflow.broker.puts.sends import Sends
+from rocketflow.broker.puts.sends_together import SendsTogether
+from rocketflow.broker.settings import load_broker_settings
+from rocketflow.broker.topics.topics import Topics
+from rocketflow.broker.transactions import RecentHalves
+from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.command import Command, decode_command
+from rocketflow.remoting.frame import FrameReceiver
+from rocketflow_store import FlushDiskType, PutMessageResult, PutMessageStatus
+from rocketflow_store.kernel import COMPILED
+from rocketflow_store.model.clock import ManualClock
+from rocketflow_store.records.encoding import sent_frames
+from rocketflow_store.records.encoding.message_encoder import MessageEncoder
+from rocketflow_store.spi.broker import open_store
+from rocketflow_store.spi.ids import encode_host
+from rocketflow_store.spi.table_rows import TopicConfig
+from tests.support.trials import some
+
+pytestmark = pytest.mark.skipif(COMPILED is None, reason="this machine has no compiled kernel")
+
+HOST: Final = "10.1.2.3:10911"
+NOW_MS: Final = 1_700_000_000_000
+QUEUES: Final = 4
+TOPICS: Final = ("orders", "t|1")
+USUAL: Final = {"UNIQ_KEY": "7F0000010000", "WAIT": "true"}
+
+
+class Wire:
+    """Takes what a channel sends."""
+
+    def __init__(self, peer: tuple[str, int]) -> None:
+        self.peer, self.sent = peer, bytearray()
+
+    def get_extra_info(self, name: str) -> Any:
+        return self.peer if name == "peername" else None
+
+    def set_write_buffer_limits(self, high: int, low: int) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def writelines(self, parts: Sequence[bytes]) -> None:
+        self.sent += b"".join(parts)
+
+    def close(self) -> None:
+        self.sent += b"closed"
+
+
+class Sender:
+    """A store with what a broker sends through; with `together` the kernel takes what is usual."""
+
+    def __init__(self, root: Path, *, together: bool, peer: str = "10.9.8.7", **options: Any) -> None:
+        self.loop = new_loop()
+        sizes = {"mappedFileSizeCommitLog": "131072", "maxHashSlotNum": "100", "maxIndexNum": "4000"}
+        given = {"storePathRootDir": str(root), "diskMaxUsedSpaceRatio": "95", **sizes, **options}
+        self.settings, config, _ = load_broker_settings(None, given, {})
+        self.clock = ManualClock(NOW_MS)
+        self.store = open_store(root, replace(config, clock=self.clock), store_host=HOST)
+        self.root, self.taken = root, 0
+        self.wire = Wire((peer, 4711))
+        self.loop.run_until_complete(self._build(together))
+
+    async def _build(self, together: bool) -> None:
+        async def registered() -> None:
+            pass
+
+        self.topics = Topics(self.store, self.settings, lambda: None, registered)
+        self.topics.create_system_topics()
+        self.store.topic_table.put(*(TopicConfig(one, QUEUES, QUEUES, 6) for one in TOPICS))
+        self.stats = BrokerStats("c")
+        counts = MessageCounts(self.stats, None)
+        self.gatherer = PutGatherer.of(self.store, self.settings)
+        tables = Tables(self.store, self.settings, self.topics)
+        sends = Sends(self.settings, tables, self.gatherer, counts, RecentHalves(encode_host(HOST)), None)
+        codes = RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
+        self.server = Server(dict.fromkeys(codes, sends.send))
+        self.both = SendsTogether(self.store, self.topics, self.gatherer, counts, sends)
+        assert self.both.is_used is together
+
+        def take(channel: Channel, data: bytes, position: int) -> int:
+            taken = self.both.take(channel, data, position, self.server._slow_requests)
+            self.taken += taken > position
+            return taken
+
+        self._take = take if together else None
+        self._connect()
+
+    def _connect(self) -> None:
+        self.channel = Channel(self.server, take=self._take)
+        self.channel.connection_made(cast("asyncio.Transport", self.wire))
+
+    def feed(self, *reads: bytes, pause: bool = True) -> bytes:
+        """Receive some reads, and return the answers; with `pause` an append may begin between two of them."""
+
+        async def main() -> None:
+            if b"closed" in self.wire.sent:
+                self._connect()
+            self.wire.sent.clear()
+            for data in reads:
+                self.channel.data_received(data)
+                if pause:
+                    await asyncio.sleep(0)
+            async with asyncio.timeout(60):
+                while not self.gatherer.is_idle or self.server.task_count:
+                    await asyncio.sleep(0)
+            for _ in range(3):
+                await asyncio.sleep(0)
+
+        random.seed(1)
+        self.loop.run_until_complete(main())
+        return bytes(self.wire.sent)
+
+    def files(self) -> dict[str, bytes]:
+        """Return what the store has written: log, queues and index."""
+        return {
+            str(path.relative_to(self.root)): path.read_bytes().rstrip(b"\0")
+            for folder in ("commitlog", "consumequeue", "index")
+            for path in sorted((self.root / folder).rglob("*"))
+            if path.is_file()
+        }
+
+    def figures(self) -> Any:
+        return [self.stats.view(name, topic) for name in ("TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE") for topic in TOPICS]
+
+    def close(self) -> None:
+        self.loop.run_until_complete(self.gatherer.finish(1))
+        self.store.close()
+        self.loop.close()
+
+
+@pytest.fixture
+def senders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[Sender, Sender]]]:
+    """Make two senders with the same options, the second without the kernel; both make the same UNIQ_KEYs."""
+    made: list[Sender] = []
+    keys: dict[MessageEncoder, int] = defaultdict(int)
+
+    def next_uniq_key(encoder: MessageEncoder) -> str:
+        keys[encoder] += 1
+        return f"NEW{keys[encoder]}"
+
+    monkeypatch.setattr(MessageEncoder, "next_uniq_key", next_uniq_key)
+    # after a slow append others run in a thread, where refusals overtake answers
+    monkeypatch.setattr("rocketflow.broker.puts.put_gatherer.SLOW_SECONDS", float("inf"))
+
+    def make(**options: Any) -> tuple[Sender, Sender]:
+        made.append(Sender(tmp_path / "on", together=True, **options))
+        with monkeypatch.context() as patch:
+            patch.setattr(sent_frames, "COMPILED", None)
+            made.append(Sender(tmp_path / "off", together=False, **options))
+        return made[0], made[1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def text_of(properties: dict[str, str]) -> str:
+    return "".join(f"{name}\x01{value}\x02" for name, value in properties.items())
+
+
+def frame(header: bytes, body: bytes, kind: int = 0) -> bytes:
+    size = kind << 24 | len(header)
+    return (4 + len(header) + len(body)).to_bytes(4, "big") + size.to_bytes(4, "big") + header + body
+
+
+def send(opaque: int, body: bytes = b"body", properties: str | None = text_of(USUAL), **changed: Any) -> bytes:
+    """Return a send as Java's client writes it, with some fields and members (`_name`) changed; None drops one."""
+    fields = {
+        "a": "producers",
+        "b": "orders",
+        "c": "TBW102",
+        "d": "4",
+        "e": "1",
+        "f": "0",
+        "g": "1699999999999",
+        "h": "0",
+        "i": properties,
+        "j": "0",
+        "k": "false",
+        "m": "false",
+        "n": "broker-a",
+    }
+    members: dict[str, Any] = {"code": 310, "extFields": {}, "flag": 0, "language": "JAVA", "opaque": opaque}
+    members |= {"serializeTypeCurrentRPC": "JSON", "version": 479}
+    kept = changed.pop("ascii", True), changed.pop("separators", (",", ":"))
+    fields |= {name: value for name, value in changed.items() if not name.startswith("_")}
+    members |= {name[1:]: value for name, value in changed.items() if name.startswith("_")}
+    members["extFields"] = {name: value for name, value in fields.items() if value is not None}
+    members = {name: value for name, value in members.items() if value is not None}
+    header = json.dumps(members, ensure_ascii=kept[0], separators=kept[1])
+    return frame(header.encode("utf-8", "surrogatepass"), body)
+
+
+ODD_NAMES: Final = (
+    "KEYS",
+    "TAGS",
+    "a",
+    "__SHARDINGKEY",
+    "é",
+    "TRACE_ON",
+    "CLUSTER",
+    "XTRAN_MSG",
+    "TRAN_MSG",
+    "REPLY_TO_CLIENT",
+    "__CRC32#",
+    "INNER_NUM",
+    "__RMQ.TRANSIENT.x",
+    "DELAY",
+    "TIMER_DELAY_MS",
+    "POP_CK",
+    "MSG_REGION",
+    "INNER_BASE",
+)
+NAMES: Final = st.sampled_from(ODD_NAMES)
+VALUES: Final = st.sampled_from(["v", "k1 k2", " a  b ", "a b", "1", "", "é", "\x00", '"\\/', "\n", "true", "%d"])
+PROPERTIES: Final = st.one_of(
+    st.just(text_of(USUAL)),
+    st.just(text_of(USUAL)[:-1]),
+    st.builds(
+        lambda more, key: text_of({"UNIQ_KEY": key, **more}),
+        st.dictionaries(NAMES | st.sampled_from(["KEYS", "TAGS", "a"]), VALUES, max_size=3),
+        st.sampled_from(["7F01", "7F01", "7F01", "a\x00", 'q"q', "é", "\x7f"]),
+    ),
+    st.sampled_from(["", "a\x01b\x02", "UNIQ_KEY\x01\x02"]),
+    st.sampled_from([f"{text_of(USUAL)}UNIQ_KEY\x01again\x02", "UNIQ_KEY\x01k\x02a", "UNIQ_KEY\x01k\x02\x01v\x02"])
+    | st.sampled_from(["UNIQ_KEY\x01k\x02a\x01b\x01c\x02", "UNIQ_KEY\x01k\x02a\x02", "UNIQ_KEY\x01k\x02\x02"]),
+)
+NUMBERS: Final = st.sampled_from(
+    ["0", "1", "-1", "7", "2147483647", "-2147483648", "2147483648", "01", "+1", "1.0", ""]
+)
+CHANGES: Final = st.dictionaries(st.integers(0, 21), st.integers(0, 9), max_size=2)
+USUAL_SENDS: Final = st.builds(
+    lambda opaque, body, **more: send(opaque, body, **more),
+    st.integers(-5, 1 << 31),
+    st.binary(max_size=300),
+    properties=PROPERTIES,
+    b=st.sampled_from([*TOPICS, "orders", "orders"]),
+    e=st.sampled_from([*map(str, range(QUEUES))]),
+    f=st.sampled_from(["0", "0", "0", "1", "8", "16", "32", "48"]),
+    ascii=st.booleans(),
+)
+ODD_SENDS: Final = st.builds(
+    lambda opaque, properties, changes: send(opaque, b"odd", properties, **changes),
+    st.integers(0, 99),
+    PROPERTIES,
+    st.one_of(
+        st.dictionaries(st.sampled_from([*"defghjl"]), NUMBERS, min_size=1, max_size=2),
+        st.dictionaries(st.sampled_from([*"abcdefghjkmn"]), st.none(), min_size=1, max_size=1),
+        st.sampled_from(
+            [
+                {"f": "4"},
+                {"f": "128"},
+                {"f": "12"},
+                {"m": "true"},
+                {"e": "-1"},
+                {"e": "4"},
+                {"e": 1},
+                {"k": True},
+                {"k": "TRUE"},
+                {"k": "x"},
+                {"x": "1"},
+                {"lo": "true"},
+                {"a": 'q"'},
+                {"n": "é", "ascii": False},
+                {"_flag": 2},
+                {"_flag": None},
+                {"_code": 10},
+                {"_version": -1},
+                {"_version": None},
+                {"_remark": "r"},
+                {"_language": "GO"},
+                {"_language": 9},
+                {"_more": [1]},
+                {"separators": (", ", ": ")},
+                {"l": "16"},
+                {"b": "bad name"},
+                {"b": "SCHEDULE_TOPIC_XXXX"},
+            ]
+        ),
+    ),
+)
+
+
+def chunks(data: bytes, cuts: Sequence[float]) -> list[bytes]:
+    places = [0, *sorted(int(one * len(data)) for one in cuts), len(data)]
+    return [data[begin:end] for begin, end in itertools.pairwise(places) if begin < end]
+
+
+def check(both: tuple[Sender, Sender], reads: Sequence[bytes], *, pause: bool = True) -> None:
+    on, off = (one.feed(*reads, pause=pause) for one in both)
+    assert on == off
+
+
+def warm(both: tuple[Sender, Sender]) -> None:
+    """Let each queue have a message: the kernel is taught those."""
+    for topic in TOPICS:
+        check(both, [send(queue, e=str(queue), b=topic) for queue in range(QUEUES)])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"enabledAppendPropCRC": "true", "peer": "2001:db8::9"},
+        {"flushDiskType": "SYNC_FLUSH"},
+    ],
+    ids=["plain", "crc and IPv6", "synced"],
+)
+def test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one(
+    senders: Callable[..., tuple[Sender, Sender]], options: dict[str, Any]
+) -> None:
+    both = senders(**options)
+    warm(both)
+    count = some(250)
+
+    @given(
+        st.lists(USUAL_SENDS | USUAL_SENDS | ODD_SENDS, min_size=1, max_size=30),
+        st.lists(st.floats(0, 1, exclude_max=True), max_size=3),
+        st.booleans(),
+    )
+    def trial(frames: list[bytes], cuts: list[float], pause: bool) -> None:
+        check(both, chunks(b"".join(frames), cuts), pause=pause)
+
+    settings(max_examples=count, deadline=None)(trial)()
+    on, off = both
+    assert on.taken > 10
+    assert on.files() == off.files()
+    assert on.figures() == off.figures()
+    assert on.gatherer.runs.total == off.gatherer.runs.total
+
+
+def test_each_property_that_a_broker_acts_on_is_left_over(senders: Callable[..., tuple[Sender, Sender]]) -> None:
+    both = senders()
+    warm(both)
+    for name in ODD_NAMES:
+        for value in ("1", "true"):
+            check(both, [send(1, properties=text_of({**USUAL, name: value})) + send(2)])
+    assert both[0].files() == both[1].files()
+
+
+def test_records_of_one_read_go_on_in_the_next_file(senders: Callable[..., tuple[Sender, Sender]]) -> None:
+    both = senders()
+    warm(both)
+    check(both, [b"".join(send(one, bytes(4000 + one)) for one in range(80))])
+    assert both[0].taken == 1
+    assert both[0].files() == both[1].files()
+    assert len(list((both[0].root / "commitlog").iterdir())) > 2
+
+
+def test_mutated_frames_are_answered_as_without_the_kernel(senders: Callable[..., tuple[Sender, Sender]]) -> None:
+    both = senders()
+    warm(both)
+    rows, pool = random.Random(5), send(1, properties=text_of({**USUAL, "KEYS": "k é", "TAGS": "t"}), ascii=False)
+    for _ in range(some(20_000)):
+        data = bytearray(pool)
+        for _ in range(rows.randrange(1, 3)):
+            data[rows.randrange(8, len(data))] = rows.choice([*b'"\\{}:,0123456789-\x01\x02u', rows.randrange(256)])
+        check(both, [bytes(data)])  # alone: one that makes a topic waits for a thread
+    assert both[0].files() == both[1].files()
+
+
+def test_kernel_stays_within_hostile_bytes(senders: Callable[..., tuple[Sender, Sender]]) -> None:
+    on, _ = senders()
+    on.feed(send(1))
+    frames, rows = on.both._frames, random.Random(6)
+    assert frames is not None
+    host, good = bytes(8), send(1)
+    for _ in range(some(100_000)):
+        data = bytearray(good[: rows.randrange(len(good) + 1)] + rows.randbytes(rows.randrange(9)))
+        for _ in range(rows.randrange(4)):
+            if data:
+                data[rows.randrange(len(data))] = rows.randrange(256)
+        found = frames.take(bytes(data), rows.randrange(-2, len(data) + 3), 9, 1 << 20, host)
+        assert found is None or found.end <= len(data)
+
+
+def answered(data: bytes) -> list[Command]:
+    return [decode_command(one) for one in FrameReceiver().feed(data)]
+
+
+def test_queue_is_taken_once_it_has_a_message_and_until_its_topic_changes(
+    senders: Callable[..., tuple[Sender, Sender]],
+) -> None:
+    on, _ = senders()
+    on.feed(send(1))
+    assert on.taken == 0
+    on.feed(send(2) + send(3))
+    assert on.taken == 1
+    on.store.topic_table.put(TopicConfig("orders", 1, 1, 6))
+    refused = answered(on.feed(send(4)))
+    assert [one.code for one in refused] == [ResponseCode.INVALID_PARAMETER]
+    assert on.taken == 1
+
+
+def test_sends_are_refused_by_the_permission_of_the_broker(senders: Callable[..., tuple[Sender, Sender]]) -> None:
+    on, _ = senders()
+    on.feed(send(1))
+    on.settings.broker_permission = 4
+    assert [one.code for one in answered(on.feed(send(2) + send(3)))] == [ResponseCode.NO_PERMISSION] * 2
+    assert on.taken == 0
+
+
+@pytest.mark.parametrize("status", [PutMessageStatus.FLUSH_DISK_TIMEOUT, PutMessageStatus.SERVICE_NOT_AVAILABLE])
+def test_each_of_several_sends_is_answered_if_they_are_late_or_refused(
+    senders: Callable[..., tuple[Sender, Sender]], monkeypatch: pytest.MonkeyPatch, status: PutMessageStatus
+) -> None:
+    both = senders(flushDiskType="SYNC_FLUSH")
+    warm(both)
+    for one in both:
+        if status is PutMessageStatus.FLUSH_DISK_TIMEOUT:
+            monkeypatch.setattr(one.store, "flush_to", lambda end, timeout_s: False)
+        else:
+            monkeypatch.setattr(one.store._writing.puts._gate, "_is_disk_full", lambda: True)
+    reads = [b"".join(send(one, e=str(one % 2)) for one in range(5))]
+    on, off = ([(one.opaque, one.code, one.fields) for one in answered(sender.feed(*reads))] for sender in both)
+    assert both[0].taken == 1
+    assert on == off
+    assert [code for _, code, _ in on] == [ResponseCode[status.name]] * 5
+
+
+def test_no_more_sends_are_taken_together_than_may_wait(
+    senders: Callable[..., tuple[Sender, Sender]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = senders()
+    warm(both)
+    monkeypatch.setattr("rocketflow.broker.puts.put_gatherer.MAX_OPEN", 5)
+    monkeypatch.setattr("rocketflow.broker.puts.put_gatherer.MAX_RUN", 3)
+    reads = [b"".join(send(one) for one in range(9))]
+    on, off = ([(one.opaque, one.code) for one in answered(sender.feed(*reads))] for sender in both)
+    assert sorted(on) == sorted(off)
+    assert sum(code == ResponseCode.SYSTEM_BUSY for _, code in on) == 4
+    assert both[0].gatherer.is_idle
+    assert both[0].gatherer.room == (3, 4 * 1024 * 1024)
+
+
+def test_sends_that_wait_too_long_are_refused_one_by_one(
+    senders: Callable[..., tuple[Sender, Sender]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on, _ = senders()
+    on.feed(send(1))
+    monkeypatch.setattr(on.gatherer, "_wait_limit_s", lambda: -1.0)
+    refused = answered(on.feed(send(2) + send(3)))
+    assert [(one.opaque, one.code) for one in refused] == [(2, ResponseCode.SYSTEM_BUSY), (3, ResponseCode.SYSTEM_BUSY)]
+    assert all("TIMEOUT_CLEAN_QUEUE" in str(one.remark) for one in refused)
+
+
+def test_result_of_several_sends_is_that_of_all(senders: Callable[..., tuple[Sender, Sender]]) -> None:
+    on, _ = senders()
+    on.feed(send(1))
+    results: list[PutMessageResult] = []
+    add = on.gatherer.add_run
+
+    def noting(run: Any, answer: Any, refuse: Any) -> None:
+        def answer_noted(result: PutMessageResult) -> None:
+            results.append(result)
+            answer(result)
+
+        add(run, answer_noted, refuse)
+
+    on.gatherer.add_run = noting  # type: ignore[method-assign]
+    on.feed(send(2) + send(3))
+    (found,) = results
+    assert (found.status, found.message_count) == (PutMessageStatus.PUT_OK, 2)
+    assert on.store.config.flush_disk_type is FlushDiskType.ASYNC_FLUSH
