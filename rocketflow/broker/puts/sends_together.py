@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rocketflow.broker.figures import MessageCounts
     from rocketflow.broker.puts.put_gatherer import PutGatherer
     from rocketflow.broker.puts.sends import Sends
-    from rocketflow.broker.topics.topics import Topics
+    from rocketflow.broker.topics import Topics
     from rocketflow_store import PutMessageResult
     from rocketflow_store.spi.broker import WritingStore
     from rocketflow_store.spi.table_rows import TopicConfig

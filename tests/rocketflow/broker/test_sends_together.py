@@ -97,7 +97,9 @@ class Sender:
         self.store.topic_table.put(*(TopicConfig(one, QUEUES, QUEUES, 6) for one in TOPICS))
         self.stats = BrokerStats("c")
         counts = MessageCounts(self.stats, None)
-        self.gatherer = PutGatherer.of(self.store, self.settings)
+        sync_s = 60.0 if self.store.config.sync_flush else None
+        self.wait_limit_s: float | None = None  # beside a load one of two senders would refuse what has waited 200 ms
+        self.gatherer = PutGatherer(self.store, sync_timeout_s=sync_s, wait_limit_s=lambda: self.wait_limit_s)
         tables = Tables(self.store, self.settings, self.topics)
         sends = Sends(self.settings, tables, self.gatherer, counts, RecentHalves(encode_host(HOST)), None)
         codes = RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
@@ -466,7 +468,7 @@ def test_sends_that_wait_too_long_are_refused_one_by_one(
 ) -> None:
     on, _ = senders()
     on.feed(send(1))
-    monkeypatch.setattr(on.gatherer, "_wait_limit_s", lambda: -1.0)
+    on.wait_limit_s = -1.0
     refused = answered(on.feed(send(2) + send(3)))
     assert [(one.opaque, one.code) for one in refused] == [(2, ResponseCode.SYSTEM_BUSY), (3, ResponseCode.SYSTEM_BUSY)]
     assert all("TIMEOUT_CLEAN_QUEUE" in str(one.remark) for one in refused)
