@@ -8,16 +8,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from rocketflow.errors import RocketFlowError
 from rocketflow.remoting.command import RESPONSE_FLAG, Command, decode_command, encode_command, encode_parts, request
 from rocketflow.remoting.errors import RemotingError
-from rocketflow.remoting.frame import MAX_FRAME_SIZE, Frame, FrameReceiver
+from rocketflow.remoting.frame import MAX_FRAME_SIZE, Frame, FrameReceiver, Take, Together
 from rocketflow.remoting.pending import PendingRequests
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Iterator, Sequence
 
     from rocketflow.remoting.headers.header import Header
     from rocketflow.remoting.prepared_frame import PreparedFrame
@@ -77,14 +78,23 @@ class ChannelOwner(Protocol):
         """Take note how many bytes of an incomplete frame have arrived, 0 for fewer than LARGE."""
 
 
+class TakesTogether(Protocol):
+    """Takes the frames of requests that arrive together before they are decoded."""
+
+    def taker(self, address: str) -> Take | None:
+        """Return what takes the frames of a peer at an address, None for nothing."""
+
+    def received_together(self, channel: Channel, taken: Together) -> bool:
+        """Serve what was taken; return False if its requests are to be decoded and received one by one."""
+
+
 class Channel(asyncio.Protocol):
     """One connection.
 
     What is sent within one iteration of the loop goes out in one write, in several where it is much. While more than
     `unsent_limit` bytes wait for the peer, or RUNNING_LIMIT of its requests run, nothing is read from it and the frames
     that have arrived wait. `hooks` run, in their order, before the requests of `ask`, `request` and `notify` and after
-    their answers. `take` is offered received bytes from the beginning of a frame on, before it is decoded: it may take
-    whole frames, and returns where the first begins that it leaves over.
+    their answers. `together` is offered the frames of the peer before they are decoded.
     """
 
     def __init__(
@@ -94,13 +104,14 @@ class Channel(asyncio.Protocol):
         hooks: Sequence[RpcHook] = (),
         max_frame_size: int = MAX_FRAME_SIZE,
         unsent_limit: int = UNSENT_LIMIT,
-        take: Callable[[Channel, bytes, int], int] | None = None,
+        together: TakesTogether | None = None,
     ) -> None:
         self._owner = owner
-        self._take_frames_of = take
-        self._receiver = FrameReceiver(max_frame_size, None if take is None else self._take_together)
+        self._together = together
+        self._taker: Take | None = None
+        self._receiver = FrameReceiver(max_frame_size)
         self._unsent_limit = unsent_limit
-        self._frames: Iterator[Frame] | None = None
+        self._frames: Iterator[Frame | Together] | None = None
         self._unread: deque[bytes] = deque()
         self._writing_paused = False
         self._resumed = asyncio.Event()
@@ -157,6 +168,7 @@ class Channel(asyncio.Protocol):
         self._transport = stream = cast("asyncio.Transport", transport)  # uvloop's derives from nothing of asyncio's
         stream.set_write_buffer_limits(high=self._unsent_limit, low=self._unsent_limit // 4)
         self.address = address_text(stream.get_extra_info("peername"))
+        self._taker = None if self._together is None else self._together.taker(self.address)
         self._owner.opened(self)
 
     def data_received(self, data: bytes) -> None:
@@ -340,13 +352,16 @@ class Channel(asyncio.Protocol):
                 if self._frames is None:
                     if not self._unread:
                         break
-                    self._frames = self._receiver.feed(self._unread.popleft())
+                    self._frames = self._receiver.divide(self._unread.popleft(), self._taker)
                 frame = next(self._frames, None)
                 if frame is None:
                     self._frames = None
                     continue
                 self._frame_begun = None
-                self._take(decode_command(frame))
+                if isinstance(frame, Frame):
+                    self._take(decode_command(frame))
+                elif self._together is None or not self._together.received_together(self, frame):
+                    self._frames = chain(FrameReceiver().feed(b"".join(frame.frames())), self._frames)
         except RemotingError as error:
             LOG.warning("%s: %s; the connection is closed", self.address, error)
             self._unread.clear()
@@ -359,13 +374,6 @@ class Channel(asyncio.Protocol):
         if reported != self._reported:
             self._reported = reported
             self._owner.unread_changed(self, reported)
-
-    def _take_together(self, data: bytes, position: int) -> int:
-        assert self._take_frames_of is not None
-        taken = self._take_frames_of(self, data, position)
-        if taken > position:
-            self._frame_begun = None
-        return taken
 
     def _pause_reading(self) -> None:
         if self._transport is not None and not self._transport.is_closing():

@@ -16,10 +16,15 @@ class Histogram:
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 
-    def observe(self, value: float) -> None:
-        """Count a value."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
+    def observe(self, value: float, times: int = 1) -> None:
+        """Count a value that was seen so many times."""
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.total += value * times
+
+    def add(self, counts: Sequence[int], total: float) -> None:
+        """Add the counts of values by the same bounds, and their sum."""
+        self.counts = [one + more for one, more in zip(self.counts, counts, strict=True)]
+        self.total += total
 
     def copy(self) -> Histogram:
         """Return a copy that later values do not change."""

@@ -36,11 +36,11 @@ class RpcLatency:
     def __init__(self) -> None:
         self.by_kind: dict[Rpc, Histogram] = {}
 
-    def record(self, kind: Rpc, seconds: float) -> None:
-        """Count a request."""
+    def record(self, kind: Rpc, seconds: float, count: int = 1) -> None:
+        """Count requests that took equally long."""
         found = self.by_kind.get(kind)
         if found is None:
             if len(self.by_kind) >= MAX_KINDS:
                 kind = _OTHER
             found = self.by_kind.setdefault(kind, Histogram(BOUNDS_MS))
-        found.observe(seconds * 1000)
+        found.observe(seconds * 1000, count)

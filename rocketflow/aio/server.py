@@ -12,8 +12,8 @@ import resource
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -25,7 +25,7 @@ from rocketflow.errors import RocketFlowError
 from rocketflow.remoting.codes import OWN_CODES, UNSUPPORTED, ResponseCode, code_name
 from rocketflow.remoting.command import Command, answer, decode_command
 from rocketflow.remoting.errors import BodyError, HeaderError
-from rocketflow.remoting.frame import FrameReceiver
+from rocketflow.remoting.frame import FrameReceiver, Take, Together
 
 if TYPE_CHECKING:
     import ssl
@@ -139,29 +139,38 @@ class Request(msgspec.Struct, frozen=True, eq=False):
 
 
 class Arrived(NamedTuple):
-    """The connection and the time of requests of one code that arrived together."""
+    """The connection and the time of requests that arrived together; see `Request`."""
 
     channel: Channel
     at: float
     slow: SlowRequests
-    code: int
+    latency: RpcLatency | None
 
-    def send_answers(self, answers: bytes, count: int) -> None:
-        """Send the frames of `count` answers, one after the other."""
-        seconds = self.channel.now() - self.at
+    def send_answers(self, code: int, answers: bytes, count: int) -> None:
+        """Send the frames of `count` answers with code 0 to requests of one code, one after the other."""
+        channel = self.channel
+        seconds = channel.now() - self.at
         if seconds >= SLOW_SECONDS:
-            for _ in range(count):
-                self.slow.note(self.code, self.channel.address, seconds)
-        self.channel.send_frame(answers)
+            self.slow.note(code, channel.address, seconds, count)
+        if self.latency is not None:
+            self.latency.record(Rpc(code, 0, False, SUCCESS if channel.is_open else WRITE_FAILED), seconds, count)
+        channel.send_frame(answers)
 
-    def requests(self, frames: Iterable[bytes]) -> list[Request]:
-        """Return the requests of complete frames."""
-        received = FrameReceiver().feed(b"".join(frames))
-        return [Request(self.channel, decode_command(one), self.at, self.slow) for one in received]
+    def requests(self, taken: Together) -> list[Request]:
+        """Return the requests one by one."""
+        frames = FrameReceiver().feed(b"".join(taken.frames()))
+        return [Request(self.channel, decode_command(one), self.at, self.slow, self.latency) for one in frames]
 
 
-TakeFrames = Callable[[Channel, bytes, int, SlowRequests], int]
-"""Takes whole frames from a position of received bytes on, and returns where the first begins that it leaves over."""
+class ServesTogether(Protocol):
+    """Serves the frames of requests that arrive together; see `TakesTogether`."""
+
+    def taker(self, address: str) -> Take | None:
+        """Return what takes the frames of a peer at an address, None for nothing."""
+
+    def received(self, arrived: Arrived, taken: Together) -> bool:
+        """Serve what was taken; return False if its requests are to be received one by one."""
+
 
 Processor = Callable[[Request], Coroutine[Any, Any, None] | None]
 """Handles a request and sends its answer by `Request.reply`, now or later.
@@ -199,10 +208,7 @@ class Server:
 
     With `tls`, connections begin with a handshake of at most `limits.handshake_s`; if it is optional, the first byte of
     a connection decides. With `latency`, the times of requests with a processor are counted; requests that take
-    SLOW_SECONDS or longer are logged.
-
-    `take` is offered the frames of a read before they are decoded, unless the times of requests are counted, or the
-    server stops.
+    SLOW_SECONDS or longer are logged. `together` serves requests before they are decoded, until the server stops.
     """
 
     def __init__(
@@ -213,9 +219,9 @@ class Server:
         limits: Limits | None = None,
         tls: Tls | None = None,
         latency: RpcLatency | None = None,
-        take: TakeFrames | None = None,
+        together: ServesTogether | None = None,
     ) -> None:
-        self._take = take
+        self._together = together
         self._latency = latency
         self._slow_requests = SlowRequests()
         self._processors = dict(processors)
@@ -306,10 +312,15 @@ class Server:
         self._channels.add(channel)
         self._beginning.pop(channel, None)
 
-    def _take_frames(self, channel: Channel, data: bytes, position: int) -> int:
-        if self._take is None or self._stopping:
-            return position
-        return self._take(channel, data, position, self._slow_requests)
+    def taker(self, address: str) -> Take | None:
+        """Return what takes the frames of a client's requests before they are decoded."""
+        return None if self._together is None else self._together.taker(address)
+
+    def received_together(self, channel: Channel, taken: Together) -> bool:
+        """Serve requests that were taken before they were decoded; return False if they are to be decoded."""
+        if self._together is None or self._stopping:
+            return False
+        return self._together.received(Arrived(channel, channel.last_heard, self._slow_requests, self._latency), taken)
 
     def closed(self, channel: Channel) -> None:
         """Take note that a connection has ended."""
@@ -395,7 +406,6 @@ class Server:
     async def _accept(self, listener: socket.socket) -> None:
         """Accept connections until cancelled; those that begin count for the limit."""
         loop = asyncio.get_running_loop()
-        take = None if self._take is None or self._latency is not None else self._take_frames
         last_descriptor = _last_descriptor()
         with listener:
             while True:
@@ -410,7 +420,7 @@ class Server:
                 elif sock.fileno() > last_descriptor:
                     self._refuse(sock, "few file descriptors are left for files (ulimit -n)")
                 else:
-                    channel = Channel(self, unsent_limit=self._limits.unsent, take=take)
+                    channel = Channel(self, unsent_limit=self._limits.unsent, together=self)
                     self._beginning[channel] = loop.create_task(self._begin(channel, sock))
 
     def _refuse(self, sock: socket.socket, why: str) -> None:

@@ -25,9 +25,9 @@ class SlowRequests:
         self._count = 0
         self._slowest = (0.0, 0, "")
 
-    def note(self, code: int, address: str, seconds: float) -> None:
-        """Take note of a slow request of the client at `address`."""
-        self._count += 1
+    def note(self, code: int, address: str, seconds: float, count: int = 1) -> None:
+        """Take note of slow requests of the client at `address`, answered at the same time."""
+        self._count += count
         self._slowest = max(self._slowest, (seconds, code, address))
         now = time.monotonic()
         if now - self._reported < self._report_s:

@@ -152,7 +152,7 @@ class _Running:
             store, settings, topics, access, needs_tls=tls[0] is not None and not tls[0].optional
         )
         self._folders = figures, self._topics, operators, groups, transactions, puts, self._reads, self._jobs
-        self._listeners = Listeners(settings, access, self._folders, tls[0], figures.latency)
+        self._listeners = Listeners(settings, access, self._folders, tls[0], figures.latency, puts.together)
         figures.others += (*self._folders, self._listeners)
 
     def steps(self) -> tuple[Step, ...]:

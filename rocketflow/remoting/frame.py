@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from enum import IntEnum
-from typing import Final, NoReturn
+from typing import Final, NoReturn, Protocol, cast
 
 import msgspec
 
@@ -58,17 +58,27 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
 
+class Together(Protocol):
+    """Frames that follow each other and were taken as they are; `end` is where the next one begins."""
+
+    @property
+    def end(self) -> int: ...
+    def frames(self) -> list[bytes]: ...
+
+
+Take = Callable[[bytes, int], Together | None]
+"""Takes whole frames of received bytes from a position on, where one begins; returns None if it takes none."""
+
+
 class FrameReceiver:
     """Divides the bytes of a connection into frames.
 
     It holds no more than one incomplete frame, and grows with the bytes that have arrived, not with the length that a
-    peer announces. `take` is called with received bytes and where a frame begins in them; it may take whole frames from
-    there on, and returns where the next one begins.
+    peer announces.
     """
 
-    def __init__(self, max_frame_size: int = MAX_FRAME_SIZE, take: Callable[[bytes, int], int] | None = None) -> None:
+    def __init__(self, max_frame_size: int = MAX_FRAME_SIZE) -> None:
         self._max_frame_size = max_frame_size
-        self._take = take
         self._parts: list[bytes] = []
         self._size = 0
         self._whole = 4
@@ -83,18 +93,22 @@ class FrameReceiver:
 
         Raises FrameError after the last frame where the bytes cannot go on as one; the receiver is of no use then.
         """
+        return cast("Iterator[Frame]", self.divide(data, None))
+
+    def divide(self, data: bytes, take: Take | None) -> Iterator[Frame | Together]:
+        """Take the next bytes as `feed` does; yield what `take` takes of them as it is."""
         if self._size:
             self._keep(data)
             if self._size < self._whole:
                 return
             frame, data = self._completed()
             yield frame
-        position, end, take = 0, len(data), self._take
+        position, end = 0, len(data)
         while end - position >= _PREFIX.size:
-            if take is not None:
-                position = take(data, position)
-                if end - position < _PREFIX.size:
-                    break
+            if take is not None and (taken := take(data, position)) is not None:
+                position = taken.end
+                yield taken
+                continue
             size, kind = _PREFIX.unpack_from(data, position)
             if not _SMALLEST <= size <= self._max_frame_size - 4:
                 self._refuse(size)

@@ -15,11 +15,11 @@ from rocketflow.broker.figures.labels import OTHER
 from rocketflow_store.spi.names import DLQ_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from rocketflow.broker.figures.stats import BrokerStats
     from rocketflow_store import PutMessageResult
-    from rocketflow_store.spi.broker import RawMessage
+    from rocketflow_store.spi.broker import RawMessage, SentRecords
 
 MAX_SENT: Final = 230
 MAX_PULLED: Final = 500
@@ -32,6 +32,9 @@ SIZE_BOUNDS: Final = (1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20)
 LATENCY_BOUNDS: Final = (5, 60, 600, 3_600, 43_200, 86_400)
 DELAY_BOUNDS: Final = (60, 600, 3_600, 43_200, 86_400, 259_200)
 RUN_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024)
+
+FIFO: Final = "fifo"
+NORMAL: Final = "normal"
 
 _FIFO: Final = re.compile(rb"(?:^|\x02)__SHARDINGKEY\x01")
 _DELAY: Final = re.compile(
@@ -79,18 +82,13 @@ class MessageCounts:
             if topic.startswith(DLQ_PREFIX):
                 self._exported.dead_letter(topic.removeprefix(DLQ_PREFIX))
 
-    def sent_together(self, records: Iterable[tuple[str, int, int, int]]) -> None:
-        """Count single messages that clients sent, by queue: topic, queue, number, bytes of their records.
-
-        They are not exported: see `counts_each`.
-        """
-        for topic, _, messages, size in records:
+    def sent_together(self, records: SentRecords) -> None:
+        """Count single messages that clients sent and that are stored."""
+        for topic, _, messages, size in records.queues:
             self._stats.sent(topic, messages, size, messages)
-
-    @property
-    def counts_each(self) -> bool:
-        """Return whether each message is looked at, for Prometheus."""
-        return self._exported is not None
+        if self._exported is not None:
+            for topic, is_fifo, total, sizes in records.kinds(SIZE_BOUNDS):
+                self._exported.send_together(topic, FIFO if is_fifo else NORMAL, total, sizes)
 
     def pulled(self, topic: str, group: str, messages: int, size: int) -> None:
         """Count the messages of an answer; `size` is that of their records in bytes."""
@@ -137,15 +135,25 @@ class Counts:
 
     def send(self, topic: str, properties: bytes, messages: int, size: int) -> None:
         """Count what one request sent: `messages` messages of `size` bytes together."""
-        key = (topic, message_type(properties))
-        found = self.sent.get(key)
-        if found is None:
-            if len(self.sent) >= MAX_SENT:
-                key = (OTHER, key[1])
-            found = self.sent.setdefault(key, Sent())
+        found = self._sent_of(topic, message_type(properties))
         found.messages += messages
         found.bytes += size
         found.sizes.observe(size // messages)
+
+    def send_together(self, topic: str, kind: str, size: int, sizes: Sequence[int]) -> None:
+        """Count single messages of one type, of `size` bytes together; `sizes` are their numbers by SIZE_BOUNDS."""
+        found = self._sent_of(topic, kind)
+        found.messages += sum(sizes)
+        found.bytes += size
+        found.sizes.add(sizes, size)
+
+    def _sent_of(self, topic: str, kind: str) -> Sent:
+        found = self.sent.get((topic, kind))
+        if found is None:
+            if len(self.sent) >= MAX_SENT:
+                topic = OTHER
+            found = self.sent.setdefault((topic, kind), Sent())
+        return found
 
     def pull(self, group: str, topic: str, messages: int, size: int) -> None:
         """Count what one pull returned."""
@@ -190,5 +198,5 @@ class Counts:
 def message_type(properties: bytes) -> str:
     """Return RocketMQ's name of the type of a message by its property string."""
     if _FIFO.search(properties):
-        return "fifo"
-    return "delay" if _DELAY.search(properties) else "normal"
+        return FIFO
+    return "delay" if _DELAY.search(properties) else NORMAL

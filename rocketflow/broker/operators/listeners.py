@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rocketflow.aio.channel import Channel
     from rocketflow.aio.exposition import Exposition
     from rocketflow.aio.rpc_latency import RpcLatency
-    from rocketflow.aio.server import TakeFrames
+    from rocketflow.aio.server import ServesTogether
     from rocketflow.aio.tls import Tls
     from rocketflow.broker.operators.access import Access
     from rocketflow.broker.settings import BrokerSettings
@@ -23,7 +23,7 @@ FAST_PORT_DISTANCE: Final = 2
 
 
 class Listeners(Parts):
-    """Pass requests to the parts of `folders`, if `access` allows them; `take` is that of `Server`."""
+    """Pass requests to the parts of `folders`, if `access` allows them; `together` is that of `Server`."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Listeners(Parts):
         folders: Sequence[Parts],
         tls: Tls | None,
         latency: RpcLatency | None,
-        take: TakeFrames | None = None,
+        together: ServesTogether | None = None,
     ) -> None:
         super().__init__()
         self._settings = settings
@@ -42,7 +42,7 @@ class Listeners(Parts):
         quick = {one.code: processors[one.code] for one in served if not one.row.may_wait}
         limits = Limits(connections=settings.max_connections, idle_s=settings.server_channel_max_idle_time_seconds)
         self._usual, self._fast = (
-            Server(some, on_closed=self.channel_closed, limits=limits, tls=tls, latency=latency, take=take)
+            Server(some, on_closed=self.channel_closed, limits=limits, tls=tls, latency=latency, together=together)
             for some in (processors, quick)
         )
 

@@ -42,8 +42,8 @@ class PutParts(Parts):
         awaited = AwaitedReplies(access.guard.sender) if access.has_rules else None
         sends = Sends(settings, tables, gatherer, counts, halves, awaited)
         together = SendsTogether(store, tables.topics, gatherer, counts, sends)
-        self.take = together.take if together.is_used and not access.has_rules else None
-        """Takes the usual sends of a read together; None if each is to be looked at."""
+        self.together = None if access.has_rules else together
+        """Serves the usual sends of a read together; None if each is to be looked at."""
         super().__init__(
             sends,
             SendBacks(store, settings, tables, gatherer, counts, access),

@@ -132,7 +132,7 @@ class PutGatherer:
         14 if the broker stops or the store fails. One that is in the log when its sync fails or is late, or readers
         cannot see it yet, is answered with FLUSH_DISK_TIMEOUT: it may be there after a restart.
         """
-        if self._stopped or self._stuck or self._open >= MAX_OPEN or self._open_bytes >= MAX_OPEN_BYTES:
+        if not self.has_room:
             refuse(self._refusal())
             return
         self._waiting.add(Put(message, answer, refuse, time.monotonic()))
@@ -146,7 +146,7 @@ class PutGatherer:
 
         They are refused as those of `add`, all of them if one would be.
         """
-        if self._stopped or self._stuck or self._open >= MAX_OPEN or self._open_bytes >= MAX_OPEN_BYTES:
+        if not self.has_room:
             for _ in messages:
                 refuse(self._refusal())
             return
@@ -157,14 +157,13 @@ class PutGatherer:
         self._schedule()
 
     @property
-    def room(self) -> tuple[int, int]:
-        """Return how many messages and bytes of bodies are taken now before one is refused, at most those of a run."""
-        if self._stopped or self._stuck or self._open >= MAX_OPEN or self._open_bytes >= MAX_OPEN_BYTES:
-            return 0, 0
-        return min(MAX_OPEN - self._open, MAX_RUN), min(MAX_OPEN_BYTES - self._open_bytes, MAX_RUN_BYTES)
+    def has_room(self) -> bool:
+        """Return whether a message is taken now; else it is refused."""
+        is_full = self._open >= MAX_OPEN or self._open_bytes >= MAX_OPEN_BYTES
+        return not (self._stopped or self._stuck or is_full)
 
     def add_run(self, run: SentRun, answer: Answer, refuse: Refuse) -> None:
-        """Add messages that are within `room`; `answer` or `refuse` is called once for all of them."""
+        """Add messages while there is room; `answer` or `refuse` is called once for all of them."""
         size, count = run.records.body_size, run.records.count
         self._waiting.add(PutTogether(run, answer, refuse, time.monotonic(), size, count))
         self._open += count

@@ -6,9 +6,9 @@ taught once `Sends` has stored a message there, and forgotten when the settings 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from rocketflow.aio.server import Arrived, RefusedError
+from rocketflow.aio.server import RefusedError
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.frame import MAX_FRAME_SIZE
 from rocketflow_store import PutMessageStatus
@@ -17,19 +17,21 @@ from rocketflow_store.spi.ids import encode_host
 from rocketflow_store.spi.names import RETRY_PREFIX, is_send_refused
 
 if TYPE_CHECKING:
-    from rocketflow.aio.channel import Channel
-    from rocketflow.aio.slow_requests import SlowRequests
+    from collections.abc import Callable
+
+    from rocketflow.aio.server import Arrived
     from rocketflow.broker.figures import MessageCounts
     from rocketflow.broker.puts.put_gatherer import PutGatherer
     from rocketflow.broker.puts.sends import Sends
     from rocketflow.broker.topics import Topics
+    from rocketflow.remoting.frame import Together
     from rocketflow_store import PutMessageResult
-    from rocketflow_store.spi.broker import WritingStore
+    from rocketflow_store.spi.broker import SentRecords, WritingStore
     from rocketflow_store.spi.table_rows import TopicConfig
 
 
 class SendsTogether:
-    """Takes frames of request 310 from the bytes that arrive."""
+    """Serves requests 310 that arrive together; see `ServesTogether`."""
 
     def __init__(
         self, store: WritingStore, topics: Topics, gatherer: PutGatherer, counts: MessageCounts, sends: Sends
@@ -41,45 +43,38 @@ class SendsTogether:
         if self._frames is not None:
             sends.on_stored = self._stored_one
 
-    @property
-    def is_used(self) -> bool:
-        """Return whether there is a kernel, and no message has to be looked at."""
-        return self._frames is not None and not self._counts.counts_each
+    def taker(self, address: str) -> Callable[[bytes, int], SentRecords | None] | None:
+        """Return what takes the usual sends of a client; None without the kernel."""
+        try:
+            return None if self._frames is None else self._frames.of(encode_host(address)).take
+        except ValueError:
+            return None
 
-    def take(self, channel: Channel, data: bytes, position: int, slow: SlowRequests) -> int:
-        """Put the usual sends from a position of received bytes on; return where the first other frame begins."""
-        if not self._taught or self._frames is None:
-            return position
-        most, most_bytes = self._gatherer.room
-        if not most:
-            return position
+    def received(self, arrived: Arrived, taken: Together) -> bool:
+        """Store messages and answer; return False if their requests are to be received one by one."""
+        records = cast("SentRecords", taken)
+        if not self._gatherer.has_room or not self._is_as_taught({topic for topic, _, _, _ in records.queues}):
+            return False
         try:
             self._sends.check_writable()
-            born_host = encode_host(channel.address)
-        except (RefusedError, ValueError):
-            return position
-        records = self._frames.take(data, position, most, most_bytes, born_host)
-        if records is None:
-            return position
-        if not self._is_as_taught({topic for topic, _, _, _ in records.queues}):
-            return position
-        arrived = Arrived(channel, channel.last_heard, slow, RequestCode.SEND_MESSAGE_V2)
+        except RefusedError:
+            return False
 
         def stored(result: PutMessageResult) -> None:
             if result.stored:
-                self._counts.sent_together(records.queues)
+                self._counts.sent_together(records)
             if result.status is PutMessageStatus.PUT_OK:
-                arrived.send_answers(records.answers(), records.count)
+                arrived.send_answers(RequestCode.SEND_MESSAGE_V2, records.answers(), records.count)
                 return
-            for number, request in enumerate(arrived.requests(records.frames())):
+            for number, request in enumerate(arrived.requests(records)):
                 self._sends.answer_one(request, result, records.stored(number))
 
         def refuse(error: RefusedError) -> None:
-            for request in arrived.requests(records.frames()):
+            for request in arrived.requests(records):
                 request.refuse(error)
 
         self._gatherer.add_run(SentRun(records), stored, refuse)
-        return records.end
+        return True
 
     def _is_as_taught(self, topics: set[str]) -> bool:
         """Return whether topics have the settings that they had when they were taught; forget all if not."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocketflow_store.append.record_run import MAX_RUN_BYTES, MAX_RUN_MESSAGES
 from rocketflow_store.engine.broker_tables import BrokerGroups, BrokerOffsets, BrokerTopics
 from rocketflow_store.engine.message_store import MessageStore
 from rocketflow_store.files import os_files
@@ -125,7 +126,7 @@ class WritingStore(MessageStore):
 
         `added` ends the properties of each message; `answer` are the parts of an answer's header between its values.
         """
-        return send_frames(self.config, added, answer, max_frame)
+        return send_frames(self.config, added, answer, max_frame, (MAX_RUN_MESSAGES, MAX_RUN_BYTES))
 
     def try_append(self, requests: Sequence[RawMessage | SentRun]) -> AppendedRun | None:
         """Append requests in order, as runs with one write each; return None if the put lock is taken.

@@ -64,9 +64,12 @@ cdef struct SentOne:
     Value uniq
     Value keys
     Value tags
+    int64_t body_size
+    int64_t property_size        # without the record's CRC
     int32_t tags_code
     int32_t slot
     int32_t opaque
+    int32_t is_fifo
 
 cdef struct Slot:
     int32_t topic
@@ -74,6 +77,11 @@ cdef struct Slot:
     int64_t count
     int64_t bytes
     int64_t first
+
+
+cdef inline int may_be_send(const uint8_t *at, int64_t size) noexcept nogil:
+    """Whether a frame may be one: clients write the code first."""
+    return size >= 19 and memcmp(at + 8, b'{"code":310', 11) == 0
 
 
 cdef inline int is_text(const uint8_t *at, int64_t size, const char *text, int64_t text_size) noexcept nogil:
@@ -287,6 +295,7 @@ cdef int is_left_over(const uint8_t *name, int64_t size) noexcept nogil:
         or begins_with(name, size, b"TIMER_", 6)
         or begins_with(name, size, b"INNER_", 6)
         or is_text(name, size, b"DELAY", 5)
+        or is_text(name, size, b"__STARTDELIVERTIME", 18)
         or is_text(name, size, b"POP_CK", 6)
         or is_text(name, size, b"MSG_REGION", 10)
         or is_text(name, size, b"TRACE_ON", 8)
@@ -304,7 +313,7 @@ cdef int take_properties(uint8_t *arena, int64_t begin, int64_t size, SentOne *o
     cdef const uint8_t *stop
     cdef int64_t name_size
     cdef Value *fact
-    one.uniq.at = one.keys.at = one.tags.at = one.uniq.size = one.keys.size = one.tags.size = 0
+    one.uniq.at = one.keys.at = one.tags.at = one.uniq.size = one.keys.size = one.tags.size = one.is_fifo = 0
     while at < end:
         middle = <const uint8_t *> memchr(at, 1, end - at)
         if middle == NULL or middle == at:
@@ -320,6 +329,8 @@ cdef int take_properties(uint8_t *arena, int64_t begin, int64_t size, SentOne *o
             fact = &one.keys
         elif is_text(at, name_size, b"TAGS", 4):
             fact = &one.tags
+        elif is_text(at, name_size, b"__SHARDINGKEY", 13):
+            one.is_fifo = 1
         elif is_left_over(at, name_size):
             return 0
         if fact != NULL:
@@ -501,6 +512,33 @@ cdef class SentRecords:
         msg_id = f"{self.maker.id_prefix.decode()}{<uint64_t> one.phy_offset:016X}"
         return topic, queue, one.queue_offset, one.phy_offset, msg_id, self.text(one.uniq)
 
+    def kinds(self, bounds not None):
+        """Return topics, whether the messages are ordered, the bytes of bodies and properties, and counts of sizes.
+
+        The counts are those of sizes up to each of the ascending `bounds`, and of larger ones.
+        """
+        cdef int64_t i, size
+        cdef Py_ssize_t place, last = len(bounds)
+        cdef SentOne *one
+        cdef dict found = {}
+        cdef list row
+        for i in range(self.count):
+            one = &self.ones[i]
+            size = one.body_size + one.property_size
+            kind = (self.slots[one.slot].topic, one.is_fifo)
+            row = found.get(kind)
+            if row is None:
+                row = found[kind] = [0] * (last + 2)
+            place = 0
+            while place < last and size > bounds[place]:
+                place += 1
+            row[place] += 1
+            row[last + 1] += size
+        return [
+            (self.names[topic], bool(is_fifo), row[last + 1], row[:last + 1])
+            for (topic, is_fifo), row in found.items()
+        ]
+
     def answers(self):
         """Return the frames of the usual answers, one after the other."""
         cdef SendFrames maker = self.maker
@@ -610,7 +648,10 @@ cdef class SendFrames:
     cdef list names
     cdef bytes added, store_host, id_prefix
     cdef tuple answer
-    cdef int64_t answer_size, max_frame, max_body, max_record, max_properties
+    cdef const uint8_t *added_bytes
+    cdef const uint8_t *store_bytes
+    cdef int64_t added_size, store_size
+    cdef int64_t answer_size, max_frame, max_body, max_record, max_properties, max_run, max_run_bytes
     cdef int property_crc, tag_entries
 
     def __cinit__(self):
@@ -623,7 +664,8 @@ cdef class SendFrames:
 
     def __init__(
         self, bytes added not None, bytes store_host not None, tuple answer not None, *, int64_t max_frame,
-        int64_t max_body, int64_t max_record, int64_t max_properties, bint property_crc, bint tag_entries
+        int64_t max_body, int64_t max_record, int64_t max_properties, int64_t max_run, int64_t max_run_bytes,
+        bint property_crc, bint tag_entries
     ):
         if len(store_host) not in (8, 20) or len(answer) != 6:
             raise ValueError("a host has 8 or 20 bytes, an answer has 6 parts")
@@ -631,7 +673,9 @@ cdef class SendFrames:
         self.id_prefix = store_host.hex().upper().encode()
         self.answer_size = sum(map(len, answer))
         self.max_frame, self.max_body, self.max_record = max_frame, max_body, max_record
-        self.max_properties = max_properties
+        self.max_properties, self.max_run, self.max_run_bytes = max_properties, max_run, max_run_bytes
+        self.added_bytes, self.added_size = <const uint8_t *> PyBytes_AsString(added), len(added)
+        self.store_bytes, self.store_size = <const uint8_t *> PyBytes_AsString(store_host), len(store_host)
         self.property_crc, self.tag_entries = property_crc, tag_entries
         self.names = []
         self.forget()
@@ -680,33 +724,20 @@ cdef class SendFrames:
     cdef int64_t born_size_of(self, const uint8_t *record) noexcept nogil:
         return 20 if get32(record + 36) & BORN_V6 else 8
 
-    def take(self, bytes data not None, int64_t position, int64_t most, int64_t most_bytes, bytes born_host not None):
-        """Take frames from `position` on up to the first that is not usual.
-
-        They are at most `most`, and none follows the one whose body reaches `most_bytes`. Returns None without one.
-        """
-        cdef SentRecords records
-        cdef int64_t end = len(data), born_size = len(born_host), added_size = len(self.added)
-        cdef int64_t store_size = len(self.store_host), taken = 1
-        cdef const uint8_t *begin = <const uint8_t *> PyBytes_AsString(data)
-        cdef const uint8_t *born = <const uint8_t *> PyBytes_AsString(born_host)
-        cdef const uint8_t *store = <const uint8_t *> PyBytes_AsString(self.store_host)
-        cdef const uint8_t *added = <const uint8_t *> PyBytes_AsString(self.added)
-        if (born_size != 8 and born_size != 20) or not 0 <= position <= end:
-            return None
-        records = SentRecords.__new__(SentRecords)
-        records.data, records.maker, records.names, records.end = data, self, self.names, position
-        with nogil:
-            while taken and records.count < most and records.body_size < most_bytes:
-                taken = self.take_one(
-                    records, begin, end, born, born_size, store, store_size, added, added_size
-                )
-        return records if records.count else None
+    def of(self, bytes born_host not None):
+        """Return what takes the sends of a client, whose host has 8 or 20 bytes."""
+        cdef SendsOfHost made = SendsOfHost.__new__(SendsOfHost)
+        if len(born_host) not in (8, 20):
+            raise ValueError("a host has 8 or 20 bytes")
+        made.maker, made.born_host = self, born_host
+        return made
 
     cdef int64_t take_one(
-        self, SentRecords records, const uint8_t *data, int64_t end, const uint8_t *born, int64_t born_size,
-        const uint8_t *store, int64_t store_size, const uint8_t *added, int64_t added_size
+        self, SentRecords records, const uint8_t *data, int64_t end, const uint8_t *born, int64_t born_size
     ) noexcept nogil:
+        cdef const uint8_t *store = self.store_bytes
+        cdef const uint8_t *added = self.added_bytes
+        cdef int64_t store_size = self.store_size, added_size = self.added_size
         cdef int64_t position = records.end, size, header_size, body_size, room, properties, value
         cdef int64_t queue, sys_flag, born_ms, flag, times = 0, property_size
         cdef uint32_t kind
@@ -790,6 +821,7 @@ cdef class SendFrames:
         property_size += added_size
         if property_size > self.max_properties:
             return 0
+        one.body_size, one.property_size = body_size, property_size
         if self.property_crc:
             property_size += CRC_TAIL
         size = properties - records.used + property_size
@@ -834,3 +866,30 @@ cdef class SendFrames:
         records.end = one.frame_end
         records.count += 1
         return 1
+
+
+cdef class SendsOfHost:
+    """Takes usual sends of one client: see `SendFrames`."""
+
+    cdef SendFrames maker
+    cdef bytes born_host
+
+    def take(self, bytes data not None, int64_t position):
+        """Take frames from `position` on up to the first that is not usual; return None without one.
+
+        They are at most `max_run`, and none follows the one whose body reaches `max_run_bytes`.
+        """
+        cdef SendFrames maker = self.maker
+        cdef SentRecords records
+        cdef int64_t end = len(data), taken = 1
+        cdef const uint8_t *begin = <const uint8_t *> PyBytes_AsString(data)
+        cdef const uint8_t *born = <const uint8_t *> PyBytes_AsString(self.born_host)
+        cdef int64_t born_size = len(self.born_host)
+        if not 0 <= position <= end or not may_be_send(begin + position, end - position):
+            return None
+        records = SentRecords.__new__(SentRecords)
+        records.data, records.maker, records.names, records.end = data, maker, maker.names, position
+        with nogil:
+            while taken and records.count < maker.max_run and records.body_size < maker.max_run_bytes:
+                taken = maker.take_one(records, begin, end, born, born_size)
+        return records if records.count else None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class SentRecords(Protocol):
@@ -23,6 +26,13 @@ class SentRecords(Protocol):
     def rows(self) -> tuple[list[list[bytes]], list[str], list[int]]: ...
     def stored(self, number: int) -> tuple[str, int, int, int, str, str]: ...
     def answers(self) -> bytes: ...
+    def kinds(self, bounds: Sequence[int]) -> list[tuple[str, bool, int, list[int]]]: ...
+
+
+class SendsOfHost(Protocol):
+    """Takes usual sends of one client."""
+
+    def take(self, data: bytes, position: int) -> SentRecords | None: ...
 
 
 class SendFrames(Protocol):
@@ -30,7 +40,7 @@ class SendFrames(Protocol):
 
     def forget(self) -> None: ...
     def teach(self, topic: str, queue_id: int) -> bool: ...
-    def take(self, data: bytes, position: int, most: int, most_bytes: int, born_host: bytes) -> SentRecords | None: ...
+    def of(self, born_host: bytes) -> SendsOfHost: ...
 
 
 class Records(Protocol):

@@ -7,6 +7,7 @@ from rocketflow_store.engine.writing_store import WritingStore, open_store
 from rocketflow_store.format.properties import decode_properties, encode_properties
 from rocketflow_store.format.stored_message import decode_stored, encode_stored
 from rocketflow_store.model.broker_requests import AppendedRun, Arrival, RawMessage, SentRun, StoredMessage
+from rocketflow_store.model.kernel_objects import SentRecords
 from rocketflow_store.reading.checked_read import Match, ReadResult
 from rocketflow_store.reading.raw_records import QueryResult
 
@@ -18,6 +19,7 @@ __all__ = [
     "RawMessage",
     "ReadResult",
     "SendBack",
+    "SentRecords",
     "SentRun",
     "StoredMessage",
     "WritingStore",

@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 
 from rocketflow.aio.channel import Channel
 from rocketflow.aio.loop import new_loop
-from rocketflow.aio.server import Server
+from rocketflow.aio.rpc_latency import RpcLatency
+from rocketflow.aio.server import Arrived, Server
 from rocketflow.broker.figures import BrokerStats, MessageCounts
+from rocketflow.broker.figures.counts import Counts
 from rocketflow.broker.groups.tables import Tables
 from rocketflow.broker.puts.put_gatherer import PutGatherer
 from rocketflow.broker.puts.sends import Sends
@@ -29,7 +31,7 @@ from rocketflow.broker.topics.topics import Topics
 from rocketflow.broker.transactions import RecentHalves
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command, decode_command
-from rocketflow.remoting.frame import FrameReceiver
+from rocketflow.remoting.frame import FrameReceiver, Together
 from rocketflow_store import FlushDiskType, PutMessageResult, PutMessageStatus
 from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.clock import ManualClock
@@ -74,6 +76,17 @@ class Wire:
         self.sent += b"closed"
 
 
+class Counting(SendsTogether):
+    """Counts what is served together."""
+
+    taken = 0
+
+    def received(self, arrived: Arrived, taken: Together) -> bool:
+        served = super().received(arrived, taken)
+        self.taken += served
+        return served
+
+
 class Sender:
     """A store with what a broker sends through; with `together` the kernel takes what is usual."""
 
@@ -84,7 +97,7 @@ class Sender:
         self.settings, config, _ = load_broker_settings(None, given, {})
         self.clock = ManualClock(NOW_MS)
         self.store = open_store(root, replace(config, clock=self.clock), store_host=HOST)
-        self.root, self.taken = root, 0
+        self.root = root
         self.wire = Wire((peer, 4711))
         self.loop.run_until_complete(self._build(together))
 
@@ -96,27 +109,27 @@ class Sender:
         self.topics.create_system_topics()
         self.store.topic_table.put(*(TopicConfig(one, QUEUES, QUEUES, 6) for one in TOPICS))
         self.stats = BrokerStats("c")
-        counts = MessageCounts(self.stats, None)
+        self.exported = Counts()
+        counts = MessageCounts(self.stats, self.exported)
         sync_s = 60.0 if self.store.config.sync_flush else None
         self.wait_limit_s: float | None = None  # beside a load one of two senders would refuse what has waited 200 ms
         self.gatherer = PutGatherer(self.store, sync_timeout_s=sync_s, wait_limit_s=lambda: self.wait_limit_s)
         tables = Tables(self.store, self.settings, self.topics)
         sends = Sends(self.settings, tables, self.gatherer, counts, RecentHalves(encode_host(HOST)), None)
         codes = RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
-        self.server = Server(dict.fromkeys(codes, sends.send))
-        self.both = SendsTogether(self.store, self.topics, self.gatherer, counts, sends)
-        assert self.both.is_used is together
-
-        def take(channel: Channel, data: bytes, position: int) -> int:
-            taken = self.both.take(channel, data, position, self.server._slow_requests)
-            self.taken += taken > position
-            return taken
-
-        self._take = take if together else None
+        self.both = Counting(self.store, self.topics, self.gatherer, counts, sends)
+        assert (self.both.taker("10.0.0.1:1") is not None) is together
+        self.latency = RpcLatency()
+        self.server = Server(dict.fromkeys(codes, sends.send), latency=self.latency, together=self.both)
         self._connect()
 
+    @property
+    def taken(self) -> int:
+        """Return how many reads had messages that the kernel took."""
+        return self.both.taken
+
     def _connect(self) -> None:
-        self.channel = Channel(self.server, take=self._take)
+        self.channel = Channel(self.server, together=self.server)
         self.channel.connection_made(cast("asyncio.Transport", self.wire))
 
     def feed(self, *reads: bytes, pause: bool = True) -> bytes:
@@ -150,7 +163,10 @@ class Sender:
         }
 
     def figures(self) -> Any:
-        return [self.stats.view(name, topic) for name in ("TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE") for topic in TOPICS]
+        sent = {key: (one.messages, one.bytes, one.sizes.counts) for key, one in self.exported.sent.items()}
+        answered = {kind: sum(one.counts) for kind, one in self.latency.by_kind.items()}
+        views = [self.stats.view(name, topic) for name in ("TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE") for topic in TOPICS]
+        return views, sent, answered
 
     def close(self) -> None:
         self.loop.run_until_complete(self.gatherer.finish(1))
@@ -236,6 +252,7 @@ ODD_NAMES: Final = (
     "INNER_NUM",
     "__RMQ.TRANSIENT.x",
     "DELAY",
+    "__STARTDELIVERTIME",
     "TIMER_DELAY_MS",
     "POP_CK",
     "MSG_REGION",
@@ -366,6 +383,7 @@ def test_each_property_that_a_broker_acts_on_is_left_over(senders: Callable[...,
         for value in ("1", "true"):
             check(both, [send(1, properties=text_of({**USUAL, name: value})) + send(2)])
     assert both[0].files() == both[1].files()
+    assert both[0].figures() == both[1].figures()
 
 
 def test_records_of_one_read_go_on_in_the_next_file(senders: Callable[..., tuple[Sender, Sender]]) -> None:
@@ -400,7 +418,7 @@ def test_kernel_stays_within_hostile_bytes(senders: Callable[..., tuple[Sender, 
         for _ in range(rows.randrange(4)):
             if data:
                 data[rows.randrange(len(data))] = rows.randrange(256)
-        found = frames.take(bytes(data), rows.randrange(-2, len(data) + 3), 9, 1 << 20, host)
+        found = frames.of(host).take(bytes(data), rows.randrange(-2, len(data) + 3))
         assert found is None or found.end <= len(data)
 
 
@@ -454,13 +472,21 @@ def test_no_more_sends_are_taken_together_than_may_wait(
     both = senders()
     warm(both)
     monkeypatch.setattr("rocketflow.broker.puts.put_gatherer.MAX_OPEN", 5)
-    monkeypatch.setattr("rocketflow.broker.puts.put_gatherer.MAX_RUN", 3)
-    reads = [b"".join(send(one) for one in range(9))]
-    on, off = ([(one.opaque, one.code) for one in answered(sender.feed(*reads))] for sender in both)
+    reads = [b"".join(send(one) for one in range(first, first + 5)) for first in (0, 5)]
+    on, off = ([(one.opaque, one.code) for one in answered(sender.feed(*reads, pause=False))] for sender in both)
     assert sorted(on) == sorted(off)
-    assert sum(code == ResponseCode.SYSTEM_BUSY for _, code in on) == 4
+    assert {opaque for opaque, code in on if code == ResponseCode.SYSTEM_BUSY} == {5, 6, 7, 8, 9}
     assert both[0].gatherer.is_idle
-    assert both[0].gatherer.room == (3, 4 * 1024 * 1024)
+    assert both[0].gatherer.has_room
+
+
+def test_no_run_has_more_sends_than_an_append(senders: Callable[..., tuple[Sender, Sender]]) -> None:
+    both = senders()
+    warm(both)
+    check(both, [b"".join(send(one, b"") for one in range(1_500))])
+    check(both, [b"".join(send(one, bytes(1 << 16)) for one in range(70))])
+    assert both[0].taken == 4
+    assert both[0].files() == both[1].files()
 
 
 def test_sends_that_wait_too_long_are_refused_one_by_one(

@@ -14,8 +14,13 @@ if TYPE_CHECKING:
     from rocketflow_store.settings.store_config import StoreConfig
 
 
-def send_frames(config: StoreConfig, added: bytes, answer: tuple[bytes, ...], max_frame: int) -> SendFrames | None:
-    """Return the encoder; None without the kernel, or if the end of the properties could be taken for a CRC."""
+def send_frames(
+    config: StoreConfig, added: bytes, answer: tuple[bytes, ...], max_frame: int, max_run: tuple[int, int]
+) -> SendFrames | None:
+    """Return the encoder of at most `max_run` (messages, bytes of bodies) at once.
+
+    None without the kernel, or if the end of the properties could be taken for a CRC.
+    """
     if COMPILED is None or len(added) < PROPERTY_CRC_SIZE or added[-1] != 2 or ends_like_crc(added):
         return None
     made: SendFrames = COMPILED.SendFrames(
@@ -26,6 +31,8 @@ def send_frames(config: StoreConfig, added: bytes, answer: tuple[bytes, ...], ma
         max_body=config.max_message_size,
         max_record=min(config.max_message_size + 65_536, config.mapped_file_size_commit_log - 8),
         max_properties=MAX_PROPERTIES_SIZE - (PROPERTY_CRC_SIZE if config.append_prop_crc else 0),
+        max_run=max_run[0],
+        max_run_bytes=max_run[1],
         property_crc=config.append_prop_crc,
         tag_entries=config.tag_entries,
     )
