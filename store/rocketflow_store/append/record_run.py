@@ -156,7 +156,8 @@ class RecordRun:
 
         Raises DescriptorLimitError as `next_offset` does, before anything is placed.
         """
-        queues = [(topic, queue_id) for topic, queue_id, _, _ in records.queues]
+        every = records.queues
+        queues = [(topic, queue_id) for topic, queue_id, _, _ in every]
         firsts = [self.next_offset(*queue) for queue in queues]
         records.begin(firsts, self.store_timestamp)
         first = phy_offset = self._place_first(records, 0)
@@ -169,10 +170,9 @@ class RecordRun:
             if number == records.count:
                 break
             phy_offset = self._place_first(records, number)
-        units, keys, key_offsets = records.rows()
-        self.rows.add_sent(queues, firsts, units, keys, key_offsets, (first, records.stored(number - 1)[3]))
-        for queue, offset, own in zip(queues, firsts, units):
-            self.next_offsets[queue] = offset + len(own)
+        self.rows.add_sent(queues, firsts, (first, records.stored(number - 1)[3]), *records.rows())
+        for (topic, queue_id, count, _), offset in zip(every, firsts):
+            self.next_offsets[topic, queue_id] = offset + count
         self.count += records.count
         return first
 

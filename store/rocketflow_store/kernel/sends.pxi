@@ -35,6 +35,7 @@ cdef enum:                       # fields of the header, by letter
 cdef struct TaughtTopic:
     uint8_t name[128]
     int32_t size
+    uint32_t hash                # of `name#`
     uint64_t queues[16]          # a bit for each queue that is taught
 
 cdef struct JsonText:
@@ -74,6 +75,7 @@ cdef struct SentOne:
 cdef struct Slot:
     int32_t topic
     int32_t queue
+    uint32_t hash                # of `topic#`
     int64_t count
     int64_t bytes
     int64_t first
@@ -359,6 +361,16 @@ cdef int is_ascii(const uint8_t *at, int64_t size) noexcept nogil:
     return 1
 
 
+cdef int add_key(
+    list hashes, list places, object place, uint32_t state, const uint8_t *at, int64_t size
+) except -1:
+    """Add the hash of an index key, which is UTF-8."""
+    text_hash(&state, at, size)
+    hashes.append(index_hash_of(state))
+    places.append(place)
+    return 0
+
+
 cdef class SentRecords:
     """Records of the sends of one read, in their order; they have no place until `place`."""
 
@@ -414,6 +426,7 @@ cdef class SentRecords:
         self.slots[one].topic = topic
         self.slots[one].queue = queue
         self.slots[one].count = self.slots[one].bytes = 0
+        self.slots[one].hash = self.maker.topics[topic].hash
         return one
 
     @property
@@ -472,32 +485,33 @@ cdef class SentRecords:
         return i, PyBytes_FromStringAndSize(<char *> self.arena + begin, at - phy_offset)
 
     def rows(self):
-        """Return the units of each queue, and the index keys with the offsets of their records."""
+        """Return the units of each queue, the hashes of index keys, and the offsets of their records."""
         cdef int64_t i, at, start
+        cdef int slot
+        cdef uint32_t state
         cdef SentOne *one
+        cdef TaughtTopic *topic
+        cdef const uint8_t *keys
         cdef uint8_t unit[20]
-        cdef list units = [[] for _ in range(self.slot_count)], keys = [], offsets = []
-        cdef str prefix
-        cdef list prefixes = [f"{self.names[self.slots[i].topic]}#" for i in range(self.slot_count)]
+        cdef list units = [[] for _ in range(self.slot_count)], hashes = [], places = []
         for i in range(self.count):
             one = &self.ones[i]
-            put64(unit, <uint64_t> one.phy_offset)
-            put32(unit + 8, <uint32_t> one.size)
-            put64(unit + 12, <uint64_t> <int64_t> one.tags_code)
-            (<list> units[one.slot]).append(PyBytes_FromStringAndSize(<char *> unit, 20))
-            prefix = prefixes[one.slot]
+            put_unit(unit, one.phy_offset, one.size, one.tags_code)
+            (<list> units[one.slot]).append(PyBytes_FromStringAndSize(<char *> unit, UNIT_SIZE))
+            state = self.slots[one.slot].hash
             place = one.phy_offset
-            keys.append(prefix + self.text(one.uniq))
-            offsets.append(place)
-            if one.keys.size:
-                for key in self.text(one.keys).split(" "):
-                    if key:
-                        keys.append(prefix + key)
-                        offsets.append(place)
+            add_key(hashes, places, place, state, self.arena + one.uniq.at, one.uniq.size)
+            keys = self.arena + one.keys.at
+            start = 0
+            for at in range(one.keys.size + 1 if one.keys.size else 0):
+                if at == one.keys.size or keys[at] == 0x20:
+                    if at > start:
+                        add_key(hashes, places, place, state, keys + start, at - start)
+                    start = at + 1
             if one.tags.size and self.maker.tag_entries:
-                keys.append(f"{prefix}T#{self.text(one.tags)}")
-                offsets.append(place)
-        return units, keys, offsets
+                state = java_hash(state, b"T#", 2)
+                add_key(hashes, places, place, state, self.arena + one.tags.at, one.tags.size)
+        return units, hashes, places
 
     cdef str text(self, Value value):
         return PyBytes_FromStringAndSize(<char *> self.arena + value.at, value.size).decode()
@@ -702,6 +716,7 @@ cdef class SendFrames:
             memset(&self.topics[number], 0, sizeof(TaughtTopic))
             memcpy(self.topics[number].name, PyBytes_AsString(name), len(name))
             self.topics[number].size = <int32_t> len(name)
+            self.topics[number].hash = java_hash(java_hash(0, self.topics[number].name, len(name)), b"#", 1)
             self.places[place] = <int16_t> number
             self.names = [*self.names, topic]
             self.topic_count += 1

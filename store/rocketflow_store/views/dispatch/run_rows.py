@@ -121,20 +121,19 @@ class RunRows:
         self,
         queues: Sequence[tuple[str, int]],
         firsts: Sequence[int],
+        ends: tuple[int, int],
         units: Sequence[list[bytes]],
-        keys: list[str],
-        key_offsets: list[int],
-        places: tuple[int, int],
+        hashes: list[int],
+        places: list[int],
     ) -> None:
-        """Add records with units in queues from `firsts` on; `places` are those of the first and the last record."""
+        """Add records with units in queues from `firsts` on; `ends` are the places of the first and the last record."""
         if self.first_phy_offset < 0:
-            self.first_phy_offset = places[0]
+            self.first_phy_offset = ends[0]
         for queue, first, own in zip(queues, firsts, units):
             self.units_of(queue, first).extend(own)
-        self.last_with_unit = places[1]
-        self.has_texts = self.has_texts or bool(keys)
-        self.keys += keys
-        self.key_offsets += key_offsets
+        self.last_with_unit = ends[1]
+        self.keys += hashes
+        self.key_offsets += places
 
     def units_of(self, queue: tuple[str, int], queue_offset: int) -> list[bytes]:
         """Return the list to which the queue's units from `queue_offset` on are appended."""
