@@ -33,6 +33,9 @@ _SMALL_PART: Final = 4096
 """Received parts below this many bytes are joined with the next one: a peer cannot make many objects of few bytes."""
 
 
+_SMALL: Final = 65_536
+"""Frames up to this many bytes are offered to a taker although they came in parts: to join them costs little."""
+
 _OTHER_PROTOCOLS: Final = {
     0x1603: "a TLS handshake has come to a port without TLS: set tls.server.certPath and tls.server.keyPath of the "
     "server (tls.server.mode must not be disabled), or let the client connect without TLS",
@@ -101,8 +104,11 @@ class FrameReceiver:
             self._keep(data)
             if self._size < self._whole:
                 return
-            frame, data = self._completed()
-            yield frame
+            if take is not None and self._whole <= _SMALL:
+                data = self._joined()
+            else:
+                frame, data = self._completed()
+                yield frame
         position, end = 0, len(data)
         while end - position >= _PREFIX.size:
             if take is not None and (taken := take(data, position)) is not None:
@@ -133,6 +139,11 @@ class FrameReceiver:
             if not _SMALLEST <= size <= self._max_frame_size - 4:
                 self._refuse(size)
             self._whole = 4 + size
+
+    def _joined(self) -> bytes:
+        """Return all bytes that are held, from the beginning of a frame on."""
+        parts, self._parts, self._size, self._whole = self._parts, [], 0, 4
+        return b"".join(parts)
 
     def _completed(self) -> tuple[Frame, bytes]:
         """Return the frame that is whole now, its body in one copy, and the bytes after it."""

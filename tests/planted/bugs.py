@@ -3199,13 +3199,13 @@ BUGS: Final = (
         "kernel-takes-refused-flags",
         "the kernel stores a send with the flags of a half message as it is",
         [Change("if sys_flag & LEFT_FLAGS or queue < 0", "if queue < 0")],
-        [f"{TOGETHER}::test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one"],
+        [f"{TOGETHER}::test_each_unusual_send_is_left_over"],
     ),
     Bug(
         "kernel-takes-batches",
         "the kernel stores a send with a batch in it as one message",
         [Change('at, header.texts[BATCH_FIELD].size, b"false", 5', 'at, header.texts[BATCH_FIELD].size, b"true", 4')],
-        [f"{TOGETHER}::test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one"],
+        [f"{TOGETHER}::test_each_unusual_send_is_left_over"],
     ),
     Bug(
         "kernel-takes-what-a-broker-sets",
@@ -3268,8 +3268,8 @@ BUGS: Final = (
     Bug(
         "kernel-forgets-keys",
         "the kernel names only the first of several KEYS in the index",
-        [Change('in self.text(one.keys).split(" "):', 'in self.text(one.keys).split(" ")[:1]:')],
-        [f"{TOGETHER}::test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one"],
+        [Change("                    start = at + 1\n", "                    start = one.keys.size\n")],
+        [f"{TOGETHER}::test_each_unusual_send_is_left_over"],
     ),
     Bug(
         "kernel-places-over-the-end",
@@ -3280,8 +3280,8 @@ BUGS: Final = (
     Bug(
         "kernel-takes-one-way",
         "the kernel answers a send that wants no answer",
-        [Change("header.code != SEND_V2 or header.flag != 0 or", "header.code != SEND_V2 or")],
-        [f"{TOGETHER}::test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one"],
+        [Change("if header.flag != 0 or body_size > self.max_body:", "if body_size > self.max_body:")],
+        [f"{TOGETHER}::test_each_unusual_send_is_left_over"],
     ),
     Bug(
         "kernel-takes-bad-numbers",
@@ -3296,19 +3296,55 @@ BUGS: Final = (
         [f"{TOGETHER}::test_mutated_frames_are_answered_as_without_the_kernel"],
     ),
     Bug(
-        "kernel-takes-more-than-wait",
-        "the kernel takes more sends than may wait",
-        [Change("while taken and records.count < most and", "while taken and")],
+        "kernel-takes-more-than-a-run",
+        "the kernel takes more sends than one append may have",
+        [Change("while taken and records.count < maker.max_run and", "while taken and")],
+        [f"{TOGETHER}::test_no_run_has_more_sends_than_an_append"],
+    ),
+    Bug(
+        "kernel-takes-more-bytes-than-a-run",
+        "the kernel takes more bytes of sends than one append may have",
+        [Change(" and records.body_size < maker.max_run_bytes:", ":")],
+        [f"{TOGETHER}::test_no_run_has_more_sends_than_an_append"],
+    ),
+    Bug(
+        "sends-together-without-limit",
+        "sends that are taken together are not refused while too many wait",
+        [Change("if not self._gatherer.has_room or not self._is_as", "if not self._is_as")],
         [f"{TOGETHER}::test_no_more_sends_are_taken_together_than_may_wait"],
+        with_kernel=True,
+    ),
+    Bug(
+        "ordered-sends-counted-as-normal",
+        "the metrics count ordered messages that are taken together as normal ones",
+        [Change("            one.is_fifo = 1\n", "            pass\n")],
+        [f"{TOGETHER}::test_each_property_that_a_broker_acts_on_is_left_over"],
+    ),
+    Bug(
+        "sizes-of-sends-counted-too-high",
+        "the metrics count a message of exactly a bound as a larger one",
+        [Change("while place < last and size > bounds[place]:", "while place < last and size >= bounds[place]:")],
+        [f"{TOGETHER}::test_sizes_of_sends_are_counted_by_their_bounds"],
+    ),
+    Bug(
+        "latency-of-sends-together-counted-once",
+        "the metrics count the answers to sends that are taken together as one",
+        [
+            Change(
+                "SUCCESS if channel.is_open else WRITE_FAILED), seconds, count)",
+                "SUCCESS if channel.is_open else WRITE_FAILED), seconds)",
+            )
+        ],
+        [f"{TOGETHER}::test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one"],
+        with_kernel=True,
     ),
     Bug(
         "sends-of-a-changed-topic",
         "sends go to a queue that its topic has no more",
         [
             Change(
-                "        if not self._is_as_taught({topic for topic, _, _, _ in records.queues}):\n"
-                "            return position\n",
-                "",
+                " or not self._is_as_taught({topic for topic, _, _, _ in records.queues}):",
+                ":",
             )
         ],
         [f"{TOGETHER}::test_queue_is_taken_once_it_has_a_message_and_until_its_topic_changes"],

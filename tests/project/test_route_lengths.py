@@ -14,6 +14,7 @@ from rocketflow.broker.settings import load_broker_settings
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.command import encode_command, request
 from rocketflow_store import Message, MessageStore
+from rocketflow_store.kernel import COMPILED
 from tests.project.routes import Route, opened_files, route_of, route_through
 from tests.support.ports import free_port
 from tests.support.request_headers import pull_header, send_header
@@ -67,14 +68,19 @@ def test_warm_send_and_pull_take_a_short_route_through_a_broker(tmp_path: Path) 
         with socket.create_connection((settings.broker_ip1, settings.listen_port)) as connection:
             send = await best_route(connection, RequestCode.SEND_MESSAGE, send_header(), b"x" * 200)
             pull = await best_route(connection, RequestCode.PULL_MESSAGE, pull_header(), b"")
+            usual = send_header(properties="UNIQ_KEY\x017F00000100\x02")
+            together = await best_route(connection, RequestCode.SEND_MESSAGE, usual, b"x" * 200)
         await broker.stop()
-        return [send, pull]
+        return [send, pull, together]
 
-    send, pull = run(main())
+    send, pull, together = run(main())
     assert send.changes <= 34, send  # two of them if the disk is slow: the append runs in a thread
     assert send.depth <= 13, send
     assert pull.changes <= 39, pull
     assert pull.depth <= 12, pull
+    if COMPILED is not None:
+        assert together.changes <= 34, together
+        assert together.depth <= 13, together
 
 
 async def best_route(connection: socket.socket, code: RequestCode, header: Header, body: bytes) -> Route:

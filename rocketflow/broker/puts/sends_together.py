@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from rocketflow.aio.server import RefusedError
-from rocketflow.remoting.codes import RequestCode
+from rocketflow.broker.topics import is_compacted
 from rocketflow.remoting.frame import MAX_FRAME_SIZE
 from rocketflow_store import PutMessageStatus
 from rocketflow_store.spi.broker import SentRun
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class SendsTogether:
-    """Serves requests 310 that arrive together; see `ServesTogether`."""
+    """Serves requests 10 and 310 that arrive together; see `ServesTogether`."""
 
     def __init__(
         self, store: WritingStore, topics: Topics, gatherer: PutGatherer, counts: MessageCounts, sends: Sends
@@ -64,7 +64,7 @@ class SendsTogether:
             if result.stored:
                 self._counts.sent_together(records)
             if result.status is PutMessageStatus.PUT_OK:
-                arrived.send_answers(RequestCode.SEND_MESSAGE_V2, records.answers(), records.count)
+                arrived.send_answers(records.code, records.answers(), records.count)
                 return
             for number, request in enumerate(arrived.requests(records)):
                 self._sends.answer_one(request, result, records.stored(number))
@@ -91,7 +91,7 @@ class SendsTogether:
         if (topic, queue_id) in self._queues or self._frames is None:
             return
         config = self._topics.get(topic)
-        if config is None or config.attributes or topic.startswith(RETRY_PREFIX) or is_send_refused(topic):
+        if config is None or is_compacted(config) or topic.startswith(RETRY_PREFIX) or is_send_refused(topic):
             return
         if not 0 <= queue_id < max(config.write_queue_nums, config.read_queue_nums):
             return

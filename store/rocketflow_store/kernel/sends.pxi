@@ -1,4 +1,4 @@
-"""Usual sends (request 310, JSON header): from the frames of a connection to records without their place, and to answers.
+"""Usual sends (requests 10 and 310, JSON header): from the frames of a connection to records without their place, and to answers.
 
 The rules are those of the broker's `Sends` and of `RawEncoder`, whose answer to everything else counts: a frame that is
 not usual in every byte is left over.
@@ -6,10 +6,10 @@ not usual in every byte is left over.
 
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 from libc.stdlib cimport free, realloc
-from libc.string cimport memset
+from libc.string cimport memset, strlen
 
 cdef enum:
-    SEND_V2 = 310
+    SEND = 10
     MOST_TAUGHT = 512
     TOPIC_PLACES = 2048          # of the hash table, a power of two
     MOST_QUEUES = 1024
@@ -18,6 +18,12 @@ cdef enum:
     RECORD_FIXED = 74
     CRC_TAIL = 20
     LEFT_FLAGS = 128 | 4         # an inner batch, a half message: see RawEncoder
+
+cdef const char *LONG_NAMES[14]
+LONG_NAMES[:] = [
+    b"producerGroup", b"topic", b"defaultTopic", b"defaultTopicQueueNums", b"queueId", b"sysFlag", b"bornTimestamp",
+    b"flag", b"properties", b"reconsumeTimes", b"unitMode", b"maxReconsumeTimes", b"batch", b"bname",
+]
 
 cdef enum:                       # fields of the header, by letter
     TOPIC_FIELD = 1
@@ -83,7 +89,7 @@ cdef struct Slot:
 
 cdef inline int may_be_send(const uint8_t *at, int64_t size) noexcept nogil:
     """Whether a frame may be one: clients write the code first."""
-    return size >= 19 and memcmp(at + 8, b'{"code":310', 11) == 0
+    return size >= 20 and (memcmp(at + 8, b'{"code":310,', 12) == 0 or memcmp(at + 8, b'{"code":10,', 11) == 0)
 
 
 cdef inline int is_text(const uint8_t *at, int64_t size, const char *text, int64_t text_size) noexcept nogil:
@@ -144,7 +150,7 @@ cdef int parse_send_header(const uint8_t *at, const uint8_t *end, SendHeader *he
     cdef int escaped, wide = 0
     cdef uint32_t member
     header.members = header.fields = 0
-    header.flag = 0
+    header.code = header.flag = 0
     if end - at < 2 or at[0] != c'{':
         return 0
     at += 1
@@ -163,6 +169,8 @@ cdef int parse_send_header(const uint8_t *at, const uint8_t *end, SendHeader *he
                 return 0
             if is_text(name, size, b"language", 8):
                 member = 1
+            elif is_text(name, size, b"remark", 6):
+                member = 128
             elif is_text(name, size, b"serializeTypeCurrentRPC", 23):
                 member = 2
             else:
@@ -208,6 +216,18 @@ cdef int parse_send_header(const uint8_t *at, const uint8_t *end, SendHeader *he
     return not wide or is_utf8(begin, end - begin)
 
 
+cdef int field_of(const uint8_t *name, int64_t size, int is_long) noexcept nogil:
+    """The number of a field, -1 for another name: request 310 has a letter for each, request 10 its name."""
+    cdef int field
+    if not is_long:
+        field = name[0] - c'a' if size == 1 else -1
+        return field if field < FIELD_COUNT else -1
+    for field in range(FIELD_COUNT):
+        if is_text(name, size, LONG_NAMES[field], strlen(LONG_NAMES[field])):
+            return field
+    return -1
+
+
 cdef const uint8_t *parse_send_fields(
     const uint8_t *at, const uint8_t *end, SendHeader *header, int *wide
 ) noexcept nogil:
@@ -216,14 +236,17 @@ cdef const uint8_t *parse_send_fields(
     cdef int field
     cdef JsonText *text
     while True:
-        if end - at < 6 or at[0] != c'"' or at[2] != c'"' or at[3] != c':' or at[4] != c'"':
+        if at >= end or at[0] != c'"':
             return NULL
-        field = at[1] - c'a'
-        if field < 0 or field >= FIELD_COUNT or header.fields & (1u << field):
+        stop = <const uint8_t *> memchr(at + 1, c'"', end - at - 1)
+        if stop == NULL or end - stop < 3 or stop[1] != c':' or stop[2] != c'"':
+            return NULL
+        field = field_of(at + 1, stop - at - 1, header.code == SEND)
+        if field < 0 or header.fields & (1u << field):
             return NULL
         header.fields |= 1u << field
         text = &header.texts[field]
-        text.at = at + 5
+        text.at = stop + 3
         stop = end_of_text(text.at, end, &text.escaped, wide)
         if stop == NULL or (text.escaped and field != PROPERTIES_FIELD):
             return NULL
@@ -383,6 +406,8 @@ cdef class SentRecords:
     cdef int64_t ones_room
     cdef Slot slots[64]
     cdef int slot_count
+    cdef readonly int64_t code
+    """The code of the requests."""
     cdef readonly int64_t count
     """Messages."""
     cdef readonly int64_t body_size
@@ -774,9 +799,13 @@ cdef class SendFrames:
             return 0
         body = data + position + 8 + header_size
         body_size = size - 4 - header_size
+        if not may_be_send(data + position, end - position):
+            return 0
         if not parse_send_header(data + position + 8, body, &header):
             return 0
-        if header.code != SEND_V2 or header.flag != 0 or body_size > self.max_body:
+        if records.count and header.code != records.code:
+            return 0
+        if header.flag != 0 or body_size > self.max_body:
             return 0
         if header.fields & NEEDED_FIELDS != NEEDED_FIELDS or not header.fields & (1u << PROPERTIES_FIELD):
             return 0
@@ -874,6 +903,7 @@ cdef class SendFrames:
         one.queue_offset = one.phy_offset = -1
         one.frame = position
         one.frame_end = body + body_size - data
+        records.code = header.code
         records.slots[slot].count += 1
         records.slots[slot].bytes += size
         records.used += size

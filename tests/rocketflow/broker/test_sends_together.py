@@ -200,6 +200,27 @@ def senders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         one.close()
 
 
+LONG_NAMES: Final = dict(
+    zip(
+        "abcdefghijklmn",
+        [
+            *("producerGroup", "topic", "defaultTopic", "defaultTopicQueueNums", "queueId", "sysFlag"),
+            *(
+                "bornTimestamp",
+                "flag",
+                "properties",
+                "reconsumeTimes",
+                "unitMode",
+                "maxReconsumeTimes",
+                "batch",
+                "bname",
+            ),
+        ],
+        strict=True,
+    )
+)
+
+
 def text_of(properties: dict[str, str]) -> str:
     return "".join(f"{name}\x01{value}\x02" for name, value in properties.items())
 
@@ -231,6 +252,8 @@ def send(opaque: int, body: bytes = b"body", properties: str | None = text_of(US
     kept = changed.pop("ascii", True), changed.pop("separators", (",", ":"))
     fields |= {name: value for name, value in changed.items() if not name.startswith("_")}
     members |= {name[1:]: value for name, value in changed.items() if name.startswith("_")}
+    if members["code"] == 10:
+        fields = {LONG_NAMES.get(name, name): value for name, value in fields.items()}
     members["extFields"] = {name: value for name, value in fields.items() if value is not None}
     members = {name: value for name, value in members.items() if value is not None}
     header = json.dumps(members, ensure_ascii=kept[0], separators=kept[1])
@@ -285,7 +308,42 @@ USUAL_SENDS: Final = st.builds(
     e=st.sampled_from([*map(str, range(QUEUES))]),
     f=st.sampled_from(["0", "0", "0", "1", "8", "16", "32", "48"]),
     ascii=st.booleans(),
+    _code=st.sampled_from([310, 310, 310, 10]),
+    _remark=st.sampled_from([None, None, ""]),
 )
+ODD_CHANGES: Final[list[dict[str, Any]]] = [
+    {"f": "4"},
+    {"f": "128"},
+    {"f": "12"},
+    {"m": "true"},
+    {"e": "-1"},
+    {"e": "4"},
+    {"e": 1},
+    {"k": True},
+    {"k": "TRUE"},
+    {"k": "x"},
+    {"x": "1"},
+    {"lo": "true"},
+    {"a": 'q"'},
+    {"n": "é", "ascii": False},
+    {"_flag": 2},
+    {"_flag": None},
+    {"_code": 10},
+    {"_code": 10, "h": "x"},
+    {"_code": 10, "a": None, "producerGroups": "p"},
+    {"_code": 10, "producerGroup": "p", "a": None, "lo": "true"},
+    {"_code": 320},
+    {"_version": -1},
+    {"_version": None},
+    {"_remark": "r"},
+    {"_language": "GO"},
+    {"_language": 9},
+    {"_more": [1]},
+    {"separators": (", ", ": ")},
+    {"l": "16"},
+    {"b": "bad name"},
+    {"b": "SCHEDULE_TOPIC_XXXX"},
+]
 ODD_SENDS: Final = st.builds(
     lambda opaque, properties, changes: send(opaque, b"odd", properties, **changes),
     st.integers(0, 99),
@@ -293,37 +351,7 @@ ODD_SENDS: Final = st.builds(
     st.one_of(
         st.dictionaries(st.sampled_from([*"defghjl"]), NUMBERS, min_size=1, max_size=2),
         st.dictionaries(st.sampled_from([*"abcdefghjkmn"]), st.none(), min_size=1, max_size=1),
-        st.sampled_from(
-            [
-                {"f": "4"},
-                {"f": "128"},
-                {"f": "12"},
-                {"m": "true"},
-                {"e": "-1"},
-                {"e": "4"},
-                {"e": 1},
-                {"k": True},
-                {"k": "TRUE"},
-                {"k": "x"},
-                {"x": "1"},
-                {"lo": "true"},
-                {"a": 'q"'},
-                {"n": "é", "ascii": False},
-                {"_flag": 2},
-                {"_flag": None},
-                {"_code": 10},
-                {"_version": -1},
-                {"_version": None},
-                {"_remark": "r"},
-                {"_language": "GO"},
-                {"_language": 9},
-                {"_more": [1]},
-                {"separators": (", ", ": ")},
-                {"l": "16"},
-                {"b": "bad name"},
-                {"b": "SCHEDULE_TOPIC_XXXX"},
-            ]
-        ),
+        st.sampled_from(ODD_CHANGES),
     ),
 )
 
@@ -384,6 +412,26 @@ def test_each_property_that_a_broker_acts_on_is_left_over(senders: Callable[...,
             check(both, [send(1, properties=text_of({**USUAL, name: value})) + send(2)])
     assert both[0].files() == both[1].files()
     assert both[0].figures() == both[1].figures()
+
+
+def test_each_unusual_send_is_left_over(senders: Callable[..., tuple[Sender, Sender]]) -> None:
+    both = senders()
+    warm(both)
+    for changes in ODD_CHANGES:
+        check(both, [send(1, **changes) + send(2)])
+    check(both, [send(3, properties=text_of({**USUAL, "KEYS": " k1  k2 k3 "})) + send(4, _flag=2)])
+    assert both[0].files() == both[1].files()
+    assert both[0].figures() == both[1].figures()
+
+
+def test_sizes_of_sends_are_counted_by_their_bounds(senders: Callable[..., tuple[Sender, Sender]]) -> None:
+    both = senders()
+    warm(both)
+    sent = both[0].exported.sent["orders", "normal"]
+    fixed = sent.bytes // sent.messages - len(b"body")
+    check(both, [b"".join(send(one, bytes(1024 - fixed + one)) for one in (-1, 0, 1))])
+    assert both[0].figures() == both[1].figures()
+    assert both[0].taken == 1
 
 
 def test_records_of_one_read_go_on_in_the_next_file(senders: Callable[..., tuple[Sender, Sender]]) -> None:
