@@ -1,6 +1,6 @@
-"""Apache's broker and RocketFlow's under the same load of RocketMQ's Java client, in turn in one run.
+"""Apache's broker and RocketFlow's, with the kernel and without it, under one load of RocketMQ's Java client, in turn.
 
-Both stores have RocketMQ's default file sizes. Apache's broker has `-Xms1g -Xmx1g` and is warmed for a minute; of each
+All stores have RocketMQ's default file sizes. Apache's broker has `-Xms1g -Xmx1g` and is warmed for a minute; of each
 load a round that does not count goes before. Ratios are medians of the rounds' ratios: 1x holds from 0.95.
 """
 
@@ -27,7 +27,7 @@ from tests.support.maven import JarsNotFetchedError, compile_java, java_and_java
 from tests.support.memory import rss_anon_mib
 from tests.support.ports import free_port
 from tests.support.real_broker import RealBroker
-from tests.support.servers import running, wait_for_a_broker
+from tests.support.servers import RunningServer, running, wait_for_a_broker
 
 VERSION: Final = "5.3.3"
 ROUNDS: Final = 5
@@ -46,7 +46,7 @@ _OPENS: Final = (
 )
 _APACHE_FLAGS: Final = ("-Xms1g", "-Xmx1g", "-XX:MaxDirectMemorySize=1g", *_OPENS)
 _CLIENT_FLAGS: Final = ("-Xms512m", "-Xmx1g", *_OPENS)
-_OWN_BROKER, _APACHE = "RocketFlow", "Apache"
+_OWN_BROKER, _PURE, _APACHE = "RocketFlow", "RocketFlow without kernel", "Apache"
 
 
 @dataclass(frozen=True)
@@ -150,14 +150,14 @@ def _starts(load: Load, home: Path, scale: float) -> Iterator[Figure]:
     with ExitStack() as stack:
         for peer in start_peers(stack, home, "ASYNC_FLUSH"):
             load.ask("FILL", peer.names, "backlog", BACKLOG_BODY, int(900_000 * scale) // 128 * 128)
-    runs: dict[str, list[float]] = {_OWN_BROKER: [], _APACHE: []}
+    runs: dict[str, list[float]] = {_OWN_BROKER: [], _PURE: [], _APACHE: []}
     for _ in range(ROUNDS):
         for name in runs:
             with ExitStack() as stack:
                 names = stack.enter_context(running("namesrv", home / "names", "--set", f"kvConfigPath={home}/kv.json"))
                 began = time.monotonic()
-                if name == _OWN_BROKER:
-                    stack.enter_context(_own(home, names.address, "ASYNC_FLUSH"))
+                if name != _APACHE:
+                    stack.enter_context(_own(name, home, names.address, "ASYNC_FLUSH"))
                 else:
                     stack.enter_context(_apache(home, "ASYNC_FLUSH", names.port))
                 runs[name].append(time.monotonic() - began)
@@ -171,7 +171,7 @@ def _lag(load: Load, home: Path, scale: float) -> Iterator[Figure]:
         names = stack.enter_context(running("namesrv", home / "names", "--set", f"kvConfigPath={home}/kv.json"))
         port = free_port()
         metrics = ("metricsExporterType=PROM", f"metricsPromExporterPort={port}")
-        stack.enter_context(_own(home, names.address, "ASYNC_FLUSH", *metrics))
+        stack.enter_context(_own(_OWN_BROKER, home, names.address, "ASYNC_FLUSH", *metrics))
         wait_for_a_broker(names.address)
         load.ask("SEND", names.address, "single", SENDERS, BODY, 1, seconds)
         shown = get(port, "/metrics")[1]
@@ -184,23 +184,27 @@ def _lag(load: Load, home: Path, scale: float) -> Iterator[Figure]:
 
 
 def start_peers(stack: ExitStack, home: Path, flush: str) -> list[Peer]:
-    """Start both brokers, each at its NameServer."""
-    names = stack.enter_context(running("namesrv", home / "names", "--set", f"kvConfigPath={home}/kv.json"))
-    own = stack.enter_context(_own(home, names.address, flush))
+    """Start the brokers, each at its NameServer."""
+    peers = []
+    for name in (_OWN_BROKER, _PURE):
+        folder = home / f"names-{name}"
+        names = stack.enter_context(running("namesrv", folder, "--set", f"kvConfigPath={folder}/kv.json"))
+        own = stack.enter_context(_own(name, home, names.address, flush))
+        peers.append(Peer(name, names.address, own.process.pid, ("127.0.0.1", own.port)))
     apache = stack.enter_context(_apache(home, flush))
-    peers = [
-        Peer(_OWN_BROKER, names.address, own.process.pid, ("127.0.0.1", own.port)),
-        Peer(_APACHE, f"127.0.0.1:{apache.names_port}", apache.pid, ("127.0.0.1", apache.port)),
-    ]
+    peers.append(Peer(_APACHE, f"127.0.0.1:{apache.names_port}", apache.pid, ("127.0.0.1", apache.port)))
     for peer in peers:
         wait_for_a_broker(peer.names)
     return peers
 
 
-def _own(home: Path, names: str, flush: str, *further: str) -> contextlib.AbstractContextManager[object]:
-    settings = (f"storePathRootDir={home}/own", f"flushDiskType={flush}", "diskMaxUsedSpaceRatio=95", *further)
+def _own(
+    name: str, home: Path, names: str, flush: str, *further: str
+) -> contextlib.AbstractContextManager[RunningServer]:
+    settings = (f"storePathRootDir={home}/{name}", f"flushDiskType={flush}", "diskMaxUsedSpaceRatio=95", *further)
     arguments = [part for one in settings for part in ("--set", one)]
-    return running("broker", home / "broker", "-n", names, *arguments)
+    variable = "ROCKETFLOW_NO_KERNEL" if name == _PURE else "ROCKETFLOW_REQUIRE_KERNEL"
+    return running("broker", home / f"broker-{name}", "-n", names, *arguments, shell=f"export {variable}=1; exec")
 
 
 def _apache(home: Path, flush: str, names_port: int = 0) -> RealBroker:
@@ -264,7 +268,8 @@ def _with_connections(peer: Peer) -> float:
 
 
 def _compared(case: str, unit: str, runs: dict[str, list[float]]) -> Iterator[Figure]:
-    """Yield both figures and the ratios of the rounds, own to Apache's."""
+    """Yield all figures and the ratios of the rounds, own to the others'."""
     yield from (Figure(f"{case}, {name}", unit, tuple(found)) for name, found in runs.items())
-    pairs = zip(runs[_OWN_BROKER], runs[_APACHE], strict=True)
-    yield Figure(f"  {case}: {_OWN_BROKER} / {_APACHE}", "x", tuple(one / other for one, other in pairs))
+    for peer in (_APACHE, _PURE):
+        pairs = zip(runs[_OWN_BROKER], runs[peer], strict=True)
+        yield Figure(f"  {case}: {_OWN_BROKER} / {peer}", "x", tuple(one / other for one, other in pairs))

@@ -13,7 +13,7 @@ from statistics import median
 from unittest.mock import patch
 
 from rocketflow_store.records.encoding import sent_frames
-from tests.rocketflow.broker.test_sends_together import Sender, send, text_of
+from tests.support.sender import Sender, send, text_of
 
 MESSAGES = 12_800
 SIZES = {"mappedFileSizeCommitLog": str(1 << 30), "maxHashSlotNum": "1000000", "maxIndexNum": "4000000"}

@@ -6,8 +6,10 @@ import asyncio
 import os
 import time
 from bisect import bisect_left
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -50,31 +52,34 @@ def filled(store: Path) -> None:
             opened.publish(appended.end)
 
 
-class Sender:
-    """Sends one message after another from a thread of its own, until it is stopped."""
+class Sent(NamedTuple):
+    """Messages that were sent one after another.
 
-    def __init__(self, address: str, store: Path) -> None:
-        self.half_messages: list[int] = []
-        """How many half messages and copies of them the store had before each send."""
-        self.slowest_s = 0.0
-        self._address, self._store = address, store
-        self._stopped = False
+    `half_messages` says how many half messages and copies of them the store had before each.
+    """
 
-    def stop(self) -> None:
-        """End after the message that is being sent."""
-        self._stopped = True
+    half_messages: list[int]
+    slowest_s: float
 
-    async def run(self) -> None:
-        """Send until the stop, with pauses of 5 ms."""
-        async with TransactionClient(self._address) as client:
-            while not self._stopped:
-                with StoreReader(self._store) as reader:
-                    self.half_messages.append(reader.bounds(HALF_TOPIC, 0)[1])
-                began = time.monotonic()
-                answer = await client.ask(RequestCode.SEND_MESSAGE, send_header(TOPIC), b"x")
-                assert answer.code == ResponseCode.SUCCESS, answer.remark
-                self.slowest_s = max(self.slowest_s, time.monotonic() - began)
-                await asyncio.sleep(0.005)
+
+async def sent_until(stop: Path, address: str, store: Path) -> Sent:
+    """Send until there is a file `stop`, with pauses of 5 ms."""
+    half_messages, slowest_s = [], 0.0
+    async with TransactionClient(address) as client:
+        while not await asyncio.to_thread(stop.exists):
+            with StoreReader(store) as reader:
+                half_messages.append(reader.bounds(HALF_TOPIC, 0)[1])
+            began = time.monotonic()
+            answer = await client.ask(RequestCode.SEND_MESSAGE, send_header(TOPIC), b"x")
+            assert answer.code == ResponseCode.SUCCESS, answer.remark
+            slowest_s = max(slowest_s, time.monotonic() - began)
+            await asyncio.sleep(0.005)
+    return Sent(half_messages, slowest_s)
+
+
+def send_until(stop: Path, address: str, store: Path) -> Sent:
+    """Send from a process of its own: a thread would wait for the one that takes the questions."""
+    return run(sent_until(stop, address, store))
 
 
 async def asked_about_all(broker: RunningServer) -> dict[str, float]:
@@ -100,12 +105,12 @@ def places(store: Path, topic: str, first: int = 0) -> list[int]:
         return [place for rows in batches for place in rows["physicalOffset"].to_pylist()]
 
 
-def copies_during_sends(store: Path, sender: Sender) -> list[int]:
+def copies_during_sends(store: Path, sent: Sent) -> list[int]:
     """Return how many half messages of the round were copied while each send was on its way."""
     copies = places(store, HALF_TOPIC, HALVES)[:HALVES]
     assert len(copies) == HALVES
     stored = [HALVES + bisect_left(copies, one) for one in places(store, TOPIC)]
-    return [max(after - before, 0) for before, after in zip(sender.half_messages, stored, strict=True)]
+    return [max(after - before, 0) for before, after in zip(sent.half_messages, stored, strict=True)]
 
 
 def cpu_seconds(pid: int) -> float:
@@ -118,21 +123,21 @@ def test_all_undecided_messages_are_asked_about_in_one_round_beside_sends(tmp_pa
     """The log says how far the round went during a send: its time would be that of the machine."""
     filled(tmp_path / "store")
     settings = ("transactionTimeOut=1000", "transactionCheckInterval=3000", "waitTimeMillsInSendQueue=20000")
-    with running_broker(tmp_path, *settings) as broker, ThreadPoolExecutor(1) as pool:
-        sender = Sender(broker.address, tmp_path / "store")
-        sending = pool.submit(lambda: run(sender.run()))
+    stop = tmp_path / "stop"
+    with running_broker(tmp_path, *settings) as broker, ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        sending = pool.submit(send_until, stop, broker.address, tmp_path / "store")
         try:
             took = run(asked_about_all(broker))
         finally:
-            sender.stop()
-            sending.result(60)
+            stop.touch()
+            sent = sending.result(60)
         broker.stop_in_order()
-    during = copies_during_sends(tmp_path / "store", sender)
+    during = copies_during_sends(tmp_path / "store", sent)
     measured(
         "checkedHalves",
         halves=HALVES,
         **{name: round(value, 2) for name, value in took.items()},
-        slowest_send_ms=round(sender.slowest_s * 1000),
+        slowest_send_ms=round(sent.slowest_s * 1000),
         sends=len(during),
         most_copies_during_a_send=max(during),
     )

@@ -2,176 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-import json
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketflow.aio.channel import Channel
-from rocketflow.aio.loop import new_loop
-from rocketflow.aio.rpc_latency import RpcLatency
-from rocketflow.aio.server import Arrived, Server
-from rocketflow.broker.figures import BrokerStats, MessageCounts
-from rocketflow.broker.figures.counts import Counts
-from rocketflow.broker.groups.tables import Tables
-from rocketflow.broker.puts.put_gatherer import PutGatherer
-from rocketflow.broker.puts.sends import Sends
-from rocketflow.broker.puts.sends_together import SendsTogether
-from rocketflow.broker.settings import load_broker_settings
-from rocketflow.broker.topics.topics import Topics
-from rocketflow.broker.transactions import RecentHalves
-from rocketflow.remoting.codes import RequestCode, ResponseCode
+from rocketflow.remoting.codes import ResponseCode
 from rocketflow.remoting.command import Command, decode_command
-from rocketflow.remoting.frame import FrameReceiver, Together
+from rocketflow.remoting.frame import FrameReceiver
 from rocketflow_store import FlushDiskType, PutMessageResult, PutMessageStatus
 from rocketflow_store.kernel import COMPILED
-from rocketflow_store.model.clock import ManualClock
+from rocketflow_store.model.errors import StoreFullError
 from rocketflow_store.records.encoding import sent_frames
 from rocketflow_store.records.encoding.message_encoder import MessageEncoder
-from rocketflow_store.spi.broker import open_store
-from rocketflow_store.spi.ids import encode_host
 from rocketflow_store.spi.table_rows import TopicConfig
+from tests.support.sender import QUEUES, TOPICS, USUAL, Sender, send, text_of
 from tests.support.trials import some
 
 pytestmark = pytest.mark.skipif(COMPILED is None, reason="this machine has no compiled kernel")
-
-HOST: Final = "10.1.2.3:10911"
-NOW_MS: Final = 1_700_000_000_000
-QUEUES: Final = 4
-TOPICS: Final = ("orders", "t|1")
-USUAL: Final = {"UNIQ_KEY": "7F0000010000", "WAIT": "true"}
-
-
-class Wire:
-    """Takes what a channel sends."""
-
-    def __init__(self, peer: tuple[str, int]) -> None:
-        self.peer, self.sent = peer, bytearray()
-
-    def get_extra_info(self, name: str) -> Any:
-        return self.peer if name == "peername" else None
-
-    def set_write_buffer_limits(self, high: int, low: int) -> None:
-        pass
-
-    def is_closing(self) -> bool:
-        return False
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def writelines(self, parts: Sequence[bytes]) -> None:
-        self.sent += b"".join(parts)
-
-    def close(self) -> None:
-        self.sent += b"closed"
-
-
-class Counting(SendsTogether):
-    """Counts what is served together."""
-
-    taken = 0
-
-    def received(self, arrived: Arrived, taken: Together) -> bool:
-        served = super().received(arrived, taken)
-        self.taken += served
-        return served
-
-
-class Sender:
-    """A store with what a broker sends through; with `together` the kernel takes what is usual."""
-
-    def __init__(self, root: Path, *, together: bool, peer: str = "10.9.8.7", **options: Any) -> None:
-        self.loop = new_loop()
-        sizes = {"mappedFileSizeCommitLog": "131072", "maxHashSlotNum": "100", "maxIndexNum": "4000"}
-        given = {"storePathRootDir": str(root), "diskMaxUsedSpaceRatio": "95", **sizes, **options}
-        self.settings, config, _ = load_broker_settings(None, given, {})
-        self.clock = ManualClock(NOW_MS)
-        self.store = open_store(root, replace(config, clock=self.clock), store_host=HOST)
-        self.root = root
-        self.wire = Wire((peer, 4711))
-        self.loop.run_until_complete(self._build(together))
-
-    async def _build(self, together: bool) -> None:
-        async def registered() -> None:
-            pass
-
-        self.topics = Topics(self.store, self.settings, lambda: None, registered)
-        self.topics.create_system_topics()
-        self.store.topic_table.put(*(TopicConfig(one, QUEUES, QUEUES, 6) for one in TOPICS))
-        self.stats = BrokerStats("c")
-        self.exported = Counts()
-        counts = MessageCounts(self.stats, self.exported)
-        sync_s = 60.0 if self.store.config.sync_flush else None
-        self.wait_limit_s: float | None = None  # beside a load one of two senders would refuse what has waited 200 ms
-        self.gatherer = PutGatherer(self.store, sync_timeout_s=sync_s, wait_limit_s=lambda: self.wait_limit_s)
-        tables = Tables(self.store, self.settings, self.topics)
-        sends = Sends(self.settings, tables, self.gatherer, counts, RecentHalves(encode_host(HOST)), None)
-        codes = RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
-        self.both = Counting(self.store, self.topics, self.gatherer, counts, sends)
-        assert (self.both.taker("10.0.0.1:1") is not None) is together
-        self.latency = RpcLatency()
-        self.server = Server(dict.fromkeys(codes, sends.send), latency=self.latency, together=self.both)
-        self._connect()
-
-    @property
-    def taken(self) -> int:
-        """Return how many reads had messages that the kernel took."""
-        return self.both.taken
-
-    def _connect(self) -> None:
-        self.channel = Channel(self.server, together=self.server)
-        self.channel.connection_made(cast("asyncio.Transport", self.wire))
-
-    def feed(self, *reads: bytes, pause: bool = True) -> bytes:
-        """Receive some reads, and return the answers; with `pause` an append may begin between two of them."""
-
-        async def main() -> None:
-            if b"closed" in self.wire.sent:
-                self._connect()
-            self.wire.sent.clear()
-            for data in reads:
-                self.channel.data_received(data)
-                if pause:
-                    await asyncio.sleep(0)
-            async with asyncio.timeout(60):
-                while not self.gatherer.is_idle or self.server.task_count:
-                    await asyncio.sleep(0)
-            for _ in range(3):
-                await asyncio.sleep(0)
-
-        random.seed(1)
-        self.loop.run_until_complete(main())
-        return bytes(self.wire.sent)
-
-    def files(self) -> dict[str, bytes]:
-        """Return what the store has written: log, queues and index."""
-        return {
-            str(path.relative_to(self.root)): path.read_bytes().rstrip(b"\0")
-            for folder in ("commitlog", "consumequeue", "index")
-            for path in sorted((self.root / folder).rglob("*"))
-            if path.is_file()
-        }
-
-    def figures(self) -> Any:
-        sent = {key: (one.messages, one.bytes, one.sizes.counts) for key, one in self.exported.sent.items()}
-        answered = {kind: sum(one.counts) for kind, one in self.latency.by_kind.items()}
-        views = [self.stats.view(name, topic) for name in ("TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE") for topic in TOPICS]
-        return views, sent, answered
-
-    def close(self) -> None:
-        self.loop.run_until_complete(self.gatherer.finish(1))
-        self.store.close()
-        self.loop.close()
 
 
 @pytest.fixture
@@ -198,66 +52,6 @@ def senders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     yield make
     for one in made:
         one.close()
-
-
-LONG_NAMES: Final = dict(
-    zip(
-        "abcdefghijklmn",
-        [
-            *("producerGroup", "topic", "defaultTopic", "defaultTopicQueueNums", "queueId", "sysFlag"),
-            *(
-                "bornTimestamp",
-                "flag",
-                "properties",
-                "reconsumeTimes",
-                "unitMode",
-                "maxReconsumeTimes",
-                "batch",
-                "bname",
-            ),
-        ],
-        strict=True,
-    )
-)
-
-
-def text_of(properties: dict[str, str]) -> str:
-    return "".join(f"{name}\x01{value}\x02" for name, value in properties.items())
-
-
-def frame(header: bytes, body: bytes, kind: int = 0) -> bytes:
-    size = kind << 24 | len(header)
-    return (4 + len(header) + len(body)).to_bytes(4, "big") + size.to_bytes(4, "big") + header + body
-
-
-def send(opaque: int, body: bytes = b"body", properties: str | None = text_of(USUAL), **changed: Any) -> bytes:
-    """Return a send as Java's client writes it, with some fields and members (`_name`) changed; None drops one."""
-    fields = {
-        "a": "producers",
-        "b": "orders",
-        "c": "TBW102",
-        "d": "4",
-        "e": "1",
-        "f": "0",
-        "g": "1699999999999",
-        "h": "0",
-        "i": properties,
-        "j": "0",
-        "k": "false",
-        "m": "false",
-        "n": "broker-a",
-    }
-    members: dict[str, Any] = {"code": 310, "extFields": {}, "flag": 0, "language": "JAVA", "opaque": opaque}
-    members |= {"serializeTypeCurrentRPC": "JSON", "version": 479}
-    kept = changed.pop("ascii", True), changed.pop("separators", (",", ":"))
-    fields |= {name: value for name, value in changed.items() if not name.startswith("_")}
-    members |= {name[1:]: value for name, value in changed.items() if name.startswith("_")}
-    if members["code"] == 10:
-        fields = {LONG_NAMES.get(name, name): value for name, value in fields.items()}
-    members["extFields"] = {name: value for name, value in fields.items() if value is not None}
-    members = {name: value for name, value in members.items() if value is not None}
-    header = json.dumps(members, ensure_ascii=kept[0], separators=kept[1])
-    return frame(header.encode("utf-8", "surrogatepass"), body)
 
 
 ODD_NAMES: Final = (
@@ -458,15 +252,15 @@ def test_mutated_frames_are_answered_as_without_the_kernel(senders: Callable[...
 def test_kernel_stays_within_hostile_bytes(senders: Callable[..., tuple[Sender, Sender]]) -> None:
     on, _ = senders()
     on.feed(send(1))
-    frames, rows = on.both._frames, random.Random(6)
-    assert frames is not None
-    host, good = bytes(8), send(1)
+    take, rows = on.both.taker("127.0.0.1:1"), random.Random(6)
+    assert take is not None
+    good = send(1)
     for _ in range(some(100_000)):
         data = bytearray(good[: rows.randrange(len(good) + 1)] + rows.randbytes(rows.randrange(9)))
         for _ in range(rows.randrange(4)):
             if data:
                 data[rows.randrange(len(data))] = rows.randrange(256)
-        found = frames.of(host).take(bytes(data), rows.randrange(-2, len(data) + 3))
+        found = take(bytes(data), rows.randrange(-2, len(data) + 3))
         assert found is None or found.end <= len(data)
 
 
@@ -496,6 +290,11 @@ def test_sends_are_refused_by_the_permission_of_the_broker(senders: Callable[...
     assert on.taken == 0
 
 
+def no_space(gate: object) -> None:
+    """Refuse a put as a store on a full disk does."""
+    raise StoreFullError(Path("store"), "no space")
+
+
 @pytest.mark.parametrize("status", [PutMessageStatus.FLUSH_DISK_TIMEOUT, PutMessageStatus.SERVICE_NOT_AVAILABLE])
 def test_each_of_several_sends_is_answered_if_they_are_late_or_refused(
     senders: Callable[..., tuple[Sender, Sender]], monkeypatch: pytest.MonkeyPatch, status: PutMessageStatus
@@ -506,7 +305,8 @@ def test_each_of_several_sends_is_answered_if_they_are_late_or_refused(
         if status is PutMessageStatus.FLUSH_DISK_TIMEOUT:
             monkeypatch.setattr(one.store, "flush_to", lambda end, timeout_s: False)
         else:
-            monkeypatch.setattr(one.store._writing.puts._gate, "_is_disk_full", lambda: True)
+            monkeypatch.setattr("rocketflow_store.append.write_gate.WriteGate.check", no_space)
+            monkeypatch.setattr("rocketflow_store.append.write_gate.WriteGate.is_shut", True)
     reads = [b"".join(send(one, e=str(one % 2)) for one in range(5))]
     on, off = ([(one.opaque, one.code, one.fields) for one in answered(sender.feed(*reads))] for sender in both)
     assert both[0].taken == 1

@@ -1,0 +1,218 @@
+"""A store with what a broker sends through, without sockets; and the frames of sends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, cast
+
+from rocketflow.aio.channel import Channel
+from rocketflow.aio.loop import new_loop
+from rocketflow.aio.rpc_latency import RpcLatency
+from rocketflow.aio.server import Arrived, Server
+from rocketflow.broker.figures import BrokerStats, MessageCounts
+from rocketflow.broker.figures.counts import Counts
+from rocketflow.broker.groups.tables import Tables
+from rocketflow.broker.puts.put_gatherer import PutGatherer
+from rocketflow.broker.puts.sends import Sends
+from rocketflow.broker.puts.sends_together import SendsTogether
+from rocketflow.broker.settings import load_broker_settings
+from rocketflow.broker.topics.topics import Topics
+from rocketflow.broker.transactions import RecentHalves
+from rocketflow.remoting.codes import RequestCode
+from rocketflow.remoting.frame import Together
+from rocketflow_store.model.clock import ManualClock
+from rocketflow_store.spi.broker import open_store
+from rocketflow_store.spi.ids import encode_host
+from rocketflow_store.spi.table_rows import TopicConfig
+
+HOST: Final = "10.1.2.3:10911"
+NOW_MS: Final = 1_700_000_000_000
+QUEUES: Final = 4
+TOPICS: Final = ("orders", "t|1")
+USUAL: Final = {"UNIQ_KEY": "7F0000010000", "WAIT": "true"}
+LONG_NAMES: Final = dict(
+    zip(
+        "abcdefghijklmn",
+        [
+            *("producerGroup", "topic", "defaultTopic", "defaultTopicQueueNums", "queueId", "sysFlag"),
+            *(
+                "bornTimestamp",
+                "flag",
+                "properties",
+                "reconsumeTimes",
+                "unitMode",
+                "maxReconsumeTimes",
+                "batch",
+                "bname",
+            ),
+        ],
+        strict=True,
+    )
+)
+
+
+class Wire:
+    """Takes what a channel sends."""
+
+    def __init__(self, peer: tuple[str, int]) -> None:
+        self.peer, self.sent = peer, bytearray()
+
+    def get_extra_info(self, name: str) -> Any:
+        return self.peer if name == "peername" else None
+
+    def set_write_buffer_limits(self, high: int, low: int) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def writelines(self, parts: Sequence[bytes]) -> None:
+        self.sent += b"".join(parts)
+
+    def close(self) -> None:
+        self.sent += b"closed"
+
+
+class Counting(SendsTogether):
+    """Counts what is served together."""
+
+    taken = 0
+
+    def received(self, arrived: Arrived, taken: Together) -> bool:
+        served = super().received(arrived, taken)
+        self.taken += served
+        return served
+
+
+class Sender:
+    """A store with what a broker sends through; with `together` the kernel takes what is usual."""
+
+    def __init__(self, root: Path, *, together: bool, peer: str = "10.9.8.7", **options: Any) -> None:
+        self.loop = new_loop()
+        sizes = {"mappedFileSizeCommitLog": "131072", "maxHashSlotNum": "100", "maxIndexNum": "4000"}
+        given = {"storePathRootDir": str(root), "diskMaxUsedSpaceRatio": "95", **sizes, **options}
+        self.settings, config, _ = load_broker_settings(None, given, {})
+        self.clock = ManualClock(NOW_MS)
+        self.store = open_store(root, replace(config, clock=self.clock), store_host=HOST)
+        self.root = root
+        self.wire = Wire((peer, 4711))
+        self.loop.run_until_complete(self._build(together))
+
+    async def _build(self, together: bool) -> None:
+        async def registered() -> None:
+            pass
+
+        self.topics = Topics(self.store, self.settings, lambda: None, registered)
+        self.topics.create_system_topics()
+        self.store.topic_table.put(*(TopicConfig(one, QUEUES, QUEUES, 6) for one in TOPICS))
+        self.stats = BrokerStats("c")
+        self.exported = Counts()
+        counts = MessageCounts(self.stats, self.exported)
+        sync_s = 60.0 if self.store.config.sync_flush else None
+        self.wait_limit_s: float | None = None  # beside a load one of two senders would refuse what has waited 200 ms
+        self.gatherer = PutGatherer(self.store, sync_timeout_s=sync_s, wait_limit_s=lambda: self.wait_limit_s)
+        tables = Tables(self.store, self.settings, self.topics)
+        sends = Sends(self.settings, tables, self.gatherer, counts, RecentHalves(encode_host(HOST)), None)
+        codes = RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
+        self.both = Counting(self.store, self.topics, self.gatherer, counts, sends)
+        assert (self.both.taker("10.0.0.1:1") is not None) is together
+        self.latency = RpcLatency()
+        self.server = Server(dict.fromkeys(codes, sends.send), latency=self.latency, together=self.both)
+        self._connect()
+
+    @property
+    def taken(self) -> int:
+        """Return how many reads had messages that the kernel took."""
+        return self.both.taken
+
+    def _connect(self) -> None:
+        self.channel = Channel(self.server, together=self.server)
+        self.channel.connection_made(cast("asyncio.Transport", self.wire))
+
+    def feed(self, *reads: bytes, pause: bool = True) -> bytes:
+        """Receive some reads, and return the answers; with `pause` an append may begin between two of them."""
+
+        async def main() -> None:
+            if b"closed" in self.wire.sent:
+                self._connect()
+            self.wire.sent.clear()
+            for data in reads:
+                self.channel.data_received(data)
+                if pause:
+                    await asyncio.sleep(0)
+            async with asyncio.timeout(60):
+                while not self.gatherer.is_idle or self.server.task_count:
+                    await asyncio.sleep(0)
+            for _ in range(3):
+                await asyncio.sleep(0)
+
+        random.seed(1)
+        self.loop.run_until_complete(main())
+        return bytes(self.wire.sent)
+
+    def files(self) -> dict[str, bytes]:
+        """Return what the store has written: log, queues and index."""
+        return {
+            str(path.relative_to(self.root)): path.read_bytes().rstrip(b"\0")
+            for folder in ("commitlog", "consumequeue", "index")
+            for path in sorted((self.root / folder).rglob("*"))
+            if path.is_file()
+        }
+
+    def figures(self) -> Any:
+        sent = {key: (one.messages, one.bytes, one.sizes.counts) for key, one in self.exported.sent.items()}
+        answered = {kind: sum(one.counts) for kind, one in self.latency.by_kind.items()}
+        views = [self.stats.view(name, topic) for name in ("TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE") for topic in TOPICS]
+        return views, sent, answered
+
+    def close(self) -> None:
+        self.loop.run_until_complete(self.gatherer.finish(1))
+        self.store.close()
+        self.loop.close()
+
+
+def text_of(properties: dict[str, str]) -> str:
+    return "".join(f"{name}\x01{value}\x02" for name, value in properties.items())
+
+
+def frame(header: bytes, body: bytes, kind: int = 0) -> bytes:
+    size = kind << 24 | len(header)
+    return (4 + len(header) + len(body)).to_bytes(4, "big") + size.to_bytes(4, "big") + header + body
+
+
+def send(opaque: int, body: bytes = b"body", properties: str | None = text_of(USUAL), **changed: Any) -> bytes:
+    """Return a send as Java's client writes it, with some fields and members (`_name`) changed; None drops one."""
+    fields = {
+        "a": "producers",
+        "b": "orders",
+        "c": "TBW102",
+        "d": "4",
+        "e": "1",
+        "f": "0",
+        "g": "1699999999999",
+        "h": "0",
+        "i": properties,
+        "j": "0",
+        "k": "false",
+        "m": "false",
+        "n": "broker-a",
+    }
+    members: dict[str, Any] = {"code": 310, "extFields": {}, "flag": 0, "language": "JAVA", "opaque": opaque}
+    members |= {"serializeTypeCurrentRPC": "JSON", "version": 479}
+    kept = changed.pop("ascii", True), changed.pop("separators", (",", ":"))
+    fields |= {name: value for name, value in changed.items() if not name.startswith("_")}
+    members |= {name[1:]: value for name, value in changed.items() if name.startswith("_")}
+    if members["code"] == 10:
+        fields = {LONG_NAMES.get(name, name): value for name, value in fields.items()}
+    members["extFields"] = {name: value for name, value in fields.items() if value is not None}
+    members = {name: value for name, value in members.items() if value is not None}
+    header = json.dumps(members, ensure_ascii=kept[0], separators=kept[1])
+    return frame(header.encode("utf-8", "surrogatepass"), body)
