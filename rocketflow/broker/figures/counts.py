@@ -83,12 +83,12 @@ class MessageCounts:
                 self._exported.dead_letter(topic.removeprefix(DLQ_PREFIX))
 
     def sent_together(self, records: SentRecords) -> None:
-        """Count single messages that clients sent and that are stored."""
-        for topic, _, messages, size in records.queues:
-            self._stats.sent(topic, messages, size, messages)
+        """Count messages that clients sent and that are stored."""
+        for topic, _, messages, size, requests in records.queues:
+            self._stats.sent(topic, messages, size, requests)
         if self._exported is not None:
-            for topic, is_fifo, total, sizes in records.kinds(SIZE_BOUNDS):
-                self._exported.send_together(topic, FIFO if is_fifo else NORMAL, total, sizes)
+            for topic, is_fifo, messages, size, sizes in records.kinds(SIZE_BOUNDS):
+                self._exported.send_together(topic, FIFO if is_fifo else NORMAL, messages, size, sizes)
 
     def pulled(self, topic: str, group: str, messages: int, size: int) -> None:
         """Count the messages of an answer; `size` is that of their records in bytes."""
@@ -140,10 +140,10 @@ class Counts:
         found.bytes += size
         found.sizes.observe(size // messages)
 
-    def send_together(self, topic: str, kind: str, size: int, sizes: Sequence[int]) -> None:
-        """Count single messages of one type, of `size` bytes together; `sizes` are their numbers by SIZE_BOUNDS."""
+    def send_together(self, topic: str, kind: str, messages: int, size: int, sizes: Sequence[int]) -> None:
+        """Count what requests sent: messages of one type, of `size` bytes; `sizes` counts requests by SIZE_BOUNDS."""
         found = self._sent_of(topic, kind)
-        found.messages += sum(sizes)
+        found.messages += messages
         found.bytes += size
         found.sizes.add(sizes, size)
 

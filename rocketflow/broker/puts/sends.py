@@ -193,7 +193,7 @@ class Sends:
         def stored(result: PutMessageResult) -> None:
             if result.stored:
                 self._counts.sent(message, result)
-                if self.on_stored is not None and result.topic == message.topic and not message.is_batch:
+                if self.on_stored is not None and result.topic == message.topic:
                     self.on_stored(message.topic, result.queue_id)
             if queue_id is not None and result.stored:
                 self._halves.note(message, result)

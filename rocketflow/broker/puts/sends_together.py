@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class SendsTogether:
-    """Serves requests 10 and 310 that arrive together; see `ServesTogether`."""
+    """Serves requests 10, 310 and 320 that arrive together; see `ServesTogether`."""
 
     def __init__(
         self, store: WritingStore, topics: Topics, gatherer: PutGatherer, counts: MessageCounts, sends: Sends
@@ -53,7 +53,7 @@ class SendsTogether:
     def received(self, arrived: Arrived, taken: Together) -> bool:
         """Store messages and answer; return False if their requests are to be received one by one."""
         records = cast("SentRecords", taken)
-        if not self._gatherer.has_room or not self._is_as_taught({topic for topic, _, _, _ in records.queues}):
+        if not self._gatherer.has_room or not self._is_as_taught({topic for topic, *_ in records.queues}):
             return False
         try:
             self._sends.check_writable()
@@ -64,7 +64,7 @@ class SendsTogether:
             if result.stored:
                 self._counts.sent_together(records)
             if result.status is PutMessageStatus.PUT_OK:
-                arrived.send_answers(records.code, records.answers(), records.count)
+                arrived.send_answers(records.code, records.answers(), records.request_count)
                 return
             for number, request in enumerate(arrived.requests(records)):
                 self._sends.answer_one(request, result, records.stored(number))
@@ -91,7 +91,7 @@ class SendsTogether:
         if (topic, queue_id) in self._queues or self._frames is None:
             return
         config = self._topics.get(topic)
-        if config is None or is_compacted(config) or topic.startswith(RETRY_PREFIX) or is_send_refused(topic):
+        if config is None or config.is_batch_cq or is_compacted(config) or topic.startswith(RETRY_PREFIX) or is_send_refused(topic):
             return
         if not 0 <= queue_id < max(config.write_queue_nums, config.read_queue_nums):
             return

@@ -157,7 +157,7 @@ class RecordRun:
         Raises DescriptorLimitError as `next_offset` does, before anything is placed.
         """
         every = records.queues
-        queues = [(topic, queue_id) for topic, queue_id, _, _ in every]
+        queues = [(topic, queue_id) for topic, queue_id, *_ in every]
         firsts = [self.next_offset(*queue) for queue in queues]
         records.begin(firsts, self.store_timestamp)
         first = phy_offset = self._place_first(records, 0)
@@ -167,11 +167,11 @@ class RecordRun:
             self._parts.append(data)
             self._written += len(data)
             self.end = phy_offset + len(data)
-            if number == records.count:
+            if number == records.request_count:
                 break
             phy_offset = self._place_first(records, number)
-        self.rows.add_sent(queues, firsts, (first, records.stored(number - 1)[3]), *records.rows())
-        for (topic, queue_id, count, _), offset in zip(every, firsts):
+        self.rows.add_sent(queues, firsts, (first, records.last), *records.rows())
+        for (topic, queue_id, count, *_), offset in zip(every, firsts):
             self.next_offsets[topic, queue_id] = offset + count
         self.count += records.count
         return first

@@ -1,4 +1,4 @@
-"""Usual sends (requests 10 and 310, JSON header): from the frames of a connection to records without their place, and to answers.
+"""Usual sends (requests 10, 310 and 320, JSON header): from the frames of a connection to records without their place, and to answers.
 
 The rules are those of the broker's `Sends` and of `RawEncoder`, whose answer to everything else counts: a frame that is
 not usual in every byte is left over.
@@ -10,6 +10,7 @@ from libc.string cimport memset, strlen
 
 cdef enum:
     SEND = 10
+    SEND_BATCH = 320
     MOST_TAUGHT = 512
     TOPIC_PLACES = 2048          # of the hash table, a power of two
     MOST_QUEUES = 1024
@@ -18,6 +19,7 @@ cdef enum:
     RECORD_FIXED = 74
     CRC_TAIL = 20
     LEFT_FLAGS = 128 | 4         # an inner batch, a half message: see RawEncoder
+    LEFT_BATCH_FLAGS = 128 | 12 | 16 | 32  # further transactions, IPv6 hosts: see CompiledMessages
 
 cdef const char *LONG_NAMES[14]
 LONG_NAMES[:] = [
@@ -61,9 +63,18 @@ cdef struct Value:
     int64_t at                   # in the arena
     int64_t size
 
-cdef struct SentOne:
+cdef struct SentRequest:
     int64_t frame                # its bytes in the data
     int64_t frame_end
+    int64_t first                # of its records
+    int64_t count
+    int64_t size                 # of its records in bytes
+    int64_t counted              # bytes of its body and properties, without CRCs of records
+    Value uniq                   # in the texts
+    int32_t opaque
+    int32_t is_fifo
+
+cdef struct SentOne:
     int64_t record               # in the arena
     int64_t size
     int64_t queue_offset
@@ -71,17 +82,23 @@ cdef struct SentOne:
     Value uniq
     Value keys
     Value tags
-    int64_t body_size
-    int64_t property_size        # without the record's CRC
     int32_t tags_code
     int32_t slot
-    int32_t opaque
-    int32_t is_fifo
+
+cdef struct SentFacts:           # of the records of a request
+    int topic
+    int64_t queue
+    int64_t sys_flag
+    int64_t born_ms
+    int64_t times
+    const uint8_t *born
+    int64_t born_size
 
 cdef struct Slot:
     int32_t topic
     int32_t queue
     uint32_t hash                # of `topic#`
+    int64_t requests
     int64_t count
     int64_t bytes
     int64_t first
@@ -89,7 +106,9 @@ cdef struct Slot:
 
 cdef inline int may_be_send(const uint8_t *at, int64_t size) noexcept nogil:
     """Whether a frame may be one: clients write the code first."""
-    return size >= 20 and (memcmp(at + 8, b'{"code":310,', 12) == 0 or memcmp(at + 8, b'{"code":10,', 11) == 0)
+    return size >= 20 and memcmp(at + 8, b'{"code":', 8) == 0 and (
+        memcmp(at + 16, b"310,", 4) == 0 or memcmp(at + 16, b"320,", 4) == 0 or memcmp(at + 16, b"10,", 3) == 0
+    )
 
 
 cdef inline int is_text(const uint8_t *at, int64_t size, const char *text, int64_t text_size) noexcept nogil:
@@ -330,7 +349,7 @@ cdef int is_left_over(const uint8_t *name, int64_t size) noexcept nogil:
     )
 
 
-cdef int take_properties(uint8_t *arena, int64_t begin, int64_t size, SentOne *one) noexcept nogil:
+cdef int take_properties(uint8_t *arena, int64_t begin, int64_t size, SentOne *one, int32_t *is_fifo) noexcept nogil:
     """Find the facts of a property string: name 1 value 2, each with both; 0: it is left over."""
     cdef const uint8_t *at = arena + begin
     cdef const uint8_t *end = at + size
@@ -338,7 +357,8 @@ cdef int take_properties(uint8_t *arena, int64_t begin, int64_t size, SentOne *o
     cdef const uint8_t *stop
     cdef int64_t name_size
     cdef Value *fact
-    one.uniq.at = one.keys.at = one.tags.at = one.uniq.size = one.keys.size = one.tags.size = one.is_fifo = 0
+    one.uniq.at = one.keys.at = one.tags.at = one.uniq.size = one.keys.size = one.tags.size = 0
+    is_fifo[0] = 0
     while at < end:
         middle = <const uint8_t *> memchr(at, 1, end - at)
         if middle == NULL or middle == at:
@@ -355,7 +375,7 @@ cdef int take_properties(uint8_t *arena, int64_t begin, int64_t size, SentOne *o
         elif is_text(at, name_size, b"TAGS", 4):
             fact = &one.tags
         elif is_text(at, name_size, b"__SHARDINGKEY", 13):
-            one.is_fifo = 1
+            is_fifo[0] = 1
         elif is_left_over(at, name_size):
             return 0
         if fact != NULL:
@@ -365,6 +385,18 @@ cdef int take_properties(uint8_t *arena, int64_t begin, int64_t size, SentOne *o
             fact.size = stop - middle - 1
         at = stop + 1
     return one.uniq.size > 0
+
+
+cdef int has_only_ids(const uint8_t *at, int64_t size) noexcept nogil:
+    """Whether the names of a canonical property string are among those that each message of a batch has of its own."""
+    cdef const uint8_t *end = at + size
+    cdef const uint8_t *middle
+    while at < end:
+        middle = <const uint8_t *> memchr(at, 1, end - at)
+        if not (is_text(at, middle - at, b"UNIQ_KEY", 8) or is_text(at, middle - at, b"WAIT", 4)):
+            return 0
+        at = <const uint8_t *> memchr(middle, 2, end - middle) + 1
+    return 1
 
 
 cdef int is_plain_ascii(const uint8_t *at, int64_t size) noexcept nogil:
@@ -394,6 +426,18 @@ cdef int add_key(
     return 0
 
 
+cdef void *with_room(void *at, int64_t count, int64_t *room, size_t size) noexcept nogil:
+    """Return space for `count` items of `size` bytes; `room` stays as it is if there is none."""
+    cdef void *found
+    if count <= room[0]:
+        return at
+    found = realloc(at, <size_t> (2 * count) * size)
+    if found == NULL:
+        return at
+    room[0] = 2 * count
+    return found
+
+
 cdef class SentRecords:
     """Records of the sends of one read, in their order; they have no place until `place`."""
 
@@ -404,12 +448,17 @@ cdef class SentRecords:
     cdef int64_t used, room
     cdef SentOne *ones
     cdef int64_t ones_room
+    cdef SentRequest *requests
+    cdef int64_t requests_room
+    cdef uint8_t *texts
+    cdef int64_t texts_used, texts_room
     cdef Slot slots[64]
     cdef int slot_count
     cdef readonly int64_t code
     """The code of the requests."""
     cdef readonly int64_t count
     """Messages."""
+    cdef readonly int64_t request_count
     cdef readonly int64_t body_size
     """Bytes of their bodies."""
     cdef readonly int64_t end
@@ -418,25 +467,20 @@ cdef class SentRecords:
     def __dealloc__(self):
         free(self.arena)
         free(self.ones)
+        free(self.requests)
+        free(self.texts)
 
-    cdef int has_room(self, int64_t size) noexcept nogil:
-        cdef int64_t room
-        cdef void *found
-        if self.room - self.used < size:
-            room = 2 * (self.used + size)
-            found = realloc(self.arena, <size_t> room)
-            if found == NULL:
-                return 0
-            self.arena = <uint8_t *> found
-            self.room = room
-        if self.count == self.ones_room:
-            room = 2 * self.ones_room + 16
-            found = realloc(self.ones, <size_t> room * sizeof(SentOne))
-            if found == NULL:
-                return 0
-            self.ones = <SentOne *> found
-            self.ones_room = room
-        return 1
+    cdef int has_room(self, int64_t size, int64_t ones, int64_t text) noexcept nogil:
+        """Make space for a request: the bytes and the number of its records, the bytes of its UNIQ_KEY."""
+        self.arena = <uint8_t *> with_room(self.arena, self.used + size, &self.room, 1)
+        self.ones = <SentOne *> with_room(self.ones, self.count + ones, &self.ones_room, sizeof(SentOne))
+        self.requests = <SentRequest *> with_room(
+            self.requests, self.request_count + 1, &self.requests_room, sizeof(SentRequest)
+        )
+        self.texts = <uint8_t *> with_room(self.texts, self.texts_used + text, &self.texts_room, 1)
+        return self.room >= self.used + size and self.ones_room >= self.count + ones and (
+            self.requests_room > self.request_count and self.texts_room >= self.texts_used + text
+        )
 
     cdef int slot_of(self, int topic, int queue) noexcept nogil:
         """The number of a queue; -1 if there are too many."""
@@ -450,27 +494,37 @@ cdef class SentRecords:
         self.slot_count += 1
         self.slots[one].topic = topic
         self.slots[one].queue = queue
-        self.slots[one].count = self.slots[one].bytes = 0
+        self.slots[one].requests = self.slots[one].count = self.slots[one].bytes = 0
         self.slots[one].hash = self.maker.topics[topic].hash
         return one
 
     @property
     def queues(self):
-        """The queues, in the order of their first messages: topic, queue, number of messages, bytes of their records."""
-        return [
-            (self.names[self.slots[i].topic], self.slots[i].queue, self.slots[i].count, self.slots[i].bytes)
-            for i in range(self.slot_count)
-        ]
+        """The queues in the order of their first messages: topic, queue, messages, bytes of records, requests."""
+        cdef Slot *slot
+        cdef list found = []
+        for i in range(self.slot_count):
+            slot = &self.slots[i]
+            found.append((self.names[slot.topic], slot.queue, slot.count, slot.bytes, slot.requests))
+        return found
+
+    @property
+    def last(self):
+        """The physical offset of the last record."""
+        return self.ones[self.count - 1].phy_offset
+
+    cdef SentRequest *request(self, int64_t number) except NULL:
+        if not 0 <= number < self.request_count:
+            raise IndexError(number)
+        return &self.requests[number]
 
     def frames(self):
         """Return the frames."""
-        return [self.data[self.ones[i].frame:self.ones[i].frame_end] for i in range(self.count)]
+        return [self.data[self.requests[i].frame:self.requests[i].frame_end] for i in range(self.request_count)]
 
     def size_of(self, int64_t number):
-        """Return the size of a record in bytes."""
-        if not 0 <= number < self.count:
-            raise IndexError(number)
-        return self.ones[number].size
+        """Return the size of the records of a request in bytes."""
+        return self.request(number).size
 
     def begin(self, list firsts not None, int64_t now_ms):
         """Give the records the next offsets of their queues, and the time at which they are stored."""
@@ -489,25 +543,25 @@ cdef class SentRecords:
             put64(self.arena + one.record + 48 + self.maker.born_size_of(self.arena + one.record), <uint64_t> now_ms)
 
     def place(self, int64_t number, int64_t phy_offset, int64_t room_to):
-        """Place records from `number` on from `phy_offset` on, as far as they end before `room_to`.
+        """Place the records of requests from `number` on from `phy_offset` on, as far as they end before `room_to`.
 
-        Returns the number of the first that is not placed, and the bytes of the others.
+        Returns the number of the first request that is not placed, and the bytes of the others.
         """
-        cdef int64_t i = number, begin, at = phy_offset
+        cdef int64_t row, begin = self.ones[self.request(number).first].record, at = phy_offset
+        cdef SentRequest *request
         cdef SentOne *one
-        if not 0 <= number < self.count:
-            raise IndexError(number)
         with nogil:
-            while i < self.count and self.ones[i].size <= room_to - at:
-                one = &self.ones[i]
-                one.phy_offset = at
-                put64(self.arena + one.record + 28, <uint64_t> at)
-                if self.maker.property_crc:
-                    put_crc_tail(self.arena + one.record, one.size)
-                at += one.size
-                i += 1
-        begin = self.ones[number].record
-        return i, PyBytes_FromStringAndSize(<char *> self.arena + begin, at - phy_offset)
+            while number < self.request_count and self.requests[number].size <= room_to - at:
+                request = &self.requests[number]
+                for row in range(request.first, request.first + request.count):
+                    one = &self.ones[row]
+                    one.phy_offset = at
+                    put64(self.arena + one.record + 28, <uint64_t> at)
+                    if self.maker.property_crc:
+                        put_crc_tail(self.arena + one.record, one.size)
+                    at += one.size
+                number += 1
+        return number, PyBytes_FromStringAndSize(<char *> self.arena + begin, at - phy_offset)
 
     def rows(self):
         """Return the units of each queue, the hashes of index keys, and the offsets of their records."""
@@ -538,79 +592,86 @@ cdef class SentRecords:
                 add_key(hashes, places, place, state, self.arena + one.tags.at, one.tags.size)
         return units, hashes, places
 
-    cdef str text(self, Value value):
-        return PyBytes_FromStringAndSize(<char *> self.arena + value.at, value.size).decode()
-
     def stored(self, int64_t number):
-        """Return topic, queue, queue offset, physical offset, message id and UNIQ_KEY of a message."""
-        cdef SentOne *one
-        if not 0 <= number < self.count:
-            raise IndexError(number)
-        one = &self.ones[number]
-        topic, queue = self.names[self.slots[one.slot].topic], self.slots[one.slot].queue
-        msg_id = f"{self.maker.id_prefix.decode()}{<uint64_t> one.phy_offset:016X}"
-        return topic, queue, one.queue_offset, one.phy_offset, msg_id, self.text(one.uniq)
+        """Return topic, queue, queue offset, physical offset, message ids and UNIQ_KEY of a request."""
+        cdef SentRequest *request = self.request(number)
+        cdef SentOne *one = &self.ones[request.first]
+        cdef Slot *slot = &self.slots[one.slot]
+        cdef int64_t row
+        cdef str prefix = self.maker.id_prefix.decode()
+        ids = ",".join(
+            [f"{prefix}{self.ones[row].phy_offset:016X}" for row in range(request.first, request.first + request.count)]
+        )
+        uniq = PyBytes_FromStringAndSize(<char *> self.texts + request.uniq.at, request.uniq.size).decode()
+        return self.names[slot.topic], slot.queue, one.queue_offset, one.phy_offset, ids, uniq
 
     def kinds(self, bounds not None):
-        """Return topics, whether the messages are ordered, the bytes of bodies and properties, and counts of sizes.
+        """Return topics, whether they are ordered, messages, bytes of bodies and properties, and counts of sizes.
 
-        The counts are those of sizes up to each of the ascending `bounds`, and of larger ones.
+        The counts are those of requests whose messages have sizes up to each of the ascending `bounds`, and of larger.
         """
         cdef int64_t i, size
         cdef Py_ssize_t place, last = len(bounds)
-        cdef SentOne *one
+        cdef SentRequest *request
         cdef dict found = {}
         cdef list row
-        for i in range(self.count):
-            one = &self.ones[i]
-            size = one.body_size + one.property_size
-            kind = (self.slots[one.slot].topic, one.is_fifo)
+        for i in range(self.request_count):
+            request = &self.requests[i]
+            size = request.counted // request.count
+            kind = (self.slots[self.ones[request.first].slot].topic, request.is_fifo)
             row = found.get(kind)
             if row is None:
-                row = found[kind] = [0] * (last + 2)
+                row = found[kind] = [0] * (last + 3)
             place = 0
             while place < last and size > bounds[place]:
                 place += 1
             row[place] += 1
-            row[last + 1] += size
+            row[last + 1] += request.count
+            row[last + 2] += request.counted
         return [
-            (self.names[topic], bool(is_fifo), row[last + 1], row[:last + 1])
+            (self.names[topic], bool(is_fifo), row[last + 1], row[last + 2], row[:last + 1])
             for (topic, is_fifo), row in found.items()
         ]
 
     def answers(self):
         """Return the frames of the usual answers, one after the other."""
         cdef SendFrames maker = self.maker
-        cdef int64_t i, size = 0, fixed = maker.answer_size + len(maker.id_prefix) + 16 + 3 * 20 + 8 + 8
+        cdef int64_t i, row, id_size = len(maker.id_prefix) + 16 + 1
+        cdef int64_t size = self.count * id_size + self.texts_used
         cdef uint8_t *out
         cdef uint8_t *at
         cdef uint8_t *frame
+        cdef SentRequest *request
         cdef SentOne *one
-        for i in range(self.count):
-            size += fixed + self.ones[i].uniq.size
+        size += self.request_count * (maker.answer_size + 3 * 20 + 8 + 8)
         out = at = <uint8_t *> realloc(NULL, <size_t> size)
         if out == NULL:
             raise MemoryError
-        for i in range(self.count):
-            one = &self.ones[i]
+        for i in range(self.request_count):
+            request = &self.requests[i]
+            one = &self.ones[request.first]
             frame = at
             at += 8
             at = put_part(at, maker.answer[0])
             at[0] = c'"'
-            at = put_part(at + 1, maker.id_prefix)
-            at = put_hex(at, <uint64_t> one.phy_offset)
-            at[0] = c'"'
-            at = put_part(at + 1, maker.answer[1])
+            at += 1
+            for row in range(request.first, request.first + request.count):
+                at = put_part(at, maker.id_prefix)
+                at = put_hex(at, <uint64_t> self.ones[row].phy_offset)
+                at[0] = c','
+                at += 1
+            at[-1] = c'"'
+            at = put_part(at, maker.answer[1])
             at = put_quoted(at, self.slots[one.slot].queue)
             at = put_part(at, maker.answer[2])
             at = put_quoted(at, one.queue_offset)
             at = put_part(at, maker.answer[3])
             at[0] = c'"'
-            memcpy(at + 1, self.arena + one.uniq.at, <size_t> one.uniq.size)
-            at += 1 + one.uniq.size
+            memcpy(at + 1, self.texts + request.uniq.at, <size_t> request.uniq.size)
+            at += 1 + request.uniq.size
             at[0] = c'"'
             at = put_part(at + 1, maker.answer[4])
-            at = put_decimal(at, one.opaque)
+            at = put_decimal(at, request.opaque)
             at = put_part(at, maker.answer[5])
             put32(frame, <uint32_t> (at - frame - 4))
             put32(frame + 4, <uint32_t> (at - frame - 8))
@@ -775,19 +836,14 @@ cdef class SendFrames:
     cdef int64_t take_one(
         self, SentRecords records, const uint8_t *data, int64_t end, const uint8_t *born, int64_t born_size
     ) noexcept nogil:
-        cdef const uint8_t *store = self.store_bytes
-        cdef const uint8_t *added = self.added_bytes
-        cdef int64_t store_size = self.store_size, added_size = self.added_size
-        cdef int64_t position = records.end, size, header_size, body_size, room, properties, value
-        cdef int64_t queue, sys_flag, born_ms, flag, times = 0, property_size
+        cdef int64_t position = records.end, size, header_size, body_size, value
+        cdef int64_t queue, sys_flag, born_ms, flag, times = 0, row
         cdef uint32_t kind
-        cdef int topic, slot, place
+        cdef int slot, place, is_batch
         cdef SendHeader header
-        cdef SentOne *one
-        cdef uint8_t *record
-        cdef uint8_t *at
+        cdef SentFacts facts
+        cdef SentRequest *request
         cdef const uint8_t *body
-        cdef TaughtTopic *known
         if end - position < 8:
             return 0
         size = <int32_t> get32(data + position)
@@ -826,68 +882,186 @@ cdef class SendFrames:
             return 0
         if header.fields & (1u << UNIT_FIELD) and not is_bool(&header.texts[UNIT_FIELD]):
             return 0
-        if header.fields & (1u << BATCH_FIELD) and not is_text(
-            header.texts[BATCH_FIELD].at, header.texts[BATCH_FIELD].size, b"false", 5
-        ):
+        if header.fields & (1u << BATCH_FIELD) and not is_bool(&header.texts[BATCH_FIELD]):
             return 0
-        if sys_flag & LEFT_FLAGS or queue < 0 or queue >= MOST_QUEUES:
+        is_batch = header.code == SEND_BATCH
+        if not is_batch and header.fields & (1u << BATCH_FIELD) and header.texts[BATCH_FIELD].size == 4:
             return 0
-        topic = self.find(header.texts[TOPIC_FIELD].at, header.texts[TOPIC_FIELD].size, &place)
-        if topic < 0:
+        if sys_flag & (LEFT_BATCH_FLAGS if is_batch else LEFT_FLAGS) or queue < 0 or queue >= MOST_QUEUES:
             return 0
-        known = &self.topics[topic]
-        if not known.queues[queue >> 6] >> (queue & 63) & 1:
+        if is_batch and (born_size != 8 or self.store_size != 8):
             return 0
-        # -- the record; its parts before the properties are written once these are known
-        room = (
-            RECORD_FIXED + born_size + store_size + body_size + 1 + known.size
-            + header.texts[PROPERTIES_FIELD].size + 1 + added_size + CRC_TAIL
-        )
-        if not records.has_room(room):
+        facts.topic = self.find(header.texts[TOPIC_FIELD].at, header.texts[TOPIC_FIELD].size, &place)
+        if facts.topic < 0 or not self.topics[facts.topic].queues[queue >> 6] >> (queue & 63) & 1:
             return 0
+        facts.sys_flag = sys_flag & ~<int64_t> (BORN_V6 | STORE_V6)
+        facts.sys_flag |= (BORN_V6 if born_size == 20 else 0) | (STORE_V6 if self.store_size == 20 else 0)
+        facts.queue, facts.born_ms, facts.times = queue, born_ms, times
+        facts.born, facts.born_size = born, born_size
+        if is_batch:
+            size = self.take_batch(records, &facts, &header.texts[PROPERTIES_FIELD], body, body_size)
+        else:
+            size = self.take_single(records, &facts, flag, &header.texts[PROPERTIES_FIELD], body, body_size)
+        if not size:
+            return 0
+        slot = records.slot_of(facts.topic, <int> queue)
+        if slot < 0:
+            return 0
+        request = &records.requests[records.request_count]
+        for row in range(records.count, records.count + request.count):
+            records.ones[row].slot = slot
+        request.opaque = <int32_t> header.opaque
+        request.frame = position
+        request.frame_end = body + body_size - data
+        request.first, request.size = records.count, size
+        records.code = header.code
+        records.slots[slot].requests += 1
+        records.slots[slot].count += request.count
+        records.slots[slot].bytes += size
+        records.used += size
+        records.texts_used += request.uniq.size
+        records.body_size += body_size
+        records.end = request.frame_end
+        records.count += request.count
+        records.request_count += 1
+        return 1
+
+    cdef int64_t take_single(
+        self, SentRecords records, SentFacts *facts, int64_t flag, JsonText *text, const uint8_t *body, int64_t body_size
+    ) noexcept nogil:
+        """Write the record of a message after the others; return its size, 0 if it is left over."""
+        cdef int64_t size
+        cdef SentRequest *request
+        cdef SentOne *one
+        if not records.has_room(self.most_of(facts, body_size) + text.size, 1, text.size):
+            return 0
+        request = &records.requests[records.request_count]
         one = &records.ones[records.count]
-        record = records.arena + records.used
-        properties = records.used + RECORD_FIXED + born_size + store_size + body_size + 1 + known.size
-        at = records.arena + properties
-        property_size = unescaped(&header.texts[PROPERTIES_FIELD], at)
+        one.record = records.used
+        size = self.put_record(records.arena, one, facts, flag, text, body, body_size, 0, &request.is_fifo)
+        if not size or not is_plain_ascii(records.arena + one.uniq.at, one.uniq.size):
+            return 0
+        request.count = 1
+        request.counted = size - self.fixed_size(facts) - (CRC_TAIL if self.property_crc else 0)
+        request.uniq.at, request.uniq.size = records.texts_used, one.uniq.size
+        memcpy(records.texts + records.texts_used, records.arena + one.uniq.at, <size_t> one.uniq.size)
+        return size
+
+    cdef int64_t take_batch(
+        self, SentRecords records, SentFacts *facts, JsonText *text, const uint8_t *body, int64_t body_size
+    ) noexcept nogil:
+        """Write the records of a batch after the others; return their size, 0 if the batch is left over."""
+        cdef int64_t place = 0, count = 0, size, own, own_size, begin = records.used
+        cdef int32_t is_fifo
+        cdef SentRequest *request
+        cdef SentOne *one
+        cdef SentOne common
+        cdef JsonText properties
+        while place < body_size:
+            if body_size - place < ENTRY_HEAD + 2:
+                return 0
+            size, own = <int32_t> get32(body + place), <int32_t> get32(body + place + 16)
+            if own < 0 or own > body_size - place - ENTRY_HEAD - 2:
+                return 0
+            own_size = get16(body + place + ENTRY_HEAD + own)
+            if size != ENTRY_HEAD + 2 + own + own_size or size > body_size - place:
+                return 0
+            place += size
+            count += 1
+        if count == 0:
+            return 0
+        if not records.has_room(count * self.most_of(facts, 0) + body_size + text.size + 1, count, text.size):
+            return 0
+        # -- the batch's own properties, which its messages do not get
+        size = unescaped(text, records.arena + begin)
+        if size <= 0:
+            return 0
+        if records.arena[begin + size - 1] != 2:
+            records.arena[begin + size] = 2
+            size += 1
+        request = &records.requests[records.request_count]
+        if not take_properties(records.arena, begin, size, &common, &request.is_fifo):
+            return 0
+        if not has_only_ids(records.arena + begin, size):
+            return 0
+        if not is_plain_ascii(records.arena + common.uniq.at, common.uniq.size):
+            return 0
+        request.count = count
+        request.counted = body_size + size + self.added_size
+        request.uniq.at, request.uniq.size = records.texts_used, common.uniq.size
+        memcpy(records.texts + records.texts_used, records.arena + common.uniq.at, <size_t> common.uniq.size)
+        # -- its messages
+        place, count = 0, records.count
+        properties.escaped = 0
+        while place < body_size:
+            own = <int32_t> get32(body + place + 16)
+            properties.at = body + place + ENTRY_HEAD + own + 2
+            properties.size = get16(properties.at - 2)
+            one = &records.ones[count]
+            one.record = begin
+            size = self.put_record(
+                records.arena, one, facts, <int32_t> get32(body + place + 12), &properties, body + place + ENTRY_HEAD,
+                own, NEW_ID, &is_fifo,
+            )
+            if not size or not is_utf8(properties.at, properties.size):
+                return 0
+            begin += size
+            place += ENTRY_HEAD + 2 + own + properties.size
+            count += 1
+        size = begin - records.used
+        return size if size <= self.max_record else 0
+
+    cdef int64_t fixed_size(self, SentFacts *facts) noexcept nogil:
+        """The bytes of a record without body and properties."""
+        return RECORD_FIXED + facts.born_size + self.store_size + 1 + self.topics[facts.topic].size
+
+    cdef int64_t most_of(self, SentFacts *facts, int64_t body_size) noexcept nogil:
+        """The most bytes that a record takes without its sender's properties."""
+        return self.fixed_size(facts) + body_size + 1 + self.added_size + CRC_TAIL
+
+    cdef int64_t put_record(
+        self, uint8_t *arena, SentOne *one, SentFacts *facts, int64_t flag, JsonText *text, const uint8_t *body,
+        int64_t body_size, int64_t reserve, int32_t *is_fifo
+    ) noexcept nogil:
+        """Write a record at its place in the arena and find its facts; return its size, 0 if it is left over.
+
+        Its properties have to leave `reserve` bytes.
+        """
+        cdef TaughtTopic *known = &self.topics[facts.topic]
+        cdef int64_t begin = one.record + self.fixed_size(facts) + body_size, property_size, size
+        cdef uint8_t *record = arena + one.record
+        cdef uint8_t *at = arena + begin
+        property_size = unescaped(text, at)
         if property_size <= 0:
             return 0
         if at[property_size - 1] != 2:
             at[property_size] = 2
             property_size += 1
-        if not take_properties(records.arena, properties, property_size, one):
+        if not take_properties(arena, begin, property_size, one, is_fifo):
             return 0
-        if not is_plain_ascii(records.arena + one.uniq.at, one.uniq.size):
+        if not is_ascii(arena + one.tags.at, one.tags.size):
             return 0
-        if not is_ascii(records.arena + one.tags.at, one.tags.size):
+        memcpy(at + property_size, self.added_bytes, <size_t> self.added_size)
+        property_size += self.added_size
+        if property_size > self.max_properties - reserve:
             return 0
-        memcpy(at + property_size, added, <size_t> added_size)
-        property_size += added_size
-        if property_size > self.max_properties:
-            return 0
-        one.body_size, one.property_size = body_size, property_size
         if self.property_crc:
             property_size += CRC_TAIL
-        size = properties - records.used + property_size
+        size = begin - one.record + property_size
         if size > self.max_record:
             return 0
-        slot = records.slot_of(topic, <int> queue)
-        if slot < 0:
-            return 0
-        sys_flag &= ~<int64_t> (BORN_V6 | STORE_V6)
-        sys_flag |= (BORN_V6 if born_size == 20 else 0) | (STORE_V6 if store_size == 20 else 0)
         put32(record, <uint32_t> size)
         put32(record + 4, 0xDAA320A7)
         put32(record + 8, crc32_of(body, <size_t> body_size) & 0x7FFFFFFF)
-        put32(record + 12, <uint32_t> queue)
+        put32(record + 12, <uint32_t> facts.queue)
         put32(record + 16, <uint32_t> flag)
-        put32(record + 36, <uint32_t> sys_flag)
-        put64(record + 40, <uint64_t> born_ms)
-        memcpy(record + 48, born, <size_t> born_size)
-        at = record + 56 + born_size
-        memcpy(at, store, <size_t> store_size)
-        at += store_size
-        put32(at, <uint32_t> times)
+        put32(record + 36, <uint32_t> facts.sys_flag)
+        put64(record + 40, <uint64_t> facts.born_ms)
+        memcpy(record + 48, facts.born, <size_t> facts.born_size)
+        at = record + 56 + facts.born_size
+        memcpy(at, self.store_bytes, <size_t> self.store_size)
+        at += self.store_size
+        put32(at, <uint32_t> facts.times)
         put64(at + 4, 0)
         put32(at + 12, <uint32_t> body_size)
         memcpy(at + 16, body, <size_t> body_size)
@@ -895,22 +1069,10 @@ cdef class SendFrames:
         at[0] = <uint8_t> known.size
         memcpy(at + 1, known.name, <size_t> known.size)
         put16(at + 1 + known.size, <uint32_t> property_size)
-        one.tags_code = <int32_t> java_hash(0, records.arena + one.tags.at, <size_t> one.tags.size)
-        one.record = records.used
+        one.tags_code = <int32_t> java_hash(0, arena + one.tags.at, <size_t> one.tags.size)
         one.size = size
-        one.slot = slot
-        one.opaque = <int32_t> header.opaque
         one.queue_offset = one.phy_offset = -1
-        one.frame = position
-        one.frame_end = body + body_size - data
-        records.code = header.code
-        records.slots[slot].count += 1
-        records.slots[slot].bytes += size
-        records.used += size
-        records.body_size += body_size
-        records.end = one.frame_end
-        records.count += 1
-        return 1
+        return size
 
 
 cdef class SendsOfHost:

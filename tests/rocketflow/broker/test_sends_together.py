@@ -105,6 +105,43 @@ USUAL_SENDS: Final = st.builds(
     _code=st.sampled_from([310, 310, 310, 10]),
     _remark=st.sampled_from([None, None, ""]),
 )
+BATCH: Final = text_of({"UNIQ_KEY": "7F00B000", "WAIT": "true"})
+
+
+def batch(opaque: int, entries: Sequence[tuple[int, bytes, bytes]], properties: str = BATCH, **changed: Any) -> bytes:
+    """Return the request of a batch: flag, body and property string of each message."""
+    body = b"".join(
+        (22 + len(own) + len(more)).to_bytes(4, "big")
+        + bytes(8)
+        + flag.to_bytes(4, "big", signed=True)
+        + len(own).to_bytes(4, "big", signed=True)
+        + own
+        + len(more).to_bytes(2, "big")
+        + more
+        for flag, own, more in entries
+    )
+    return send(opaque, changed.pop("body", body), properties, **{"m": "true", "_code": 320, **changed})
+
+
+ENTRIES: Final = st.lists(
+    st.tuples(
+        st.sampled_from([0, 0, 7, -1]),
+        st.binary(max_size=90),
+        PROPERTIES.map(lambda text: text.encode("utf-8")),
+    ),
+    min_size=1,
+    max_size=5,
+)
+BATCHES: Final = st.builds(
+    batch,
+    st.integers(0, 1 << 30),
+    ENTRIES
+    | st.lists(st.tuples(st.just(0), st.binary(max_size=9), st.just(text_of(USUAL).encode())), min_size=1, max_size=40),
+    st.sampled_from([BATCH, BATCH, BATCH, BATCH[:-1], text_of(USUAL), "WAIT\x01true\x02", f"{BATCH}a\x01b\x02", ""]),
+    b=st.sampled_from([*TOPICS, "orders"]),
+    e=st.sampled_from([*map(str, range(QUEUES))]),
+    f=st.sampled_from(["0", "0", "0", "1", "8", "16"]),
+)
 ODD_CHANGES: Final[list[dict[str, Any]]] = [
     {"f": "4"},
     {"f": "128"},
@@ -183,7 +220,7 @@ def test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one(
     count = some(250)
 
     @given(
-        st.lists(USUAL_SENDS | USUAL_SENDS | ODD_SENDS, min_size=1, max_size=30),
+        st.lists(USUAL_SENDS | USUAL_SENDS | BATCHES | ODD_SENDS, min_size=1, max_size=30),
         st.lists(st.floats(0, 1, exclude_max=True), max_size=3),
         st.booleans(),
     )
@@ -226,6 +263,96 @@ def test_sizes_of_sends_are_counted_by_their_bounds(senders: Callable[..., tuple
     check(both, [b"".join(send(one, bytes(1024 - fixed + one)) for one in (-1, 0, 1))])
     assert both[0].figures() == both[1].figures()
     assert both[0].taken == 1
+
+
+OWN: Final = text_of(USUAL).encode()
+LARGE: Final = b"a\x01" + b"v" * (32_767 - 300) + b"\x02"
+ODD_BATCHES: Final[list[dict[str, Any]]] = [
+    {"entries": [(0, b"x", b"")]},
+    {"entries": [(0, b"x", b"a\x01b\x02")]},
+    {"entries": [(0, b"x", OWN[:-1]), (1, b"", OWN)]},
+    {"entries": [(0, b"x", OWN + b"a\x01\xff\x02")]},
+    {"entries": [(0, b"x", OWN + b"TAGS\x01\xc3\xa9\x02")]},
+    {"entries": [(0, b"x", OWN + b"DELAY\x013\x02")]},
+    {"entries": [(0, b"x", OWN + b"INNER_NUM\x012\x02")]},
+    {"entries": [(0, b"INNER_BASE", OWN)]},
+    {"entries": [(0, b"__CRC32#\x01", OWN)]},
+    {"entries": [(0, b"x", OWN + LARGE)]},
+    {"entries": [(0, b"x", OWN + LARGE + b"w" * 60)]},
+    {"entries": [(0, b"x", OWN)], "properties": text_of(USUAL) + "KEYS\x01k\x02"},
+    {"entries": [(0, b"x", OWN)], "properties": "WAIT\x01true\x02"},
+    {"entries": [(0, b"x", OWN)], "properties": None},
+    {"entries": [(0, b"x", OWN)], "properties": "UNIQ_KEY\x01\x7f\x02"},
+    {"entries": [(0, b"x", OWN)], "m": "false"},
+    {"entries": [(0, b"x", OWN)], "m": None},
+    {"entries": [(0, b"x", OWN)], "m": "x"},
+    {"entries": [(0, b"x", OWN)], "f": "8"},
+    {"entries": [(0, b"x", OWN)], "f": "16"},
+    {"entries": [(0, b"x", OWN)], "f": "32"},
+    {"entries": [(0, b"x", OWN)], "f": "128"},
+    {"entries": [(0, b"x", OWN)], "e": "-1"},
+    {"entries": [(0, b"x", OWN)], "_flag": 2},
+    {"entries": [], "body": b""},
+    {"entries": [], "body": b"\0" * 21},
+    {"entries": [], "body": (22).to_bytes(4, "big") + bytes(12) + b"\xff" * 4 + bytes(2)},
+    {"entries": [], "body": (23).to_bytes(4, "big") + bytes(18)},
+    {"entries": [], "body": (22).to_bytes(4, "big") + bytes(16) + b"\0\x05"},
+    {"entries": [(0, b"x" * 60_000, OWN), (0, b"y" * 70_000, OWN)]},
+]
+
+
+def test_each_unusual_batch_is_stored_and_answered_as_without_the_kernel(
+    senders: Callable[..., tuple[Sender, Sender]],
+) -> None:
+    both = senders()
+    warm(both)
+    for changes in ODD_BATCHES:
+        check(both, [batch(1, **changes) + send(2)])
+    assert both[0].files() == both[1].files()
+    assert both[0].figures() == both[1].figures()
+
+
+def test_batches_of_one_read_are_taken_together_and_go_on_in_the_next_file(
+    senders: Callable[..., tuple[Sender, Sender]],
+) -> None:
+    both = senders()
+    warm(both)
+    reads = [
+        b"".join(
+            batch(
+                one,
+                [(one, bytes(3000 + one), OWN), (0, b"second", OWN + b"KEYS\x01a b\x02TAGS\x01t\x02")],
+                e=str(one % 3),
+            )
+            for one in range(60)
+        )
+    ]
+    check(both, reads)
+    assert both[0].taken == 1
+    assert both[0].files() == both[1].files()
+    assert both[0].figures() == both[1].figures()
+    assert len(list((both[0].root / "commitlog").iterdir())) > 1
+
+
+@pytest.mark.parametrize(
+    ("attributes", "is_taken"),
+    [
+        ({"message.type": "NORMAL"}, True),
+        ({"queue.type": "BatchCQ"}, False),
+        ({"cleanup.policy": "COMPACTION"}, False),
+    ],
+)
+def test_topic_with_attributes_is_left_over_if_they_concern_sends(
+    senders: Callable[..., tuple[Sender, Sender]], attributes: dict[str, str], is_taken: bool
+) -> None:
+    both = senders()
+    for one in both:
+        one.store.topic_table.put(TopicConfig("typed", QUEUES, QUEUES, 6, attributes=attributes))
+    keyed = text_of({**USUAL, "KEYS": "k"})
+    for _ in range(3):
+        check(both, [send(1, b="typed", properties=keyed) + send(2, b="typed") + batch(3, [(0, b"x", OWN)], b="typed")])
+    assert (both[0].taken > 0) is is_taken
+    assert both[0].files() == both[1].files()
 
 
 def test_records_of_one_read_go_on_in_the_next_file(senders: Callable[..., tuple[Sender, Sender]]) -> None:
