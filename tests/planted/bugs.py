@@ -3198,13 +3198,18 @@ BUGS: Final = (
     Bug(
         "kernel-takes-refused-flags",
         "the kernel stores a send with the flags of a half message as it is",
-        [Change("if sys_flag & LEFT_FLAGS or queue < 0", "if queue < 0")],
+        [
+            Change(
+                "if sys_flag & (LEFT_BATCH_FLAGS if is_batch else LEFT_FLAGS) or",
+                "if is_batch and sys_flag & LEFT_BATCH_FLAGS or",
+            )
+        ],
         [f"{TOGETHER}::test_each_unusual_send_is_left_over"],
     ),
     Bug(
         "kernel-takes-batches",
         "the kernel stores a send with a batch in it as one message",
-        [Change('at, header.texts[BATCH_FIELD].size, b"false", 5', 'at, header.texts[BATCH_FIELD].size, b"true", 4')],
+        [Change("and header.texts[BATCH_FIELD].size == 4:", "and False:")],
         [f"{TOGETHER}::test_each_unusual_send_is_left_over"],
     ),
     Bug(
@@ -3274,7 +3279,12 @@ BUGS: Final = (
     Bug(
         "kernel-places-over-the-end",
         "the kernel places a record where the last blank one of a file has to be",
-        [Change("while i < self.count and self.ones[i].size <= room_to - at:", "while i < self.count:")],
+        [
+            Change(
+                "while number < self.request_count and self.requests[number].size <= room_to - at:",
+                "while number < self.request_count:",
+            )
+        ],
         [f"{TOGETHER}::test_records_of_one_read_go_on_in_the_next_file"],
     ),
     Bug(
@@ -3294,6 +3304,100 @@ BUGS: Final = (
         "the kernel stores properties that are no UTF-8",
         [Change("    return not wide or is_utf8(begin, end - begin)\n", "    return 1\n")],
         [f"{TOGETHER}::test_mutated_frames_are_answered_as_without_the_kernel"],
+    ),
+    Bug(
+        "kernel-drops-properties-of-a-batch",
+        "the messages of a batch do not get the batch's keys",
+        [Change("        if not has_only_ids(records.arena + begin, size):\n            return 0\n", "")],
+        [f"{TOGETHER}::test_each_unusual_batch_is_stored_and_answered_as_without_the_kernel"],
+    ),
+    Bug(
+        "kernel-takes-flags-of-a-batch",
+        "the kernel stores the messages of a batch with the flags of half messages",
+        [Change("(LEFT_BATCH_FLAGS if is_batch else LEFT_FLAGS)", "LEFT_FLAGS")],
+        [f"{TOGETHER}::test_each_unusual_batch_is_stored_and_answered_as_without_the_kernel"],
+    ),
+    Bug(
+        "kernel-takes-bad-utf8-in-a-batch",
+        "the kernel stores properties of a batch's messages that are no UTF-8",
+        [
+            Change(
+                "            if not size or not is_utf8(properties.at, properties.size):\n",
+                "            if not size:\n",
+            )
+        ],
+        [f"{TOGETHER}::test_each_unusual_batch_is_stored_and_answered_as_without_the_kernel"],
+    ),
+    Bug(
+        "kernel-takes-a-batch-without-keys",
+        "the kernel takes a batch without UNIQ_KEY and answers with an empty one",
+        [Change("    return one.uniq.size > 0\n", "    return 1\n")],
+        [f"{TOGETHER}::test_each_unusual_batch_is_stored_and_answered_as_without_the_kernel"],
+    ),
+    Bug(
+        "kernel-takes-large-properties-of-a-batch",
+        "the kernel gives the messages of a batch more properties than a batch may have",
+        [Change("                own, NEW_ID, &is_fifo,", "                own, 0, &is_fifo,")],
+        [f"{TOGETHER}::test_each_unusual_batch_is_stored_and_answered_as_without_the_kernel"],
+    ),
+    Bug(
+        "kernel-trusts-sizes-of-a-batch",
+        "the kernel does not compare the size of a batch's message with those of its parts",
+        [
+            Change(
+                "            if size != ENTRY_HEAD + 2 + own + own_size or size > body_size - place:",
+                "            if size > body_size - place:",
+            )
+        ],
+        [f"{TOGETHER}::test_each_unusual_batch_is_stored_and_answered_as_without_the_kernel"],
+    ),
+    Bug(
+        "kernel-answers-a-batch-with-one-id",
+        "the kernel answers a batch with the id of its first message only",
+        [
+            Change(
+                "            for row in range(request.first, request.first + request.count):\n"
+                "                at = put_part(at, maker.id_prefix)",
+                "            for row in range(request.first, request.first + 1):\n"
+                "                at = put_part(at, maker.id_prefix)",
+            )
+        ],
+        [f"{TOGETHER}::test_batches_of_one_read_are_taken_together_and_go_on_in_the_next_file"],
+    ),
+    Bug(
+        "kernel-divides-a-batch",
+        "the kernel writes the messages of a batch into two log files",
+        [
+            Change(
+                "        return self.request(number).size\n",
+                "        return self.ones[self.request(number).first].size\n",
+            )
+        ],
+        [f"{TOGETHER}::test_batches_of_one_read_are_taken_together_and_go_on_in_the_next_file"],
+    ),
+    Bug(
+        "messages-of-a-batch-counted-as-requests",
+        "a batch that the kernel takes counts as many requests",
+        [
+            Change(
+                "        records.slots[slot].requests += 1\n", "        records.slots[slot].requests += request.count\n"
+            )
+        ],
+        [f"{TOGETHER}::test_batches_of_one_read_are_taken_together_and_go_on_in_the_next_file"],
+    ),
+    Bug(
+        "kernel-takes-batch-queues",
+        "the kernel takes sends to a BatchCQ topic",
+        [Change("config.is_batch_cq or is_compacted(config)", "is_compacted(config)")],
+        [f"{TOGETHER}::test_topic_with_attributes_is_left_over_if_they_concern_sends"],
+        with_kernel=True,
+    ),
+    Bug(
+        "kernel-takes-compacted-topics",
+        "the kernel takes sends without keys to a compacted topic",
+        [Change("config.is_batch_cq or is_compacted(config)", "config.is_batch_cq")],
+        [f"{TOGETHER}::test_topic_with_attributes_is_left_over_if_they_concern_sends"],
+        with_kernel=True,
     ),
     Bug(
         "kernel-takes-more-than-a-run",
@@ -3317,7 +3421,7 @@ BUGS: Final = (
     Bug(
         "ordered-sends-counted-as-normal",
         "the metrics count ordered messages that are taken together as normal ones",
-        [Change("            one.is_fifo = 1\n", "            pass\n")],
+        [Change("            is_fifo[0] = 1\n", "            pass\n")],
         [f"{TOGETHER}::test_each_property_that_a_broker_acts_on_is_left_over"],
     ),
     Bug(
@@ -3343,7 +3447,7 @@ BUGS: Final = (
         "sends go to a queue that its topic has no more",
         [
             Change(
-                " or not self._is_as_taught({topic for topic, _, _, _ in records.queues}):",
+                " or not self._is_as_taught({topic for topic, *_ in records.queues}):",
                 ":",
             )
         ],
