@@ -2209,7 +2209,7 @@ BUGS: Final = (
         "offset-passes-waiting-messages",
         "the stored offset of the half queue passes messages that wait for their immunity time",
         [Change("return min([*self._waiting, self.next_offset])", "return self.next_offset")],
-        [f"{TRANSACTIONS}::TestTransactionMachine::runTest"],
+        [f"{TRANSACTIONS}::test_first_undecided_half_message_is_one_that_waits"],
     ),
     Bug(
         "waiting-message-is-asked-about-after-its-end",
@@ -3268,7 +3268,7 @@ BUGS: Final = (
         "kernel-answers-another-queue",
         "the kernel answers with the first queue of a read",
         [Change("at = put_quoted(at, self.slots[one.slot].queue)", "at = put_quoted(at, self.slots[0].queue)")],
-        [f"{TOGETHER}::test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one"],
+        [f"{TOGETHER}::test_batches_of_one_read_are_taken_together_and_go_on_in_the_next_file"],
     ),
     Bug(
         "kernel-forgets-keys",
@@ -3297,7 +3297,7 @@ BUGS: Final = (
         "kernel-takes-bad-numbers",
         "the kernel takes numbers that are no int32",
         [Change("    return least <= found <= most\n", "    return 1\n")],
-        [f"{TOGETHER}::test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one"],
+        [f"{TOGETHER}::test_each_unusual_send_is_left_over"],
     ),
     Bug(
         "kernel-takes-bad-utf8",
@@ -3986,8 +3986,10 @@ BUGS: Final = (
         "messages that a consumer printed before Ctrl-C are printed again by the next one",
         [
             Change(
-                "            await consumer.close()\n            raise\n",
-                "            await consumer.abort()\n            raise\n",
+                "        try:\n            await self._offsets.persist(held)\n        except ClientError as error:\n"
+                '            LOG.warning("the last',
+                "        try:\n            pass\n        except ClientError as error:\n"
+                '            LOG.warning("the last',
             )
         ],
         ["tests/rocketflow/cli/test_send_and_consume.py::test_interrupted_consumer_commits_what_it_printed"],

@@ -91,7 +91,9 @@ class SendsTogether:
         if (topic, queue_id) in self._queues or self._frames is None:
             return
         config = self._topics.get(topic)
-        if config is None or config.is_batch_cq or is_compacted(config) or topic.startswith(RETRY_PREFIX) or is_send_refused(topic):
+        if config is None or config.is_batch_cq or is_compacted(config):
+            return
+        if topic.startswith(RETRY_PREFIX) or is_send_refused(topic):
             return
         if not 0 <= queue_id < max(config.write_queue_nums, config.read_queue_nums):
             return

@@ -143,6 +143,10 @@ BATCHES: Final = st.builds(
     f=st.sampled_from(["0", "0", "0", "1", "8", "16"]),
 )
 ODD_CHANGES: Final[list[dict[str, Any]]] = [
+    {"h": "2147483648"},
+    {"d": "-2147483649"},
+    {"j": "2147483648"},
+    {"e": "2147483648"},
     {"f": "4"},
     {"f": "128"},
     {"f": "12"},
@@ -272,6 +276,7 @@ ODD_BATCHES: Final[list[dict[str, Any]]] = [
     {"entries": [(0, b"x", b"a\x01b\x02")]},
     {"entries": [(0, b"x", OWN[:-1]), (1, b"", OWN)]},
     {"entries": [(0, b"x", OWN + b"a\x01\xff\x02")]},
+    {"entries": [(0, b"x", OWN + b"KEYS\x01k\xc3\x02")]},
     {"entries": [(0, b"x", OWN + b"TAGS\x01\xc3\xa9\x02")]},
     {"entries": [(0, b"x", OWN + b"DELAY\x013\x02")]},
     {"entries": [(0, b"x", OWN + b"INNER_NUM\x012\x02")]},

@@ -38,7 +38,7 @@ from rocketflow.broker.transactions.messages import (
 )
 from rocketflow.broker.transactions.op_marks import OpMark, OpMarks
 from rocketflow.broker.transactions.recent_halves import RecentHalves
-from rocketflow.broker.transactions.walk import Decision, Rules, decide, ends_too_late
+from rocketflow.broker.transactions.walk import Decision, Rules, Walk, decide, ends_too_late
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command, decode_command, encode_command, request
 from rocketflow.remoting.frame import FrameReceiver
@@ -537,6 +537,15 @@ def test_only_messages_with_their_own_immunity_time_end_too_late() -> None:
     assert not ends_too_late(half(CHECK_IMMUNITY_TIME_IN_SECONDS="9"), RULES, 9_000)
     assert ends_too_late(half(CHECK_IMMUNITY_TIME_IN_SECONDS="9"), RULES, 9_001)
     assert not ends_too_late(half(CHECK_IMMUNITY_TIME_IN_SECONDS="2"), RULES, 6_000)
+
+
+def test_first_undecided_half_message_is_one_that_waits() -> None:
+    walk = Walk(9)
+    assert walk.first_undecided == 9
+    walk.wait(half(), 100)
+    assert walk.first_undecided == 5
+    walk.decided(walk.due(100))
+    assert walk.first_undecided == 9
 
 
 def test_marks_are_kept_until_no_half_message_can_need_them() -> None:
