@@ -168,6 +168,7 @@ class Sender:
         }
 
     def figures(self) -> Any:
+        list(self.stats.note(0, 10_000))
         sent = {key: (one.messages, one.bytes, one.sizes.counts) for key, one in self.exported.sent.items()}
         answered = {kind: sum(one.counts) for kind, one in self.latency.by_kind.items()}
         views = [self.stats.view(name, topic) for name in ("TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE") for topic in TOPICS]

@@ -270,7 +270,8 @@ def test_sizes_of_sends_are_counted_by_their_bounds(senders: Callable[..., tuple
 
 
 OWN: Final = text_of(USUAL).encode()
-LARGE: Final = b"a\x01" + b"v" * (32_767 - 300) + b"\x02"
+LARGE: Final = [b"a\x01" + b"v" * (32_767 - size) + b"\x02" for size in range(60, 300, 20)]
+"""Properties around the most that a message may have."""
 ODD_BATCHES: Final[list[dict[str, Any]]] = [
     {"entries": [(0, b"x", b"")]},
     {"entries": [(0, b"x", b"a\x01b\x02")]},
@@ -282,8 +283,7 @@ ODD_BATCHES: Final[list[dict[str, Any]]] = [
     {"entries": [(0, b"x", OWN + b"INNER_NUM\x012\x02")]},
     {"entries": [(0, b"INNER_BASE", OWN)]},
     {"entries": [(0, b"__CRC32#\x01", OWN)]},
-    {"entries": [(0, b"x", OWN + LARGE)]},
-    {"entries": [(0, b"x", OWN + LARGE + b"w" * 60)]},
+    *({"entries": [(0, b"x", OWN + one)]} for one in LARGE),
     {"entries": [(0, b"x", OWN)], "properties": text_of(USUAL) + "KEYS\x01k\x02"},
     {"entries": [(0, b"x", OWN)], "properties": "WAIT\x01true\x02"},
     {"entries": [(0, b"x", OWN)], "properties": None},
@@ -301,6 +301,7 @@ ODD_BATCHES: Final[list[dict[str, Any]]] = [
     {"entries": [], "body": b"\0" * 21},
     {"entries": [], "body": (22).to_bytes(4, "big") + bytes(12) + b"\xff" * 4 + bytes(2)},
     {"entries": [], "body": (23).to_bytes(4, "big") + bytes(18)},
+    {"entries": [], "body": (23 + len(OWN)).to_bytes(4, "big") + bytes(16) + len(OWN).to_bytes(2, "big") + OWN + b"\0"},
     {"entries": [], "body": (22).to_bytes(4, "big") + bytes(16) + b"\0\x05"},
     {"entries": [(0, b"x" * 60_000, OWN), (0, b"y" * 70_000, OWN)]},
 ]
@@ -326,7 +327,7 @@ def test_batches_of_one_read_are_taken_together_and_go_on_in_the_next_file(
         b"".join(
             batch(
                 one,
-                [(one, bytes(3000 + one), OWN), (0, b"second", OWN + b"KEYS\x01a b\x02TAGS\x01t\x02")],
+                [(one, bytes(3000 + one), OWN), (0, bytes(3000), OWN + b"KEYS\x01a b\x02TAGS\x01t\x02")],
                 e=str(one % 3),
             )
             for one in range(60)
@@ -372,9 +373,10 @@ def test_records_of_one_read_go_on_in_the_next_file(senders: Callable[..., tuple
 def test_mutated_frames_are_answered_as_without_the_kernel(senders: Callable[..., tuple[Sender, Sender]]) -> None:
     both = senders()
     warm(both)
-    rows, pool = random.Random(5), send(1, properties=text_of({**USUAL, "KEYS": "k é", "TAGS": "t"}), ascii=False)
-    for _ in range(some(20_000)):
-        data = bytearray(pool)
+    rows, keyed = random.Random(5), text_of({**USUAL, "KEYS": "k é", "TAGS": "t"})
+    good = send(1, properties=keyed, ascii=False), batch(1, [(0, b"x", keyed.encode()), (1, b"", OWN)])
+    for number in range(some(20_000)):
+        data = bytearray(good[number % 2])
         for _ in range(rows.randrange(1, 3)):
             data[rows.randrange(8, len(data))] = rows.choice([*b'"\\{}:,0123456789-\x01\x02u', rows.randrange(256)])
         check(both, [bytes(data)])  # alone: one that makes a topic waits for a thread
@@ -386,9 +388,12 @@ def test_kernel_stays_within_hostile_bytes(senders: Callable[..., tuple[Sender, 
     on.feed(send(1))
     take, rows = on.both.taker("127.0.0.1:1"), random.Random(6)
     assert take is not None
-    good = send(1)
-    for _ in range(some(100_000)):
-        data = bytearray(good[: rows.randrange(len(good) + 1)] + rows.randbytes(rows.randrange(9)))
+    usual = send(1), batch(1, [(0, b"x", OWN), (1, b"", OWN)])
+    for number in range(some(100_000)):
+        good = usual[number % 2]
+        data = bytearray(
+            good[: rows.choice([len(good), rows.randrange(len(good) + 1)])] + rows.randbytes(rows.choice([0, 8]))
+        )
         for _ in range(rows.randrange(4)):
             if data:
                 data[rows.randrange(len(data))] = rows.randrange(256)

@@ -14,7 +14,11 @@ from hatch_build import FOLDER, MODULE, compile_kernel
 from tests.support.trials import LEVEL, ROOT
 
 SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1", "-U_FORTIFY_SOURCE")
-TESTS = ("tests/store/kernel", "tests/store/reading/test_sound_records.py")
+TESTS = (
+    "tests/store/kernel",
+    "tests/store/reading/test_sound_records.py",
+    "tests/rocketflow/broker/test_sends_together.py",
+)
 
 
 def sanitizer() -> str:
