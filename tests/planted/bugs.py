@@ -3377,7 +3377,16 @@ BUGS: Final = (
     Bug(
         "kernel-takes-batch-queues",
         "the kernel takes sends to a BatchCQ topic",
-        [Change("config.is_batch_cq or is_compacted(config)", "is_compacted(config)")],
+        [
+            Change(
+                "        return self.request(number).size\n",
+                "        return self.ones[self.request(number).first].size\n",
+            ),
+            Change(
+                "self.request_count and self.requests[number].size <= room_to - at:",
+                "self.request_count and self.ones[self.requests[number].first].size <= room_to - at:",
+            ),
+        ],
         [f"{TOGETHER}::test_topic_with_attributes_is_left_over_if_they_concern_sends"],
         with_kernel=True,
     ),

@@ -323,17 +323,8 @@ def test_batches_of_one_read_are_taken_together_and_go_on_in_the_next_file(
 ) -> None:
     both = senders()
     warm(both)
-    reads = [
-        b"".join(
-            batch(
-                one,
-                [(one, bytes(3000 + one), OWN), (0, bytes(3000), OWN + b"KEYS\x01a b\x02TAGS\x01t\x02")],
-                e=str(one % 3),
-            )
-            for one in range(60)
-        )
-    ]
-    check(both, reads)
+    large = 0, bytes(9000), OWN + b"KEYS\x01a b\x02TAGS\x01t\x02"  # where a file ends
+    check(both, [b"".join(batch(one, [(one, bytes(one), OWN), large], e=str(one % 3)) for one in range(60))])
     assert both[0].taken == 1
     assert both[0].files() == both[1].files()
     assert both[0].figures() == both[1].figures()
