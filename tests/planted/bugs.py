@@ -3354,17 +3354,6 @@ BUGS: Final = (
         [f"{TOGETHER}::test_batches_of_one_read_are_taken_together_and_go_on_in_the_next_file"],
     ),
     Bug(
-        "kernel-divides-a-batch",
-        "the kernel writes the messages of a batch into two log files",
-        [
-            Change(
-                "        return self.request(number).size\n",
-                "        return self.ones[self.request(number).first].size\n",
-            )
-        ],
-        [f"{TOGETHER}::test_batches_of_one_read_are_taken_together_and_go_on_in_the_next_file"],
-    ),
-    Bug(
         "messages-of-a-batch-counted-as-requests",
         "a batch that the kernel takes counts as many requests",
         [
