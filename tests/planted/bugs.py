@@ -1681,7 +1681,7 @@ BUGS: Final = (
         "append-makes-stores",
         "append creates a store at a path without one",
         [Change("    if not create:\n        _check_exists(path, config)\n", "")],
-        ["tests/rocketflow/cli/test_typos.py"],
+        ["tests/rocketflow/cli/test_typos.py::test_append_creates_a_store_only_with_create"],
     ),
     Bug(
         "available-now-waits-for-a-topic",

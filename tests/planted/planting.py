@@ -15,7 +15,7 @@ from hatch_build import FOLDER, MODULE, SOURCES, compile_kernel
 from tests.support.trials import ROOT, SEED
 
 PRODUCT = (Path("store") / "rocketflow_store", Path("rocketflow"))
-COPIED = ("store", "rocketflow", "tests", "pyproject.toml")
+COPIED = ("store", "rocketflow", "jobs", "tests", "pyproject.toml")
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "golden", "*.pyc")
 SEEDS = 20
 """The largest number of runs in which a test must catch a bug."""

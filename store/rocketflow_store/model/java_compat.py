@@ -85,14 +85,17 @@ def index_hashes_one_by_one(texts: Sequence[str]) -> list[int]:
 
 
 def _index_hash(text: str) -> int:
+    value: int
     tail = text[-_TAIL:]
     if tail.isascii():  # hash(head + tail) = hash(head) * 31 ** len(tail) + hash(tail)
         count = len(tail)
         value = string_hash(text[:-_TAIL]) * _TAIL_POWERS[count]
-        value = abs(wrap_int32(value + sum(map(mul, tail.encode("ascii"), _POWERS[count]))))
+        value = (value + sum(map(mul, tail.encode("ascii"), _POWERS[count]))) & 0xFFFFFFFF
     else:
-        value = abs(string_hash(text))
-    return 0 if value == 1 << 31 else value
+        value = string_hash(text) & 0xFFFFFFFF
+    if value >> 31:  # Java's Math.abs, which leaves the least int as it is: that counts as 0
+        value = -value & 0x7FFFFFFF
+    return value
 
 
 _tag_hash = lru_cache(maxsize=4096)(_index_hash)

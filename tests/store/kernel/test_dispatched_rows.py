@@ -106,6 +106,7 @@ def rows_of(size: int) -> st.SearchStrategy[Any]:
     st.lists(st.integers(0, 14).flatmap(rows_of), max_size=4),
 )
 @example(IndexHeader(), [(1, 3)], [([0, 0, 0, 0, 1], [9] * 5, [9] * 5)])
+@example(IndexHeader(), [], [([0], [0], [(1 << 63) - 1]), ([0], [0], [-2])])
 def test_entries_slots_and_header_of_an_index_file_are_the_same_by_kernel_and_python(
     tmp_path_factory: pytest.TempPathFactory, header: IndexHeader, damage: list[tuple[int, int]], puts: list[Any]
 ) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from rocketflow_store.files import os_files
 from rocketflow_store.format.index_layout import ENTRY_SIZE, ENTRY_STRUCT, HEADER_SIZE, SLOT_SIZE, index_file_size
 from rocketflow_store.kernel import COMPILED
+from rocketflow_store.model.java_compat import wrap_int64
 from rocketflow_store.records.arrow.unit_types import ENTRY_DTYPE
 from rocketflow_store.views.index.index_table import IndexHeader, IndexTable
 from rocketflow_store.views.index.index_walk import IndexWalk
@@ -219,7 +220,8 @@ class IndexFile:
         )
         write_slot, write_entry = SLOT_STRUCT.pack_into, ENTRY_STRUCT.pack_into
         begin, new_slots = self.header.begin_timestamp, 0
-        seconds = 0 if begin <= 0 else min(max(int((store_timestamp - begin) / 1000), 0), MAX_TIME_DIFF)
+        passed = wrap_int64(store_timestamp - begin)
+        seconds = 0 if begin <= 0 else min(max(int(passed / 1000), 0), MAX_TIME_DIFF)
         for key_hash, phy_offset in zip(key_hashes, phy_offsets):
             slot_at = HEADER_SIZE + SLOT_SIZE * (key_hash % slots)
             (previous,) = read_slot(mapped, slot_at)
