@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from rocketflow.errors import RocketFlowError
 from rocketflow.remoting.command import RESPONSE_FLAG, Command, decode_command, encode_command, encode_parts, request
 from rocketflow.remoting.errors import RemotingError
-from rocketflow.remoting.frame import MAX_FRAME_SIZE, Frame, FrameReceiver, Take, Together
+from rocketflow.remoting.frame import MAX_FRAME_SIZE, Frame, FrameReceiver, TakeFrames, TakenFrames
 from rocketflow.remoting.pending import PendingRequests
 
 if TYPE_CHECKING:
@@ -81,10 +81,10 @@ class ChannelOwner(Protocol):
 class TakesTogether(Protocol):
     """Takes the frames of requests that arrive together before they are decoded."""
 
-    def taker(self, address: str) -> Take | None:
+    def taker(self, address: str) -> TakeFrames | None:
         """Return what takes the frames of a peer at an address, None for nothing."""
 
-    def received_together(self, channel: Channel, taken: Together) -> bool:
+    def received_together(self, channel: Channel, taken: TakenFrames) -> bool:
         """Serve what was taken; return False if its requests are to be decoded and received one by one."""
 
 
@@ -108,10 +108,10 @@ class Channel(asyncio.Protocol):
     ) -> None:
         self._owner = owner
         self._together = together
-        self._taker: Take | None = None
+        self._taker: TakeFrames | None = None
         self._receiver = FrameReceiver(max_frame_size)
         self._unsent_limit = unsent_limit
-        self._frames: Iterator[Frame | Together] | None = None
+        self._frames: Iterator[Frame | TakenFrames] | None = None
         self._unread: deque[bytes] = deque()
         self._writing_paused = False
         self._resumed = asyncio.Event()
@@ -361,7 +361,7 @@ class Channel(asyncio.Protocol):
                 if isinstance(frame, Frame):
                     self._take(decode_command(frame))
                 elif self._together is None or not self._together.received_together(self, frame):
-                    self._frames = chain(FrameReceiver().feed(b"".join(frame.frames())), self._frames)
+                    self._frames = chain(FrameReceiver().feed(frame.frames()), self._frames)
         except RemotingError as error:
             LOG.warning("%s: %s; the connection is closed", self.address, error)
             self._unread.clear()

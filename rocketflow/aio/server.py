@@ -25,7 +25,7 @@ from rocketflow.errors import RocketFlowError
 from rocketflow.remoting.codes import OWN_CODES, UNSUPPORTED, ResponseCode, code_name
 from rocketflow.remoting.command import Command, answer, decode_command
 from rocketflow.remoting.errors import BodyError, HeaderError
-from rocketflow.remoting.frame import FrameReceiver, Take, Together
+from rocketflow.remoting.frame import FrameReceiver, TakeFrames, TakenFrames
 
 if TYPE_CHECKING:
     import ssl
@@ -156,19 +156,19 @@ class Arrived(NamedTuple):
             self.latency.record(Rpc(code, 0, False, SUCCESS if channel.is_open else WRITE_FAILED), seconds, count)
         channel.send_frame(answers)
 
-    def requests(self, taken: Together) -> list[Request]:
+    def requests(self, taken: TakenFrames) -> list[Request]:
         """Return the requests one by one."""
-        frames = FrameReceiver().feed(b"".join(taken.frames()))
+        frames = FrameReceiver().feed(taken.frames())
         return [Request(self.channel, decode_command(one), self.at, self.slow, self.latency) for one in frames]
 
 
 class ServesTogether(Protocol):
     """Serves the frames of requests that arrive together; see `TakesTogether`."""
 
-    def taker(self, address: str) -> Take | None:
+    def taker(self, address: str) -> TakeFrames | None:
         """Return what takes the frames of a peer at an address, None for nothing."""
 
-    def received(self, arrived: Arrived, taken: Together) -> bool:
+    def received(self, arrived: Arrived, taken: TakenFrames) -> bool:
         """Serve what was taken; return False if its requests are to be received one by one."""
 
 
@@ -312,11 +312,11 @@ class Server:
         self._channels.add(channel)
         self._beginning.pop(channel, None)
 
-    def taker(self, address: str) -> Take | None:
+    def taker(self, address: str) -> TakeFrames | None:
         """Return what takes the frames of a client's requests before they are decoded."""
         return None if self._together is None else self._together.taker(address)
 
-    def received_together(self, channel: Channel, taken: Together) -> bool:
+    def received_together(self, channel: Channel, taken: TakenFrames) -> bool:
         """Serve requests that were taken before they were decoded; return False if they are to be decoded."""
         if self._together is None or self._stopping:
             return False

@@ -61,15 +61,18 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
 
-class Together(Protocol):
-    """Frames that follow each other and were taken as they are; `end` is where the next one begins."""
+class TakenFrames(Protocol):
+    """Frames that follow each other and were taken as they are; `end` is where the next one begins.
+
+    `FrameReceiver().feed(taken.frames())` divides them.
+    """
 
     @property
     def end(self) -> int: ...
-    def frames(self) -> list[bytes]: ...
+    def frames(self) -> bytes: ...
 
 
-Take = Callable[[bytes, int], Together | None]
+TakeFrames = Callable[[bytes, int], TakenFrames | None]
 """Takes whole frames of received bytes from a position on, where one begins; returns None if it takes none."""
 
 
@@ -98,7 +101,7 @@ class FrameReceiver:
         """
         return cast("Iterator[Frame]", self.divide(data, None))
 
-    def divide(self, data: bytes, take: Take | None) -> Iterator[Frame | Together]:
+    def divide(self, data: bytes, take: TakeFrames | None) -> Iterator[Frame | TakenFrames]:
         """Take the next bytes as `feed` does; yield what `take` takes of them as it is."""
         if self._size:
             self._keep(data)

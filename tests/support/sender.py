@@ -24,7 +24,7 @@ from rocketflow.broker.settings import load_broker_settings
 from rocketflow.broker.topics.topics import Topics
 from rocketflow.broker.transactions import RecentHalves
 from rocketflow.remoting.codes import RequestCode
-from rocketflow.remoting.frame import Together
+from rocketflow.remoting.frame import TakenFrames
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.spi.broker import open_store
 from rocketflow_store.spi.ids import encode_host
@@ -86,7 +86,7 @@ class Counting(SendsTogether):
 
     taken = 0
 
-    def received(self, arrived: Arrived, taken: Together) -> bool:
+    def received(self, arrived: Arrived, taken: TakenFrames) -> bool:
         served = super().received(arrived, taken)
         self.taken += served
         return served

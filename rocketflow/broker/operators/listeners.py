@@ -32,7 +32,7 @@ class Listeners(Parts):
         folders: Sequence[Parts],
         tls: Tls | None,
         latency: RpcLatency | None,
-        together: ServesTogether | None = None,
+        together: ServesTogether | None,
     ) -> None:
         super().__init__()
         self._settings = settings

@@ -97,8 +97,7 @@ class Sends:
         self._usual_answer = PreparedFrame(ResponseCode.SUCCESS, self._common, changing, flag=RESPONSE_FLAG)
         added = {**self._common, "CLUSTER": settings.broker_cluster_name}
         self._added = encode_properties(added).decode()
-        self.on_stored: Callable[[str, int], None] | None = None
-        """Called with topic and queue of each single message that is stored there."""
+        self._on_stored: Callable[[str, int], None] | None = None
 
     @property
     def added(self) -> bytes:
@@ -109,6 +108,10 @@ class Sends:
     def answer_parts(self) -> tuple[bytes, ...]:
         """Return the parts of the usual answer's header between its values."""
         return self._usual_answer.parts()
+
+    def notify_stored(self, on_stored: Callable[[str, int], None]) -> None:
+        """Call `on_stored` with topic and queue of each message or batch that is stored under its own topic."""
+        self._on_stored = on_stored
 
     def check_writable(self) -> None:
         """Raise RefusedError if no message may be sent now."""
@@ -193,8 +196,8 @@ class Sends:
         def stored(result: PutMessageResult) -> None:
             if result.stored:
                 self._counts.sent(message, result)
-                if self.on_stored is not None and result.topic == message.topic:
-                    self.on_stored(message.topic, result.queue_id)
+                if self._on_stored is not None and result.topic == message.topic:
+                    self._on_stored(message.topic, result.queue_id)
             if queue_id is not None and result.stored:
                 self._halves.note(message, result)
                 self._counts.half(real_topic(message), 1)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rocketflow.broker.puts.put_gatherer import PutGatherer
     from rocketflow.broker.puts.sends import Sends
     from rocketflow.broker.topics import Topics
-    from rocketflow.remoting.frame import Together
+    from rocketflow.remoting.frame import TakenFrames
     from rocketflow_store import PutMessageResult
     from rocketflow_store.spi.broker import SentRecords, WritingStore
     from rocketflow_store.spi.table_rows import TopicConfig
@@ -41,7 +41,7 @@ class SendsTogether:
         self._taught: dict[str, TopicConfig] = {}
         self._queues: set[tuple[str, int]] = set()
         if self._frames is not None:
-            sends.on_stored = self._stored_one
+            sends.notify_stored(self._stored_one)
 
     def taker(self, address: str) -> Callable[[bytes, int], SentRecords | None] | None:
         """Return what takes the usual sends of a client; None without the kernel."""
@@ -50,7 +50,7 @@ class SendsTogether:
         except ValueError:
             return None
 
-    def received(self, arrived: Arrived, taken: Together) -> bool:
+    def received(self, arrived: Arrived, taken: TakenFrames) -> bool:
         """Store messages and answer; return False if their requests are to be received one by one."""
         records = cast("SentRecords", taken)
         if not self._gatherer.has_room or not self._is_as_taught({topic for topic, *_ in records.queues}):

@@ -90,13 +90,18 @@ class RecordRun:
 
     def place(self, size: int) -> int:
         """Reserve the next `size` bytes within one log file; return their physical offset."""
-        phy_offset = self.end
-        if phy_offset + size > self._room_to:
-            phy_offset, self._room_to = self._commit_log.place_one(size, phy_offset)
-            if phy_offset != self.end or not self.stretches:
-                self.stretches.append((phy_offset, self._written))
+        phy_offset = self._begin_of(size)
         self.end = phy_offset + size
         self._written += size
+        return phy_offset
+
+    def _begin_of(self, size: int) -> int:
+        """Return where the next `size` bytes begin: in the next log file if this one has no space for them."""
+        if self.end + size <= self._room_to:
+            return self.end
+        phy_offset, self._room_to = self._commit_log.place_one(size, self.end)
+        if phy_offset != self.end or not self.stretches:
+            self.stretches.append((phy_offset, self._written))
         return phy_offset
 
     def add(self, one: UnplacedRecord, phy_offset: int | None = None) -> tuple[int, int]:
@@ -160,28 +165,19 @@ class RecordRun:
         queues = [(topic, queue_id) for topic, queue_id, *_ in every]
         firsts = [self.next_offset(*queue) for queue in queues]
         records.begin(firsts, self.store_timestamp)
-        first = phy_offset = self._place_first(records, 0)
-        number = 0
-        while True:
+        first, number = -1, 0
+        while number < records.request_count:
+            phy_offset = self._begin_of(records.size_of(number))
+            first = first if number else phy_offset
             number, data = records.place(number, phy_offset, self._room_to)
             self._parts.append(data)
             self._written += len(data)
             self.end = phy_offset + len(data)
-            if number == records.request_count:
-                break
-            phy_offset = self._place_first(records, number)
         self.rows.add_sent(queues, firsts, (first, records.last), *records.rows())
         for (topic, queue_id, count, *_), offset in zip(every, firsts):
             self.next_offsets[topic, queue_id] = offset + count
         self.count += records.count
         return first
-
-    def _place_first(self, records: SentRecords, number: int) -> int:
-        """Return where a record begins, in the next file if this one has no space for it; nothing is reserved."""
-        phy_offset = self.place(size := records.size_of(number))
-        self.end -= size
-        self._written -= size
-        return phy_offset
 
     def advance(self, offsets: QueueOffsets) -> None:
         """Advance the queues of the run past its records."""

@@ -1,4 +1,4 @@
-"""Usual sends (requests 10, 310 and 320, JSON header): from the frames of a connection to records without their place, and to answers.
+"""Usual sends (requests 10, 310 and 320, JSON header): from frames to records without their place, and to answers.
 
 The rules are those of the broker's `Sends` and of `RawEncoder`, whose answer to everything else counts: a frame that is
 not usual in every byte is left over.
@@ -15,9 +15,6 @@ cdef enum:
     TOPIC_PLACES = 2048          # of the hash table, a power of two
     MOST_QUEUES = 1024
     MOST_SLOTS = 64              # queues of one run
-    MOST_NAME = 127              # longer topics have records of version 2
-    RECORD_FIXED = 74
-    CRC_TAIL = 20
     LEFT_FLAGS = 128 | 4         # an inner batch, a half message: see RawEncoder
     LEFT_BATCH_FLAGS = 128 | 12 | 16 | 32  # further transactions, IPv6 hosts: see CompiledMessages
 
@@ -64,8 +61,6 @@ cdef struct Value:
     int64_t size
 
 cdef struct SentRequest:
-    int64_t frame                # its bytes in the data
-    int64_t frame_end
     int64_t first                # of its records
     int64_t count
     int64_t size                 # of its records in bytes
@@ -441,9 +436,10 @@ cdef void *with_room(void *at, int64_t count, int64_t *room, size_t size) noexce
 cdef class SentRecords:
     """Records of the sends of one read, in their order; they have no place until `place`."""
 
-    cdef object data
+    cdef bytes data
+    cdef int64_t start           # of the frames in the data
     cdef SendFrames maker
-    cdef list names
+    cdef list names, found
     cdef uint8_t *arena
     cdef int64_t used, room
     cdef SentOne *ones
@@ -502,11 +498,12 @@ cdef class SentRecords:
     def queues(self):
         """The queues in the order of their first messages: topic, queue, messages, bytes of records, requests."""
         cdef Slot *slot
-        cdef list found = []
-        for i in range(self.slot_count):
-            slot = &self.slots[i]
-            found.append((self.names[slot.topic], slot.queue, slot.count, slot.bytes, slot.requests))
-        return found
+        if self.found is None:
+            self.found = []
+            for i in range(self.slot_count):
+                slot = &self.slots[i]
+                self.found.append((self.names[slot.topic], slot.queue, slot.count, slot.bytes, slot.requests))
+        return self.found
 
     @property
     def last(self):
@@ -519,8 +516,8 @@ cdef class SentRecords:
         return &self.requests[number]
 
     def frames(self):
-        """Return the frames."""
-        return [self.data[self.requests[i].frame:self.requests[i].frame_end] for i in range(self.request_count)]
+        """Return the frames, one after the other."""
+        return self.data[self.start:self.end]
 
     def size_of(self, int64_t number):
         """Return the size of the records of a request in bytes."""
@@ -558,7 +555,7 @@ cdef class SentRecords:
                     one.phy_offset = at
                     put64(self.arena + one.record + 28, <uint64_t> at)
                     if self.maker.property_crc:
-                        put_crc_tail(self.arena + one.record, one.size)
+                        put_record_crc(self.arena + one.record, one.size)
                     at += one.size
                 number += 1
         return number, PyBytes_FromStringAndSize(<char *> self.arena + begin, at - phy_offset)
@@ -723,18 +720,6 @@ cdef uint8_t *put_hex(uint8_t *at, uint64_t value) noexcept nogil:
     return at + 16
 
 
-cdef void put_crc_tail(uint8_t *record, int64_t size) noexcept nogil:
-    """End a record with the CRC of what is before: decimal digits, the last one first."""
-    cdef uint8_t *tail = record + size - CRC_TAIL
-    cdef uint32_t crc = crc32_of(record, <size_t> (size - CRC_TAIL)) & 0x7FFFFFFF
-    cdef int i
-    memcpy(tail, b"__CRC32#\x01", 9)
-    for i in range(10):
-        tail[9 + i] = <uint8_t> (c'0' + crc % 10)
-        crc //= 10
-    tail[19] = 2
-
-
 cdef class SendFrames:
     """Takes usual sends to the queues that it was taught.
 
@@ -792,7 +777,7 @@ cdef class SendFrames:
         """Take sends to a queue of a topic from now on; return whether it is taken."""
         cdef bytes name = topic.encode()
         cdef int number, place
-        if not topic.isascii() or not 0 < len(name) <= MOST_NAME or not 0 <= queue_id < MOST_QUEUES:
+        if not topic.isascii() or not 0 < len(name) <= MOST_TOPIC or not 0 <= queue_id < MOST_QUEUES:
             return False
         number = self.find(<const uint8_t *> PyBytes_AsString(name), len(name), &place)
         if number < 0:
@@ -911,8 +896,6 @@ cdef class SendFrames:
         for row in range(records.count, records.count + request.count):
             records.ones[row].slot = slot
         request.opaque = <int32_t> header.opaque
-        request.frame = position
-        request.frame_end = body + body_size - data
         request.first, request.size = records.count, size
         records.code = header.code
         records.slots[slot].requests += 1
@@ -921,7 +904,7 @@ cdef class SendFrames:
         records.used += size
         records.texts_used += request.uniq.size
         records.body_size += body_size
-        records.end = request.frame_end
+        records.end = body + body_size - data
         records.count += request.count
         records.request_count += 1
         return 1
@@ -942,7 +925,7 @@ cdef class SendFrames:
         if not size or not is_plain_ascii(records.arena + one.uniq.at, one.uniq.size):
             return 0
         request.count = 1
-        request.counted = size - self.fixed_size(facts) - (CRC_TAIL if self.property_crc else 0)
+        request.counted = size - self.fixed_size(facts) - (CRC_PROPERTY_SIZE if self.property_crc else 0)
         request.uniq.at, request.uniq.size = records.texts_used, one.uniq.size
         memcpy(records.texts + records.texts_used, records.arena + one.uniq.at, <size_t> one.uniq.size)
         return size
@@ -1013,11 +996,11 @@ cdef class SendFrames:
 
     cdef int64_t fixed_size(self, SentFacts *facts) noexcept nogil:
         """The bytes of a record without body and properties."""
-        return RECORD_FIXED + facts.born_size + self.store_size + 1 + self.topics[facts.topic].size
+        return HEAD_SIZE - 2 * 8 + facts.born_size + self.store_size + 1 + self.topics[facts.topic].size + 2
 
     cdef int64_t most_of(self, SentFacts *facts, int64_t body_size) noexcept nogil:
         """The most bytes that a record takes without its sender's properties."""
-        return self.fixed_size(facts) + body_size + 1 + self.added_size + CRC_TAIL
+        return self.fixed_size(facts) + body_size + 1 + self.added_size + CRC_PROPERTY_SIZE
 
     cdef int64_t put_record(
         self, uint8_t *arena, SentOne *one, SentFacts *facts, int64_t flag, JsonText *text, const uint8_t *body,
@@ -1046,12 +1029,12 @@ cdef class SendFrames:
         if property_size > self.max_properties - reserve:
             return 0
         if self.property_crc:
-            property_size += CRC_TAIL
+            property_size += CRC_PROPERTY_SIZE
         size = begin - one.record + property_size
         if size > self.max_record:
             return 0
         put32(record, <uint32_t> size)
-        put32(record + 4, 0xDAA320A7)
+        put32(record + 4, MAGIC_V1)
         put32(record + 8, crc32_of(body, <size_t> body_size) & 0x7FFFFFFF)
         put32(record + 12, <uint32_t> facts.queue)
         put32(record + 16, <uint32_t> flag)
@@ -1096,6 +1079,7 @@ cdef class SendsOfHost:
             return None
         records = SentRecords.__new__(SentRecords)
         records.data, records.maker, records.names, records.end = data, maker, maker.names, position
+        records.start = position
         with nogil:
             while taken and records.count < maker.max_run and records.body_size < maker.max_run_bytes:
                 taken = maker.take_one(records, begin, end, born, born_size)
