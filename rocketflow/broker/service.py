@@ -6,6 +6,7 @@ RocketMQ's source: broker/BrokerController.java, BrokerStartup.java.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -135,7 +136,7 @@ class _Running:
         settings_text: Callable[[], str],
     ) -> None:
         self._store, self._tls = store, tls
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._services: list[asyncio.Task[None]] = []
         self._deliveries = Deliveries(store)
         self._figures = figures = FigureParts(store, settings, self._deliveries.running)
@@ -182,9 +183,13 @@ class _Running:
         for task in self._services:
             task.cancel()
 
-    def _arrived(self, arrivals: Sequence[Arrival]) -> None:
-        """Pass new messages to the loop, from whichever thread dispatched them."""
-        self._loop.call_soon_threadsafe(self._reads.pulls.arrived, list(arrivals))
+    def _arrived(self, arrivals: Callable[[], Sequence[Arrival]]) -> None:
+        """Pass new messages to the pulls that wait, from whichever thread dispatched them."""
+        pulls = self._reads.pulls
+        if threading.get_ident() != self._thread:  # a pull may be about to wait
+            self._loop.call_soon_threadsafe(pulls.arrived, arrivals())
+        elif pulls.held_count:
+            self._loop.call_soon(pulls.arrived, arrivals())
 
     def unready(self) -> str:
         """Return why the broker is not ready, "" if it is."""

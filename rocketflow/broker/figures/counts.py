@@ -84,7 +84,7 @@ class MessageCounts:
 
     def sent_together(self, records: SentRecords) -> None:
         """Count messages that clients sent and that are stored."""
-        for topic, _, messages, size, requests in records.queues:
+        for topic, messages, size, requests in records.topics:
             self._stats.sent(topic, messages, size, requests)
         if self._exported is not None:
             for topic, is_fifo, messages, size, sizes in records.kinds(SIZE_BOUNDS):

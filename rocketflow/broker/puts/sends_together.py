@@ -17,7 +17,7 @@ from rocketflow_store.spi.ids import encode_host
 from rocketflow_store.spi.names import RETRY_PREFIX, is_send_refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from rocketflow.aio.server import Arrived
     from rocketflow.broker.figures import MessageCounts
@@ -53,7 +53,7 @@ class SendsTogether:
     def received(self, arrived: Arrived, taken: TakenFrames) -> bool:
         """Store messages and answer; return False if their requests are to be received one by one."""
         records = cast("SentRecords", taken)
-        if not self._gatherer.has_room or not self._is_as_taught({topic for topic, *_ in records.queues}):
+        if not self._gatherer.has_room or not self._is_as_taught([topic for topic, *_ in records.topics]):
             return False
         try:
             self._sends.check_writable()
@@ -76,7 +76,7 @@ class SendsTogether:
         self._gatherer.add_run(SentRun(records), stored, refuse)
         return True
 
-    def _is_as_taught(self, topics: set[str]) -> bool:
+    def _is_as_taught(self, topics: Sequence[str]) -> bool:
         """Return whether topics have the settings that they had when they were taught; forget all if not."""
         if all(self._topics.get(topic) is self._taught[topic] for topic in topics):
             return True
@@ -98,7 +98,7 @@ class SendsTogether:
         if not 0 <= queue_id < max(config.write_queue_nums, config.read_queue_nums):
             return
         if self._taught.get(topic, config) is not config:
-            self._is_as_taught({topic})
+            self._is_as_taught([topic])
         if self._frames.teach(topic, queue_id):
             self._taught[topic] = config
             self._queues.add((topic, queue_id))

@@ -332,15 +332,13 @@ class PutPath:
     def _take_sent(self, run: RecordRun, request: SentRun, now_ms: int) -> PutMessageResult:
         """Add the records of usual sends; the result is that of all of them, `stored` of the records says more."""
         records = request.records
-        queues = records.queues
-        for topic, *_ in queues:
+        for topic, *_ in records.topics:
             if not self._side.is_plain(topic):
                 why = f"the queue.type of topic {topic} has changed meanwhile: send the message again"
                 raise MessageRejectedError(PutMessageStatus.SERVICE_NOT_AVAILABLE, why)
-        size = sum(size for _, _, _, size, _ in queues)
         first = run.add_sent(records)
         place = "", -1, -1, first, "", now_ms, "", records.count
-        return PutMessageResult(PutMessageStatus.PUT_OK, *place, None, size)
+        return PutMessageResult(PutMessageStatus.PUT_OK, *place, None, records.size)
 
     def _refuse_all(self, requests: Sequence[PutRequest], status: PutMessageStatus, why: str) -> Outcomes:
         return [self.refuse(request, status, why) for request in requests]

@@ -162,8 +162,7 @@ class RecordRun:
         Raises DescriptorLimitError as `next_offset` does, before anything is placed.
         """
         every = records.queues
-        queues = [(topic, queue_id) for topic, queue_id, *_ in every]
-        firsts = [self.next_offset(*queue) for queue in queues]
+        firsts = [self.next_offset(topic, queue_id) for topic, queue_id, _ in every]
         records.begin(firsts, self.store_timestamp)
         first, number = -1, 0
         while number < records.request_count:
@@ -173,8 +172,8 @@ class RecordRun:
             self._parts.append(data)
             self._written += len(data)
             self.end = phy_offset + len(data)
-        self.rows.add_sent(queues, firsts, (first, records.last), *records.rows())
-        for (topic, queue_id, count, *_), offset in zip(every, firsts):
+        self.rows.add_sent(every, firsts, (first, records.last), *records.rows())
+        for (topic, queue_id, count), offset in zip(every, firsts):
             self.next_offsets[topic, queue_id] = offset + count
         self.count += records.count
         return first

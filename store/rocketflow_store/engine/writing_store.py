@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.views.dispatch.confirmed_dispatch import Dispatched
 
-    OnArrival = Callable[[Sequence[Arrival]], None]
+    OnArrival = Callable[[Callable[[], Sequence[Arrival]]], None]
+    """Called after a dispatch; what it gets returns the queues that have new messages."""
 
 
 class WritingStore(MessageStore):
@@ -96,8 +98,9 @@ class WritingStore(MessageStore):
         self.offset_table.delete_topic(topic)
 
     def notify_arrivals(self, on_arrival: OnArrival | None) -> None:
-        """Call `on_arrival` with the queues of each dispatched run, whichever writer put it; None ends the calls.
+        """Call `on_arrival` after each dispatched run, whichever writer put it; None ends the calls.
 
+        Its argument returns the queues of the run: to find them takes longer than the call.
         It runs in the thread that dispatched: the caller of `publish`, a thread that syncs, a sink's commit, a
         delivery. It must return fast and call no method of the store that writes. Calls of different threads may come
         in another order than the messages of a queue: the highest `next_offset` counts. An error that it raises is
@@ -111,7 +114,7 @@ class WritingStore(MessageStore):
         def notify(rows: Sequence[Dispatched]) -> None:
             nonlocal failing
             try:
-                on_arrival(arrivals_of(rows))
+                on_arrival(partial(arrivals_of, rows))
                 failing = False
             except Exception as error:
                 events.report(events.SERVICE_HELD, path, "arrivals", repr(error), quietly=failing)

@@ -49,8 +49,9 @@ cdef class Records:
         cdef uint8_t *data = <uint8_t *>PyByteArray_AsString(self.data)
         cdef uint8_t *record
         cdef RecordFacts *one
-        cdef uint8_t[UNIT_SIZE] unit
-        cdef list units = [], hashes = [], places = []
+        cdef bytes units = PyBytes_FromStringAndSize(NULL, self.count * UNIT_SIZE)
+        cdef uint8_t *unit = <uint8_t *>PyBytes_AsString(units)
+        cdef list hashes = [], places = []
         for row in range(self.count):
             one = &self.facts[row]
             place = phy_offset + one.start
@@ -60,7 +61,7 @@ cdef class Records:
             if self.property_crc:
                 put_record_crc(record, one.size)
             put_unit(unit, place, one.size, one.tags_code)
-            units.append(PyBytes_FromStringAndSize(<char *>unit, UNIT_SIZE))
+            unit += UNIT_SIZE
             if one.keys:
                 offset = place
                 for key in range(at, at + one.keys):

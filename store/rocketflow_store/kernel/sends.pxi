@@ -439,7 +439,7 @@ cdef class SentRecords:
     cdef bytes data
     cdef int64_t start           # of the frames in the data
     cdef SendFrames maker
-    cdef list names, found
+    cdef list names, found_queues, found_topics
     cdef uint8_t *arena
     cdef int64_t used, room
     cdef SentOne *ones
@@ -496,14 +496,36 @@ cdef class SentRecords:
 
     @property
     def queues(self):
-        """The queues in the order of their first messages: topic, queue, messages, bytes of records, requests."""
+        """The queues in the order of their first messages: topic, queue, messages."""
         cdef Slot *slot
-        if self.found is None:
-            self.found = []
+        if self.found_queues is None:
+            self.found_queues = []
             for i in range(self.slot_count):
                 slot = &self.slots[i]
-                self.found.append((self.names[slot.topic], slot.queue, slot.count, slot.bytes, slot.requests))
-        return self.found
+                self.found_queues.append((self.names[slot.topic], slot.queue, slot.count))
+        return self.found_queues
+
+    @property
+    def topics(self):
+        """The topics in the order of their first messages: topic, messages, bytes of records, requests."""
+        cdef Slot *slot
+        cdef int i, k
+        cdef int64_t count, size, requests
+        if self.found_topics is None:
+            self.found_topics = []
+            for i in range(self.slot_count):
+                count = size = requests = 0
+                for k in range(self.slot_count):
+                    slot = &self.slots[k]
+                    if slot.topic == self.slots[i].topic:
+                        if k < i:
+                            break
+                        count += slot.count
+                        size += slot.bytes
+                        requests += slot.requests
+                else:
+                    self.found_topics.append((self.names[self.slots[i].topic], count, size, requests))
+        return self.found_topics
 
     @property
     def last(self):
@@ -518,6 +540,11 @@ cdef class SentRecords:
     def frames(self):
         """Return the frames, one after the other."""
         return self.data[self.start:self.end]
+
+    @property
+    def size(self):
+        """The bytes of the records."""
+        return self.used
 
     def size_of(self, int64_t number):
         """Return the size of the records of a request in bytes."""
@@ -563,17 +590,18 @@ cdef class SentRecords:
     def rows(self):
         """Return the units of each queue, the hashes of index keys, and the offsets of their records."""
         cdef int64_t i, at, start
-        cdef int slot
         cdef uint32_t state
         cdef SentOne *one
-        cdef TaughtTopic *topic
         cdef const uint8_t *keys
-        cdef uint8_t unit[20]
-        cdef list units = [[] for _ in range(self.slot_count)], hashes = [], places = []
+        cdef uint8_t *units[64]
+        cdef list found = [], hashes = [], places = []
+        for i in range(self.slot_count):
+            found.append(PyBytes_FromStringAndSize(NULL, self.slots[i].count * UNIT_SIZE))
+            units[i] = <uint8_t *> PyBytes_AsString(found[i])
         for i in range(self.count):
             one = &self.ones[i]
-            put_unit(unit, one.phy_offset, one.size, one.tags_code)
-            (<list> units[one.slot]).append(PyBytes_FromStringAndSize(<char *> unit, UNIT_SIZE))
+            put_unit(units[one.slot], one.phy_offset, one.size, one.tags_code)
+            units[one.slot] += UNIT_SIZE
             state = self.slots[one.slot].hash
             place = one.phy_offset
             add_key(hashes, places, place, state, self.arena + one.uniq.at, one.uniq.size)
@@ -587,7 +615,7 @@ cdef class SentRecords:
             if one.tags.size and self.maker.tag_entries:
                 state = java_hash(state, b"T#", 2)
                 add_key(hashes, places, place, state, self.arena + one.tags.at, one.tags.size)
-        return units, hashes, places
+        return found, hashes, places
 
     def stored(self, int64_t number):
         """Return topic, queue, queue offset, physical offset, message ids and UNIQ_KEY of a request."""

@@ -46,7 +46,7 @@ class TagCodes:
 
     def of(self, topic: str) -> ConfirmedTagCodes:
         """Return a topic's codes."""
-        return self._of_topic.setdefault(topic, ConfirmedTagCodes())
+        return self._of_topic.get(topic) or self._of_topic.setdefault(topic, ConfirmedTagCodes())
 
 
 def low_half(tags_code: int) -> int:

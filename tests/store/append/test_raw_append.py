@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -471,7 +471,7 @@ def test_malformed_store_host_is_refused(tmp_path: Path) -> None:
 
 def arriving(path: Path, config: StoreConfig = SMALL) -> tuple[WritingStore, list[list[Arrival]]]:
     found: list[list[Arrival]] = []
-    return open_store(path, config, store_host=HOST, on_arrival=lambda arrivals: found.append(list(arrivals))), found
+    return open_store(path, config, store_host=HOST, on_arrival=lambda arrivals: found.append(list(arrivals()))), found
 
 
 def test_arrival_lists_the_queues_of_a_run(tmp_path: Path) -> None:
@@ -515,7 +515,7 @@ def test_arrival_with_many_tags_lists_none(tmp_path: Path) -> None:
 
 
 def test_failing_arrival_callback_fails_no_put(tmp_path: Path) -> None:
-    def fail(arrivals: Sequence[Arrival]) -> None:
+    def fail(arrivals: Callable[[], Sequence[Arrival]]) -> None:
         raise RuntimeError("no loop")
 
     with open_store(tmp_path / "s", SMALL, store_host=HOST, on_arrival=fail) as store:

@@ -66,9 +66,8 @@ def _queue(queues: dict[tuple[str, int], _Queue], topic: str, queue_id: int) -> 
 
 def _add_run(rows: RunRows, queues: dict[tuple[str, int], _Queue]) -> None:
     for units in rows.units:
-        codes = {int.from_bytes(code, "big", signed=True) for code in {unit[12:] for unit in units.units}}
-        next_offset = units.first + len(units.units)
-        _queue(queues, units.topic, units.queue_id).add(next_offset, codes, rows.store_timestamp)
+        found = _queue(queues, units.topic, units.queue_id)
+        found.add(units.next_offset, units.tags_codes(), rows.store_timestamp)
     for row in rows.side:
         if row.queue_id >= 0:
             next_offset = row.queue_offset + row.batch_num

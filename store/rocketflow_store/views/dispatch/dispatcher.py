@@ -58,8 +58,7 @@ class Dispatcher:
     def dispatch_run(self, rows: RunRows) -> None:
         """Dispatch single records that follow each other in the log: see `dispatch`."""
         for units in rows.units:
-            octets = units.units[0] if len(units.units) == 1 else b"".join(units.units)
-            self._queues.add(units.topic, units.queue_id).put_bytes(units.first, octets)
+            self._queues.add(units.topic, units.queue_id).put_bytes(units.first, units.octets)
         if rows.side and self._side is not None:
             for row in rows.side:
                 self._side.put_one(row)

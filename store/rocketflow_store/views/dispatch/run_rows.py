@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from rocketflow_store.format.consume_queue_unit import UNIT_STRUCT
+from rocketflow_store.format.consume_queue_unit import UNIT_SIZE, UNIT_STRUCT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,13 +33,24 @@ class SideRow(NamedTuple):
 
 
 class QueueUnits:
-    """Units of one queue that follow each other from `first` on."""
+    """Encoded units of one queue that follow each other from `first` on."""
 
-    __slots__ = ("first", "queue_id", "topic", "units")
+    __slots__ = ("first", "octets", "queue_id", "topic")
 
     def __init__(self, topic: str, queue_id: int, first: int) -> None:
         self.topic, self.queue_id, self.first = topic, queue_id, first
-        self.units: list[bytes] = []
+        self.octets = bytearray()
+
+    @property
+    def next_offset(self) -> int:
+        """The queue offset after the last unit."""
+        return self.first + len(self.octets) // UNIT_SIZE
+
+    def tags_codes(self) -> set[int]:
+        """Return the tags codes of the units."""
+        octets = bytes(self.octets)
+        codes = {octets[at : at + 8] for at in range(UNIT_SIZE - 8, len(octets), UNIT_SIZE)}
+        return {int.from_bytes(code, "big", signed=True) for code in codes}
 
 
 class RunRows:
@@ -82,7 +93,7 @@ class RunRows:
         if self.first_phy_offset < 0:
             self.first_phy_offset = phy_offset
         if queue is not None:
-            self.units_of(queue, queue_offset).append(pack_unit(phy_offset, size, tags_code))
+            self._octets(queue, queue_offset).extend(pack_unit(phy_offset, size, tags_code))
             self.last_with_unit = phy_offset
         if keys:
             self.has_texts = True
@@ -93,7 +104,7 @@ class RunRows:
         """Add the records of a batch, at consecutive offsets of `queue` and at `places` of the log."""
         if self.first_phy_offset < 0:
             self.first_phy_offset = places[0]
-        self.units_of(queue, queue_offset).extend(map(pack_unit, places, batch.sizes, batch.tags_codes))
+        self._octets(queue, queue_offset).extend(b"".join(map(pack_unit, places, batch.sizes, batch.tags_codes)))
         self.last_with_unit = places[-1]
         self.has_texts = True
         for phy_offset, keys in zip(places, batch.keys):
@@ -105,43 +116,43 @@ class RunRows:
         queue: tuple[str, int],
         queue_offset: int,
         phy_offset: int,
-        units: list[bytes],
+        units: bytes,
         hashes: list[int],
         places: list[int],
     ) -> None:
         """Add records from `phy_offset` on, at consecutive offsets of `queue`; `places` are those of the `hashes`."""
         if self.first_phy_offset < 0:
             self.first_phy_offset = phy_offset
-        self.units_of(queue, queue_offset).extend(units)
-        self.last_with_unit = int.from_bytes(units[-1][:8], "big")
+        self._octets(queue, queue_offset).extend(units)
+        self.last_with_unit = int.from_bytes(units[-UNIT_SIZE : 8 - UNIT_SIZE], "big")
         self.keys += hashes
         self.key_offsets += places
 
     def add_sent(
         self,
-        queues: Sequence[tuple[str, int]],
+        queues: Sequence[tuple[str, int, int]],
         firsts: Sequence[int],
         ends: tuple[int, int],
-        units: Sequence[list[bytes]],
+        units: Sequence[bytes],
         hashes: list[int],
         places: list[int],
     ) -> None:
         """Add records with units in queues from `firsts` on; `ends` are the places of the first and the last record."""
         if self.first_phy_offset < 0:
             self.first_phy_offset = ends[0]
-        for queue, first, own in zip(queues, firsts, units):
-            self.units_of(queue, first).extend(own)
+        for (topic, queue_id, _), first, own in zip(queues, firsts, units):
+            self._octets((topic, queue_id), first).extend(own)
         self.last_with_unit = ends[1]
         self.keys += hashes
         self.key_offsets += places
 
-    def units_of(self, queue: tuple[str, int], queue_offset: int) -> list[bytes]:
-        """Return the list to which the queue's units from `queue_offset` on are appended."""
+    def _octets(self, queue: tuple[str, int], queue_offset: int) -> bytearray:
+        """Return the bytes to which the queue's units from `queue_offset` on are appended."""
         units = self._current.get(queue)
-        if units is None or units.first + len(units.units) != queue_offset:
+        if units is None or units.first + len(units.octets) // UNIT_SIZE != queue_offset:
             units = self._current[queue] = QueueUnits(*queue, queue_offset)
             self.units.append(units)
-        return units.units
+        return units.octets
 
     def add_side(self, row: SideRow) -> None:
         """Add a record with units in BatchCQ queues or LMQs."""

@@ -193,7 +193,7 @@ class UnitFiles:
             block = min(block * 16, _PROBE_UNITS)
         return stop, np.zeros(0, self.UNIT_DTYPE)
 
-    def put_bytes(self, number: int, data: bytes | memoryview[Any]) -> None:
+    def put_bytes(self, number: int, data: bytes | bytearray | memoryview[Any]) -> None:
         """Write encoded units from unit `number` on."""
         position, at = number * self.UNIT_SIZE, 0
         first, length = position, len(data)
