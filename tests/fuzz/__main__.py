@@ -24,12 +24,17 @@ from tests.fuzz import line_coverage
 from tests.fuzz.line_coverage import Coverage
 from tests.fuzz.targets import TARGETS, Target, in_memory
 from tests.support import results
-from tests.support.trials import environment
+from tests.support.sanitized_kernel import sanitized_environment, sanitized_store, sanitizer
+from tests.support.trials import ROOT, environment
 
 ATHERIS = "atheris==3.0.0"
 FETCH_SECONDS = 280
 SLOW_SHARE = 200
 """The executions of a slow target are divided by this."""
+KERNEL_TIMES = 17
+"""Those of a target of the kernel are multiplied by this: they take microseconds."""
+COVERED = ("-fsanitize-coverage=trace-pc,trace-cmp",)
+"""How gcc compiles the kernel for `kernel_coverage.c`."""
 AT_ONCE = 2
 INPUT_SECONDS = 10
 """libFuzzer reports an input (of at most `MOST_BYTES`) that takes longer: the decoder is not linear."""
@@ -70,7 +75,22 @@ def fetch_fuzzer() -> Path | str:
     return folder
 
 
-def fuzz(target: Target, runs: int, seconds: int, fuzzer: Path) -> Fuzzed:
+def covered_kernel(home: Path) -> dict[str, str] | None:
+    """Compile the kernel under `home` with the sanitizers and for the fuzzer; return the environment that loads it.
+
+    None if gcc or its sanitizers are missing.
+    """
+    library = sanitizer()
+    if library is None:
+        return None
+    counts = home / "kernel_coverage.o"
+    source = Path(__file__).with_name("kernel_coverage.c")
+    subprocess.run(["gcc", "-O2", "-fPIC", "-c", str(source), "-o", str(counts)], check=True)
+    store = sanitized_store(home, *COVERED, str(counts))
+    return {**sanitized_environment(library), "PYTHONPATH": os.pathsep.join([str(store), str(ROOT)])}
+
+
+def fuzz(target: Target, runs: int, seconds: int, fuzzer: Path, environment: dict[str, str]) -> Fuzzed:
     """Run a target in a child process for `runs` executions, but not longer than `seconds`."""
     home = cache_directory() / "fuzz"
     corpus, findings = home / "corpus" / target.name, home / "findings" / target.name
@@ -79,7 +99,6 @@ def fuzz(target: Target, runs: int, seconds: int, fuzzer: Path) -> Fuzzed:
     for seed in target.seeds():
         (corpus / hashlib.sha1(seed).hexdigest()).write_bytes(seed)
     began = time.monotonic()
-    paths = environment()["PYTHONPATH"]
     room = tempfile.mkdtemp(prefix="rocketflow-fuzz-", dir=in_memory())  # libFuzzer ends without cleaning up
     child = subprocess.run(
         [
@@ -88,7 +107,11 @@ def fuzz(target: Target, runs: int, seconds: int, fuzzer: Path) -> Fuzzed:
             *(f"-timeout={INPUT_SECONDS}", f"-rss_limit_mb={MEMORY_MB}", f"-artifact_prefix={findings}{os.sep}"),
             *("-verbosity=1", "-close_fd_mask=0"),
         ],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([paths, str(fuzzer)]), "RF_FUZZ_ROOM": room},
+        env={
+            **environment,
+            "PYTHONPATH": os.pathsep.join([environment["PYTHONPATH"], str(fuzzer)]),
+            "RF_FUZZ_ROOM": room,
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -107,8 +130,13 @@ def fuzz(target: Target, runs: int, seconds: int, fuzzer: Path) -> Fuzzed:
         seconds,
         int(covered[-1]) if covered else 0,
         finding,
-        Coverage() if finding else line_coverage.measure(target.name),
+        Coverage() if finding or target.kernel else line_coverage.measure(target.name),
     )
+
+
+def executions(target: Target, runs: int) -> int:
+    """Return how often a target runs, if one of average cost runs `runs` times."""
+    return runs * KERNEL_TIMES if target.kernel else runs // SLOW_SHARE if target.slow else runs
 
 
 def main() -> int:
@@ -134,9 +162,14 @@ def main() -> int:
     total, began, found = 0, time.monotonic(), 0
     print(f"{'target':<22}{'executions':>12}{'a second':>10}{'edges':>8}{'slowest ms':>12}")
     coverage = Coverage()
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with tempfile.TemporaryDirectory(prefix="rocketflow-kernel-") as home, ThreadPoolExecutor(AT_ONCE) as pool:
+        kernel = covered_kernel(Path(home)) if any(one.kernel for one in chosen) else None
+        if kernel is None and any(one.kernel for one in chosen):
+            print("the kernel is not fuzzed: it needs gcc with its sanitizers", flush=True)
+            chosen = [one for one in chosen if not one.kernel]
+        homes = {False: environment(), True: kernel or {}}
         for one in pool.map(
-            lambda target: fuzz(target, given.runs // (SLOW_SHARE if target.slow else 1), given.seconds, fuzzer),
+            lambda target: fuzz(target, executions(target, given.runs), given.seconds, fuzzer, homes[target.kernel]),
             chosen,
         ):
             total += one.executions
@@ -151,9 +184,9 @@ def main() -> int:
                 print(one.finding, flush=True)
     seconds = time.monotonic() - began
     print(f"{total} executions in {seconds:.0f} s, {total / seconds:.0f} a second; findings: {found}")
-    print(
-        f"of the decoders' lines {100 * coverage.share:.1f} % ran, the slowest input took {coverage.slowest_ms:.2f} ms"
-    )
+    if coverage.ran:
+        share, slowest = 100 * coverage.share, coverage.slowest_ms
+        print(f"of the decoders' lines {share:.1f} % ran, the slowest input took {slowest:.2f} ms")
     if not given.targets:
         speed = round(total / seconds)
         results.measured(

@@ -45,6 +45,7 @@ from rocketflow_store.format.record import RecordFields, decode_record, encode_b
 from rocketflow_store.format.timer_checkpoint_layout import TimerCheckpoint, decode_timer_checkpoint
 from rocketflow_store.format.timer_layout import SLOT_SIZE, TIMER_BLANK, WHEEL_SLOTS
 from rocketflow_store.fsck.verify import verify_store
+from rocketflow_store.kernel import COMPILED
 from rocketflow_store.metadata.config_files import ConfigFiles
 from rocketflow_store.metadata.layout.file_sizes import fitted_to
 from rocketflow_store.metadata.layout.store_layout import recorded_layout
@@ -80,7 +81,7 @@ from rocketflow_store.views.index.index_file import IndexFile
 from rocketflow_store.views.queues.batch_consume_queue import BatchConsumeQueue
 from rocketflow_store.views.queues.consume_queue import ConsumeQueue
 from rocketflow_store.views.queues.consume_queue_ext import ConsumeQueueExt
-from tests.fuzz import wire_targets
+from tests.fuzz import kernel_targets, wire_targets
 from tests.support.confinement import confined_to, unconfined
 
 CONFIG = StoreConfig(
@@ -99,7 +100,8 @@ HOST_V6 = bytes(15) + b"\x01" + HOST[4:]
 class Target:
     """A decoder: `decode` takes any bytes, `seeds` are valid ones; a `slow` target gets fewer inputs.
 
-    A target that opens a `whole_store` runs much more than decoders, so its lines do not count for the coverage.
+    A target that opens a `whole_store` runs much more than decoders, so its lines do not count for the coverage. One of
+    the `kernel` runs its compiled functions alone.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Target:
     seeds: Callable[[], list[bytes]]
     slow: bool = False
     whole_store: bool = False
+    kernel: bool = False
 
     def run(self, data: bytes) -> None:
         """Decode once; an exception is a finding."""
@@ -823,6 +826,19 @@ def image_seeds() -> list[bytes]:
     return [struct.pack(">BHB", which, at, 3) + b"\xff\0\x80\7" for which in range(0, 40, 3) for at in (0, 28, 300)]
 
 
+KERNEL_TARGETS = (
+    Target("kernel-sends", kernel_targets.sends, kernel_targets.sends_seeds, kernel=True),
+    Target("kernel-batch", kernel_targets.client_batch, kernel_targets.client_batch_seeds, kernel=True),
+    Target("kernel-message", kernel_targets.message, lambda: [b"s\nk\nname\nvalue", b"a\nb c\n"], kernel=True),
+    Target("kernel-pulls", kernel_targets.pulled_records, kernel_targets.pulled_records_seeds, kernel=True),
+    Target("kernel-walk", kernel_targets.log_walk, kernel_targets.log_walk_seeds, kernel=True),
+    Target("kernel-columns", kernel_targets.log_columns, kernel_targets.log_columns_seeds, kernel=True),
+    Target("kernel-encode", kernel_targets.encoded_rows, kernel_targets.encoded_rows_seeds, kernel=True),
+    Target("kernel-prepared", proven_part, lambda: [a_part().inline], kernel=True),
+    Target("kernel-entries", kernel_targets.units_and_entries, kernel_targets.units_and_entries_seeds, kernel=True),
+    Target("kernel-verify", kernel_targets.verified, kernel_targets.verified_seeds, kernel=True),
+)
+
 TARGETS = {
     target.name: target
     for target in (
@@ -876,5 +892,6 @@ TARGETS = {
         Target("recall-handle", wire_targets.recall_handle, wire_targets.recall_handle_seeds),
         Target("read-damaged", read_damaged, image_seeds, slow=True, whole_store=True),
         Target("recover-damaged", recover_damaged, image_seeds, slow=True, whole_store=True),
+        *(KERNEL_TARGETS if COMPILED is not None else ()),
     )
 }

@@ -193,6 +193,8 @@ def forgeries(topic: str, max_message_size: int, file_size: int) -> list[Forgery
         Forgery("a topic that the part lacks", "a topic that it does not have", right, {"topic": 7}),
         Forgery("a negative topic", "a topic that it does not have", right, {"topic": -1}),
         Forgery("a null", "has nulls", right, {"queueId": None}),
+        Forgery("a null among the keys", "has nulls", right, {"indexHashes": [1, None]}),
+        Forgery("a tag without entries", "for a row without entries", right, {"indexHashes": []}),
         Forgery("another CRC", "differs from what", right, part={"crc": 1}),
         Forgery("another size", "differs from what", right, part={"size": 1 << 40}),
         Forgery("fewer rows", "3 rows, 2 were announced", right, part={"rows": 2}, code=1),

@@ -322,8 +322,11 @@ class PartReader:
                 raise StagedPartError(name, "the staged part has other columns than this version stages")
             for batch in stream:
                 batch.validate(full=True)
-                if any(column.null_count for column in batch.columns):
+                hashes, tagged = batch.column(5), batch.column(6)
+                if any(column.null_count for column in (*batch.columns, hashes.values)):
                     raise StagedPartError(name, "the staged part has nulls")
+                if (np.asarray(tagged) & (np.diff(np.asarray(hashes.offsets)) == 0)).any():
+                    raise StagedPartError(name, "the staged part has a tag's index entry for a row without entries")
                 codes = np.asarray(batch.column(1))
                 if ((codes < 0) | (codes >= len(self._part.topics))).any():
                     raise StagedPartError(name, "the staged part names a topic that it does not have")

@@ -67,7 +67,8 @@ def units_by_queue(
                     queues[queue, 1] = 1
                     found += 1
                 put_unit(&units[0] + UNIT_SIZE * place, phy_offsets[row], sizes[row], tags_codes[row])
-                queues[queue, 0], queues[queue, 2] = place + 1, queue_offsets[row] + 1
+                queues[queue, 0] = place + 1
+                queues[queue, 2] = <int64_t>(<uint64_t>queue_offsets[row] + 1)
     if not known:
         raise ValueError("a row has no queue")
     return found
