@@ -1904,6 +1904,12 @@ BUGS: Final = (
         ],
     ),
     Bug(
+        "flush-ends-at-a-division",
+        "a transaction fails when the client divides a batch during the flush",
+        [Change("                clients.flush(session.producer)\n", "                session.producer.flush()\n")],
+        [f"{KAFKA}/test_refused_messages.py::test_batch_that_is_divided_while_the_producer_is_flushed_is_copied"],
+    ),
+    Bug(
         "waiting-bridge-has-no-lag",
         "a bridge reports no lag while its group assigns it no partitions",
         [Change("self._session.remaining(waiting or unread)", "self._session.remaining(unread)")],

@@ -45,6 +45,7 @@ _PRODUCER: Final = {
 }
 CALL_MS: Final = 10_000
 """Timeout of one request to Kafka, in ms."""
+_DIVIDED_SECONDS: Final = 0.001
 
 
 NULL: Final = object()
@@ -140,6 +141,26 @@ def admin(options: BridgeOptions, **more: Any) -> Any:
         return KafkaAdminClient(
             bootstrap_servers=options.bootstrap.split(","), **{"bootstrap_timeout_ms": 15_000, **given, **more}
         )
+
+
+def flush(producer: Any) -> None:
+    """Wait until all that was sent is answered. Raises KafkaError as the producer's `flush` does.
+
+    That of kafka-python 3.0 ends with UnknownError as soon as a batch that it waits for is divided, because the broker
+    finds it too large: its parts are waited for here.
+    """
+    from kafka.errors import UnknownError
+
+    end = time.monotonic() + CALL_MS / 1000
+    while True:
+        try:
+            producer.flush()
+        except UnknownError:
+            if time.monotonic() >= end:
+                raise
+            time.sleep(_DIVIDED_SECONDS)
+        else:
+            return
 
 
 def _producer_defaults() -> dict[str, Any]:

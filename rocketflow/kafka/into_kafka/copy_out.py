@@ -293,7 +293,7 @@ class StoreToKafka:
                 self._options.progress_topic, key=self._options.bridge_id.encode(), value=mark, partition=0
             )
             with self._stop.interruptible():
-                session.producer.flush()
+                clients.flush(session.producer)
                 marked.get(timeout=clients.CALL_MS / 1000)  # done by now: raises why the broker refused it
                 self._ids.check(known)  # of the topics that have the messages now: their ids are asked for afterwards
                 session.commit_transaction()

@@ -82,6 +82,19 @@ def test_only_messages_above_max_message_bytes_are_refused(topics: Topics, store
     assert (kept.key, kept.value, kept.headers[-2:]) == (b"key", just(MOST) + b"x", HEADERS)
 
 
+def test_batch_that_is_divided_while_the_producer_is_flushed_is_copied(topics: Topics, store: str, name: Name) -> None:
+    source = name("t")
+    topics.create(source, partitions=1, **{"max.message.bytes": str(MOST)})
+    bodies = [b"%d" % number for number in range(600)]
+    with MessageStore.open(store, small_store(Path(store))) as opened:
+        opened.create_topic(source, 1)
+        opened.put_messages([Message(source, body, queue_id=0) for body in bodies])
+    asked = ["--topics", source, "--kafka-option", "linger_ms=60000"]  # the flush sends it
+    done = bridge("store-to-kafka", topics.address, store, *asked)
+    assert (done.rows, done.exit_code) == (600, 0)
+    assert [one.value for one in topics.read(source, 1)[0]] == bodies
+
+
 def test_message_above_max_request_size_is_refused(topics: Topics, store: str, name: Name) -> None:
     source = name("t")
     topics.create(source, partitions=1)
