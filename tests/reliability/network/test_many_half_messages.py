@@ -20,7 +20,7 @@ from rocketflow_store import StoreConfig, StoreReader
 from rocketflow_store.spi.broker import RawMessage, encode_properties, open_store
 from tests.support.request_headers import send_header
 from tests.support.results import measured
-from tests.support.servers import RunningServer, running_broker
+from tests.support.servers import RunningServer, running_broker, until
 from tests.support.transactions import PRODUCER_GROUP, TransactionClient
 from tests.support.trials import LEVEL
 
@@ -63,9 +63,10 @@ class Sent(NamedTuple):
 
 
 async def sent_until(stop: Path, address: str, store: Path) -> Sent:
-    """Send until there is a file `stop`, with pauses of 5 ms."""
+    """Send until there is a file `stop`, with pauses of 5 ms; make a file `begun` before the first message."""
     half_messages, slowest_s = [], 0.0
     async with TransactionClient(address) as client:
+        await asyncio.to_thread(stop.with_name("begun").touch)
         while not await asyncio.to_thread(stop.exists):
             with StoreReader(store) as reader:
                 half_messages.append(reader.bounds(HALF_TOPIC, 0)[1])
@@ -127,6 +128,7 @@ def test_all_undecided_messages_are_asked_about_in_one_round_beside_sends(tmp_pa
     with running_broker(tmp_path, *settings) as broker, ProcessPoolExecutor(1, get_context("spawn")) as pool:
         sending = pool.submit(send_until, stop, broker.address, tmp_path / "store")
         try:
+            assert until(stop.with_name("begun").exists, 60)  # before it the broker has no client to ask
             took = run(asked_about_all(broker))
         finally:
             stop.touch()
