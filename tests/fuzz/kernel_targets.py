@@ -53,6 +53,7 @@ def _takers() -> list[Any]:
             max_run_bytes=1 << 13,
             property_crc=bool(with_crc),
             tag_entries=bool(with_crc),
+            half_topic="HALF",
         )
         for queue in (0, 1, 63, 64):
             assert maker.teach("orders", queue)

@@ -2899,8 +2899,9 @@ BUGS: Final = (
         "a half message that was kept in memory is committed to queue 0 of its topic",
         [
             Change(
-                "        return read_half(stored)\n\n\ndef _size",
-                "        return read_half(stored)._replace(real_queue_id=0)\n\n\ndef _size",
+                "        return read_half(decode_stored(stored) if isinstance(stored, bytes) else stored)",
+                "        return read_half(decode_stored(stored) if isinstance(stored, bytes) else stored)._replace("
+                "real_queue_id=0)",
             )
         ],
         [f"{TRANSACTIONS}::test_a_kept_half_message_is_committed_as_the_one_of_the_log"],
@@ -3273,8 +3274,77 @@ BUGS: Final = (
     Bug(
         "kernel-answers-another-queue",
         "the kernel answers with the first queue of a read",
-        [Change("at = put_quoted(at, self.slots[one.slot].queue)", "at = put_quoted(at, self.slots[0].queue)")],
+        [Change("at = put_quoted(at, request.queue)", "at = put_quoted(at, self.slots[0].queue)")],
         [f"{TOGETHER}::test_batches_of_one_read_are_taken_together_and_go_on_in_the_next_file"],
+    ),
+    Bug(
+        "kernel-answers-half-queue",
+        "the kernel answers a half message with the queue of half messages",
+        [Change("at = put_quoted(at, request.queue)", "at = put_quoted(at, self.slots[one.slot].queue)")],
+        [f"{TOGETHER}::test_half_messages_are_taken_and_kept_for_their_ends"],
+    ),
+    Bug(
+        "kernel-half-for-readers",
+        "the kernel stores a half message where readers see it",
+        [Change("            facts.topic, facts.queue = HALF_TOPIC, 0\n", "")],
+        [f"{TOGETHER}::test_half_messages_are_taken_and_kept_for_their_ends"],
+    ),
+    Bug(
+        "kernel-half-with-its-flag",
+        "the kernel stores a half message with the flag of its request",
+        [Change("            sys_flag &= ~<int64_t> TRANSACTION_FLAGS\n", "")],
+        [f"{TOGETHER}::test_half_messages_are_taken_and_kept_for_their_ends"],
+    ),
+    Bug(
+        "kernel-half-by-its-flag-alone",
+        "the kernel takes a message with the flag of a half message for one without TRAN_MSG",
+        [Change("    return one.uniq.size > 0 and one.is_half == is_half", "    return one.uniq.size > 0")],
+        [f"{TOGETHER}::test_each_unusual_half_message_is_left_over"],
+    ),
+    Bug(
+        "kernel-half-with-properties-of-the-broker",
+        "the kernel keeps properties of a half message that only a broker may set",
+        [Change(" or is_half and is_of_half(at, name_size):", ":")],
+        [f"{TOGETHER}::test_each_unusual_half_message_is_left_over"],
+    ),
+    Bug(
+        "kernel-half-without-its-queue",
+        "a half message that the kernel takes is committed to the queue of half messages",
+        [Change('b"\\x02REAL_QID\\x01", 10), facts.named_queue)', 'b"\\x02REAL_QID\\x01", 10), facts.queue)')],
+        [f"{TOGETHER}::test_half_messages_are_taken_and_kept_for_their_ends"],
+    ),
+    Bug(
+        "kernel-half-like-a-crc",
+        "the kernel takes a half message whose properties end like a CRC of its record",
+        [
+            Change(
+                "            if not self.property_crc and ends_like_crc(at + property_size):\n"
+                "                return 0\n",
+                "",
+            )
+        ],
+        [f"{TOGETHER}::test_each_unusual_half_message_is_left_over"],
+    ),
+    Bug(
+        "halves-taken-together-are-not-kept",
+        "half messages that are taken together are neither kept nor counted",
+        [Change("                    self._sends.note_halves(*records.halves())\n", "                    pass\n")],
+        [f"{TOGETHER}::test_half_messages_are_taken_and_kept_for_their_ends"],
+        with_kernel=True,
+    ),
+    Bug(
+        "half-messages-taken-though-rejected",
+        "a broker that rejects half messages takes them together",
+        [Change("                self._sends.check_halves()\n", "                pass\n")],
+        [f"{TOGETHER}::test_half_messages_are_refused_one_by_one_if_the_broker_rejects_them"],
+        with_kernel=True,
+    ),
+    Bug(
+        "halves-teach-no-queue",
+        "a queue that has only half messages is never taught to the kernel",
+        [Change("                    self._on_stored(topic, queue_id)\n", "                    pass\n")],
+        [f"{TOGETHER}::test_half_messages_are_taken_and_kept_for_their_ends"],
+        with_kernel=True,
     ),
     Bug(
         "kernel-forgets-keys",
@@ -3337,7 +3407,7 @@ BUGS: Final = (
     Bug(
         "kernel-takes-a-batch-without-keys",
         "the kernel takes a batch without UNIQ_KEY and answers with an empty one",
-        [Change("    return one.uniq.size > 0\n", "    return 1\n")],
+        [Change("    return one.uniq.size > 0 and one.is_half", "    return one.is_half")],
         [f"{TOGETHER}::test_each_unusual_batch_is_stored_and_answered_as_without_the_kernel"],
     ),
     Bug(
@@ -3440,7 +3510,7 @@ BUGS: Final = (
         "sends go to a queue that its topic has no more",
         [
             Change(
-                " or not self._is_as_taught([topic for topic, *_ in records.topics]):",
+                " or not self._is_as_taught(records.named_topics):",
                 ":",
             )
         ],

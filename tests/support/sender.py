@@ -23,11 +23,13 @@ from rocketflow.broker.puts.sends_together import SendsTogether
 from rocketflow.broker.settings import load_broker_settings
 from rocketflow.broker.topics.topics import Topics
 from rocketflow.broker.transactions import RecentHalves
+from rocketflow.broker.transactions.messages import committed_message
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.frame import TakenFrames
 from rocketflow_store.model.clock import ManualClock
-from rocketflow_store.spi.broker import open_store
+from rocketflow_store.spi.broker import encode_stored, open_store
 from rocketflow_store.spi.ids import encode_host
+from rocketflow_store.spi.names import HALF_TOPIC
 from rocketflow_store.spi.table_rows import TopicConfig
 
 HOST: Final = "10.1.2.3:10911"
@@ -120,7 +122,8 @@ class Sender:
         self.wait_limit_s: float | None = None  # beside a load one of two senders would refuse what has waited 200 ms
         self.gatherer = PutGatherer(self.store, sync_timeout_s=sync_s, wait_limit_s=lambda: self.wait_limit_s)
         tables = Tables(self.store, self.settings, self.topics)
-        sends = Sends(self.settings, tables, self.gatherer, counts, RecentHalves(encode_host(HOST)), None)
+        self.halves = RecentHalves(encode_host(HOST))
+        sends = Sends(self.settings, tables, self.gatherer, counts, self.halves, None)
         codes = RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
         self.both = Counting(self.store, self.topics, self.gatherer, counts, sends)
         assert (self.both.taker("10.0.0.1:1") is not None) is together
@@ -171,8 +174,19 @@ class Sender:
         list(self.stats.note(0, 10_000))
         sent = {key: (one.messages, one.bytes, one.sizes.counts) for key, one in self.exported.sent.items()}
         answered = {kind: sum(one.counts) for kind, one in self.latency.by_kind.items()}
-        views = [self.stats.view(name, topic) for name in ("TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE") for topic in TOPICS]
-        return views, sent, answered
+        topics = *TOPICS, HALF_TOPIC
+        views = [self.stats.view(name, topic) for name in ("TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE") for topic in topics]
+        return views, sent, answered, self.exported.half_messages
+
+    def take_halves(self) -> list[bytes]:
+        """Return what commits of the half messages that are kept would store, in their order."""
+        _, end = self.store.bounds(HALF_TOPIC, 0)
+        kept = [(offset, self.halves.take(offset)) for offset in range(end)]
+        return [
+            encode_stored(half.stored._replace(message=committed_message(half), queue_offset=offset))
+            for offset, half in kept
+            if half is not None
+        ]
 
     def close(self) -> None:
         self.loop.run_until_complete(self.gatherer.finish(1))

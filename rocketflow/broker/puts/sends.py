@@ -110,12 +110,26 @@ class Sends:
         return self._usual_answer.parts()
 
     def notify_stored(self, on_stored: Callable[[str, int], None]) -> None:
-        """Call `on_stored` with topic and queue of each message or batch that is stored under its own topic."""
+        """Call `on_stored` with topic and queue of what is stored there, and of half messages that are for it."""
         self._on_stored = on_stored
 
     def check_writable(self) -> None:
         """Raise RefusedError if no message may be sent now."""
         check_writable(self._settings)
+
+    def check_halves(self) -> None:
+        """Raise RefusedError if no half message may be sent now."""
+        if self._settings.reject_transaction_message:
+            raise RefusedError(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._settings.broker_ip1}] sending transaction message is forbidden",
+            )
+
+    def note_halves(self, records: dict[int, bytes], topics: dict[str, int]) -> None:
+        """Keep half messages that were stored, by their half offset; `topics` says how many each real topic has."""
+        self._halves.note_records(records)
+        for topic, count in topics.items():
+            self._counts.half(topic, count)
 
     def answer_one(
         self, request: Request, result: PutMessageResult, place: tuple[str, int, int, int, str, str]
@@ -199,8 +213,11 @@ class Sends:
                 if self._on_stored is not None and result.topic == message.topic:
                     self._on_stored(message.topic, result.queue_id)
             if queue_id is not None and result.stored:
+                topic = real_topic(message)
                 self._halves.note(message, result)
-                self._counts.half(real_topic(message), 1)
+                self._counts.half(topic, 1)
+                if self._on_stored is not None:
+                    self._on_stored(topic, queue_id)
             if result.queue_id != named:
                 result = result._replace(queue_id=named)
             if first is None or first.done():
@@ -237,11 +254,7 @@ class Sends:
 
     def _half(self, message: RawMessage) -> RawMessage:
         """Return the half message that takes the place of a transactional message. Raises RefusedError."""
-        if self._settings.reject_transaction_message:
-            raise RefusedError(
-                ResponseCode.NO_PERMISSION,
-                f"the broker[{self._settings.broker_ip1}] sending transaction message is forbidden",
-            )
+        self.check_halves()
         if message.is_batch or is_delayed(message):
             kind = "batch" if message.is_batch else "delayed message"
             raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, f"a {kind} cannot be transactional: remove TRAN_MSG")

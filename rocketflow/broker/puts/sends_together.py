@@ -1,7 +1,8 @@
 """The usual sends of one read together: frames to records in the kernel, and one answer for all of them.
 
 What the kernel does not take, and what it was not taught, goes through `Sends`, which is the definition. A queue is
-taught once `Sends` has stored a message there, and forgotten when the settings of its topic change.
+taught once `Sends` has stored a message there, or a half message for it, and forgotten when the settings of its topic
+change.
 """
 
 from __future__ import annotations
@@ -53,16 +54,20 @@ class SendsTogether:
     def received(self, arrived: Arrived, taken: TakenFrames) -> bool:
         """Store messages and answer; return False if their requests are to be received one by one."""
         records = cast("SentRecords", taken)
-        if not self._gatherer.has_room or not self._is_as_taught([topic for topic, *_ in records.topics]):
+        if not self._gatherer.has_room or not self._is_as_taught(records.named_topics):
             return False
         try:
             self._sends.check_writable()
+            if records.half_count:
+                self._sends.check_halves()
         except RefusedError:
             return False
 
         def stored(result: PutMessageResult) -> None:
             if result.stored:
                 self._counts.sent_together(records)
+                if records.half_count:
+                    self._sends.note_halves(*records.halves())
             if result.status is PutMessageStatus.PUT_OK:
                 arrived.send_answers(records.code, records.answers(), records.request_count)
                 return

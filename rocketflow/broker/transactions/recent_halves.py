@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from rocketflow.broker.transactions.messages import read_half
-from rocketflow_store.spi.broker import StoredMessage
+from rocketflow_store.spi.broker import StoredMessage, decode_stored
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rocketflow.broker.transactions.messages import Half
     from rocketflow_store import PutMessageResult
     from rocketflow_store.spi.broker import RawMessage
@@ -25,7 +27,7 @@ class RecentHalves:
     def __init__(self, host: bytes, max_bytes: int = MAX_BYTES) -> None:
         self._host = host
         self._max_bytes = max_bytes
-        self._stored: dict[int, StoredMessage] = {}
+        self._stored: dict[int, StoredMessage | bytes] = {}
         self._bytes = 0
 
     def note(self, message: RawMessage, result: PutMessageResult) -> None:
@@ -33,6 +35,15 @@ class RecentHalves:
         stored = StoredMessage(message, result.queue_offset, result.physical_offset, result.store_timestamp, self._host)
         self._stored[result.queue_offset] = stored
         self._bytes += _size(stored)
+        self._make_room()
+
+    def note_records(self, records: Mapping[int, bytes]) -> None:
+        """Keep half messages that have just been stored, as the records that they are."""
+        self._stored.update(records)
+        self._bytes += sum(map(_size, records.values()))
+        self._make_room()
+
+    def _make_room(self) -> None:
         while self._bytes > self._max_bytes:
             oldest = next(iter(self._stored))
             self._bytes -= _size(self._stored.pop(oldest))
@@ -43,8 +54,10 @@ class RecentHalves:
         if stored is None:
             return None
         self._bytes -= _size(stored)
-        return read_half(stored)
+        return read_half(decode_stored(stored) if isinstance(stored, bytes) else stored)
 
 
-def _size(stored: StoredMessage) -> int:
+def _size(stored: StoredMessage | bytes) -> int:
+    if isinstance(stored, bytes):
+        return len(stored) + _ENTRY_BYTES
     return len(stored.message.body) + len(stored.message.properties) + _ENTRY_BYTES

@@ -15,8 +15,12 @@ cdef enum:
     TOPIC_PLACES = 2048          # of the hash table, a power of two
     MOST_QUEUES = 1024
     MOST_SLOTS = 64              # queues of one run
-    LEFT_FLAGS = 128 | 4         # an inner batch, a half message: see RawEncoder
+    LEFT_FLAGS = 128             # an inner batch: see RawEncoder
     LEFT_BATCH_FLAGS = 128 | 12 | 16 | 32  # further transactions, IPv6 hosts: see CompiledMessages
+    HALF_FLAG = 4
+    TRANSACTION_FLAGS = 12
+    HALF_TOPIC = 0               # the number of the topic that half messages are stored under
+    HALF_ROOM = 64               # bytes of the names of what a half message gets, and of its queue
 
 cdef const char *LONG_NAMES[14]
 LONG_NAMES[:] = [
@@ -68,6 +72,8 @@ cdef struct SentRequest:
     Value uniq                   # in the texts
     int32_t opaque
     int32_t is_fifo
+    int32_t topic                # that it names: a half message is stored under another
+    int32_t queue
 
 cdef struct SentOne:
     int64_t record               # in the arena
@@ -79,10 +85,14 @@ cdef struct SentOne:
     Value tags
     int32_t tags_code
     int32_t slot
+    int32_t is_half              # its properties say so
 
 cdef struct SentFacts:           # of the records of a request
     int topic
     int64_t queue
+    int32_t is_half
+    int named_topic              # those that the request names
+    int64_t named_queue
     int64_t sys_flag
     int64_t born_ms
     int64_t times
@@ -344,8 +354,30 @@ cdef int is_left_over(const uint8_t *name, int64_t size) noexcept nogil:
     )
 
 
-cdef int take_properties(uint8_t *arena, int64_t begin, int64_t size, SentOne *one, int32_t *is_fifo) noexcept nogil:
-    """Find the facts of a property string: name 1 value 2, each with both; 0: it is left over."""
+cdef int is_true(const uint8_t *at, int64_t size) noexcept nogil:
+    """Whether a text is "true", in whatever case."""
+    return size == 4 and at[0] | 32 == c't' and at[1] | 32 == c'r' and at[2] | 32 == c'u' and at[3] | 32 == c'e'
+
+
+cdef int is_of_half(const uint8_t *name, int64_t size) noexcept nogil:
+    """Whether the broker alone gives a half message a property: see `OF_HALF` of its transactions."""
+    return (
+        is_text(name, size, b"REAL_TOPIC", 10)
+        or is_text(name, size, b"REAL_QID", 8)
+        or is_text(name, size, b"__transactionId__", 17)
+        or is_text(name, size, b"TRANSACTION_CHECK_TIMES", 23)
+        or is_text(name, size, b"TRAN_PREPARED_QUEUE_OFFSET", 26)
+        or is_text(name, size, b"TRAN_FIRST_QUEUE_OFFSET", 23)
+    )
+
+
+cdef int take_properties(
+    uint8_t *arena, int64_t begin, int64_t size, SentOne *one, int32_t *is_fifo, int is_half
+) noexcept nogil:
+    """Find the facts of a property string: name 1 value 2, each with both; 0: it is left over.
+
+    With `is_half` it has to be that of a half message, else that of another one.
+    """
     cdef const uint8_t *at = arena + begin
     cdef const uint8_t *end = at + size
     cdef const uint8_t *middle
@@ -353,7 +385,7 @@ cdef int take_properties(uint8_t *arena, int64_t begin, int64_t size, SentOne *o
     cdef int64_t name_size
     cdef Value *fact
     one.uniq.at = one.keys.at = one.tags.at = one.uniq.size = one.keys.size = one.tags.size = 0
-    is_fifo[0] = 0
+    one.is_half = is_fifo[0] = 0
     while at < end:
         middle = <const uint8_t *> memchr(at, 1, end - at)
         if middle == NULL or middle == at:
@@ -371,7 +403,9 @@ cdef int take_properties(uint8_t *arena, int64_t begin, int64_t size, SentOne *o
             fact = &one.tags
         elif is_text(at, name_size, b"__SHARDINGKEY", 13):
             is_fifo[0] = 1
-        elif is_left_over(at, name_size):
+        elif is_text(at, name_size, b"TRAN_MSG", 8) and is_true(middle + 1, stop - middle - 1):
+            one.is_half = 1
+        elif is_left_over(at, name_size) or is_half and is_of_half(at, name_size):
             return 0
         if fact != NULL:
             if fact.size or stop == middle + 1:
@@ -379,7 +413,7 @@ cdef int take_properties(uint8_t *arena, int64_t begin, int64_t size, SentOne *o
             fact.at = middle + 1 - arena
             fact.size = stop - middle - 1
         at = stop + 1
-    return one.uniq.size > 0
+    return one.uniq.size > 0 and one.is_half == is_half
 
 
 cdef int has_only_ids(const uint8_t *at, int64_t size) noexcept nogil:
@@ -440,6 +474,8 @@ cdef class SentRecords:
     cdef int64_t start           # of the frames in the data
     cdef SendFrames maker
     cdef list names, found_queues, found_topics
+    cdef int32_t named[64]       # numbers of the topics that the requests name
+    cdef int named_count
     cdef uint8_t *arena
     cdef int64_t used, room
     cdef SentOne *ones
@@ -459,6 +495,8 @@ cdef class SentRecords:
     """Bytes of their bodies."""
     cdef readonly int64_t end
     """Where the first frame begins that is left over."""
+    cdef readonly int64_t half_count
+    """Half messages."""
 
     def __dealloc__(self):
         free(self.arena)
@@ -493,6 +531,23 @@ cdef class SentRecords:
         self.slots[one].requests = self.slots[one].count = self.slots[one].bytes = 0
         self.slots[one].hash = self.maker.topics[topic].hash
         return one
+
+    cdef int name(self, int topic) noexcept nogil:
+        """Note a topic that a request names; 0 if there are too many."""
+        cdef int one
+        for one in range(self.named_count):
+            if self.named[one] == topic:
+                return 1
+        if self.named_count == MOST_SLOTS:
+            return 0
+        self.named[self.named_count] = topic
+        self.named_count += 1
+        return 1
+
+    @property
+    def named_topics(self):
+        """The topics that the requests name: half messages are stored under another."""
+        return [self.names[self.named[one]] for one in range(self.named_count)]
 
     @property
     def queues(self):
@@ -621,14 +676,28 @@ cdef class SentRecords:
         """Return topic, queue, queue offset, physical offset, message ids and UNIQ_KEY of a request."""
         cdef SentRequest *request = self.request(number)
         cdef SentOne *one = &self.ones[request.first]
-        cdef Slot *slot = &self.slots[one.slot]
         cdef int64_t row
         cdef str prefix = self.maker.id_prefix.decode()
         ids = ",".join(
             [f"{prefix}{self.ones[row].phy_offset:016X}" for row in range(request.first, request.first + request.count)]
         )
         uniq = PyBytes_FromStringAndSize(<char *> self.texts + request.uniq.at, request.uniq.size).decode()
-        return self.names[slot.topic], slot.queue, one.queue_offset, one.phy_offset, ids, uniq
+        return self.names[request.topic], request.queue, one.queue_offset, one.phy_offset, ids, uniq
+
+    def halves(self):
+        """Return the records of half messages by their queue offset, and the number of them by the topic they name."""
+        cdef int64_t i
+        cdef SentRequest *request
+        cdef SentOne *one
+        cdef dict records = {}, topics = {}
+        for i in range(self.request_count):
+            request = &self.requests[i]
+            one = &self.ones[request.first]
+            if one.is_half:
+                records[one.queue_offset] = PyBytes_FromStringAndSize(<char *> self.arena + one.record, one.size)
+                topic = self.names[request.topic]
+                topics[topic] = topics.get(topic, 0) + 1
+        return records, topics
 
     def kinds(self, bounds not None):
         """Return topics, whether they are ordered, messages, bytes of bodies and properties, and counts of sizes.
@@ -687,7 +756,7 @@ cdef class SentRecords:
                 at += 1
             at[-1] = c'"'
             at = put_part(at, maker.answer[1])
-            at = put_quoted(at, self.slots[one.slot].queue)
+            at = put_quoted(at, request.queue)
             at = put_part(at, maker.answer[2])
             at = put_quoted(at, one.queue_offset)
             at = put_part(at, maker.answer[3])
@@ -709,6 +778,11 @@ cdef class SentRecords:
 cdef uint8_t *put_part(uint8_t *at, bytes part):
     memcpy(at, PyBytes_AsString(part), len(part))
     return at + len(part)
+
+
+cdef inline uint8_t *put_bytes(uint8_t *at, const void *octets, int64_t size) noexcept nogil:
+    memcpy(at, octets, <size_t> size)
+    return at + size
 
 
 cdef uint8_t *put_decimal(uint8_t *at, int64_t value) noexcept nogil:
@@ -760,6 +834,7 @@ cdef class SendFrames:
     cdef int topic_count
     cdef list names
     cdef bytes added, store_host, id_prefix
+    cdef str half_topic
     cdef tuple answer
     cdef const uint8_t *added_bytes
     cdef const uint8_t *store_bytes
@@ -778,10 +853,13 @@ cdef class SendFrames:
     def __init__(
         self, bytes added not None, bytes store_host not None, tuple answer not None, *, int64_t max_frame,
         int64_t max_body, int64_t max_record, int64_t max_properties, int64_t max_run, int64_t max_run_bytes,
-        bint property_crc, bint tag_entries
+        bint property_crc, bint tag_entries, str half_topic not None
     ):
         if len(store_host) not in (8, 20) or len(answer) != 6:
             raise ValueError("a host has 8 or 20 bytes, an answer has 6 parts")
+        if not half_topic.isascii() or not 0 < len(half_topic) <= MOST_TOPIC:
+            raise ValueError("the topic of half messages has another name")
+        self.half_topic = half_topic
         self.added, self.store_host, self.answer = added, store_host, answer
         self.id_prefix = store_host.hex().upper().encode()
         self.answer_size = sum(map(len, answer))
@@ -794,12 +872,25 @@ cdef class SendFrames:
         self.forget()
 
     def forget(self):
-        """Forget all topics."""
+        """Forget all topics but that of half messages, which no request names."""
         cdef int i
         self.names = []                  # a new list: records that wait have the one before
         self.topic_count = 0
         for i in range(TOPIC_PLACES):
             self.places[i] = -1
+        self.add_topic(self.half_topic)
+
+    cdef int add_topic(self, str topic) except -1:
+        """Add a topic with a name of ASCII, and return its number."""
+        cdef bytes name = topic.encode()
+        cdef TaughtTopic *added = &self.topics[self.topic_count]
+        memset(added, 0, sizeof(TaughtTopic))
+        memcpy(added.name, PyBytes_AsString(name), len(name))
+        added.size = <int32_t> len(name)
+        added.hash = java_hash(java_hash(0, added.name, len(name)), b"#", 1)
+        self.names = [*self.names, topic]
+        self.topic_count += 1
+        return self.topic_count - 1
 
     def teach(self, str topic not None, int queue_id):
         """Take sends to a queue of a topic from now on; return whether it is taken."""
@@ -811,14 +902,8 @@ cdef class SendFrames:
         if number < 0:
             if self.topic_count == MOST_TAUGHT:
                 return False
-            number = self.topic_count
-            memset(&self.topics[number], 0, sizeof(TaughtTopic))
-            memcpy(self.topics[number].name, PyBytes_AsString(name), len(name))
-            self.topics[number].size = <int32_t> len(name)
-            self.topics[number].hash = java_hash(java_hash(0, self.topics[number].name, len(name)), b"#", 1)
+            number = self.add_topic(topic)
             self.places[place] = <int16_t> number
-            self.names = [*self.names, topic]
-            self.topic_count += 1
         self.topics[number].queues[queue_id >> 6] |= <uint64_t> 1 << (queue_id & 63)
         return True
 
@@ -904,12 +989,17 @@ cdef class SendFrames:
             return 0
         if is_batch and (born_size != 8 or self.store_size != 8):
             return 0
-        facts.topic = self.find(header.texts[TOPIC_FIELD].at, header.texts[TOPIC_FIELD].size, &place)
-        if facts.topic < 0 or not self.topics[facts.topic].queues[queue >> 6] >> (queue & 63) & 1:
+        facts.named_topic = self.find(header.texts[TOPIC_FIELD].at, header.texts[TOPIC_FIELD].size, &place)
+        if facts.named_topic < 0 or not self.topics[facts.named_topic].queues[queue >> 6] >> (queue & 63) & 1:
             return 0
+        facts.topic, facts.queue, facts.named_queue = facts.named_topic, queue, queue
+        facts.is_half = sys_flag & HALF_FLAG != 0
+        if facts.is_half:
+            facts.topic, facts.queue = HALF_TOPIC, 0
+            sys_flag &= ~<int64_t> TRANSACTION_FLAGS
         facts.sys_flag = sys_flag & ~<int64_t> (BORN_V6 | STORE_V6)
         facts.sys_flag |= (BORN_V6 if born_size == 20 else 0) | (STORE_V6 if self.store_size == 20 else 0)
-        facts.queue, facts.born_ms, facts.times = queue, born_ms, times
+        facts.born_ms, facts.times = born_ms, times
         facts.born, facts.born_size = born, born_size
         if is_batch:
             size = self.take_batch(records, &facts, &header.texts[PROPERTIES_FIELD], body, body_size)
@@ -917,14 +1007,16 @@ cdef class SendFrames:
             size = self.take_single(records, &facts, flag, &header.texts[PROPERTIES_FIELD], body, body_size)
         if not size:
             return 0
-        slot = records.slot_of(facts.topic, <int> queue)
-        if slot < 0:
+        slot = records.slot_of(facts.topic, <int> facts.queue)
+        if slot < 0 or not records.name(facts.named_topic):
             return 0
         request = &records.requests[records.request_count]
         for row in range(records.count, records.count + request.count):
             records.ones[row].slot = slot
         request.opaque = <int32_t> header.opaque
+        request.topic, request.queue = facts.named_topic, <int32_t> queue
         request.first, request.size = records.count, size
+        records.half_count += facts.is_half
         records.code = header.code
         records.slots[slot].requests += 1
         records.slots[slot].count += request.count
@@ -944,7 +1036,10 @@ cdef class SendFrames:
         cdef int64_t size
         cdef SentRequest *request
         cdef SentOne *one
-        if not records.has_room(self.most_of(facts, body_size) + text.size, 1, text.size):
+        size = self.most_of(facts, body_size) + text.size
+        if facts.is_half:
+            size += HALF_ROOM + self.topics[facts.named_topic].size + text.size
+        if not records.has_room(size, 1, text.size):
             return 0
         request = &records.requests[records.request_count]
         one = &records.ones[records.count]
@@ -991,7 +1086,7 @@ cdef class SendFrames:
             records.arena[begin + size] = 2
             size += 1
         request = &records.requests[records.request_count]
-        if not take_properties(records.arena, begin, size, &common, &request.is_fifo):
+        if not take_properties(records.arena, begin, size, &common, &request.is_fifo, 0):
             return 0
         if not has_only_ids(records.arena + begin, size):
             return 0
@@ -1030,6 +1125,18 @@ cdef class SendFrames:
         """The most bytes that a record takes without its sender's properties."""
         return self.fixed_size(facts) + body_size + 1 + self.added_size + CRC_PROPERTY_SIZE
 
+    cdef int64_t put_of_half(
+        self, uint8_t *to, SentFacts *facts, const uint8_t *uniq, int64_t uniq_size
+    ) noexcept nogil:
+        """Write what the broker adds to the properties of a half message; return its size."""
+        cdef TaughtTopic *named = &self.topics[facts.named_topic]
+        cdef uint8_t *at = put_bytes(to, b"REAL_TOPIC\x01", 11)
+        at = put_bytes(at, named.name, named.size)
+        at = put_decimal(put_bytes(at, b"\x02REAL_QID\x01", 10), facts.named_queue)
+        at = put_bytes(put_bytes(at, b"\x02__transactionId__\x01", 19), uniq, uniq_size)
+        at[0] = 2
+        return at + 1 - to
+
     cdef int64_t put_record(
         self, uint8_t *arena, SentOne *one, SentFacts *facts, int64_t flag, JsonText *text, const uint8_t *body,
         int64_t body_size, int64_t reserve, int32_t *is_fifo
@@ -1048,12 +1155,16 @@ cdef class SendFrames:
         if at[property_size - 1] != 2:
             at[property_size] = 2
             property_size += 1
-        if not take_properties(arena, begin, property_size, one, is_fifo):
+        if not take_properties(arena, begin, property_size, one, is_fifo, facts.is_half):
             return 0
         if not is_ascii(arena + one.tags.at, one.tags.size):
             return 0
         memcpy(at + property_size, self.added_bytes, <size_t> self.added_size)
         property_size += self.added_size
+        if facts.is_half:
+            property_size += self.put_of_half(at + property_size, facts, arena + one.uniq.at, one.uniq.size)
+            if not self.property_crc and ends_like_crc(at + property_size):
+                return 0
         if property_size > self.max_properties - reserve:
             return 0
         if self.property_crc:

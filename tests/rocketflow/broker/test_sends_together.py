@@ -105,6 +105,25 @@ USUAL_SENDS: Final = st.builds(
     _code=st.sampled_from([310, 310, 310, 10]),
     _remark=st.sampled_from([None, None, ""]),
 )
+OF_HALVES: Final = (
+    *("REAL_TOPIC", "REAL_QID", "__transactionId__", "TRANSACTION_CHECK_TIMES"),
+    *("TRAN_PREPARED_QUEUE_OFFSET", "TRAN_FIRST_QUEUE_OFFSET"),
+)
+HALF: Final = {"UNIQ_KEY": "7F00A000", "TRAN_MSG": "true", "PGROUP": "producers", "WAIT": "true"}
+HALVES: Final = st.builds(
+    lambda opaque, body, more, value, **changed: send(
+        opaque, body, text_of({**HALF, "TRAN_MSG": value, **more}), **changed
+    ),
+    st.integers(0, 1 << 30),
+    st.binary(max_size=300),
+    st.dictionaries(NAMES | st.sampled_from(["KEYS", "TAGS", "UNIQ_KEY", "a", *OF_HALVES]), VALUES, max_size=2),
+    st.sampled_from(["true", "true", "true", "TRUE", "false", "x", ""]),
+    b=st.sampled_from([*TOPICS, "orders"]),
+    e=st.sampled_from([*map(str, range(QUEUES))]),
+    f=st.sampled_from(["4", "4", "4", "4", "0", "5", "8", "12", "132", "20"]),
+    j=st.sampled_from(["0", "0", "0", "2"]),
+    _code=st.sampled_from([310, 310, 10]),
+)
 BATCH: Final = text_of({"UNIQ_KEY": "7F00B000", "WAIT": "true"})
 
 
@@ -224,7 +243,7 @@ def test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one(
     count = some(250)
 
     @given(
-        st.lists(USUAL_SENDS | USUAL_SENDS | BATCHES | ODD_SENDS, min_size=1, max_size=30),
+        st.lists(USUAL_SENDS | HALVES | BATCHES | ODD_SENDS, min_size=1, max_size=30),
         st.lists(st.floats(0, 1, exclude_max=True), max_size=3),
         st.booleans(),
     )
@@ -234,6 +253,7 @@ def test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one(
     settings(max_examples=count, deadline=None)(trial)()
     on, off = both
     assert on.taken > 10
+    assert on.take_halves() == off.take_halves()
     assert on.files() == off.files()
     assert on.figures() == off.figures()
     assert on.gatherer.runs.total == off.gatherer.runs.total
@@ -245,6 +265,46 @@ def test_each_property_that_a_broker_acts_on_is_left_over(senders: Callable[...,
     for name in ODD_NAMES:
         for value in ("1", "true"):
             check(both, [send(1, properties=text_of({**USUAL, name: value})) + send(2)])
+    assert both[0].files() == both[1].files()
+    assert both[0].figures() == both[1].figures()
+
+
+def test_half_messages_are_taken_and_kept_for_their_ends(senders: Callable[..., tuple[Sender, Sender]]) -> None:
+    both = senders()
+    check(both, [send(1, b"half", text_of(HALF), f="4", e="2")])  # teaches the queue
+    halves = [send(one, bytes(one), text_of({**HALF, "UNIQ_KEY": f"7F{one}"}), f="4", e="2") for one in range(5)]
+    check(both, [b"".join([*halves, send(7, e="2"), *halves])])
+    on, off = both
+    assert on.taken == 1
+    assert on.exported.half_messages == off.exported.half_messages == {"orders": 11}
+    taken = on.take_halves()
+    assert (len(taken), taken) == (11, off.take_halves())
+    assert on.files() == off.files()
+    assert on.figures() == off.figures()
+
+
+def test_half_messages_are_refused_one_by_one_if_the_broker_rejects_them(
+    senders: Callable[..., tuple[Sender, Sender]],
+) -> None:
+    both = senders()
+    warm(both)
+    for one in both:
+        one.settings.reject_transaction_message = True
+    check(both, [send(1, b"half", text_of(HALF), f="4") + send(2)])
+    assert both[0].files() == both[1].files()
+    assert b"forbidden" in both[0].wire.sent
+
+
+def test_each_unusual_half_message_is_left_over(senders: Callable[..., tuple[Sender, Sender]]) -> None:
+    both = senders()
+    warm(both)
+    for more in (*({name: "1"} for name in (*OF_HALVES, *ODD_NAMES)), {"TRAN_MSG": "TRUE"}):
+        for flag in ("0", "4", "8", "12", "132", "5", "-252"):
+            check(both, [send(1, b"", text_of({**HALF, **more}), f=flag) + send(2)])
+    check(both, [send(1, b"", text_of({**HALF, "UNIQ_KEY": "ab__CRC32#x1234567890"}), f="4") + send(2)])
+    check(both, [send(1, b"", f"{text_of(HALF)}TRAN_MSG\x01false\x02", f="4") + send(2)])
+    check(both, [batch(1, [(0, b"x", text_of(HALF).encode())]) + send(2)])
+    assert both[0].take_halves() == both[1].take_halves()
     assert both[0].files() == both[1].files()
     assert both[0].figures() == both[1].figures()
 
