@@ -6,8 +6,7 @@ RocketMQ's source: broker/BrokerController.java, BrokerStartup.java.
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.aio.steps import STEPS_SECONDS, Step, Steps
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from rocketflow.aio.tls import Tls
     from rocketflow.broker.settings import BrokerSettings
     from rocketflow_store import StoreConfig
-    from rocketflow_store.spi.broker import Arrival, WritingStore
+    from rocketflow_store.spi.broker import WritingStore
 
 _FIRST_SECONDS: Final = 1.0
 _FAREWELL_SECONDS: Final = 1.5
@@ -136,7 +135,7 @@ class _Running:
         settings_text: Callable[[], str],
     ) -> None:
         self._store, self._tls = store, tls
-        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self._loop = asyncio.get_running_loop()
         self._services: list[asyncio.Task[None]] = []
         self._deliveries = Deliveries(store)
         self._figures = figures = FigureParts(store, settings, self._deliveries.running)
@@ -160,10 +159,11 @@ class _Running:
         """Return the steps of the start, in RocketMQ's order; the stop takes them back from the last to the first."""
         store, tables, save = self._store, self._tables, self._tables.offsets.save
         deliveries, listeners, registration = self._deliveries, self._listeners, self._topics.registration
+        pulls = self._reads.pulls
         return (
             Step("system topics and groups", lambda: asyncio.to_thread(tables.create_system_tables)),
             Step("offsets", None, save, _OFFSETS_SECONDS),
-            Step("arrivals", lambda: store.notify_arrivals(self._arrived), lambda: store.notify_arrivals(None)),
+            Step("arrivals", lambda: store.notify_arrivals(pulls.stored), lambda: store.notify_arrivals(None)),
             Step("deliveries", deliveries.start, deliveries.stop, _DELIVERY_SECONDS),
             Step("connections", listeners.listen, lambda: listeners.close(_REQUESTS_SECONDS), _CONNECTION_SECONDS),
             Step("puts", None, lambda: self._gatherer.finish(_PUTS_SECONDS), _PUTS_SECONDS + _SLACK_SECONDS),
@@ -182,14 +182,6 @@ class _Running:
     def _end_services(self) -> None:
         for task in self._services:
             task.cancel()
-
-    def _arrived(self, arrivals: Callable[[], Sequence[Arrival]]) -> None:
-        """Pass new messages to the pulls that wait, from whichever thread dispatched them."""
-        pulls = self._reads.pulls
-        if threading.get_ident() != self._thread:  # a pull may be about to wait
-            self._loop.call_soon_threadsafe(pulls.arrived, arrivals())
-        elif pulls.held_count:
-            self._loop.call_soon(pulls.arrived, arrivals())
 
     def unready(self) -> str:
         """Return why the broker is not ready, "" if it is."""

@@ -229,6 +229,9 @@ def log_walk(data: bytes) -> None:
     """Find, judge and dispatch the records of a log."""
     if not data:
         return
+    assert COMPILED is not None
+    with suppress(UnicodeDecodeError):
+        COMPILED.stored_parts(data[1:])
     octets = pa.py_buffer(data[1:])
     scan = scan_records(octets, 0, octets.size)
     if not len(scan.positions):

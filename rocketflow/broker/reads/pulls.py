@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 import time
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -145,7 +146,7 @@ class Pulls:
         self._readers = ThreadPoolExecutor(READERS, "reader")
         self._cold: set[asyncio.Task[None]] = set()
         self._ready: deque[Pull] = deque()
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         tables.topics.on_deleted.append(self.topic_deleted)
 
     @serves(RequestCode.PULL_MESSAGE, _PULL)
@@ -162,8 +163,14 @@ class Pulls:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         self._answer(pull, may_wait=bool(header.sys_flag & SUSPEND_FLAG))
 
-    def arrived(self, arrivals: Sequence[Arrival]) -> None:
-        """Answer the pulls that wait for these messages."""
+    def stored(self, arrivals: Callable[[], Sequence[Arrival]]) -> None:
+        """Let the pulls that wait for new messages be answered; called by the thread that stored them."""
+        if threading.get_ident() != self._thread:  # a pull may be about to wait
+            self._loop.call_soon_threadsafe(self._arrived, arrivals())
+        elif self._held:
+            self._loop.call_soon(self._arrived, arrivals())
+
+    def _arrived(self, arrivals: Sequence[Arrival]) -> None:
         for one in arrivals:
             self._answer_soon(self._held.arrived(one.topic, one.queue_id, one.next_offset, one.tags_codes))
 

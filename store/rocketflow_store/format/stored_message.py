@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rocketflow_store.format.record import (
     AFTER_PLACE,
     PROPERTY_CRC_SIZE,
@@ -11,8 +13,12 @@ from rocketflow_store.format.record import (
     frame_record,
     has_record_crc,
 )
+from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.broker_requests import RawMessage, StoredMessage
 from rocketflow_store.model.system_flags import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
+
+_NOTHING_ELSE: Final = tuple(RawMessage._field_defaults.values())[2:]
+"""What a record does not say of a message."""
 
 
 def decode_stored(record: bytes | bytearray | memoryview) -> StoredMessage:
@@ -21,6 +27,10 @@ def decode_stored(record: bytes | bytearray | memoryview) -> StoredMessage:
     Raises:
         CorruptRecordError: The record's lengths do not fit together.
     """
+    parts = None if COMPILED is None else COMPILED.stored_parts(record)
+    if parts is not None:
+        message, *place = parts
+        return StoredMessage(RawMessage._make((*message, *_NOTHING_ELSE)), *place)
     view = memoryview(record)
     frame = frame_record(view)
     sizes = (20 if frame.sys_flag & BORN_HOST_V6_FLAG else 8, 20 if frame.sys_flag & STORE_HOST_V6_FLAG else 8)

@@ -8,6 +8,9 @@ def crc32(data: Buffer) -> int: ...
 
 # record.pxi, columns.pxi, walk.pxi
 
+StoredParts = tuple[tuple[str, int, bytes, bytes, int, int, int, bytes, int, int], int, int, int, bytes]
+
+def stored_parts(record: Buffer) -> StoredParts | None: ...
 def judge_records(log: Buffer, positions: Buffer, sizes: Buffer, bodies: bool, protected: Buffer) -> int: ...
 def queue_columns(
     log: Buffer,

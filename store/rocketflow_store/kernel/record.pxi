@@ -1,5 +1,7 @@
 """The parts of a record of the log, and the check of its bytes: for every part of the kernel that reads records."""
 
+from cpython.bytes cimport PyBytes_FromStringAndSize
+
 cdef extern from *:
     """
     #if defined(__SSE2__)
@@ -171,6 +173,45 @@ cdef void find_properties(const RecordParts *parts, const Names *names, Text *va
                 if size == names.names[one].size and at[0] == names.names[one].at[0] and memcmp(at, names.names[one].at, size) == 0:
                     values[one].at, values[one].size = equal + 1, stop - equal - 1
         at = stop + 1
+
+
+def stored_parts(const uint8_t[::1] record not None):
+    """Return the message of a record and its place, None if its lengths do not fit together.
+
+    The message is (topic, queue, body, properties without the record's CRC, flag, sysFlag, born time, born host,
+    reconsume times, prepared offset), the place (queue offset, physical offset, store time, store host).
+    """
+    cdef const uint8_t *at
+    cdef int64_t size = record.shape[0]
+    cdef RecordParts parts
+    if size < 4 or not parts_of_record(&record[0], get32(&record[0]) if get32(&record[0]) <= size else 0, &parts):
+        return None
+    at = parts.record
+    size = parts.properties_size
+    if size >= CRC_PROPERTY_SIZE and ends_like_crc(at + parts.size):
+        size -= CRC_PROPERTY_SIZE
+    return (
+        (
+            octets_from(at + parts.topic, parts.topic_size).decode(),
+            <int32_t>get32(at + 12),
+            octets_from(at + parts.body, parts.body_size),
+            octets_from(at + parts.properties, size),
+            <int32_t>get32(at + 16),
+            <int32_t>parts.sys_flag,
+            <int64_t>get64(at + 40),
+            octets_from(at + 48, 8 + parts.born_more),
+            <int32_t>get32(at + 72 + parts.hosts_more),
+            <int64_t>get64(at + 76 + parts.hosts_more),
+        ),
+        <int64_t>get64(at + 20),
+        <int64_t>get64(at + 28),
+        <int64_t>get64(at + 56 + parts.born_more),
+        octets_from(at + 64 + parts.born_more, 8 + parts.hosts_more - parts.born_more),
+    )
+
+
+cdef bytes octets_from(const uint8_t *at, int64_t size):
+    return PyBytes_FromStringAndSize(<const char *>at, size)
 
 
 def judge_records(
