@@ -39,6 +39,7 @@ from rocketflow_store.filters.sql92 import compile_filter
 from rocketflow_store.filters.tags import TagFilter
 from rocketflow_store.format.batch_body import BatchEntry, decode_batch_body, encode_batch_body, entry_positions
 from rocketflow_store.format.checkpoint_layout import CheckpointFields, decode_checkpoint
+from rocketflow_store.format.consume_queue_unit import UNIT_STRUCT
 from rocketflow_store.format.inner_batch import inner_messages
 from rocketflow_store.format.properties import decode_properties, encode_properties
 from rocketflow_store.format.record import RecordFields, decode_record, encode_blank, encode_record
@@ -437,8 +438,8 @@ def stored_batch(data: bytes) -> None:
         return
     units, hashes, places = compiled.place(5, 7)
     assert compiled.data == b"".join(records.place(5, 7, property_crc=False))
-    assert [int.from_bytes(unit[8:12], "big") for unit in units] == records.sizes
-    assert [int.from_bytes(unit[12:], "big", signed=True) for unit in units] == records.tags_codes
+    _, sizes, tags_codes = map(list, zip(*UNIT_STRUCT.iter_unpack(units)))
+    assert (sizes, tags_codes) == (records.sizes, records.tags_codes)
     assert hashes == index_hashes_one_by_one([key for keys in records.keys for key in keys])
     assert len(places) == len(hashes)
 
