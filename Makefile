@@ -7,6 +7,9 @@ STAMP := $(VENV)/.rocketflow-setup
 # a test may take its time then; a look at where it is, after five minutes, can end the process that it looks at
 LONG := --timeout 3600 -o faulthandler_timeout=0
 
+# a part of the fault matrix: kills, power loss, torn, forged and silent answers
+PURE_ROWS := kills.py power_loss.py torn_tails.py torn_commits.py forged_records.py forged_parts.py silent_answers.py
+
 .PHONY: help setup run run-network test test-pure test-changed test-full test-faults test-planted test-interop fuzz bench reference docs release airflow check clean
 .DEFAULT_GOAL := help
 
@@ -49,7 +52,8 @@ test: $(STAMP) ## run the test suite (on two cores with a third process: they of
 
 test-pure: $(STAMP) ## run the tests of what the compiled kernel does, without the kernel
 	@ROCKETFLOW_NO_KERNEL=1 $(BIN)/python -m pytest -n 3 tests/store/append tests/store/reading tests/store/records \
-	  tests/store/views tests/store/commits tests/rocketflow/broker
+	  tests/store/views tests/store/commits tests/rocketflow/broker $(addprefix tests/reliability/test_,$(PURE_ROWS)) \
+	  tests/reliability/network/test_broker_kills.py tests/reliability/network/test_bad_frames.py
 
 test-changed: $(STAMP) ## run the checks, and for 3 minutes the tests nearest to what differs from BASE (default: main)
 	@began=$$(date +%s); $(MAKE) -s check && $(BIN)/python -m tests.project.changed --began $$began $(BASE)
