@@ -57,36 +57,17 @@ Refuse = Callable[[RefusedError], None]
 
 
 class Put(msgspec.Struct, frozen=True, eq=False):
-    """A message on its way into the store.
+    """A message on its way into the store, or several that are stored or refused together.
 
-    `answer` is called with the result; `refuse` with a refusal if there is none.
+    `size` is that of their bodies in bytes. Either `answer` is called with the result, or `refuse` with a refusal.
     """
 
-    message: RawMessage
-    answer: Answer
-    refuse: Refuse
-    arrived: float
-
-    @property
-    def size(self) -> int:
-        """Return the bytes of the message's body."""
-        return len(self.message.body)
-
-    @property
-    def messages(self) -> int:
-        """Return the number of messages."""
-        return 1
-
-
-class PutTogether(msgspec.Struct, frozen=True, eq=False):
-    """Messages of one read on their way into the store; `answer` is called with the result of all of them."""
-
-    message: SentRun
+    message: RawMessage | SentRun
     answer: Answer
     refuse: Refuse
     arrived: float
     size: int
-    messages: int
+    messages: int = 1
 
 
 class PutGatherer:
@@ -103,7 +84,7 @@ class PutGatherer:
         self._sync_timeout_s = sync_timeout_s
         self._loop = asyncio.get_running_loop()
         self._wait_limit_s = wait_limit_s
-        self._waiting: WaitingPuts[Put | PutTogether] = WaitingPuts()
+        self._waiting: WaitingPuts[Put] = WaitingPuts()
         self._open = self._open_bytes = 0
         self._scheduled = False
         self._writing = False
@@ -113,7 +94,7 @@ class PutGatherer:
         self._slow_until = 0.0
         self._writer = ThreadPoolExecutor(1, "put-writer")
         self._syncer = ThreadPoolExecutor(1, "put-sync")
-        self._unsynced: list[tuple[list[Put | PutTogether], AppendedRun]] = []
+        self._unsynced: list[tuple[list[Put], AppendedRun]] = []
         self._syncing = False
         self._stopped = False
         self.runs = Histogram(RUN_BOUNDS)
@@ -135,9 +116,10 @@ class PutGatherer:
         if not self.has_room:
             refuse(self._refusal())
             return
-        self._waiting.add(Put(message, answer, refuse, time.monotonic()))
+        size = len(message.body)
+        self._waiting.add(Put(message, answer, refuse, time.monotonic(), size))
         self._open += 1
-        self._open_bytes += len(message.body)
+        self._open_bytes += size
         if not self._scheduled:
             self._schedule()
 
@@ -151,7 +133,7 @@ class PutGatherer:
                 refuse(self._refusal())
             return
         arrived = time.monotonic()
-        self._waiting.extend(Put(one, answer, refuse, arrived) for one in messages)
+        self._waiting.extend(Put(one, answer, refuse, arrived, len(one.body)) for one in messages)
         self._open += len(messages)
         self._open_bytes += sum(len(one.body) for one in messages)
         self._schedule()
@@ -165,7 +147,7 @@ class PutGatherer:
     def add_run(self, run: SentRun, answer: Answer, refuse: Refuse) -> None:
         """Add messages while there is room; `answer` or `refuse` is called once for all of them."""
         size, count = run.records.body_size, run.records.count
-        self._waiting.add(PutTogether(run, answer, refuse, time.monotonic(), size, count))
+        self._waiting.add(Put(run, answer, refuse, time.monotonic(), size, count))
         self._open += count
         self._open_bytes += size
         self._schedule()
@@ -228,12 +210,12 @@ class PutGatherer:
         self._appended(run, appended)
         self._schedule()
 
-    def _next_run(self) -> list[Put | PutTogether]:
+    def _next_run(self) -> list[Put]:
         """Take the messages of the next run; refuse those that have waited too long."""
         self._refuse_waiting(self._waiting.take_late(time.monotonic(), self._wait_limit_s()), TIMEOUT_CLEAN_QUEUE)
         return self._waiting.take_run(MAX_RUN, MAX_RUN_BYTES if self._open_bytes > MAX_RUN_BYTES else None)
 
-    def _refuse_waiting(self, puts: list[Put | PutTogether], why: str) -> None:
+    def _refuse_waiting(self, puts: list[Put], why: str) -> None:
         if not puts:
             return
         self._close(puts)
@@ -243,7 +225,7 @@ class PutGatherer:
             text = f"{why}, period in queue: {waited_ms}ms, size of queue: {len(self._waiting)}"
             one.refuse(RefusedError(ResponseCode.SYSTEM_BUSY, text))
 
-    def _append_in_thread(self, run: list[Put | PutTogether]) -> None:
+    def _append_in_thread(self, run: list[Put]) -> None:
         self._writing = True
         self._lock_was_taken = False
         self._next_look = self._loop.call_later(LOOK_SECONDS, self._look)
@@ -282,9 +264,7 @@ class PutGatherer:
                 LOG.warning("an append took %.0f ms; appends run in a thread until they are quick", seconds * 1000)
             self._slow_until = now + SLOW_FOR_SECONDS
 
-    def _appended_in_thread(
-        self, run: list[Put | PutTogether], done: asyncio.Future[tuple[AppendedRun, float | None]]
-    ) -> None:
+    def _appended_in_thread(self, run: list[Put], done: asyncio.Future[tuple[AppendedRun, float | None]]) -> None:
         self._writing = self._stuck = False
         if self._next_look is not None:
             self._next_look.cancel()
@@ -300,7 +280,7 @@ class PutGatherer:
             self._fail(run, error)
         self._schedule()
 
-    def _appended(self, run: list[Put | PutTogether], appended: AppendedRun) -> None:
+    def _appended(self, run: list[Put], appended: AppendedRun) -> None:
         """Publish what was appended and answer, after a sync with SYNC_FLUSH."""
         self.runs.observe(sum([one.message_count for one in appended.results]))
         if self._sync_timeout_s is not None:
@@ -324,7 +304,7 @@ class PutGatherer:
         future = self._loop.run_in_executor(self._syncer, self._store.flush_to, end, self._sync_timeout_s)
         future.add_done_callback(lambda done: self._synced(runs, done))
 
-    def _synced(self, runs: list[tuple[list[Put | PutTogether], AppendedRun]], done: asyncio.Future[bool]) -> None:
+    def _synced(self, runs: list[tuple[list[Put], AppendedRun]], done: asyncio.Future[bool]) -> None:
         self._syncing = False
         error = done.exception()
         is_late = error is not None or not done.result()
@@ -333,21 +313,19 @@ class PutGatherer:
         self._answer(runs, error, is_late=is_late)
         self._sync()
 
-    def _answer(
-        self, runs: list[tuple[list[Put | PutTogether], AppendedRun]], error: BaseException | None, *, is_late: bool
-    ) -> None:
+    def _answer(self, runs: list[tuple[list[Put], AppendedRun]], error: BaseException | None, *, is_late: bool) -> None:
         for run, appended in runs:
             self._close(run)
             for one, result in zip(run, appended.results):
                 one.answer(_late(result, error) if is_late and result.stored else result)
 
-    def _fail(self, run: list[Put | PutTogether], error: BaseException) -> None:
+    def _fail(self, run: list[Put], error: BaseException) -> None:
         LOG.error("%d messages were not stored: %s", sum([one.messages for one in run]), error)
         self._close(run)
         for one in run:
             one.refuse(RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)))
 
-    def _close(self, run: list[Put | PutTogether]) -> None:
+    def _close(self, run: list[Put]) -> None:
         """Count messages no more: they are being answered."""
         self._open -= sum([one.messages for one in run])
         self._open_bytes -= sum([one.size for one in run])
