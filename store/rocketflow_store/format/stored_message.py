@@ -27,11 +27,11 @@ def decode_stored(record: bytes | bytearray | memoryview) -> StoredMessage:
     Raises:
         CorruptRecordError: The record's lengths do not fit together.
     """
-    parts = None if COMPILED is None else COMPILED.stored_parts(record)
+    view = memoryview(record).cast("B")
+    parts = None if COMPILED is None else COMPILED.stored_parts(view)
     if parts is not None:
         message, *place = parts
         return StoredMessage(RawMessage._make((*message, *_NOTHING_ELSE)), *place)
-    view = memoryview(record)
     frame = frame_record(view)
     sizes = (20 if frame.sys_flag & BORN_HOST_V6_FLAG else 8, 20 if frame.sys_flag & STORE_HOST_V6_FLAG else 8)
     _, _, born_host, store_ms, store_host, reconsume_times, prepared, _ = AFTER_PLACE[sizes].unpack_from(

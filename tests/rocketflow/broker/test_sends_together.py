@@ -215,8 +215,11 @@ def chunks(data: bytes, cuts: Sequence[float]) -> list[bytes]:
     return [data[begin:end] for begin, end in itertools.pairwise(places) if begin < end]
 
 
-def sorted_frames(data: bytes) -> list[tuple[bytes, bytes]]:
-    return sorted((one.header, one.body) for one in FrameReceiver().feed(data))
+def sorted_frames(data: bytes) -> tuple[bool, list[tuple[bytes, bytes]]]:
+    """Return whether the connection was closed, and the frames before that."""
+    return data.endswith(b"closed"), sorted(
+        (one.header, one.body) for one in FrameReceiver().feed(data.removesuffix(b"closed"))
+    )
 
 
 def check(both: tuple[Sender, Sender], reads: Sequence[bytes], *, pause: bool = True) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from tests.support.kernel_switch import without_kernel
 pytestmark = pytest.mark.skipif(COMPILED is None, reason="this machine has no compiled kernel")
 
 
-def decoded(record: bytes) -> object:
+def decoded(record: bytes | memoryview) -> object:
     """Return the message of a record, or the error."""
     try:
         return decode_stored(record)
@@ -36,5 +37,6 @@ def test_messages_of_records_are_those_of_python(log: Log, changes: list[tuple[i
             if record:
                 record[at % len(record)] = octet
         made = decoded(bytes(record))
+        assert made == decoded(memoryview(pa.py_buffer(bytes(record))))  # of signed bytes
         with without_kernel(stored_message):
             assert made == decoded(bytes(record))
