@@ -215,11 +215,10 @@ def chunks(data: bytes, cuts: Sequence[float]) -> list[bytes]:
     return [data[begin:end] for begin, end in itertools.pairwise(places) if begin < end]
 
 
-def sorted_frames(data: bytes) -> tuple[bool, list[tuple[bytes, bytes]]]:
-    """Return whether the connection was closed, and the frames before that."""
-    return data.endswith(b"closed"), sorted(
-        (one.header, one.body) for one in FrameReceiver().feed(data.removesuffix(b"closed"))
-    )
+def sorted_frames(data: bytes) -> tuple[int, list[tuple[bytes, bytes]]]:
+    """Return how often the connection was closed, and the frames."""
+    frames = FrameReceiver().feed(data.replace(b"closed", b""))
+    return data.count(b"closed"), sorted((one.header, one.body) for one in frames)
 
 
 def check(both: tuple[Sender, Sender], reads: Sequence[bytes], *, pause: bool = True) -> None:
