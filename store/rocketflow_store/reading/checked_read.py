@@ -141,14 +141,12 @@ class _Reading:
         self.total += size
         self.count += messages
 
-    def accept_all(self, records: bytes | bytearray, units: UnitColumns) -> None:
-        """Accept the records of units, one after the other, which are the first messages of a result."""
+    def accept_all(self, records: bytes | bytearray, offsets: list[int], last: int, last_size: int) -> None:
+        """Accept records that lie one after the other, the last from `last` of the log, as the first of a result."""
         view = memoryview(records)
-        self.pieces, self.total, self.count = [view], len(view), len(units.offsets)
-        self.last, size, _ = units.units[-1].item()
-        self.newest = view[self.total - size :]
-        self.offsets = units.offsets.tolist()
-        self.following = self.offsets[-1] + 1
+        self.pieces, self.total, self.newest = [view], len(view), view[-last_size:]
+        self.offsets, self.count = offsets, len(offsets)
+        self.following, self.last = offsets[-1] + 1, last
 
     def data(self) -> bytes | bytearray:
         if not self.pieces:
@@ -274,23 +272,26 @@ class CheckedReader:
             at = stop
         return False
 
-    def _read_together(self, reading: _Reading, units: UnitColumns, max_count: int, max_bytes: int) -> int:
+    def _read_together(self, reading: _Reading, columns: UnitColumns, max_count: int, max_bytes: int) -> int:
         """Read the first units by one call, and check their records together; return how many of them were taken.
 
         If anything is unusual it is none: then they are read one by one.
         """
-        if len(units.offsets) < _TOGETHER or not reading.topic_part or reading.match.properties is not None:
+        if len(columns.offsets) < _TOGETHER or not reading.topic_part or reading.match.properties is not None:
             return 0
-        places = units.units["phy_offset"]
+        places = columns.units["phy_offset"]
         begin = int(places[0])
         mapped = self._log.file_at(begin)
         if mapped is None:
             return 0
         count, size = self._limits(reading.log_end - begin)
         room = min(mapped.file_from_offset + mapped.file_size - begin, MAX_SPAN)
-        first, span = units.first_span(min(count, max_count), min(size, max_bytes), room)
+        first, span = columns.first_span(min(count, max_count), min(size, max_bytes), room)
         taken = len(first.offsets)
-        if taken < _TOGETHER or self._limits(reading.log_end - int(places[taken - 1])) != (count, size):
+        if taken < _TOGETHER:
+            return 0
+        last = int(places[taken - 1])
+        if self._limits(reading.log_end - last) != (count, size):
             return 0
         raw = bytearray(span)
         try:
@@ -303,7 +304,7 @@ class CheckedReader:
         records = sound_records(raw, first, queue_id, part, self._log.may_require_record_crc)
         if records is None:
             return 0
-        reading.accept_all(records, first)
+        reading.accept_all(records, first.offsets.tolist(), last, begin + span - last)
         return taken
 
     def _next_span(
