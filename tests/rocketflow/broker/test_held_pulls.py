@@ -1,4 +1,4 @@
-"""Pulls that wait for a message, of a broker in this process: whoever stores it, they are answered at once."""
+"""Pulls that wait for a message, of a broker in this process: from any writer, they are answered at once."""
 
 from __future__ import annotations
 
