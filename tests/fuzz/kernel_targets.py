@@ -177,7 +177,7 @@ def pulled_records(data: bytes) -> None:
     base = int.from_bytes(heads[0][28:36], "big", signed=True) - first if records else 0
     own = [max(min(base + start, (1 << 63) - 1), -(1 << 63)) for start, _ in records]
     units = b"".join(struct.pack(">qiq", place, size, 0) for place, size in zip(own, places[:, 1].tolist()))
-    taken, size = COMPILED.first_span(units, count, len(raw), len(raw), 50)
+    taken, size = COMPILED.first_span(units, len(raw), len(raw), 50)
     assert taken <= count
     assert size <= len(raw)
     assert not taken or own[taken - 1] - own[0] + places[taken - 1, 1] == size

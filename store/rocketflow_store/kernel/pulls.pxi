@@ -6,13 +6,13 @@ cdef enum:
     UNIT = 20
 
 
-def first_span(bytes units not None, int64_t most, int64_t most_bytes, int64_t room, int64_t max_gap):
+def first_span(bytes units not None, int64_t most_bytes, int64_t room, int64_t max_gap):
     """Return how many first units have records that one call reads, and the bytes of that call."""
     cdef const uint8_t *unit = units
     cdef Py_ssize_t count = len(units) // UNIT, one
     cdef int64_t begin = <int64_t>get64(unit) if count else 0
     cdef int64_t place, at, size, total = 0, end = 0
-    for one in range(min(count, most)):
+    for one in range(count):
         place, size = <int64_t>get64(unit), <int32_t>get32(unit + 8)
         at = <int64_t>(<uint64_t>place - <uint64_t>begin)
         total += size
@@ -22,7 +22,7 @@ def first_span(bytes units not None, int64_t most, int64_t most_bytes, int64_t r
             return one, end
         end = at + size
         unit += UNIT
-    return max(min(count, most), 0), end
+    return count, end
 
 
 cdef int judge_units(const uint8_t *raw, int64_t length, const uint8_t *unit, Py_ssize_t count, const int64_t *offsets,

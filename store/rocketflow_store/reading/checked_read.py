@@ -253,7 +253,11 @@ class CheckedReader:
         """Read units until the result is full; return True if it is, or if the rest is not in memory."""
         if isinstance(units, UnitColumns):
             taken = self._read_together(reading, units, max_count, max_bytes)
-            units = units.rows(taken) if taken < len(units.offsets) else []
+            if taken == len(units.offsets):
+                return False
+            if 0 < taken == max_count:
+                return True
+            units = units.rows(taken)
         at, min_phy_offset, removed_until = 0, self._log.min_phy_offset, -1
         while at < len(units):
             span, stop = self._next_span(reading, units, at, max_count, max_bytes)

@@ -50,9 +50,10 @@ class UnitColumns(NamedTuple):
 
     def rows(self, begin: int) -> list[tuple[int, int, int, int, int, bool]]:
         """Return units from number `begin` on, each with its queue offset, 1 message, and if it matches for sure."""
+        units = self.units[begin:]
+        fields = [units[name].tolist() for name in ("phy_offset", "msg_size", "tags_code")]
         are_sure = repeat(True) if self.are_sure is None else self.are_sure[begin:].tolist()
-        rows = zip(self.offsets[begin:].tolist(), self.units[begin:].tolist(), are_sure)
-        return [(offset, *unit, 1, is_sure) for offset, unit, is_sure in rows]
+        return list(zip(self.offsets[begin:].tolist(), *fields, repeat(1), are_sure))
 
     def first_span(self, most: int, most_bytes: int, room: int) -> tuple[UnitColumns, int]:
         """Return the first units that match for sure and whose records one call reads, and the bytes of that call.
@@ -61,13 +62,13 @@ class UnitColumns(NamedTuple):
         """
         if self.are_sure is not None and not self.are_sure.all():
             most = min(most, int(self.are_sure.argmin()))
-        count, size = _span(self.units, most, most_bytes, room)
+        count, size = _span(self.units[: max(most, 0)], most_bytes, room)
         return UnitColumns(self.units[:count], self.offsets[:count]), size
 
 
-def _span(units: Units, most: int, most_bytes: int, room: int) -> tuple[int, int]:
+def _span(units: Units, most_bytes: int, room: int) -> tuple[int, int]:
     if COMPILED is not None:
-        found: tuple[int, int] = COMPILED.first_span(units.tobytes(), most, most_bytes, room, MAX_GAP)
+        found: tuple[int, int] = COMPILED.first_span(units.tobytes(), most_bytes, room, MAX_GAP)
         return found
     places, sizes = units["phy_offset"].tolist(), units["msg_size"].tolist()
     total = 0
@@ -75,13 +76,7 @@ def _span(units: Units, most: int, most_bytes: int, room: int) -> tuple[int, int
     last = begin + room
     for count, (place, size) in enumerate(zip(places, sizes)):
         total += size
-        if (
-            count >= most
-            or total > most_bytes
-            or size < MIN_RECORD_SIZE
-            or not end <= place <= end + MAX_GAP
-            or place + size > last
-        ):
+        if total > most_bytes or size < MIN_RECORD_SIZE or not end <= place <= end + MAX_GAP or place + size > last:
             return count, end - begin
         end = place + size
     return len(places), end - begin
