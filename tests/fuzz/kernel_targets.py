@@ -164,27 +164,33 @@ def client_batch_seeds() -> list[bytes]:
 
 
 def pulled_records(data: bytes) -> None:
-    """Check records that their units place anywhere, and close the gaps between them."""
+    """Find the records that one call reads of units that place them anywhere, and check them."""
     assert COMPILED is not None
     if not data:
         return
     count = data[0] % 12
     places = _numbers(data[1 : 1 + 4 * count].ljust(4 * count, b"\0"), ">i2").astype(np.int64).reshape(count, 2)
-    raw = bytearray(data[1 + 4 * count :])
-    starts, sizes = places[:, 0].tolist(), places[:, 1].tolist()
-    heads = [bytes(raw[start : start + 36]).ljust(36, b"\0") if start >= 0 else bytes(36) for start in starts]
-    offsets = [int.from_bytes(one[20:28], "big", signed=True) for one in heads]
-    own = [int.from_bytes(one[28:36], "big", signed=True) for one in heads]
-    if COMPILED.sound_records(raw, starts, sizes, offsets, own, 1, b"\x01t"):
-        for start, size in zip(starts, sizes):
-            record = decode_record(bytes(raw[start : start + size]))
-            assert (record.topic, record.queue_id) == ("t", 1)
-    whole = bytes(raw)
-    try:
-        total = COMPILED.close_gaps(raw, starts, sizes)
-    except ValueError:
-        return
-    assert bytes(raw[:total]) == b"".join(whole[start : start + size] for start, size in zip(starts, sizes))
+    raw = data[1 + 4 * count :]
+    records = [(start, start + size) for start, size in places.tolist()]
+    first = records[0][0] if records else 0
+    heads = [raw[max(start - first, 0) :][:36].ljust(36, b"\0") for start, _ in records]
+    offsets = np.array([int.from_bytes(one[20:28], "big", signed=True) for one in heads], np.int64)
+    base = int.from_bytes(heads[0][28:36], "big", signed=True) - first if records else 0
+    own = [max(min(base + start, (1 << 63) - 1), -(1 << 63)) for start, _ in records]
+    units = b"".join(struct.pack(">qiq", place, size, 0) for place, size in zip(own, places[:, 1].tolist()))
+    taken, size = COMPILED.first_span(units, len(raw), len(raw), 50)
+    assert taken <= count
+    assert size <= len(raw)
+    assert not taken or own[taken - 1] - own[0] + places[taken - 1, 1] == size
+    for most in (count, taken):
+        found = bytearray(raw)
+        if not COMPILED.sound_records(found, units[: 20 * most], offsets[:most], 1, b"\x01t"):
+            assert found == raw
+            continue
+        assert found == b"".join(raw[start - first : end - first] for start, end in records[:most])
+        for one, (start, end) in enumerate(records[:most]):
+            record = decode_record(raw[start - first : end - first])
+            assert (record.topic, record.queue_id, record.queue_offset) == ("t", 1, offsets[one])
 
 
 def _record(**changes: Any) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.access.guard import Guard, Sender
@@ -26,7 +26,7 @@ from rocketflow.access.served import Served, rows_of, served_by
 from rocketflow.aio.server import RefusedError, Request
 from rocketflow.broker.operators.user_requests import UserRequests
 from rocketflow.remoting.codes import ResponseCode
-from rocketflow_store.spi.broker import decode_properties, decode_stored
+from rocketflow_store.spi.broker import decode_properties, decode_stored, stored_messages
 from rocketflow_store.spi.names import DLQ_PREFIX, LMQ_PREFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Access:
                 pass
             else:
                 return
-        needs = {need for stored in _records(data) for need in _needs(stored, actions)}
+        needs = {need for stored in stored_messages(data) for need in _needs(stored, actions)}
         self.guard.check_needs(request, sorted(needs, key=lambda one: one[:2]))
 
     def services(self) -> list[Coroutine[Any, Any, None]]:
@@ -112,16 +112,6 @@ class Access:
 
 def _needs(stored: StoredMessage, actions: frozenset[Action]) -> tuple[Need, ...]:
     return record_needs(stored.message.topic, decode_properties(stored.message.properties), actions)
-
-
-def _records(data: bytes | bytearray | memoryview) -> Iterator[StoredMessage]:
-    """Yield the messages of records that lie one after the other."""
-    view = memoryview(data)
-    begin = 0
-    while begin < len(view):
-        end = begin + int.from_bytes(view[begin : begin + 4], "big")
-        yield decode_stored(view[begin:end])
-        begin = end
 
 
 def _refuse(request: Request) -> None:

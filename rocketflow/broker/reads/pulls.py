@@ -158,9 +158,10 @@ class Pulls:
 
     def _pull(self, request: Request, header: PullMessageRequestHeader) -> None:
         pull = Pull(request, header, self._checked(request, header))
-        is_reset = self._offsets.is_reset(header.consumer_group, header.topic, header.queue_id)
-        if header.sys_flag & COMMIT_FLAG and header.commit_offset >= 0 and not is_reset:
-            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        if header.sys_flag & COMMIT_FLAG and header.commit_offset >= 0:
+            queue = header.consumer_group, header.topic, header.queue_id
+            if not self._offsets.is_reset(*queue):
+                self._offsets.commit(*queue, header.commit_offset)
         self._answer(pull, may_wait=bool(header.sys_flag & SUSPEND_FLAG))
 
     def stored(self, arrivals: Callable[[], Sequence[Arrival]]) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketflow.broker.transactions.messages import (
@@ -21,7 +20,7 @@ from rocketflow.broker.transactions.messages import (
 )
 from rocketflow.broker.transactions.op_marks import OpMark
 from rocketflow.broker.transactions.walk import Decision, Rules, decide
-from rocketflow_store.spi.broker import RawMessage, StoredMessage, decode_stored
+from rocketflow_store.spi.broker import RawMessage, StoredMessage, stored_messages
 from rocketflow_store.spi.names import HALF_TOPIC
 
 if TYPE_CHECKING:
@@ -147,9 +146,7 @@ class HalfQueue:
         at = start
         while at < end:
             found = self._store.read_messages(topic, 0, at, min(end - at, _READ_COUNT), _READ_BYTES)
-            view = memoryview(found.data)
-            for begin, stop in pairwise([*found.positions, len(view)]):
-                yield decode_stored(view[begin:stop])
+            yield from stored_messages(found.data)
             if found.next_offset <= at:
                 return
             at = found.next_offset

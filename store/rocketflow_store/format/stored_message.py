@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from rocketflow_store.format.record import (
@@ -51,6 +52,16 @@ def decode_stored(record: bytes | bytearray | memoryview) -> StoredMessage:
         prepared_offset=prepared,
     )
     return StoredMessage(message, frame.queue_offset, frame.phy_offset, store_ms, store_host)
+
+
+def stored_messages(data: bytes | bytearray | memoryview) -> Iterator[StoredMessage]:
+    """Yield the messages of checked records that lie one after the other."""
+    view = memoryview(data)
+    begin = 0
+    while begin < len(view):
+        end = begin + int.from_bytes(view[begin : begin + 4], "big")
+        yield decode_stored(view[begin:end])
+        begin = end
 
 
 def encode_stored(stored: StoredMessage) -> bytes:

@@ -51,16 +51,8 @@ def match_entries(
 
 # pulls.pxi
 
-def sound_records(
-    raw: Buffer,
-    starts: list[int],
-    sizes: list[int],
-    offsets: list[int],
-    phy_offsets: list[int],
-    queue_id: int,
-    topic_part: bytes,
-) -> int: ...
-def close_gaps(raw: bytearray, starts: list[int], sizes: list[int]) -> int: ...
+def first_span(units: bytes, most_bytes: int, room: int, max_gap: int) -> tuple[int, int]: ...
+def sound_records(raw: bytearray, units: bytes, offsets: Buffer, queue_id: int, topic_part: bytes) -> int: ...
 
 # encode.pxi
 

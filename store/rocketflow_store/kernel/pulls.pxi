@@ -1,31 +1,52 @@
-# The records of a pull, checked together: `reading.sound_records.are_sound` says what each rule is.
+# The records of a pull, read and checked together: `reading.sound_records` says what each rule is.
 
-cdef struct Place:
-    int64_t start
-    int64_t size
-    int64_t offset
-    int64_t phy_offset
+from cpython.bytearray cimport PyByteArray_AsString, PyByteArray_Resize
+
+cdef enum:
+    UNIT = 20
 
 
-cdef int judge_places(const uint8_t *raw, int64_t length, const Place *places, Py_ssize_t count, int64_t queue_id,
-                      const uint8_t *part, int64_t part_size) noexcept nogil:
+def first_span(bytes units not None, int64_t most_bytes, int64_t room, int64_t max_gap):
+    """Return how many first units have records that one call reads, and the bytes of that call."""
+    cdef const uint8_t *unit = units
+    cdef Py_ssize_t count = len(units) // UNIT, one
+    cdef int64_t begin = <int64_t>get64(unit) if count else 0
+    cdef int64_t place, at, size, total = 0, end = 0
+    for one in range(count):
+        place, size = <int64_t>get64(unit), <int32_t>get32(unit + 8)
+        at = <int64_t>(<uint64_t>place - <uint64_t>begin)
+        total += size
+        if place < begin or at < end or at - end > max_gap or at > room or size > room - at:
+            return one, end
+        if size < LEAST_RECORD or total > most_bytes:
+            return one, end
+        end = at + size
+        unit += UNIT
+    return count, end
+
+
+cdef int judge_units(const uint8_t *raw, int64_t length, const uint8_t *unit, Py_ssize_t count, const int64_t *offsets,
+                     int64_t queue_id, const uint8_t *part, int64_t part_size) noexcept nogil:
     """Return 0 if a record is not sound, 1 if all are by their own CRC, 2 if all are by that of the body."""
+    cdef int64_t begin = <int64_t>get64(unit), after = 0, place, start, size
     cdef Py_ssize_t one
     cdef const uint8_t *record
     cdef RecordParts parts
     cdef int judged, of_first = 0
     for one in range(count):
-        if places[one].start < 0 or places[one].size < 0 or places[one].start > length - places[one].size:
+        place, size = <int64_t>get64(unit + UNIT * one), <int32_t>get32(unit + UNIT * one + 8)
+        start = <int64_t>(<uint64_t>place - <uint64_t>begin)
+        if place < begin or start < after or size < 0 or start > length - size:
             return 0
-        record = raw + places[one].start
-        if not parts_of_record(record, places[one].size, &parts):
+        record, after = raw + start, start + size
+        if not parts_of_record(record, size, &parts):
             return 0
         if (
             get32(record + 4) != MAGIC_V1
             or parts.hosts_more
             or <int32_t>get32(record + 12) != queue_id
-            or <int64_t>get64(record + 20) != places[one].offset
-            or <int64_t>get64(record + 28) != places[one].phy_offset
+            or <int64_t>get64(record + 20) != offsets[one]
+            or <int64_t>get64(record + 28) != place
             or parts.topic_size + 1 != part_size
             or memcmp(record + parts.topic - 1, part, part_size) != 0
             or parts.properties_size == 0
@@ -39,52 +60,42 @@ cdef int judge_places(const uint8_t *raw, int64_t length, const Place *places, P
     return 1 if of_first else 2
 
 
+cdef int64_t close_gaps(uint8_t *raw, const uint8_t *unit, Py_ssize_t count) noexcept nogil:
+    """Move records that follow each other to the begin of `raw`; return the size of all."""
+    cdef int64_t begin = <int64_t>get64(unit), total = 0, start, size
+    cdef Py_ssize_t one
+    for one in range(count):
+        start, size = <int64_t>get64(unit + UNIT * one) - begin, <int32_t>get32(unit + UNIT * one + 8)
+        if start != total:
+            memmove(raw + total, raw + start, size)
+        total += size
+    return total
+
+
 def sound_records(
-    const uint8_t[::1] raw not None,
-    list starts not None,
-    list sizes not None,
-    list offsets not None,
-    list phy_offsets not None,
+    bytearray raw not None,
+    bytes units not None,
+    const int64_t[::1] offsets not None,
     int64_t queue_id,
     bytes topic_part not None,
 ):
-    """Return whether the records at `starts` of `raw` are whole, and the messages that their units say.
+    """Return whether the records of `units`, with whose first `raw` begins, are whole, and the messages they say.
 
     0: not all, 1: all, by CRCs of themselves, 2: all, by CRCs of their bodies; the caller looks whether that is enough.
+    Unless it is 0, `raw` has the records alone after it. Nobody else may use `raw` meanwhile.
     """
-    cdef Py_ssize_t count = len(starts), one
-    cdef Place *places
+    cdef Py_ssize_t count = len(units) // UNIT
+    cdef int64_t length = len(raw), part_size = len(topic_part)
+    cdef uint8_t *octets = <uint8_t *>PyByteArray_AsString(raw)
+    cdef const uint8_t *unit = units
     cdef const uint8_t *part = topic_part
-    cdef int64_t part_size = len(topic_part)
     cdef int found
-    if count == 0 or raw.shape[0] == 0 or not len(sizes) == len(offsets) == len(phy_offsets) == count:
+    if count == 0 or offsets.shape[0] != count:
         return 0
-    places = <Place *> malloc(count * sizeof(Place))
-    if places == NULL:
-        raise MemoryError
-    try:
-        for one in range(count):
-            places[one].start, places[one].size = starts[one], sizes[one]
-            places[one].offset, places[one].phy_offset = offsets[one], phy_offsets[one]
-        with nogil:
-            found = judge_places(&raw[0], raw.shape[0], places, count, queue_id, part, part_size)
-    finally:
-        free(places)
+    with nogil:
+        found = judge_units(octets, length, unit, count, &offsets[0], queue_id, part, part_size)
+        if found:
+            length = close_gaps(octets, unit, count)
+    if found:
+        PyByteArray_Resize(raw, length)
     return found
-
-
-def close_gaps(uint8_t[::1] raw not None, list starts not None, list sizes not None):
-    """Move the pieces at `starts`, which follow each other, to the begin of `raw`; return the size of all.
-
-    Raises ValueError, with the pieces before moved, if one is not after those before it or not in `raw`.
-    """
-    cdef Py_ssize_t count = len(starts), one
-    cdef int64_t total = 0, after = 0, start, size, length = raw.shape[0]
-    for one in range(count):
-        start, size = starts[one], sizes[one]
-        if start < after or size < 0 or start > length - size:
-            raise ValueError(f"piece {one} of {size} bytes at {start} overlaps others or is not in {length} bytes")
-        if start != total:
-            memmove(&raw[0] + total, &raw[0] + start, size)
-        total, after = total + size, start + size
-    return total

@@ -142,12 +142,12 @@ class CommitLogView:
         self._check_content(view, frame, phy_offset, path)
         return frame
 
-    def requires_record_crc(self, phy_offset: int) -> bool:
-        """Return True if the writer of this part of the log gives every record a CRC of itself."""
+    def may_require_record_crc(self, first: int, last: int) -> bool:
+        """Return True if a record at physical offsets [first, last] may need a CRC of itself; `check_copy` decides."""
         if self._with_crc is None:
             return False
         self._with_crc.refresh()
-        return self._with_crc.covers(phy_offset)
+        return self._with_crc.touches(first, last)
 
     def _check_content(self, view: memoryview, frame: RecordFrame, phy_offset: int, path: Path) -> None:
         fault = content_fault(view, frame)

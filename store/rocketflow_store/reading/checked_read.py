@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import struct
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import numpy as np
@@ -25,7 +24,6 @@ from rocketflow_store.format.record import (
     PROPERTY_CRC_NAME,
     PROPERTY_CRC_SIZE,
 )
-from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.errors import StoreError, WouldBlockError
 from rocketflow_store.model.java_compat import string_hash
 from rocketflow_store.model.property_names import PROPERTY_TAGS
@@ -34,7 +32,7 @@ from rocketflow_store.model.system_flags import BORN_HOST_V6_FLAG
 from rocketflow_store.reading.get_message import refusal
 from rocketflow_store.reading.queue_identity import queue_identity
 from rocketflow_store.reading.skipped import NO_LOG_FILE, NO_UNIT, SkippedMessages
-from rocketflow_store.reading.sound_records import MAX_GAP, MAX_SPAN, UnitColumns, are_sound, is_like_crc
+from rocketflow_store.reading.sound_records import MAX_GAP, MAX_SPAN, UnitColumns, is_like_crc, sound_records
 from rocketflow_store.reading.tag_codes import low_half
 from rocketflow_store.telemetry import events
 
@@ -88,7 +86,7 @@ ANY_MESSAGE: Final = Match()
 class ReadResult:
     """Outcome of a read; `data` holds the records as they are stored, one after the other, and belongs to the caller.
 
-    `offsets` are their queue offsets (of a batch: that of its first message), `positions` where they start in `data`.
+    `offsets` are their queue offsets (of a batch: that of its first message).
     `skipped` names messages before `next_offset` that are missing or damaged.
     """
 
@@ -100,7 +98,6 @@ class ReadResult:
     """Messages in `data`; those of an inner batch count each."""
     data: bytes | bytearray = b""
     offsets: Sequence[int] = ()
-    positions: Sequence[int] = ()
     newest_store_ms: int = -1
     """Store time (ms) of the last record; -1 without one."""
     on_disk: bool = False
@@ -131,7 +128,6 @@ class _Reading:
     is_cold: bool = False
     pieces: list[memoryview] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
-    positions: list[int] = field(default_factory=list)
     skipped: list[SkippedMessages] = field(default_factory=list)
 
     def skip(self, at: int, count: int, phy_offset: int, why: str) -> None:
@@ -142,26 +138,15 @@ class _Reading:
         self.newest = piece = view[start : start + size]
         self.pieces.append(piece)
         self.offsets.append(at)
-        self.positions.append(self.total)
         self.total += size
         self.count += messages
 
-    def accept_all(self, raw: bytearray, starts: list[int], units: UnitColumns) -> None:
-        """Accept the records at `starts`, which are the first messages of a result."""
-        sizes = units.sizes
-        *self.positions, self.total = accumulate(sizes, initial=0)
-        if COMPILED is not None and self.total < len(raw):
-            COMPILED.close_gaps(raw, starts, sizes)
-            del raw[self.total :]
-        view = memoryview(raw)
-        if self.total == len(raw):
-            self.pieces = [view]
-        else:
-            self.pieces = [view[start : start + size] for start, size in zip(starts, sizes)]
-        self.newest = view[len(raw) - sizes[-1] :]
-        self.offsets = units.offsets
-        self.count = len(sizes)
-        self.following, self.last = self.offsets[-1] + 1, units.phy_offsets[-1]
+    def accept_all(self, records: bytes | bytearray, offsets: list[int], last: int, last_size: int) -> None:
+        """Accept records that lie one after the other, the last from `last` of the log, as the first of a result."""
+        view = memoryview(records)
+        self.pieces, self.total, self.newest = [view], len(view), view[-last_size:]
+        self.offsets, self.count = offsets, len(offsets)
+        self.following, self.last = offsets[-1] + 1, last
 
     def data(self) -> bytes | bytearray:
         if not self.pieces:
@@ -169,7 +154,7 @@ class _Reading:
         more = 12 if self.newest[_SYS_FLAG_AT] & BORN_HOST_V6_FLAG else 0
         (self.newest_store_ms,) = _INT64.unpack_from(self.newest, _STORE_TIME_AT + more)
         whole = self.newest.obj
-        if isinstance(whole, bytearray) and len(whole) == self.total:
+        if isinstance(whole, (bytes, bytearray)) and len(whole) == self.total:
             return whole  # all records are in one copy, without gaps
         return b"".join(self.pieces)
 
@@ -226,7 +211,6 @@ class CheckedReader:
             reading.count,
             data,
             reading.offsets,
-            reading.positions,
             reading.newest_store_ms,
             log_end - reading.last > self._in_memory_bytes,
             self._reported(identity, reading.skipped) if reading.skipped else (),
@@ -249,26 +233,31 @@ class CheckedReader:
             return [(*one, codes is None or low_half(one[3]) in codes) for one in steps], end
         if codes is None and reading.match.properties is None:
             end = min(high, plain.next_file(offset), offset + max(max_count, 1))
-            found = plain.units(offset, end, nowait=reading.nowait)
-            return UnitColumns.of(found, list(range(offset, offset + len(found)))), offset + len(found)
-        end = plain.steps_end(offset, high, max_count)
+        else:
+            end = plain.steps_end(offset, high, max_count)
         found = plain.units(offset, end, nowait=reading.nowait)
+        end = offset + len(found)
+        offsets = np.arange(offset, end)
         if codes is None:
-            return UnitColumns.of(found, list(range(offset, offset + len(found)))), offset + len(found)
+            return UnitColumns(found, offsets), end
         low = found["tags_code"].astype(np.int64).astype(np.int32)
         sure = np.isin(low, np.array(sorted(codes), np.int32))
         sizes = found["msg_size"]
         doubted = ~reading.confirmed.mask(low) | (found["tags_code"] == LOST_TAGS_CODE)
         doubted |= (found["tags_code"] != low) | (sizes <= 0) | (sizes == PRE_BLANK_SIZE)
-        doubted |= plain.misplaced(offset, offset + len(found))
+        doubted |= plain.misplaced(offset, end)
         rows = np.flatnonzero(sure | doubted)
-        columns = UnitColumns.of(found[rows], (offset + rows).tolist(), sure[rows].tolist())
-        return columns, offset + len(found)
+        return UnitColumns(found[rows], offsets[rows], sure[rows]), end
 
     def _read_all(self, reading: _Reading, units: list[Unit] | UnitColumns, max_count: int, max_bytes: int) -> bool:
         """Read units until the result is full; return True if it is, or if the rest is not in memory."""
         if isinstance(units, UnitColumns):
-            units = units.rows(self._read_together(reading, units, max_count, max_bytes))
+            taken = self._read_together(reading, units, max_count, max_bytes)
+            if taken == len(units.offsets):
+                return False
+            if 0 < taken == max_count:
+                return True
+            units = units.rows(taken)
         at, min_phy_offset, removed_until = 0, self._log.min_phy_offset, -1
         while at < len(units):
             span, stop = self._next_span(reading, units, at, max_count, max_bytes)
@@ -287,33 +276,40 @@ class CheckedReader:
             at = stop
         return False
 
-    def _read_together(self, reading: _Reading, units: UnitColumns, max_count: int, max_bytes: int) -> int:
+    def _read_together(self, reading: _Reading, columns: UnitColumns, max_count: int, max_bytes: int) -> int:
         """Read the first units by one call, and check their records together; return how many of them were taken.
 
         If anything is unusual it is none: then they are read one by one.
         """
-        if len(units.offsets) < _TOGETHER or not reading.topic_part or reading.match.properties is not None:
+        if len(columns.offsets) < _TOGETHER or not reading.topic_part or reading.match.properties is not None:
             return 0
-        begin = units.phy_offsets[0]
+        places = columns.units["phy_offset"]
+        begin = int(places[0])
         mapped = self._log.file_at(begin)
         if mapped is None:
             return 0
         count, size = self._limits(reading.log_end - begin)
-        file_end = mapped.file_from_offset + mapped.file_size
-        first = units.first_span(min(count, max_count), min(size, max_bytes), file_end)
-        if len(first.offsets) < _TOGETHER or self._limits(reading.log_end - first.phy_offsets[-1]) != (count, size):
+        room = min(mapped.file_from_offset + mapped.file_size - begin, MAX_SPAN)
+        first, span = columns.first_span(min(count, max_count), min(size, max_bytes), room)
+        taken = len(first.offsets)
+        if taken < _TOGETHER:
             return 0
-        starts = [one - begin for one in first.phy_offsets]
-        raw = bytearray(starts[-1] + first.sizes[-1])
+        last = int(places[taken - 1])
+        if self._limits(reading.log_end - last) != (count, size):
+            return 0
+        raw = bytearray(span)
         try:
             got = mapped.read_into(begin - mapped.file_from_offset, raw, nowait=reading.nowait)
         except StoreError:
             return 0
-        queue_id, part = reading.identity.queue_id, reading.topic_part
-        if got < len(raw) or not are_sound(raw, starts, first, queue_id, part, self._log.requires_record_crc):
+        if got < span:
             return 0
-        reading.accept_all(raw, starts, first)
-        return len(starts)
+        queue_id, part = reading.identity.queue_id, reading.topic_part
+        records = sound_records(raw, first, queue_id, part, self._log.may_require_record_crc)
+        if records is None:
+            return 0
+        reading.accept_all(records, first.offsets.tolist(), last, begin + span - last)
+        return taken
 
     def _next_span(
         self, reading: _Reading, units: list[Unit], at: int, max_count: int, max_bytes: int
@@ -463,7 +459,7 @@ class CheckedReader:
                         and raw[end - 1]
                         and (crc_at < found or not is_like_crc(raw[crc_at:end]))
                         and crc32(view[body_at:topic_at]) & 0x7FFFFFFF == body_crc
-                        and not self._log.requires_record_crc(phy_offset)
+                        and not self._log.may_require_record_crc(phy_offset, phy_offset)
                     ):
                         return found
         return self._properties_in_full(reading, view, start, unit)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
-from itertools import accumulate, repeat
-from operator import add, eq, sub
+from itertools import repeat
+from operator import add, eq
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from isal.isal_zlib import crc32
@@ -21,6 +20,9 @@ from rocketflow_store.kernel import COMPILED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import numpy as np
+    import numpy.typing as npt
 
     from rocketflow_store.views.queues.unit_files import Units
 
@@ -40,85 +42,95 @@ _BY_BODY_CRC: Final = 2
 
 
 class UnitColumns(NamedTuple):
-    """Units of a plain queue, by column: their queue offsets, the fields of `Units`, and whether they match for sure.
+    """Units of a plain queue, with their queue offsets, and whether they match for sure (None: all do)."""
 
-    `are_sure` is empty if all do.
-    """
-
-    offsets: list[int]
-    phy_offsets: list[int]
-    sizes: list[int]
-    codes: list[int]
-    are_sure: list[bool]
-
-    @classmethod
-    def of(cls, units: Units, offsets: list[int], are_sure: list[bool] | None = None) -> UnitColumns:
-        """Return the columns of units with queue offsets."""
-        return cls(
-            offsets,
-            units["phy_offset"].tolist(),
-            units["msg_size"].tolist(),
-            units["tags_code"].tolist(),
-            are_sure or [],
-        )
+    units: Units
+    offsets: npt.NDArray[np.int64]
+    are_sure: npt.NDArray[np.bool_] | None = None
 
     def rows(self, begin: int) -> list[tuple[int, int, int, int, int, bool]]:
-        """Return units from number `begin` on: the columns, and 1, the messages of each, before the last."""
-        columns = [one[begin:] for one in self[:4]]
-        return list(zip(*columns, repeat(1), self.are_sure[begin:] or repeat(True)))
+        """Return units from number `begin` on, each with its queue offset, 1 message, and if it matches for sure."""
+        units = self.units[begin:]
+        fields = [units[name].tolist() for name in ("phy_offset", "msg_size", "tags_code")]
+        are_sure = repeat(True) if self.are_sure is None else self.are_sure[begin:].tolist()
+        return list(zip(self.offsets[begin:].tolist(), *fields, repeat(1), are_sure))
 
-    def first_span(self, most: int, most_bytes: int, file_end: int) -> UnitColumns:
-        """Return the first units that match for sure, and whose records one call reads.
+    def first_span(self, most: int, most_bytes: int, room: int) -> tuple[UnitColumns, int]:
+        """Return the first units that match for sure and whose records one call reads, and the bytes of that call.
 
-        They are at most `most` with `most_bytes` bytes, and lie before `file_end`.
+        They are at most `most` with `most_bytes` bytes, and end within `room` bytes from the begin of the first.
         """
-        count = min(len(self.offsets), most, bisect_right(list(accumulate(self.sizes)), most_bytes))
-        if False in self.are_sure:
-            count = min(count, self.are_sure.index(False))
-        first = self if count == len(self.offsets) else self._first(count)
-        if not first.offsets:
-            return first
-        ends = list(map(add, first.phy_offsets, first.sizes))
-        gaps = list(map(sub, first.phy_offsets[1:], ends))
-        is_one = (
-            min(first.sizes) >= MIN_RECORD_SIZE
-            and min(gaps, default=0) >= 0
-            and max(gaps, default=0) <= MAX_GAP
-            and ends[-1] <= min(file_end, first.phy_offsets[0] + MAX_SPAN)
-        )
-        return first if is_one else self._first(0)
-
-    def _first(self, count: int) -> UnitColumns:
-        offsets, phy_offsets, sizes, codes, are_sure = self
-        return UnitColumns(offsets[:count], phy_offsets[:count], sizes[:count], codes[:count], are_sure[:count])
+        if self.are_sure is not None and not self.are_sure.all():
+            most = min(most, int(self.are_sure.argmin()))
+        count, size = _span(self.units[: max(most, 0)], most_bytes, room)
+        return UnitColumns(self.units[:count], self.offsets[:count]), size
 
 
-def are_sound(
+def _span(units: Units, most_bytes: int, room: int) -> tuple[int, int]:
+    if COMPILED is not None:
+        found: tuple[int, int] = COMPILED.first_span(units.tobytes(), most_bytes, room, MAX_GAP)
+        return found
+    places, sizes = units["phy_offset"].tolist(), units["msg_size"].tolist()
+    total = 0
+    begin = end = places[0] if places else 0
+    last = begin + room
+    for count, (place, size) in enumerate(zip(places, sizes)):
+        total += size
+        if total > most_bytes or size < MIN_RECORD_SIZE or not end <= place <= end + MAX_GAP or place + size > last:
+            return count, end - begin
+        end = place + size
+    return len(places), end - begin
+
+
+def sound_records(
     raw: bytearray,
-    starts: list[int],
-    units: UnitColumns,
+    columns: UnitColumns,
     queue_id: int,
     topic_part: bytes,
-    requires_record_crc: Callable[[int], bool],
-) -> bool:
-    """Return True if the records at `starts` of `raw` are whole, and the messages that their units say.
+    may_require_crc: Callable[[int, int], bool],
+) -> bytes | bytearray | None:
+    """Return the records of the units of one span, which `raw` begins with, one after the other.
 
-    `topic_part` is the length and the name of the topic, `requires_record_crc` says whether the record at a physical
-    offset has to have a CRC of itself. Records of other formats, and of hosts of IPv6, are not sound here: the caller
-    looks at them one by one.
+    None unless all of them are whole, and the messages that their units say. `topic_part` is the length and the name of
+    the topic, `may_require_crc` says whether a record at physical offsets [first, last] may need a CRC of itself. None
+    for records of other formats and of hosts of IPv6, too: the caller looks at them one by one. `raw` is used up.
     """
+    units, offsets, _ = columns
     if COMPILED is not None:
-        found = COMPILED.sound_records(raw, starts, units.sizes, units.offsets, units.phy_offsets, queue_id, topic_part)
-        return found == _BY_RECORD_CRC or (
-            found == _BY_BODY_CRC and not any(map(requires_record_crc, units.phy_offsets))
-        )
+        found = COMPILED.sound_records(raw, units.tobytes(), offsets, queue_id, topic_part)
+        if found == _BY_RECORD_CRC or (found == _BY_BODY_CRC and not may_require_crc(*_ends(units))):
+            return raw
+        return None
+    places, sizes = units["phy_offset"].tolist(), units["msg_size"].tolist()
+    starts = [place - places[0] for place in places]
+    if not _are_sound(raw, starts, (sizes, offsets.tolist(), places), queue_id, topic_part, may_require_crc):
+        return None
+    if len(raw) == sum(sizes):
+        return raw
+    view = memoryview(raw)
+    return b"".join([view[start : start + size] for start, size in zip(starts, sizes)])
+
+
+def _ends(units: Units) -> tuple[int, int]:
+    """Return the physical offsets of the first and of the last unit."""
+    places = units["phy_offset"]
+    return int(places[0]), int(places[-1])
+
+
+def _are_sound(
+    raw: bytearray,
+    starts: list[int],
+    units: tuple[list[int], list[int], list[int]],
+    queue_id: int,
+    topic_part: bytes,
+    may_require_crc: Callable[[int, int], bool],
+) -> bool:
+    """Return what decides in `sound_records`; `units` are the sizes, queue offsets and physical offsets."""
     heads = map(_HEAD.unpack_from, repeat(raw), starts)
     sizes, magics, body_crcs, queue_ids, offsets, places, sys_flags, body_sizes = map(list, zip(*heads))
     count = len(starts)
     if (
-        sizes != units.sizes
-        or offsets != units.offsets
-        or places != units.phy_offsets
+        (sizes, offsets, places) != units
         or magics.count(MAGIC_V1) != count
         or queue_ids.count(queue_id) != count
         or min(body_sizes) < 0
@@ -146,7 +158,7 @@ def are_sound(
         bodies == body_crcs
         and property_sizes == room
         and all(raw[end - 1] for end in ends)
-        and not any(map(requires_record_crc, places))
+        and not may_require_crc(places[0], places[-1])
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rocketflow_store.delivery.requeue.send_back import SendBack, send_back
 from rocketflow_store.engine.writing_store import WritingStore, open_store
 from rocketflow_store.format.properties import decode_properties, encode_properties
-from rocketflow_store.format.stored_message import decode_stored, encode_stored
+from rocketflow_store.format.stored_message import decode_stored, encode_stored, stored_messages
 from rocketflow_store.model.broker_requests import AppendedRun, Arrival, RawMessage, SentRun, StoredMessage
 from rocketflow_store.model.kernel_objects import SentRecords
 from rocketflow_store.reading.checked_read import Match, ReadResult
@@ -29,4 +29,5 @@ __all__ = [
     "encode_stored",
     "open_store",
     "send_back",
+    "stored_messages",
 ]

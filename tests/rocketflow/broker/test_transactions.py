@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -111,11 +110,10 @@ class Store:
     ) -> ReadResult:
         found = self.queues.get(topic, [])[offset : offset + min(count, 3)] if offset >= 0 else []
         records = [encode_stored(one) for one in found]
-        positions = [0, *itertools.accumulate(map(len, records))][:-1]
         status = GetMessageStatus.FOUND if found else GetMessageStatus.OFFSET_OVERFLOW_ONE
         return ReadResult(
             *(status, offset + len(found), 0, self.bounds(topic, 0)[1], len(found), b"".join(records)),
-            *([one.queue_offset for one in found], positions),
+            [one.queue_offset for one in found],
         )
 
 

@@ -79,8 +79,13 @@ def read(store: WritingStore, topic: str, queue_id: int, offset: int, count: int
 
 
 def records(result: ReadResult) -> list[bytes]:
-    stops = [*result.positions[1:], len(result.data)] if result.positions else []
-    return [bytes(result.data[start:stop]) for start, stop in zip(result.positions, stops, strict=True)]
+    found, begin = [], 0
+    while begin < len(result.data):
+        size = int.from_bytes(result.data[begin : begin + 4], "big")
+        found.append(bytes(result.data[begin : begin + size]))
+        begin += size
+    assert len(found) == len(result.offsets)
+    return found
 
 
 def same(

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketflow_store.format.record import MIN_RECORD_SIZE, RecordFields, encode_record
 from rocketflow_store.kernel import COMPILED
+from rocketflow_store.log.record_crc_range import RecordCrcRange
 from rocketflow_store.reading import sound_records
-from rocketflow_store.reading.sound_records import MAX_GAP, MAX_SPAN, UnitColumns, are_sound
+from rocketflow_store.reading.sound_records import MAX_GAP, MAX_SPAN, UnitColumns
+from rocketflow_store.records.arrow.unit_types import units_of
 from tests.support.kernel_switch import without_kernel
 
 TOPIC: Final = b"orders"
@@ -22,6 +27,15 @@ FIRST: Final = 70_000
 PLAIN: Final = RecordFields(TOPIC, QUEUE, b"", b"KEYS\x01k\x02", 0, 0, 1, bytes(8), bytes(8))
 UNCHECKED: Final = {*range(16, 20), *range(36, 84)}
 """Bytes that a body CRC does not cover: flag, sysFlag, times, hosts, counts."""
+ODD_PLACES: Final = st.integers(0, 2_000) | st.integers(-2_000, 40_000) | st.sampled_from([-(1 << 63), (1 << 63) - 1])
+ODD_SIZES: Final = st.integers(-100, 500) | st.sampled_from([-(1 << 31), (1 << 31) - 1])
+ODD_UNITS: Final = st.lists(st.tuples(ODD_PLACES, ODD_SIZES), max_size=6)
+
+
+def columns_of(places: Sequence[int], sizes: Sequence[int], are_sure: Sequence[bool] = ()) -> UnitColumns:
+    """Return units of queue offsets from 0 on."""
+    mask = np.array(are_sure, np.bool_) if are_sure else None
+    return UnitColumns(units_of(np.array(places, np.int64), np.array(sizes, np.int64)), np.arange(len(places)), mask)
 
 
 class Copy:
@@ -30,22 +44,36 @@ class Copy:
     def __init__(self, fields: list[RecordFields], gap: int, crcs: list[bool]) -> None:
         self.raw = bytearray()
         self.starts: list[int] = []
-        sizes = []
+        self.sizes: list[int] = []
         for number, (one, crc) in enumerate(zip(fields, crcs, strict=True)):
             self.raw += bytes(gap if number else 0)
             record = encode_record(one, FIRST + len(self.raw), number, 5, crc)
             self.starts.append(len(self.raw))
-            sizes.append(len(record))
+            self.sizes.append(len(record))
             self.raw += record
-        places = [FIRST + start for start in self.starts]
-        self.units = UnitColumns(list(range(len(fields))), places, sizes, [0] * len(fields), [])
 
-    def is_sound(self, *, units: UnitColumns | None = None, queue_id: int = QUEUE, part: bytes = PART) -> bool:
-        given = (self.raw, self.starts, units or self.units, queue_id, part, lambda place: place < FIRST)
-        found = are_sound(*given)
+    def is_sound(
+        self,
+        *,
+        offset: int = 0,
+        place: int = FIRST,
+        more: int = 0,
+        queue_id: int = QUEUE,
+        part: bytes = PART,
+        with_crc: tuple[int, int] = (0, FIRST),
+    ) -> bool:
+        """Return whether the records are sound, with units that say another place or `more` bytes; compare the ways."""
+        units, offsets, _ = columns_of([place + start for start in self.starts], [size + more for size in self.sizes])
+        crcs = RecordCrcRange(lambda: with_crc, lambda: 1)
+        crcs.refresh()
+        given = UnitColumns(units, offsets + offset), queue_id, part, crcs.touches
+        found = sound_records.sound_records(bytearray(self.raw), *given)
         with without_kernel(sound_records):
-            assert are_sound(*given) == found
-        return found
+            assert sound_records.sound_records(bytearray(self.raw), *given) == found
+        if found is None:
+            return False
+        assert found == b"".join(self.raw[start : start + size] for start, size in zip(self.starts, self.sizes))
+        return True
 
 
 BODIES: Final = st.lists(st.binary(max_size=40), min_size=1, max_size=8)
@@ -58,9 +86,9 @@ def test_whole_records_are_sound(bodies: list[bytes], gap: int, crc: bool) -> No
     assert copy.is_sound()
     assert not copy.is_sound(queue_id=QUEUE + 1)
     assert not copy.is_sound(part=PART[:-1] + b"x")
-    assert not copy.is_sound(units=copy.units._replace(offsets=[one + 1 for one in copy.units.offsets]))
-    assert not copy.is_sound(units=copy.units._replace(phy_offsets=[one + 1 for one in copy.units.phy_offsets]))
-    assert not copy.is_sound(units=copy.units._replace(sizes=[one + 1 for one in copy.units.sizes]))
+    assert not copy.is_sound(offset=1)
+    assert not copy.is_sound(place=FIRST + 1)
+    assert not copy.is_sound(more=1)
 
 
 @given(BODIES, st.integers(0, 20), st.booleans(), st.data())
@@ -70,7 +98,7 @@ def test_one_damaged_byte_makes_none_of_them_sound(
 ) -> None:
     copy = Copy([replace(PLAIN, body=one) for one in bodies], gap, [crc] * len(bodies))
     number = data.draw(st.integers(0, len(bodies) - 1))
-    size = copy.units.sizes[number]
+    size = copy.sizes[number]
     covered = range(size) if crc else [at for at in range(size - len(PLAIN.properties)) if at not in UNCHECKED]
     at = copy.starts[number] + data.draw(st.sampled_from(covered))
     copy.raw[at] ^= data.draw(st.integers(1, 255))
@@ -90,10 +118,12 @@ def test_records_that_need_another_look_are_not_sound() -> None:
     assert not Copy([plain, v6], 0, [True, True]).is_sound()
     assert not Copy([plain, replace(plain, properties=b"")], 0, [False, False]).is_sound()
     assert not Copy([plain, plain], 0, [True, False]).is_sound()
-    copy = Copy([plain, plain], 0, [False, False])
-    for modules in ((), (sound_records,)):
-        with without_kernel(*modules):
-            assert not are_sound(copy.raw, copy.starts, copy.units, QUEUE, PART, lambda place: place > FIRST)
+    bare = Copy([plain, plain], 0, [False, False])
+    assert bare.is_sound(with_crc=(0, FIRST))
+    assert bare.is_sound(with_crc=(FIRST + bare.starts[1] + 1, 1 << 62))
+    assert not bare.is_sound(with_crc=(0, FIRST + 1))
+    assert not bare.is_sound(with_crc=(FIRST + bare.starts[1], 1 << 62))
+    assert Copy([plain, plain], 0, [True, True]).is_sound(with_crc=(0, 1 << 62))
 
 
 @given(BODIES, st.booleans(), st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=4), st.data())
@@ -105,7 +135,7 @@ def test_any_bytes_have_one_answer_with_and_without_the_kernel(
     for at, octet in changes:
         copy.raw[at % len(copy.raw)] = octet
     number = data.draw(st.integers(0, len(bodies) - 1))
-    start, size = copy.starts[number], copy.units.sizes[number]
+    start, size = copy.starts[number], copy.sizes[number]
     copy.raw[start : start + 4] = data.draw(st.sampled_from([size, size - 1, 0, 1 << 31, 91])).to_bytes(4, "big")
     copy.raw[start + 84 : start + 88] = (
         data.draw(st.sampled_from([len(bodies[number]), -1, size, 1 << 30])).to_bytes(4, "big", signed=True)
@@ -116,52 +146,80 @@ def test_any_bytes_have_one_answer_with_and_without_the_kernel(
 
 
 @pytest.mark.skipif(COMPILED is None, reason="this machine has no compiled kernel")
-@given(
-    st.binary(max_size=300), st.lists(st.integers(-400, 1 << 40), min_size=1, max_size=3), st.integers(-200, 1 << 31)
-)
-def test_kernel_reads_nothing_outside_of_its_buffer(raw: bytes, starts: list[int], size: int) -> None:
+@given(st.binary(max_size=300), ODD_UNITS)
+def test_kernel_reads_nothing_outside_of_its_buffer(raw: bytes, units: list[tuple[int, int]]) -> None:
     assert COMPILED is not None
-    count = len(starts)
-    assert COMPILED.sound_records(raw, starts, [size] * count, [0] * count, [0] * count, 0, b"\x01t") == 0
-    assert COMPILED.sound_records(raw, starts, [], [0] * count, [0] * count, 0, b"\x01t") == 0
+    octets = b"".join(struct.pack(">qiq", *one, 0) for one in units)
+    for given_units in (octets, octets[:-1]):
+        for count in (len(units), len(units) + 1):
+            offsets = np.zeros(count, np.int64)
+            assert COMPILED.sound_records(bytearray(raw), given_units, offsets, 0, b"\x01t") == 0
 
 
 @pytest.mark.skipif(COMPILED is None, reason="this machine has no compiled kernel")
-@given(st.lists(st.tuples(st.binary(max_size=20), st.binary(max_size=5)), max_size=6))
-def test_kernel_closes_gaps(pieces: list[tuple[bytes, bytes]]) -> None:
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=4))
+def test_kernel_takes_only_records_that_follow_each_other(rows: list[int]) -> None:
     assert COMPILED is not None
-    raw, starts = bytearray(), []
-    for piece, gap in pieces:
-        starts.append(len(raw))
-        raw += piece + gap
-    sizes = [len(piece) for piece, _ in pieces]
-    size = COMPILED.close_gaps(raw, starts, sizes)
-    assert raw[:size] == b"".join(piece for piece, _ in pieces)
-    for bad in ([0, 0], [1, 4]), ([5, 4], [2, 1]), ([0, 2], [3, 1]), ([9], [1]), ([8], [-1]), ([-1], [1]):
-        with pytest.raises(ValueError, match="piece"):
-            COMPILED.close_gaps(bytearray(8), *bad)
+    copy = Copy([PLAIN] * 4, 5, [True] * 4)
+    raw = bytearray(copy.raw)
+    records = [(copy.starts[row], copy.sizes[row]) for row in rows]
+    units = b"".join(struct.pack(">qiq", FIRST + start, size, 0) for start, size in records)
+    found = COMPILED.sound_records(raw, units, np.array(rows), QUEUE, PART)
+    assert found == (rows[0] == 0 and rows == sorted(set(rows)))
+    assert raw == (b"".join(copy.raw[start : start + size] for start, size in records) if found else copy.raw)
+
+
+def span_of(columns: UnitColumns, most: int, most_bytes: int, room: int) -> tuple[int, int]:
+    """Return the number of units of a first span, and the bytes that one call reads; compare the ways."""
+    first, size = columns.first_span(most, most_bytes, room)
+    count = len(first.offsets)
+    assert (first.offsets == columns.offsets[:count]).all()
+    assert (first.units == columns.units[:count]).all()
+    assert first.are_sure is None
+    with without_kernel(sound_records):
+        again, again_size = columns.first_span(most, most_bytes, room)
+    assert (len(again.offsets), again_size) == (count, size)
+    return count, size
 
 
 def test_a_span_ends_where_the_limits_the_match_or_the_file_say() -> None:
     sizes = [MIN_RECORD_SIZE] * 6
     places = [FIRST + 100 * number for number in range(6)]
-    units = UnitColumns(list(range(6)), places, sizes, [0] * 6, [])
-    end = places[-1] + sizes[-1]
-    assert units.first_span(32, 10_000, end) == units
-    assert units.first_span(4, 10_000, end).offsets == [0, 1, 2, 3]
-    assert units.first_span(32, 3 * MIN_RECORD_SIZE, end).offsets == [0, 1, 2]
-    assert units.first_span(32, MIN_RECORD_SIZE - 1, end).offsets == []
-    doubtful = units._replace(are_sure=[True, True, False, True, True, True])
-    assert doubtful.first_span(32, 10_000, end).offsets == [0, 1]
+    units = columns_of(places, sizes)
+    room = 500 + MIN_RECORD_SIZE
+    assert span_of(units, 32, 10_000, room) == (6, room)
+    assert span_of(units, 4, 10_000, room) == (4, 300 + MIN_RECORD_SIZE)
+    assert span_of(units, 0, 10_000, room) == (0, 0)
+    assert span_of(units, 32, 3 * MIN_RECORD_SIZE, room) == (3, 200 + MIN_RECORD_SIZE)
+    assert span_of(units, 32, MIN_RECORD_SIZE - 1, room) == (0, 0)
+    doubtful = columns_of(places, sizes, [True, True, False, True, True, True])
+    assert span_of(doubtful, 32, 10_000, room) == (2, 100 + MIN_RECORD_SIZE)
     assert doubtful.rows(4) == [(4, places[4], sizes[4], 0, 1, True), (5, places[5], sizes[5], 0, 1, True)]
     for odd in (
-        units.first_span(32, 10_000, end - 1),
-        units._replace(sizes=[*sizes[:5], MIN_RECORD_SIZE - 1]).first_span(32, 10_000, end),
-        units._replace(sizes=[*sizes[:5], -MIN_RECORD_SIZE]).first_span(32, 10_000, end),
-        units._replace(phy_offsets=[*places[:5], places[4]]).first_span(32, 10_000, end),
-        units._replace(phy_offsets=[*places[:5], places[5] + MAX_GAP]).first_span(32, 10_000, 1 << 40),
+        (units, room - 1),
+        (columns_of(places, [*sizes[:5], MIN_RECORD_SIZE - 1]), room),
+        (columns_of(places, [*sizes[:5], -MIN_RECORD_SIZE]), room),
+        (columns_of([*places[:5], places[4]], sizes), room),
+        (columns_of([*places[:5], places[5] + MAX_GAP], sizes), 1 << 40),
     ):
-        assert odd.offsets == []
+        assert span_of(odd[0], 32, 10_000, odd[1]) == (5, 400 + MIN_RECORD_SIZE)
     many = 1 + MAX_SPAN // MAX_GAP
-    far = UnitColumns(list(range(many)), [FIRST + MAX_GAP * one for one in range(many)], [100] * many, [0] * many, [])
-    assert far.first_span(many, MAX_SPAN, 1 << 40).offsets == []
+    far = columns_of([FIRST + MAX_GAP * one for one in range(many)], [100] * many)
+    assert span_of(far, many, MAX_SPAN, MAX_SPAN) == (many - 1, MAX_SPAN - MAX_GAP + 100)
+
+
+@given(
+    ODD_UNITS,
+    st.integers(0, 7),
+    st.integers(-1, 2_000) | st.just(1 << 40),
+    st.integers(-1, 5_000) | st.sampled_from([MAX_SPAN, 1 << 62, -(1 << 63)]),
+    st.booleans(),
+)
+@settings(deadline=None, database=None, max_examples=300)
+def test_any_units_have_one_span_with_and_without_the_kernel(
+    units: list[tuple[int, int]], most: int, most_bytes: int, room: int, in_order: bool
+) -> None:
+    rows = sorted(units) if in_order else units
+    count, size = span_of(columns_of([one[0] for one in rows], [one[1] for one in rows]), most, most_bytes, room)
+    assert count <= min(most, len(rows))
+    assert size <= max(room, 0)

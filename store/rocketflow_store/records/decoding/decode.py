@@ -74,8 +74,7 @@ PLACE_COLUMNS: Final = frozenset({"topic", "queueId", "queueOffset", "physicalOf
 PROPERTY_COLUMNS: Final = {"tags": PROPERTY_TAGS, "keys": PROPERTY_KEYS, "uniqKey": PROPERTY_UNIQ_KEY}
 
 
-@dataclass(frozen=True, slots=True)
-class QueueIdentity:
+class QueueIdentity(NamedTuple):
     """The queue whose records are expected.
 
     Not `exact` for LMQs: their records are of other topics, and name them.
