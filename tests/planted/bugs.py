@@ -3193,6 +3193,12 @@ BUGS: Final = (
         [f"{STORE}/reading/test_sound_records.py"],
     ),
     Bug(
+        "kernel-takes-none-for-zero",
+        "the kernel stores a message whose numbers are None, which is refused without it",
+        [Change("    return type(number) is int and not number\n", "    return not number\n")],
+        [f"{STORE}/kernel/test_puts.py::test_requests_have_the_same_results_and_files_by_kernel_and_python"],
+    ),
+    Bug(
         "kernel-message-with-the-records-crc",
         "a message that the kernel decodes has the CRC of its record among its properties",
         [

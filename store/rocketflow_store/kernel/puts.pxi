@@ -165,6 +165,11 @@ cdef bint is_usual_name(const uint8_t *at, int64_t size) noexcept nogil:
     )
 
 
+cdef inline bint is_zero(object number):
+    """Return True for the int 0 alone: None, an empty text or 0.0 are no numbers of a record."""
+    return type(number) is int and not number
+
+
 cdef const uint8_t *text_at(object text, int64_t *size) except? NULL:
     """Return the UTF-8 of a str without separators; NULL, without an error, for anything else."""
     cdef const char *at
@@ -273,8 +278,8 @@ cdef class MessageWriter:
         if (
             topic is None or type(message.body) is not bytes or queue_id < 0 or queue_id > 0x7FFFFFFF
             or message.delay_level or message.delay_s or message.delay_ms or message.deliver_at_ms
-            or message.sys_flag or message.born_host is not None or message.reconsume_times
-            or message.prepared_transaction_offset
+            or message.born_host is not None or not is_zero(message.sys_flag)
+            or not is_zero(message.reconsume_times) or not is_zero(message.prepared_transaction_offset)
         ):
             return None
         body = message.body

@@ -137,6 +137,9 @@ IDS_AND_TAGS: Final = encode_batch_body(
         BatchEntry(0, b"d", b"KEYS\x01k l"),
     ]
 )
+FIELDS: Final = ("flag", "sys_flag", "reconsume_times", "prepared_transaction_offset")
+NO_NUMBERS: Final[list[Any]] = [None, "", 0.0]
+"""What is false as 0 is, and no number of a record."""
 REQUESTS: Final = st.lists(USUAL | ODD | BATCHES, min_size=1, max_size=12)
 
 
@@ -161,6 +164,7 @@ def stored(path: Path, config: StoreConfig, requests: Sequence[Any], together: b
 @example([Message("t", b"b", properties={"DELAY": "3"})], False, "", True, "10.0.0.1:1")
 @example([Message("t", b"b", "tag", ["k l"])] * 2, True, "5.3", False, "10.0.0.1:1")
 @example([MessageBatch("t", IDS_AND_TAGS, {"zone": "b"})], True, "", False, "10.0.0.1:1")
+@example([Message("t", b"b", **{name: no}) for name in FIELDS for no in NO_NUMBERS], False, "", False, "10.0.0.1:1")
 def test_requests_have_the_same_results_and_files_by_kernel_and_python(
     tmp_path_factory: pytest.TempPathFactory,
     requests: list[Any],
