@@ -31,7 +31,7 @@ def show_kernel() -> None:
     assert COMPILED is not None
     fuzzer = ctypes.CDLL(import_module("atheris.core_with_libfuzzer").__file__)
     kernel = ctypes.CDLL(COMPILED.__file__)
-    functions = [fuzzer[f"__sanitizer_cov_{name}"] for name in (*_FUNCTIONS, "trace_switch")]
+    functions = [fuzzer[f"__sanitizer_cov_{name}"] for name in _FUNCTIONS]
     kernel.kernel_coverage(
         (ctypes.c_void_p * len(functions))(*(ctypes.cast(one, ctypes.c_void_p) for one in functions))
     )

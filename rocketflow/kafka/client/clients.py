@@ -147,11 +147,11 @@ def flush(producer: Any) -> None:
     """Wait until all that was sent is answered. Raises KafkaError as the producer's `flush` does.
 
     That of kafka-python 3.0 ends with UnknownError as soon as a batch that it waits for is divided, because the broker
-    finds it too large: its parts are waited for here.
+    finds it too large: its parts are waited for here, until the client itself gives them up.
     """
     from kafka.errors import UnknownError
 
-    end = time.monotonic() + CALL_MS / 1000
+    end = time.monotonic() + producer.config["delivery_timeout_ms"] / 1000
     while True:
         try:
             producer.flush()

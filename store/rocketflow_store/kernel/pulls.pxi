@@ -2,14 +2,11 @@
 
 from cpython.bytearray cimport PyByteArray_AsString, PyByteArray_Resize
 
-cdef enum:
-    UNIT = 20
-
 
 def first_span(bytes units not None, int64_t most_bytes, int64_t room, int64_t max_gap):
     """Return how many first units have records that one call reads, and the bytes of that call."""
     cdef const uint8_t *unit = units
-    cdef Py_ssize_t count = len(units) // UNIT, one
+    cdef Py_ssize_t count = len(units) // UNIT_SIZE, one
     cdef int64_t begin = <int64_t>get64(unit) if count else 0
     cdef int64_t place, at, size, total = 0, end = 0
     for one in range(count):
@@ -21,7 +18,7 @@ def first_span(bytes units not None, int64_t most_bytes, int64_t room, int64_t m
         if size < LEAST_RECORD or total > most_bytes:
             return one, end
         end = at + size
-        unit += UNIT
+        unit += UNIT_SIZE
     return count, end
 
 
@@ -34,7 +31,7 @@ cdef int judge_units(const uint8_t *raw, int64_t length, const uint8_t *unit, Py
     cdef RecordParts parts
     cdef int judged, of_first = 0
     for one in range(count):
-        place, size = <int64_t>get64(unit + UNIT * one), <int32_t>get32(unit + UNIT * one + 8)
+        place, size = <int64_t>get64(unit + UNIT_SIZE * one), <int32_t>get32(unit + UNIT_SIZE * one + 8)
         start = <int64_t>(<uint64_t>place - <uint64_t>begin)
         if place < begin or start < after or size < 0 or start > length - size:
             return 0
@@ -65,7 +62,7 @@ cdef int64_t close_gaps(uint8_t *raw, const uint8_t *unit, Py_ssize_t count) noe
     cdef int64_t begin = <int64_t>get64(unit), total = 0, start, size
     cdef Py_ssize_t one
     for one in range(count):
-        start, size = <int64_t>get64(unit + UNIT * one) - begin, <int32_t>get32(unit + UNIT * one + 8)
+        start, size = <int64_t>get64(unit + UNIT_SIZE * one) - begin, <int32_t>get32(unit + UNIT_SIZE * one + 8)
         if start != total:
             memmove(raw + total, raw + start, size)
         total += size
@@ -84,7 +81,7 @@ def sound_records(
     0: not all, 1: all, by CRCs of themselves, 2: all, by CRCs of their bodies; the caller looks whether that is enough.
     Unless it is 0, `raw` has the records alone after it. Nobody else may use `raw` meanwhile.
     """
-    cdef Py_ssize_t count = len(units) // UNIT
+    cdef Py_ssize_t count = len(units) // UNIT_SIZE
     cdef int64_t length = len(raw), part_size = len(topic_part)
     cdef uint8_t *octets = <uint8_t *>PyByteArray_AsString(raw)
     cdef const uint8_t *unit = units

@@ -182,9 +182,9 @@ def stored_parts(const uint8_t[::1] record not None):
     reconsume times, prepared offset), the place (queue offset, physical offset, store time, store host).
     """
     cdef const uint8_t *at
-    cdef int64_t size = record.shape[0]
+    cdef int64_t size = get32(&record[0]) if record.shape[0] >= 4 else 0
     cdef RecordParts parts
-    if size < 4 or not parts_of_record(&record[0], get32(&record[0]) if get32(&record[0]) <= size else 0, &parts):
+    if size == 0 or size > record.shape[0] or not parts_of_record(&record[0], size, &parts):
         return None
     at = parts.record
     size = parts.properties_size

@@ -780,11 +780,6 @@ cdef uint8_t *put_part(uint8_t *at, bytes part):
     return at + len(part)
 
 
-cdef inline uint8_t *put_bytes(uint8_t *at, const void *octets, int64_t size) noexcept nogil:
-    memcpy(at, octets, <size_t> size)
-    return at + size
-
-
 cdef uint8_t *put_decimal(uint8_t *at, int64_t value) noexcept nogil:
     cdef uint8_t digits[20]
     cdef int count = 0
@@ -1007,8 +1002,8 @@ cdef class SendFrames:
             size = self.take_single(records, &facts, flag, &header.texts[PROPERTIES_FIELD], body, body_size)
         if not size:
             return 0
-        slot = records.slot_of(facts.topic, <int> facts.queue)
-        if slot < 0 or not records.name(facts.named_topic):
+        slot = records.slot_of(facts.topic, <int> facts.queue) if records.name(facts.named_topic) else -1
+        if slot < 0:
             return 0
         request = &records.requests[records.request_count]
         for row in range(records.count, records.count + request.count):
@@ -1130,10 +1125,10 @@ cdef class SendFrames:
     ) noexcept nogil:
         """Write what the broker adds to the properties of a half message; return its size."""
         cdef TaughtTopic *named = &self.topics[facts.named_topic]
-        cdef uint8_t *at = put_bytes(to, b"REAL_TOPIC\x01", 11)
-        at = put_bytes(at, named.name, named.size)
-        at = put_decimal(put_bytes(at, b"\x02REAL_QID\x01", 10), facts.named_queue)
-        at = put_bytes(put_bytes(at, b"\x02__transactionId__\x01", 19), uniq, uniq_size)
+        cdef uint8_t *at = append_bytes(to, <const uint8_t *> b"REAL_TOPIC\x01", 11)
+        at = append_bytes(at, named.name, named.size)
+        at = put_decimal(append_bytes(at, <const uint8_t *> b"\x02REAL_QID\x01", 10), facts.named_queue)
+        at = append_bytes(append_bytes(at, <const uint8_t *> b"\x02__transactionId__\x01", 19), uniq, uniq_size)
         at[0] = 2
         return at + 1 - to
 
