@@ -3330,12 +3330,6 @@ BUGS: Final = (
         [f"{ENDS}::test_each_unusual_end_is_decided_as_without_the_kernel"],
     ),
     Bug(
-        "kernel-end-with-a-field-that-is-no-bool",
-        "the kernel ends a transaction whose request has a malformed field",
-        [Change("if header.fields & END_BOOLS & (1u << field) and not is_bool(&header.texts[field]):", "if False:")],
-        [f"{ENDS}::test_each_unusual_end_is_decided_as_without_the_kernel"],
-    ),
-    Bug(
         "kernel-end-without-a-needed-field",
         "the kernel ends a transaction whose request lacks a field",
         [Change(" or header.fields & END_NEEDED != END_NEEDED:", ":")],

@@ -24,21 +24,16 @@ cdef enum:                       # fields of an end's header, by their places in
     END_LOG = 3
     END_KIND = 4
     END_NEEDED = 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6
-    END_BOOLS = 1 << 5 | 1 << 9 | 1 << 11 | 1 << 12
 
 
 cdef int take_ending(SentRecords records, SendHeader *header, int64_t frame, int64_t frame_end) noexcept nogil:
     """Note the end of a transaction; 0: it is left over."""
     cdef int64_t most = 999999999999999999, kind
-    cdef int field
     cdef Ending *one
     if header.flag != ONE_WAY_FLAG or header.fields & END_NEEDED != END_NEEDED:
         return 0
     if records.ending_count >= records.maker.max_endings:
         return 0
-    for field in range(ENDING_COUNT):
-        if header.fields & END_BOOLS & (1u << field) and not is_bool(&header.texts[field]):
-            return 0
     records.endings = <Ending *> with_room(
         records.endings, records.ending_count + 1, &records.endings_room, sizeof(Ending)
     )
