@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def open_paths(below: Path | None = None) -> list[str]:
-    """Return the path of each descriptor, or of those below a directory; other threads may close theirs meanwhile."""
+    """Return the path of each descriptor, or of those below a directory; other threads may close some meanwhile."""
     return [one for one in _paths() if below is None or one.startswith(f"{below}/")]
 
 

@@ -191,7 +191,7 @@ class Sender:
 
     async def check_transactions(self, now_ms: int) -> None:
         """Check the half messages that are undecided."""
-        await self.transactions._checks.check(now_ms)
+        await self.transactions.checks.check(now_ms)
 
     def take_halves(self) -> list[bytes]:
         """Return what commits of the half messages that are kept would store, in their order."""

@@ -56,25 +56,26 @@ class Transactions(Parts):
         self._interval_s = settings.transaction_check_interval / 1000
         self.recent = RecentHalves(host)
         """The half messages that were stored last: a send notes its own there."""
-        self._checks = TransactionChecks(queue, tables.offsets, puts, marks, broker, rules)
+        self.checks = TransactionChecks(queue, tables.offsets, puts, marks, broker, rules)
+        """The service that asks producers about undecided half messages."""
         end_puts = EndPuts(puts, rules.max_mark_bytes)
-        self.together = EndsTogether(end_puts, self.recent, counts, self._checks, rules.max_mark_bytes)
+        self.together = EndsTogether(end_puts, self.recent, counts, self.checks, rules.max_mark_bytes)
         """Serves the usual ends of a read together."""
         super().__init__(
-            TransactionEnds(store, end_puts, self.recent, rules, counts, self._checks, access),
-            TransactionResumes(store, gatherer, counts, self._checks),
+            TransactionEnds(store, end_puts, self.recent, rules, counts, self.checks, access),
+            TransactionResumes(store, gatherer, counts, self.checks),
         )
 
     def services(self) -> Services:
         """Return the checks of undecided half messages."""
-        return (self._checks.check_every(self._interval_s),)
+        return (self.checks.check_every(self._interval_s),)
 
     def add_figures(self, shown: Exposition) -> None:
         """Add what the checks have not decided and not read, and how many questions producers were asked."""
-        unread = self._checks.unread()
+        unread = self.checks.unread()
         text = "Half messages from the first that is not decided, also decided ones"
         shown.gauge("rocketflow_half_messages_open", text, [((), unread.half_messages)])
         text = "Op marks that no check of half messages has read"
         shown.gauge("rocketflow_op_marks_unread", text, [((), unread.op_marks)])
         text = "Questions to producers about half messages"
-        shown.counter("rocketflow_transaction_checks_total", text, [((), self._checks.asked)])
+        shown.counter("rocketflow_transaction_checks_total", text, [((), self.checks.asked)])
