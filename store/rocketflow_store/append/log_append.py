@@ -7,10 +7,12 @@ exists for others before `publish`; `take_back` removes the bytes of a failed wr
 
 from __future__ import annotations
 
+from array import array
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from rocketflow_store.model.errors import StoreFencedError, StorePoolDeficientError
+from rocketflow_store.model.shared_numbers import number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +44,8 @@ class LogAppend:
     `store_timestamp` (ms) is that of the newest record, which may be deleted by now: no later record is older.
     """
 
+    store_timestamp = number(0)
+
     def __init__(
         self,
         commit_log: CommitLog,
@@ -56,7 +60,7 @@ class LogAppend:
         self.commit_log, self.offsets, self.assigned = commit_log, offsets, assigned
         self._dispatch, self.fence, self._statistics = dispatch, fence, statistics
         self._clock = clock
-        self.store_timestamp = store_timestamp
+        self.numbers = array("q", [store_timestamp])
 
     def withdraw_record_crc(self) -> None:
         """Withdraw the promise of the confirm file that every record ends with its CRC."""

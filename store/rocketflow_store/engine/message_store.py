@@ -170,7 +170,7 @@ class MessageStore(StoreReads):
         A refusal is a status, not an exception, and nothing of it is stored.
         """
         self.check_open()
-        return self._writing.puts.put((message,))[0]
+        return self._writing.puts.put_one(message)
 
     def put_messages(self, messages: Iterable[Message | MessageBatch]) -> list[PutMessageResult]:
         """Store messages in order with one flush for all; each has its own outcome."""

@@ -10,14 +10,16 @@ files, and only that is flushed, dispatched and read.
 from __future__ import annotations
 
 import threading
+from array import array
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from rocketflow_store.files.mapped.mapped_file import PAGE_BYTES
 from rocketflow_store.format.record import BLANK_SIZE, check_fits_a_file, encode_blank
 from rocketflow_store.model.errors import StoreError, StoreFencedError, StorePoolDeficientError
+from rocketflow_store.model.shared_numbers import number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from rocketflow_store.files.mapped.mapped_file import MappedFile
     from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
     from rocketflow_store.files.mapped.transient_store_pool import BufferedFiles
+
+
+_WINDOW_BYTES: Final = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +47,12 @@ class Run:
 class CommitLog:
     """Appends to `files` from `wrote_offset` on; through the buffers of `buffered`, if given."""
 
+    wrote_offset = number(0)
+    """End (exclusive) of the log."""
+
     def __init__(self, files: MappedFileQueue, wrote_offset: int, buffered: BufferedFiles | None = None) -> None:
         self._files, self._buffered = files, buffered
-        self.wrote_offset = wrote_offset
+        self.numbers = array("q", [wrote_offset])
         self._committed_offset = wrote_offset
         self._commit_lock, self._position_lock = threading.Lock(), threading.Lock()
         self.commit_error: StoreError | None = None
@@ -161,6 +169,16 @@ class CommitLog:
             mapped.write(position, data)
         else:
             self._buffered.write(mapped, position, data)
+
+    def open_window(self) -> tuple[Any, int] | None:
+        """Return a window for the kernel on the next bytes of the log, and the offset before which it may end a record.
+
+        None if there is none, or if a TransientStorePool is between the log and its files.
+        """
+        offset, size = self.wrote_offset, self._files.file_size
+        window = None if self._buffered is not None else self._files.open_window(offset, _WINDOW_BYTES)
+        stop = offset - offset % size + size - BLANK_SIZE
+        return None if window is None else (window, min(stop, self._look_ahead_at - 1))
 
     def undo(self, offset: int) -> None:
         """Remove what was written after the published offset; raise StoreFencedError if that fails."""
