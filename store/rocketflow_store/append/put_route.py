@@ -10,7 +10,8 @@ for stores that put single messages again and again.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.errors import StoreError
@@ -41,7 +42,8 @@ MOST_QUEUES: Final = 64
 """Queues with a window, each of which takes two descriptors."""
 
 
-class RouteTargets(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RouteTargets:
     """What the kernel's puts change besides the log: `index` is None if indexing is switched off."""
 
     queue_counts: dict[str, int]

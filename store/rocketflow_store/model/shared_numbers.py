@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+
+    class Number(Protocol):
+        """A property that is an int."""
+
+        def __get__(self, owner: Any, kind: type | None = None) -> int: ...
+        def __set__(self, owner: Any, value: int) -> None: ...
 
 
-def number(at: int) -> int:
+def number(at: int) -> Number:
     """Return a property of a class: number `at` of the array `numbers` of its object."""
 
     def get(owner: Any) -> Any:
@@ -14,4 +22,4 @@ def number(at: int) -> int:
     def put(owner: Any, value: int) -> None:
         owner.numbers[at] = value
 
-    return property(get, put)  # type: ignore[return-value]
+    return property(get, put)

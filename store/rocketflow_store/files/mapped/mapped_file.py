@@ -200,7 +200,7 @@ class MappedFile:
         """Let the kernel store to `size` bytes from `position` on (fewer at the end), instead of the window before.
 
         Return the window, None if the file cannot have one: `write` takes all bytes. The caller orders its stores as
-        those of `write`. A sync includes them; until the window is closed the file keeps its descriptor.
+        those of `write`, and a sync includes them. The window is closed before the descriptor is.
         """
         self.close_window()
         start = position - position % PAGE_BYTES
@@ -364,8 +364,8 @@ class MappedFile:
             return False
         try:
             descriptor, self._descriptor = self._descriptor, None  # from here on a writer waits in `_reopened`
-            is_written = self._written > max(self._synced, 0) or self._window is not None
-            if is_written or self._failure is not None or self._holds:
+            self.close_window()
+            if self._written > max(self._synced, 0) or self._failure is not None or self._holds:
                 self._descriptor = descriptor
                 return False
             is_open = descriptor is not None or self._file_map is not None
