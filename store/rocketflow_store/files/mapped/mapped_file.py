@@ -1,4 +1,6 @@
-"""One fixed-size file of a store: written with pwrite, read through a read-only map of the same pages.
+"""One fixed-size file of a store: written with pwrite, or by the compiled kernel through a window on a part of it.
+
+It is read through a read-only map of the same pages.
 
 The name is the offset of the first byte, decimal, 20 digits. The size of the file does not show how much was written:
 files are preallocated, write positions come from scanning.

@@ -41,6 +41,14 @@ class IndexHeader:
         phy_offsets = begin_phy_offset, end_phy_offset
         self.numbers = array("q", (begin_timestamp, end_timestamp, *phy_offsets, hash_slot_count, index_count))
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IndexHeader) and self.numbers == other.numbers
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"IndexHeader{tuple(self.numbers)}"
+
 
 class IndexTable:
     """The content of a file with `hash_slot_num` slots and room for `index_num - 1` entries."""
