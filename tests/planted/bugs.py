@@ -2491,7 +2491,7 @@ BUGS: Final = (
         "route-puts-over-the-end-of-a-file",
         "the kernel leaves no space for the blank record at the end of a log file",
         [Change("end > self.log_stop or end > self.log.stop:", "end > self.log.stop:")],
-        [f"{ROUTED}::test_puts_have_the_same_results_and_files_by_route_and_python"],
+        [f"{ROUTED}::test_message_that_leaves_no_space_for_a_blank_begins_the_next_file"],
     ),
     Bug(
         "route-time-goes-back",
@@ -2524,17 +2524,6 @@ BUGS: Final = (
         "route-turn-is-not-taken",
         "the kernel puts all messages without a queue to the same one",
         [Change("            after = turn + 1\n" if False else "        after = turn + 1\n", "        after = turn\n")],
-        [f"{ROUTED}::test_puts_have_the_same_results_and_files_by_route_and_python"],
-    ),
-    Bug(
-        "route-first-entry-of-an-index-file",
-        "the kernel measures all entries of a new index file against the time carried over",
-        [
-            Change(
-                "                    if first + at == 1:\n                        seconds = 0  #",
-                "                    if False:\n                        seconds = 0  #",
-            )
-        ],
         [f"{ROUTED}::test_puts_have_the_same_results_and_files_by_route_and_python"],
     ),
     Bug(

@@ -44,7 +44,7 @@ MOST_QUEUES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class RouteTargets:
-    """What the kernel's puts change besides the log: `index` is None if indexing is switched off."""
+    """Objects that the kernel's puts read and change besides the log; `index` is None if indexing is switched off."""
 
     queue_counts: dict[str, int]
     queues: FileQueueTable

@@ -254,7 +254,7 @@ cdef class PutRoute:
                     self.missing = NO_INDEX
                     return None
                 first = header[5]
-                if first < 1 or header[3] >= place:
+                if first <= 1 or header[3] >= place:  # the first entry of a file begins its header
                     return None
                 if first + records.keys > self.entries or (
                     INDEX_HEADER + 4 * self.slots + ENTRY_SIZE * (first + records.keys) > self.index.stop
@@ -281,10 +281,6 @@ cdef class PutRoute:
                 table, seconds = self.index.at + INDEX_HEADER, seconds_since(header[0], now)
                 for at in range(records.keys):
                     header[4] += link_entry(table, self.slots, first + at, records.hashes[at], place, seconds)
-                    if first + at == 1:
-                        seconds = 0  # the first entry is measured against the time carried over
-                if first <= 1:
-                    header[0], header[2] = now, place
                 header[1], header[3], header[5] = now, place, first + records.keys
                 for at in range(4):
                     put64(self.index.at + 8 * at, <uint64_t>header[at])

@@ -272,6 +272,20 @@ def test_forked_process_leaves_the_store_of_its_parent_alone(store: MessageStore
     assert store.put_message(Message("t", b"b", queue_id=0)).physical_offset == end
 
 
+@pytest.mark.parametrize("rest", [0, 7, 8, 9])
+def test_message_that_leaves_no_space_for_a_blank_begins_the_next_file(rest: int, tmp_path: Path) -> None:
+    size = 1 << 15
+    with windows_at_once(), MessageStore.open(tmp_path / "s", StoreConfig(mapped_file_size_commit_log=size)) as store:
+        first = store.put_message(Message("t", b"", queue_id=0))
+        while store.max_phy_offset < size - 4_000:
+            store.put_message(Message("t", b"x" * 1_000, queue_id=0))
+        before = taken(store)
+        end = store.max_phy_offset
+        result = store.put_message(Message("t", b"x" * (size - rest - end - first.stored_size), queue_id=0))
+        assert result.physical_offset == (end if rest >= 8 else size)
+        assert taken(store) - before == (rest >= 8)
+
+
 def test_flush_makes_durable_what_was_stored_through_windows(tmp_path: Path) -> None:
     never = {"flush_interval_commit_log": 3_600_000, "flush_interval_consume_queue": 3_600_000}
     sizes = {"mapped_file_size_commit_log": 1 << 20, "max_hash_slot_num": 50, "max_index_num": 900}
