@@ -353,8 +353,8 @@ BUGS: Final = (
         "a writer believes that a queue ends where it did, after it has written more units",
         [
             Change(
-                "        self._unsynced_bytes += len(data)\n        self.changes += 1\n",
-                "        self._unsynced_bytes += len(data)\n",
+                "        numbers[1] += length\n        numbers[2] += 1\n",
+                "        numbers[1] += length\n",
             )
         ],
         [f"{STORE}/append/test_lmqs_in_bulk.py"],
@@ -663,8 +663,8 @@ BUGS: Final = (
         "readers see records in a TransientStorePool that are not committed",
         [
             Change(
-                "return self.wrote_offset if self._buffered is None else self._committed_offset",
-                "return self.wrote_offset",
+                "return self.numbers[0] if self._buffered is None else self._committed_offset",
+                "return self.numbers[0]",
             )
         ],
         [f"{ROWS}/test_power_loss.py::test_power_loss_with_a_store_pool"],

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
 from rocketflow_store import Message, MessageStore
-from rocketflow_store.append import put_route
 from rocketflow_store.format.index_layout import HEADER_SIZE
 from rocketflow_store.kernel import COMPILED
 from tests.reliability.power import Run, after_power_loss, config, keys_missing
 from tests.reliability.test_kills import acknowledged, command, killed, recovered
 from tests.reliability.test_power_loss import IMAGES, SHARES, STEPS
 from tests.support.checker import Place, check
+from tests.support.put_windows import windows_at_once
 from tests.support.results import Tally
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.trials import FULL, SEED, seeds
@@ -34,33 +33,21 @@ Store = tuple[str, int, int]
 """File, position, byte."""
 
 
-@pytest.fixture(autouse=True)
-def windows_at_once() -> Iterator[None]:
-    with patch.object(put_route, "WINDOW_PUTS", 0):
-        yield
-
-
-def taken(store: MessageStore) -> int:
-    """Return how many messages went through windows."""
-    route = store._writing.puts._route
-    assert route is not None
-    return int(route._kernel.taken)
-
-
 def test_killed_between_any_two_stores_of_a_put(tmp_path: Path, tally: Callable[..., Tally]) -> None:
     counts, rng = tally("S01", "async, windows"), random.Random(SEED)
     live, before, acked = tmp_path / "live", tmp_path / "before", dict[int, Place]()
     images = spread = 0
-    with MessageStore.open(live, config("async")) as store:
+    with windows_at_once() as routes, MessageStore.open(live, config("async")) as store:
+        route = routes[0]
         store.create_topic("t", 2)
         for number in range(150):
             shutil.rmtree(before, ignore_errors=True)
             is_chosen = number > 4 and rng.random() < CHOSEN
             if is_chosen:
                 shutil.copytree(live, before)
-            put = taken(store)
+            put = route.taken
             result = store.put_message(Message("t", body(number), keys=[f"k{number}"], tags="w"))
-            if is_chosen and taken(store) > put:
+            if is_chosen and route.taken > put:
                 stores = _stores(before, live)
                 for cut in [0, len(stores), *rng.sample(range(1, len(stores)), k=min(CUTS, len(stores) - 1))]:
                     image = tmp_path / "image"
@@ -132,11 +119,10 @@ def test_power_loss(tmp_path: Path, tally: Callable[..., Tally]) -> None:
     for seed in seeds(3, 30):
         rng = random.Random(seed)
         (tmp_path / "run" / "live").mkdir(parents=True)
-        with SimulatedDisk(tmp_path / "run" / "live") as disk:
+        with SimulatedDisk(tmp_path / "run" / "live") as disk, windows_at_once() as routes:
             run = Run(disk, "async", rng, lambda _, rng=rng: rng.random() < IMAGES / STEPS, single=True)  # type: ignore[misc]
-            run.before_close = lambda store, seen=(count := []): seen.append(taken(store))  # type: ignore[misc]
             run.go(STEPS)
-        through += count[0]
+        through += routes[0].taken
         for number, instant in enumerate(run.instants[: 2 * IMAGES]):
             image, p = tmp_path / "image", SHARES[number % len(SHARES)]
             instant.state.crash(image, seed, p)

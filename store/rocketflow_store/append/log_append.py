@@ -68,7 +68,7 @@ class LogAppend:
 
     def tick(self) -> int:
         """Return the store timestamp (ms) of the next record: now, but at least that of the record before."""
-        return max(self.store_timestamp, self._clock.now_ms())
+        return max(self.numbers[0], self._clock.now_ms())
 
     def take_back(self, begin: int, error: BaseException) -> None:
         """Remove what was written from `begin` on after `error`; a failed sync or a failed removal fences the store."""
@@ -91,7 +91,7 @@ class LogAppend:
 
     def append(self, run: RecordRun) -> None:
         """Write a run and publish it; take back the bytes of a failed write."""
-        begin = self.commit_log.wrote_offset
+        begin = self.commit_log.numbers[0]
         data = run.data()
         try:
             self.commit_log.append(data, run.stretches)
@@ -113,8 +113,8 @@ class LogAppend:
             )  # before the offsets: a queue offset must not refer to a record outside the log
             filled.advance(self.offsets)
             self._dispatch.extend(rows)
-            self.store_timestamp = filled.store_timestamp
+            self.numbers[0] = filled.store_timestamp
         except BaseException as error:
             self.fence.close_for(f"interrupted while publishing: {error!r}")
             raise
-        self._statistics.put_times += filled.count
+        self._statistics.numbers[0] += filled.count

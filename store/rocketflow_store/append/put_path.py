@@ -90,6 +90,8 @@ class PutPath:
         self._store_host, self._id_prefix = encode_host(config.store_host), host_digits(config.store_host)
         self._refusing = False
         self._route: PutRoute | None = None
+        self.take_one: Callable[[object], PutMessageResult | None] = lambda _: None
+        """Stores a message and returns its result; returns None if the message is left over for `put`."""
         self.lock = PutLock()
 
     def count_timers_by(self, waiting_at: Callable[[int], int] | None) -> None:
@@ -107,19 +109,9 @@ class PutPath:
             return
         self._route = PutRoute(
             *(self._config, (compiled, self._encoder), self.lock, self._log_append, self._queue_choice.turns),
-            *(dispatch, self._statistics, targets),
+            *(dispatch, self._statistics, targets, self._id_prefix),
         )
-
-    def put_one(self, message: Message | MessageBatch) -> PutMessageResult:
-        """Store a message as `put` does."""
-        route = self._route
-        if route is None:
-            return self.put((message,))[0]
-        stored = route.take(message)
-        if stored is None:
-            stored = self.put((message,))[0]
-            route.learn(stored)
-        return stored
+        self.take_one = self._route.take
 
     def put(self, requests: Sequence[PutRequest]) -> list[PutMessageResult]:
         """Store requests in order with one flush; return the result of each, or raise the first error."""
@@ -129,7 +121,7 @@ class PutPath:
         elif self.lock.acquire_now():
             try:
                 outcomes = self._append(requests)
-                end = self._log_append.commit_log.wrote_offset
+                end = self._log_append.commit_log.numbers[0]
             finally:
                 self.lock.release()
             outcomes = self._acknowledgement.acknowledge(outcomes, end)
@@ -141,6 +133,8 @@ class PutPath:
         for outcome in outcomes:
             if not isinstance(outcome, PutMessageResult):
                 raise outcome
+        if self._route is not None and len(outcomes) == 1:
+            self._route.learn(outcomes[0])  # type: ignore[arg-type]
         return outcomes  # type: ignore[return-value]
 
     def append(self, requests: Sequence[PutRequest]) -> Outcomes:
@@ -160,7 +154,7 @@ class PutPath:
     @property
     def wrote_offset(self) -> int:
         """End (exclusive) of the log."""
-        return self._log_append.commit_log.wrote_offset
+        return self._log_append.commit_log.numbers[0]
 
     @property
     def busy_ms(self) -> int:
@@ -205,7 +199,7 @@ class PutPath:
             requests = [request for one in taken for request in one.requests]
             try:
                 outcomes = self._append(requests)
-                end = self._log_append.commit_log.wrote_offset
+                end = self._log_append.commit_log.numbers[0]
             except Exception as error:  # the same for all: the store was closed
                 outcomes, end = [error] * len(requests), 0
             finally:

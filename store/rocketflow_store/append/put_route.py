@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.errors import StoreError
 from rocketflow_store.model.message import Message
-from rocketflow_store.model.message_id import host_digits
 from rocketflow_store.model.results import PutMessageResult
 from rocketflow_store.model.status import PutMessageStatus
 from rocketflow_store.telemetry.statistics import SLOW_PUT_NS
@@ -55,7 +54,8 @@ class RouteTargets:
 class PutRoute:
     """The kernel's puts under one lock, and their windows.
 
-    `take` stores a usual message and returns its result, None if it is left over.
+    `take` stores a usual message and returns its result, None if it is left over. `with_window` are the queues that have
+    one.
     """
 
     def __init__(
@@ -68,11 +68,12 @@ class PutRoute:
         dispatch: ConfirmedDispatch,
         statistics: StoreStatistics,
         targets: RouteTargets,
+        id_prefix: str,
     ) -> None:
         self._lock, self._log, self._offsets = lock, log_append.commit_log, log_append.offsets
-        self._dispatch, self._targets = dispatch, targets
+        self.dispatch, self.fence, self._targets = dispatch, log_append.fence, targets
         self._credit = 0
-        self._with_window: dict[tuple[str, int], ConsumeQueue] = {}
+        self.with_window: dict[tuple[str, int], ConsumeQueue] = {}
         assert COMPILED is not None
         self._no_queue = COMPILED.NO_QUEUE_WINDOW
         compiled, encoder = writers
@@ -86,12 +87,17 @@ class PutRoute:
                 *(dispatch.lock.acquire, dispatch.lock.release, statistics.slow_put),
             ),
             dispatch,
-            log_append.fence,
+            self.fence,
             (targets.queue_counts, turns, self._offsets.near),
-            host_digits(config.store_host),
+            id_prefix,
             SLOW_PUT_NS,
         )
         self.take: Callable[[object], PutMessageResult | None] = self._kernel.put
+
+    @property
+    def taken(self) -> int:
+        """Number of messages that the kernel stored."""
+        return int(self._kernel.taken)
 
     def learn(self, put: PutMessageResult) -> None:
         """Open the window for which a message was left over, which was stored by `put`, if that pays."""
@@ -100,11 +106,11 @@ class PutRoute:
             return
         if self._lock.acquire_now():
             try:
-                with self._dispatch.lock, suppress(StoreError):
+                with self.dispatch.lock, suppress(StoreError):
                     is_of_queue = self._kernel.missing == self._no_queue
                     if not is_of_queue:
                         self._open_log()
-                    if is_of_queue or not self._with_window:
+                    if is_of_queue or not self.with_window:
                         self._open_queue(put.topic, put.queue_id)
                 self._credit = -self._kernel.taken
             finally:
@@ -115,18 +121,18 @@ class PutRoute:
         index = None if self._targets.index is None else self._targets.index.open_window()
         log = self._log.open_window()
         if log is not None and (index is not None or self._targets.index is None):
-            self._kernel.open(*log, self._dispatch.confirm_file.open_window(), index)
+            self._kernel.open(*log, self.dispatch.confirm_file.open_window(), index)
 
     def _open_queue(self, topic: str, queue_id: int) -> None:
         queue, offsets = self._targets.queues.find(topic, queue_id), self._offsets.near.get(topic)
         if queue is None or offsets is None:
             return
-        self._with_window.pop((topic, queue_id), None)
-        if len(self._with_window) >= MOST_QUEUES:
-            self._with_window.pop(next(iter(self._with_window))).close_window()
+        self.with_window.pop((topic, queue_id), None)
+        if len(self.with_window) >= MOST_QUEUES:
+            self.with_window.pop(next(iter(self.with_window))).close_window()
         units = queue.open_window(self._offsets.next(topic, queue_id))
         if units is not None:
-            self._with_window[topic, queue_id] = queue
+            self.with_window[topic, queue_id] = queue
             self._kernel.teach(topic, queue_id, offsets, queue.numbers, units)
 
     def close(self) -> None:

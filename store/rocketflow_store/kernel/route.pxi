@@ -26,6 +26,8 @@ cdef enum:
     NO_INDEX = 4
 
 
+cdef object new_tuple = tuple.__new__
+
 NO_QUEUE_WINDOW = NO_QUEUE
 """`PutRoute.missing` if the queue needs a window."""
 
@@ -297,7 +299,7 @@ cdef class PutRoute:
         began = monotonic_ns() - began
         if began >= self.slow_ns:
             self.slow_put(began, 1)
-        return tuple.__new__(
+        return new_tuple(
             self.result_kind,
             (
                 self.put_ok, name, queue_id, offset, place, PyUnicode_FromStringAndSize(<const char *>text, 32), now, "", 1,

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from rocketflow_store.files.mapped.transient_store_pool import BufferedFiles
 
 
-_WINDOW_BYTES: Final = 256 << 10
-
-
 @dataclass(frozen=True, slots=True)
 class Run:
     """Rows [start, stop) of a batch that are stored together in one file: bytes [phy_offset, end_offset) of the log."""
@@ -42,6 +39,9 @@ class Run:
     end_offset: int
     start: int
     stop: int
+
+
+_WINDOW_BYTES: Final = 256 << 10
 
 
 class CommitLog:
@@ -62,7 +62,7 @@ class CommitLog:
 
     def place(self, sizes: npt.NDArray[np.int64], offset: int | None = None) -> tuple[npt.NDArray[np.int64], list[Run]]:
         """Return physical offsets for records of these sizes at `offset` (by default the end), and their runs."""
-        offset = self.wrote_offset if offset is None else offset
+        offset = self.numbers[0] if offset is None else offset
         file_size = self._files.file_size
         offsets = np.empty(len(sizes), np.int64)
         ends = np.cumsum(sizes)
@@ -126,7 +126,7 @@ class CommitLog:
         returned the offsets. Raises StorePoolDeficientError, before anything is written, if a file is needed and all
         buffers are in use.
         """
-        at, buffered = self.wrote_offset, self._buffered
+        at, buffered = self.numbers[0], self._buffered
         if buffered is not None and buffered.refuses and any(self._files.find(one) is None for one, _ in stretches):
             raise StorePoolDeficientError(self._files.directory, buffered.pool.size)
         for phy_offset, part in _parts(data, stretches):
@@ -141,7 +141,7 @@ class CommitLog:
 
         The second number is the offset up to which records may follow it in the same file.
         """
-        offset = self.wrote_offset if offset is None else offset
+        offset = self.numbers[0] if offset is None else offset
         file_size = self._files.file_size
         if size + BLANK_SIZE > file_size:
             check_fits_a_file(size, file_size)
@@ -175,7 +175,7 @@ class CommitLog:
 
         None if there is none, or if a TransientStorePool is between the log and its files.
         """
-        offset, size = self.wrote_offset, self._files.file_size
+        offset, size = self.numbers[0], self._files.file_size
         window = None if self._buffered is not None else self._files.open_window(offset, _WINDOW_BYTES)
         stop = offset - offset % size + size - BLANK_SIZE
         return None if window is None else (window, min(stop, self._look_ahead_at - 1))
@@ -196,8 +196,8 @@ class CommitLog:
 
     def publish(self, offset: int) -> None:
         """Set the end of the log to `offset`."""
-        assert offset >= self.wrote_offset
-        self.wrote_offset = offset
+        assert offset >= self.numbers[0]
+        self.numbers[0] = offset
         if self._buffered is not None and not self._buffered:  # already in the files
             self._committed_to(offset)
         if offset >= self._look_ahead_at:
@@ -206,7 +206,7 @@ class CommitLog:
     @property
     def committed_offset(self) -> int:
         """The offset before which everything published is in the files."""
-        return self.wrote_offset if self._buffered is None else self._committed_offset
+        return self.numbers[0] if self._buffered is None else self._committed_offset
 
     def _committed_to(self, offset: int) -> None:
         with self._position_lock:
@@ -220,7 +220,7 @@ class CommitLog:
         if self._buffered is None:
             return False
         with self._commit_lock:
-            start, target = self._committed_offset, self.wrote_offset
+            start, target = self._committed_offset, self.numbers[0]
             if not flush_due(target, start, least_pages, self._files.file_size):
                 return False
             try:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import errno
 import os
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -19,6 +21,7 @@ from hypothesis import strategies as st
 from rocketflow_store import Message, MessageStore, StoreConfig, StoreReader
 from rocketflow_store.append import put_route
 from rocketflow_store.append.put_path import PutPath
+from rocketflow_store.append.put_route import PutRoute
 from rocketflow_store.files import disk
 from rocketflow_store.files.mapped.mapped_file import PAGE_BYTES
 from rocketflow_store.format.batch_body import BatchEntry, encode_batch_body
@@ -27,7 +30,10 @@ from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.model.errors import StoreClosedError, StoreFencedError
 from rocketflow_store.model.message import MessageBatch
 from rocketflow_store.model.message_id import UNIQ_KEYS
+from rocketflow_store.testing import Probe
+from rocketflow_store.views.dispatch.run_rows import RunRows
 from tests.store.kernel.test_puts import NOW, ODD, PLAIN, USUAL
+from tests.support.put_windows import windows_at_once
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.trials import some
 
@@ -99,18 +105,6 @@ ACTIONS: Final = st.one_of(
 )
 
 
-def windows_at_once() -> Any:
-    """Open a window for the first message that needs it."""
-    return patch.object(put_route, "WINDOW_PUTS", 0)
-
-
-def taken(store: MessageStore) -> int:
-    """Return how many messages the kernel's route has stored."""
-    route = store._writing.puts._route
-    assert route is not None
-    return int(route._kernel.taken)
-
-
 def done(path: Path, actions: list[Action], **more: Any) -> tuple[list[Any], dict[str, Any], dict[str, bytes]]:
     """Return what the actions return in a new store, its figures, and the bytes of its files."""
     numbers, clock = count(77), ManualClock(NOW)
@@ -164,22 +158,30 @@ def test_puts_have_the_same_results_and_files_by_route_and_python(
     assert by_route == by_python
 
 
+class Opened(NamedTuple):
+    """An open store with windows on its log and on queue 0 of topic t, and the route of its single puts."""
+
+    store: MessageStore
+    route: PutRoute
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[MessageStore]:
-    with windows_at_once(), MessageStore.open(tmp_path / "s", StoreConfig()) as opened:
+def opened(tmp_path: Path) -> Iterator[Opened]:
+    with windows_at_once() as routes, MessageStore.open(tmp_path / "s", StoreConfig()) as store:
         for _ in range(4):
-            opened.put_message(Message("t", b"b", keys="k", queue_id=0))
-        assert taken(opened) >= 1
-        yield opened
+            store.put_message(Message("t", b"b", keys="k", queue_id=0))
+        assert routes[0].taken >= 1
+        yield Opened(store, routes[0])
 
 
-def test_usual_messages_are_taken_and_readers_see_each_at_once(store: MessageStore) -> None:
-    before, first = taken(store), store.max_offset("t", 0)
+def test_usual_messages_are_taken_and_readers_see_each_at_once(opened: Opened) -> None:
+    store, route = opened
+    before, first = route.taken, store.max_offset("t", 0)
     for number in range(300):
         result = store.put_message(Message("t", b"%d" % number, keys=f"key{number}", queue_id=0))
         assert (result.queue_offset, store.max_offset("t", 0)) == (first + number, first + number + 1)
         assert store.confirm_offset == store.max_phy_offset == result.physical_offset + result.stored_size
-    assert taken(store) - before == 300
+    assert route.taken - before == 300
     with StoreReader(store.path) as reader:
         assert reader.max_offset("t", 0) == first + 300
         store.put_message(Message("t", b"another", queue_id=0))
@@ -189,84 +191,80 @@ def test_usual_messages_are_taken_and_readers_see_each_at_once(store: MessageSto
     assert [one.body for one in found] == [b"299"]
 
 
-GATES: Final[dict[str, tuple[str, Any]]] = {
-    "a fence": ("_parts.writer.fence.error", StoreFencedError("s", "a sync failed")),
-    "a failed dispatch": ("_dispatch.failure", OSError("full")),
-    "a listener of arrivals": ("_dispatch.on_dispatched", lambda _: None),
-    "records that wait for dispatch": ("_dispatch.pending", None),
-    "a full disk": ("_rounds.service.disk_full", True),
+@contextmanager
+def waiting_rows(opened: Opened) -> Iterator[None]:
+    opened.route.dispatch.pending.append((1 << 60, RunRows(0)))
+    yield
+    opened.route.dispatch.pending.clear()
+
+
+@contextmanager
+def full_disk(opened: Opened) -> Iterator[None]:
+    probe = Probe(opened.store)
+    probe.use_disk_figures(lambda _: 99)
+    probe.look_at_disk()
+    assert probe.disk_full
+    yield
+    probe.use_disk_figures(lambda _: 1)
+    probe.look_at_disk()
+
+
+GATES: Final[dict[str, Callable[[Opened], AbstractContextManager[Any]]]] = {
+    "a fence": lambda it: patch.object(it.route.fence, "error", StoreFencedError("s", "a sync failed")),
+    "a failed dispatch": lambda it: patch.object(it.route.dispatch, "failure", OSError("full")),
+    "a listener of arrivals": lambda it: patch.object(it.route.dispatch, "on_dispatched", lambda _: None),
+    "records that wait for dispatch": waiting_rows,
+    "a full disk": full_disk,
+    "a put that holds the lock": lambda it: Probe(it.store).put_lock,
 }
 
 
 @pytest.mark.parametrize("gate", GATES)
-def test_message_is_left_over_for(gate: str, store: MessageStore) -> None:
-    owner: Any = store
-    *way, name = GATES[gate][0].split(".")
-    for one in way:
-        owner = getattr(owner, one)
-    value, before, end = GATES[gate][1], taken(store), store.max_phy_offset
-    route = store._writing.puts._route
-    assert route is not None
-    with patch.object(owner, name, value) if value is not None else _waiting(owner.pending):
+def test_message_is_left_over_for(gate: str, opened: Opened) -> None:
+    store, route = opened
+    before, end = route.taken, store.max_phy_offset
+    with GATES[gate](opened):
         assert route.take(Message("t", b"b", queue_id=0)) is None
-    assert (taken(store), store.max_phy_offset) == (before, end)
+    assert (route.taken, store.max_phy_offset) == (before, end)
     assert store.put_message(Message("t", b"b", queue_id=0)).stored
-    assert taken(store) == before + 1
+    assert route.taken == before + 1
 
 
-class _waiting:  # noqa: N801
-    """Let a deque have a row in the block."""
+def test_message_is_left_over_while_another_thread_dispatches(opened: Opened) -> None:
+    store, route = opened
+    before = route.taken
+    held, ends = threading.Event(), threading.Event()
 
-    def __init__(self, rows: Any) -> None:
-        self._rows = rows
+    def hold() -> None:
+        with route.dispatch.lock:
+            held.set()
+            ends.wait()
 
-    def __enter__(self) -> None:
-        self._rows.append((0, None))
-
-    def __exit__(self, *_: object) -> None:
-        self._rows.clear()
-
-
-def test_message_is_left_over_while_another_thread_has_a_lock(store: MessageStore) -> None:
-    import threading
-
-    route = store._writing.puts._route
-    assert route is not None
-    before = taken(store)
-    for lock in (store._writing.puts.lock, store._dispatch.lock):
-        held, done_with = threading.Event(), threading.Event()
-
-        def hold(lock: Any = lock, held: threading.Event = held, until: threading.Event = done_with) -> None:
-            with lock:
-                held.set()
-                until.wait()
-
-        other = threading.Thread(target=hold)
-        other.start()
-        held.wait()
-        found = route.take(Message("t", b"b", queue_id=0))
-        done_with.set()
-        other.join()
-        assert found is None
-    assert taken(store) == before
+    other = threading.Thread(target=hold)
+    other.start()
+    held.wait()
+    found = route.take(Message("t", b"b", queue_id=0))
+    ends.set()
+    other.join()
+    assert found is None
+    assert route.taken == before
     assert store.put_message(Message("t", b"b", queue_id=0)).stored
-    assert taken(store) == before + 1
+    assert route.taken == before + 1
 
 
-def test_closed_store_refuses_what_the_route_would_take(store: MessageStore) -> None:
-    route = store._writing.puts._route
-    assert route is not None
+def test_closed_store_refuses_what_the_route_would_take(opened: Opened) -> None:
+    store, route = opened
     store.close()
     assert route.take(Message("t", b"b", queue_id=0)) is None
     with pytest.raises(StoreClosedError):
         store.put_message(Message("t", b"b", queue_id=0))
 
 
-def test_forked_process_leaves_the_store_of_its_parent_alone(store: MessageStore) -> None:
+def test_forked_process_leaves_the_store_of_its_parent_alone(opened: Opened) -> None:
+    store, route = opened
     end, child = store.max_phy_offset, os.fork()
     if child == 0:
-        route = store._writing.puts._route
-        refused = route is not None and route.take(Message("t", b"b", queue_id=0)) is None
+        refused = route.take(Message("t", b"b", queue_id=0)) is None
         os._exit(0 if refused else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert store.put_message(Message("t", b"b", queue_id=0)).physical_offset == end
@@ -275,26 +273,35 @@ def test_forked_process_leaves_the_store_of_its_parent_alone(store: MessageStore
 @pytest.mark.parametrize("rest", [0, 7, 8, 9])
 def test_message_that_leaves_no_space_for_a_blank_begins_the_next_file(rest: int, tmp_path: Path) -> None:
     size = 1 << 15
-    with windows_at_once(), MessageStore.open(tmp_path / "s", StoreConfig(mapped_file_size_commit_log=size)) as store:
+    with (
+        windows_at_once() as routes,
+        MessageStore.open(tmp_path / "s", StoreConfig(mapped_file_size_commit_log=size)) as store,
+    ):
+        route = routes[0]
         first = store.put_message(Message("t", b"", queue_id=0))
         while store.max_phy_offset < size - 4_000:
             store.put_message(Message("t", b"x" * 1_000, queue_id=0))
-        before = taken(store)
+        before = route.taken
         end = store.max_phy_offset
         result = store.put_message(Message("t", b"x" * (size - rest - end - first.stored_size), queue_id=0))
         assert result.physical_offset == (end if rest >= 8 else size)
-        assert taken(store) - before == (rest >= 8)
+        assert route.taken - before == (rest >= 8)
 
 
 def test_flush_makes_durable_what_was_stored_through_windows(tmp_path: Path) -> None:
     never = {"flush_interval_commit_log": 3_600_000, "flush_interval_consume_queue": 3_600_000}
     sizes = {"mapped_file_size_commit_log": 1 << 20, "max_hash_slot_num": 50, "max_index_num": 900}
     config = StoreConfig(**never, **sizes)
-    with SimulatedDisk(tmp_path) as simulated, windows_at_once(), MessageStore.open(tmp_path / "s", config) as store:
+    with (
+        SimulatedDisk(tmp_path) as simulated,
+        windows_at_once() as routes,
+        MessageStore.open(tmp_path / "s", config) as store,
+    ):
+        route = routes[0]
         for _ in range(2):
             for number in range(40):
                 store.put_message(Message("t", b"%d" % number, keys=f"k{number}", queue_id=number % 2))
-            assert taken(store) > 20
+            assert route.taken > 20
             store.flush()
             state = simulated.freeze()
             kept = [
@@ -326,31 +333,33 @@ def test_messages_are_stored_without_a_window_after(fault: str, tmp_path: Path) 
             raise OSError(number, os.strerror(number))
         return real(*given, **more)
 
-    with MessageStore.open(tmp_path / "s", StoreConfig()) as store, windows_at_once():
+    with windows_at_once() as routes, MessageStore.open(tmp_path / "s", StoreConfig()) as store:
+        route = routes[0]
         assert store.put_messages([Message("t", b"z" * 2 * PAGE_BYTES, queue_id=0)])[0].stored
         with patch.object(disk, name, failing):
             for number in range(9):
                 assert store.put_message(Message("t", b"%d" % number, queue_id=0)).queue_offset == number + 1
-            assert taken(store) == 0
+            assert route.taken == 0
         for number in range(9):
             assert store.put_message(Message("t", b"%d" % number, queue_id=0)).stored
-        assert taken(store) > 0
+        assert route.taken > 0
 
 
 def test_window_is_not_opened_for_a_few_puts(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path / "s", StoreConfig()) as store:
-        for _ in range(put_route.WINDOW_PUTS // 2):
-            store.put_message(Message("t", b"b"))
-        assert taken(store) == 0
+    few = put_route.WINDOW_PUTS // 2
+    with windows_at_once() as routes, patch.object(put_route, "WINDOW_PUTS", 2 * few):
+        with MessageStore.open(tmp_path / "s", StoreConfig()) as store:
+            for _ in range(few):
+                store.put_message(Message("t", b"b"))
+            assert routes[0].taken == 0
 
 
 def test_queues_beyond_the_most_take_the_windows_of_others(tmp_path: Path) -> None:
     fewer = patch.object(put_route, "MOST_QUEUES", 3)
-    with fewer, windows_at_once(), MessageStore.open(tmp_path / "s", StoreConfig()) as store:
+    with fewer, windows_at_once() as routes, MessageStore.open(tmp_path / "s", StoreConfig()) as store:
+        route = routes[0]
         for number in range(400):
             result = store.put_message(Message("t", b"%d" % number, queue_id=number // 5 % 8))
             assert store.get_message("t", result.queue_id, result.queue_offset).messages[0].body == b"%d" % number
-        assert 0 < taken(store) < 400
-        route = store._writing.puts._route
-        assert route is not None
-        assert len(route._with_window) == 3
+        assert 0 < route.taken < 400
+        assert len(route.with_window) == 3

@@ -82,7 +82,7 @@ class ConfirmedDispatch:
         for example), all rows are kept: `failure` holds the error, and the next call tries again. A failed sync fences
         the store.
         """
-        if until is not None and until <= self.confirm_offset:
+        if until is not None and until <= self.numbers[0]:
             return
         with self.lock:
             limit = self._commit_log.flushed_offset if self._sync_flush else self._commit_log.committed_offset
@@ -114,15 +114,15 @@ class ConfirmedDispatch:
 
     def _confirm(self, offset: int, last: Dispatched) -> None:
         """Let readers see every record before `offset`; `last` are the rows that end there."""
-        self.confirm_offset = offset
+        self.numbers[0] = offset
         self.confirm_file.confirm(offset)
         if isinstance(last, RunRows):
-            self.dispatched_timestamp = last.store_timestamp
+            self.numbers[1] = last.store_timestamp
         elif len(last.store_timestamps):
-            self.dispatched_timestamp = int(last.store_timestamps[-1])
+            self.numbers[1] = int(last.store_timestamps[-1])
         with_unit = _last_with_unit(last)
         if with_unit >= 0:
-            self.dispatched_phy_offset = with_unit
+            self.numbers[2] = with_unit
 
     def follow_for_all(self) -> None:
         """Dispatch once on behalf of many waiting puts; each of them then finds the result, or `failure`."""
