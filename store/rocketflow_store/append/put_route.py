@@ -54,8 +54,8 @@ class RouteTargets:
 class PutRoute:
     """The kernel's puts under one lock, and their windows.
 
-    `take` stores a usual message and returns its result, None if it is left over. `with_window` are the queues that have
-    one.
+    `take` stores a usual message and returns its result, None if it is left over. `with_window` are the queues that
+    have one.
     """
 
     def __init__(

@@ -347,11 +347,11 @@ def test_messages_are_stored_without_a_window_after(fault: str, tmp_path: Path) 
 
 def test_window_is_not_opened_for_a_few_puts(tmp_path: Path) -> None:
     few = put_route.WINDOW_PUTS // 2
-    with windows_at_once() as routes, patch.object(put_route, "WINDOW_PUTS", 2 * few):
-        with MessageStore.open(tmp_path / "s", StoreConfig()) as store:
-            for _ in range(few):
-                store.put_message(Message("t", b"b"))
-            assert routes[0].taken == 0
+    more = patch.object(put_route, "WINDOW_PUTS", 2 * few)
+    with windows_at_once() as routes, more, MessageStore.open(tmp_path / "s", StoreConfig()) as store:
+        for _ in range(few):
+            store.put_message(Message("t", b"b"))
+        assert routes[0].taken == 0
 
 
 def test_queues_beyond_the_most_take_the_windows_of_others(tmp_path: Path) -> None:
