@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from contextlib import suppress
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, Final
 
 import numpy as np
@@ -22,11 +22,13 @@ from rocketflow_store.records.decoding.dispatch_rows import sound_rows
 from rocketflow_store.records.decoding.scan import scan_records
 from rocketflow_store.records.encoding.compiled_rows import RowContents, RowTexts, compiled_rows
 from tests.support.sender import USUAL, frame, send, text_of
+from tests.support.sender import end as end_frame
 
 COLUMNS: Final = [name for name in SOURCE_COLUMNS if name != "properties"]
 HOST: Final = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 HOST_V6: Final = bytes(15) + b"\x01" + HOST[4:]
 MOST: Final = 1 << 20
+HALF: Final = {"UNIQ_KEY": "A" * 20, "TRAN_MSG": "true", "PGROUP": "producers"}
 
 
 def _numbers(data: bytes, kind: str) -> npt.NDArray[Any]:
@@ -51,6 +53,8 @@ def _takers() -> list[Any]:
             max_properties=600,
             max_run=16,
             max_run_bytes=1 << 13,
+            max_endings=8,
+            max_commit_bytes=1 << 12,
             property_crc=bool(with_crc),
             tag_entries=bool(with_crc),
             half_topic="HALF",
@@ -93,6 +97,55 @@ def sends(data: bytes) -> None:
     assert sum(one[2] for one in taken.kinds((10, 100))) == taken.count
     for one in range(taken.request_count):
         taken.stored(one)
+
+
+def ends(data: bytes) -> None:
+    """End transactions of any records, and store what their commits store: the record, its size (two bytes), frames."""
+    if len(data) < 3:
+        return
+    begin = 3 + int.from_bytes(data[1:3], "big")
+    half, frames = data[3:begin], data[begin:]
+    taken = _takers()[data[0] & 3].take(frames, 0)
+    if taken is None or not taken.ending_count:
+        return
+    offsets = taken.ending_offsets
+    halves = [half if number & 3 != 3 else None for number in range(len(offsets))]
+    commits, committed, rolled_back, births, left_over = taken.end_halves(halves)
+    assert sum(map(len, births.values())) == len(committed) + len(rolled_back)
+    assert len(left_over) + len(taken.sends()) <= len(taken.frames())
+    if commits is None:
+        assert not committed
+        return
+    assert commits.count == commits.request_count == len(committed)
+    commits.begin([7] * len(commits.queues), 1_700_000_000_000)
+    number, octets = commits.place(0, 100, 100 + commits.size)
+    assert (number, len(octets)) == (commits.count, commits.size)
+    begin = 0
+    while begin < len(octets):
+        record = decode_record(octets, begin, check_crc=False)
+        assert (record.topic in ("orders", "t|1"), record.physical_offset) == (True, 100 + begin)
+        begin += record.store_size
+    units, hashes, places = commits.rows()
+    assert sum(map(len, units)) == 20 * commits.count
+    assert len(hashes) == len(places) >= commits.count
+
+
+def ends_seeds() -> list[bytes]:
+    found = []
+    texts = text_of(HALF), text_of({**HALF, "KEYS": "a b", "TAGS": "t", "CHECK_IMMUNITY_TIME_IN_SECONDS": "9"})
+    for kind, properties in product(range(4), texts):
+        sent = send(1, b"body", properties, f="4") + send(
+            2, b"", text_of({**HALF, "KEYS": "k"}), f="4", b="t|1", e="63"
+        )
+        taken = _takers()[kind].take(sent, 0)
+        taken.begin([5], 1_700_000_000_000)
+        taken.place(0, 1000, 1 << 20)
+        for offset, half in taken.halves()[0].items():
+            place = offset, int.from_bytes(half[28:36], "big")
+            frames = end_frame(place) + end_frame(place, commits=False, topic=None) + send(3)
+            frames += end_frame(place) + end_frame(place, _flag=0)
+            found.append(bytes([kind]) + len(half).to_bytes(2, "big") + half + frames)
+    return found
 
 
 def sends_seeds() -> list[bytes]:

@@ -829,6 +829,7 @@ def image_seeds() -> list[bytes]:
 
 KERNEL_TARGETS = (
     Target("kernel-sends", kernel_targets.sends, kernel_targets.sends_seeds, kernel=True),
+    Target("kernel-ends", kernel_targets.ends, kernel_targets.ends_seeds, kernel=True),
     Target("kernel-batch", kernel_targets.client_batch, kernel_targets.client_batch_seeds, kernel=True),
     Target("kernel-message", kernel_targets.message, lambda: [b"s\nk\nname\nvalue", b"a\nb c\n"], kernel=True),
     Target("kernel-pulls", kernel_targets.pulled_records, kernel_targets.pulled_records_seeds, kernel=True),

@@ -232,8 +232,12 @@ def test_join_that_ends_between_two_polls_is_taken_up(topics: Topics, store: str
         session.consumer.subscribe([source], listener=FromBegin(session.consumer))
         await_assignment(session, 2)  # the first member assigns the partitions of the group
         with ThreadPoolExecutor(1) as pool:
-            joining = pool.submit(other.poll, 3_000)
-            await_assignment(session, 1)
+            shared = threading.Event()
+            joining = pool.submit(poll_until, shared, other)
+            try:
+                await_assignment(session, 1)
+            finally:
+                shared.set()
             joining.result(60)
         topics.grow(source, 4)
         deadline = time.monotonic() + 60
@@ -260,6 +264,12 @@ class FromBegin(ConsumerRebalanceListener):  # type: ignore[misc]
     def on_partitions_assigned(self, assigned: Any) -> None:
         for partition in assigned:
             self._consumer.seek(partition, 0)
+
+
+def poll_until(event: threading.Event, member: Any) -> None:
+    """Let a member of a group poll until an event: another one may have to join twice, which needs all members."""
+    while not event.is_set():
+        member.poll(200)
 
 
 def await_assignment(session: ConsumerSession, partitions: int) -> None:

@@ -51,6 +51,7 @@ from rocketflow_store.records.encoding.encode import BatchEncoder
 from rocketflow_store.recovery.preview import preview_recovery
 from rocketflow_store.testing import Probe
 from tests.support.damage import digests
+from tests.support.descriptors import open_paths
 from tests.support.trials import FULL, LEVEL
 
 SMALL = StoreConfig(
@@ -198,11 +199,11 @@ def test_failed_open_leaves_no_file_open(tmp_path: Path, monkeypatch: pytest.Mon
     for name in ("engine.writing.ConfirmFile", "recovery.recovery.clamp_positions"):
         monkeypatch.setattr(f"rocketflow_store.{name}", full)
         gc.collect()
-        before = len(os.listdir("/proc/self/fd"))
+        before = len(open_paths(path))
         for _ in range(5):
             with pytest.raises(StoreFullError):
                 MessageStore.open(path)
-        assert len(os.listdir("/proc/self/fd")) <= before + 1
+        assert len(open_paths(path)) == before
     monkeypatch.undo()
     with MessageStore.open(path) as store:
         assert [one.body for one in store.query_message("t", "k")] == [b"x"]

@@ -12,6 +12,7 @@ import pytest
 from rocketflow_store import Message, MessageStore, PutMessageStatus, StoreConfig
 from rocketflow_store.model.errors import StoreFencedError, StoreMovedError
 from rocketflow_store.model.status import FlushDiskType
+from tests.support.descriptors import open_paths
 from tests.support.servers import until
 from tests.support.workload import SMALL
 
@@ -50,8 +51,7 @@ def files(root: Path) -> dict[str, tuple[int, int]]:
 
 def is_open(path: Path) -> bool:
     """Return True if this process has opened a directory, which its watch then has in view."""
-    with os.scandir("/proc/self/fd") as found:
-        return str(path) in [os.readlink(one.path) for one in found if os.path.islink(one.path)]
+    return str(path) in open_paths()
 
 
 def put(store: MessageStore, number: int) -> bool:

@@ -20,6 +20,7 @@ from rocketflow_store.fsck.repair import repair_store
 from rocketflow_store.metadata.layout.store_paths import StorePaths, check_unlocked
 from rocketflow_store.model.errors import StoreLockedError
 from rocketflow_store.rebuild.rebuild import rebuild_store
+from tests.support.descriptors import open_paths
 from tests.support.trials import environment
 from tests.support.workload import SMALL
 
@@ -217,13 +218,12 @@ def test_directory_that_the_writer_creates_later_is_locked(tmp_path: Path) -> No
 
 def test_closed_store_and_a_refused_open_leave_no_lock_and_no_descriptor(taken: Path, tmp_path: Path) -> None:
     second = config(store_path_commit_log=str(taken / "commitlog"))
-    descriptors = os.listdir("/proc/self/fd")
     for _ in range(3):
         with MessageStore.open(taken, config()), pytest.raises(StoreLockedError, match="this process"):
             MessageStore.open(tmp_path / "second", second)
     with MessageStore.open(tmp_path / "second", second), pytest.raises(StoreLockedError, match="this process"):
         MessageStore.open(taken, config())
-    assert len(os.listdir("/proc/self/fd")) == len(descriptors)
+    assert open_paths(tmp_path) == []
 
 
 def test_file_system_without_locks_of_directories_is_reported_and_the_root_stays_locked(

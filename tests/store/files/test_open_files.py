@@ -16,6 +16,7 @@ from rocketflow_store.files import disk, open_files, os_files
 from rocketflow_store.files.mapped.mapped_file import MappedFile, file_name
 from rocketflow_store.files.open_files import OPEN_FILES
 from rocketflow_store.model.errors import DescriptorLimitError, StoreAccessError, StoreFencedError
+from tests.support.descriptors import open_paths
 
 SIZE = 8192
 OF_FILES = 64
@@ -54,15 +55,13 @@ def made(directory: Path, stack: ExitStack, count: int, *, write: bool = True) -
 
 def is_open(mapped: MappedFile) -> bool:
     """Return True if a descriptor of this process belongs to the file."""
-    links = (Path("/proc/self/fd") / name for name in os.listdir("/proc/self/fd"))
-    return str(mapped.path) in {os.readlink(link) for link in links if link.is_symlink()}
+    return str(mapped.path) in open_paths()
 
 
 def open_count(files: list[MappedFile]) -> int:
     """Return how many of the files have a descriptor."""
     names = {str(mapped.path) for mapped in files}
-    links = (Path("/proc/self/fd") / name for name in os.listdir("/proc/self/fd"))
-    return len([link for link in links if link.is_symlink() and os.readlink(link) in names])
+    return len([one for one in open_paths() if one in names])
 
 
 @pytest.mark.parametrize("write", [True, False])

@@ -16,6 +16,7 @@ TESTS = (
     "tests/store/kernel",
     "tests/store/reading/test_sound_records.py",
     "tests/rocketflow/broker/test_sends_together.py",
+    "tests/rocketflow/broker/test_ends_together.py",
 )
 
 
