@@ -76,7 +76,7 @@ class Probe:
 
     def refuse_puts(self) -> None:
         """Refuse every later put, as `close` does."""
-        self._store._writing.puts._gate.close()
+        self._store._writing.puts._close()
 
     @property
     def waiting_puts(self) -> tuple[int, int]:

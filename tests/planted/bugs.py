@@ -47,6 +47,7 @@ ODD: Final = f"{ODD_INPUTS}::test_the_store_answers_as_rocketmq_except_where_a_r
 ENCODED: Final = f"{STORE}/kernel/test_encode_rows.py"
 UNITS: Final = f"{STORE}/kernel/test_dispatched_rows.py"
 COMPILED_PUTS: Final = f"{STORE}/kernel/test_puts.py"
+ROUTED: Final = f"{STORE}/kernel/test_put_route.py"
 JUDGED: Final = f"{STORE}/kernel/test_prepared_rows.py"
 BEGINS: Final = "test_store_is_readable_whose_log_begins_while_a_reader_looks_at_its_queues"
 
@@ -353,8 +354,8 @@ BUGS: Final = (
         "a writer believes that a queue ends where it did, after it has written more units",
         [
             Change(
-                "        self._unsynced_bytes += len(data)\n        self.changes += 1\n",
-                "        self._unsynced_bytes += len(data)\n",
+                "        numbers[1] += length\n        numbers[2] += 1\n",
+                "        numbers[1] += length\n",
             )
         ],
         [f"{STORE}/append/test_lmqs_in_bulk.py"],
@@ -663,8 +664,8 @@ BUGS: Final = (
         "readers see records in a TransientStorePool that are not committed",
         [
             Change(
-                "return self.wrote_offset if self._buffered is None else self._committed_offset",
-                "return self.wrote_offset",
+                "return self.numbers[0] if self._buffered is None else self._committed_offset",
+                "return self.numbers[0]",
             )
         ],
         [f"{ROWS}/test_power_loss.py::test_power_loss_with_a_store_pool"],
@@ -2482,6 +2483,51 @@ BUGS: Final = (
         "the kernel indexes the TAGS of messages for brokers before 5.4 too",
         [Change("if tags_size and self.tag_entries:", "if tags_size:")],
         [f"{COMPILED_PUTS}::test_requests_have_the_same_results_and_files_by_kernel_and_python"],
+    ),
+    Bug(
+        "route-puts-into-a-fenced-store",
+        "the kernel stores single messages after a failed sync",
+        [Change("self.fence.error is not None or self.dispatch.failure", "self.dispatch.failure")],
+        [f"{ROUTED}::test_message_is_left_over_for"],
+    ),
+    Bug(
+        "route-puts-over-the-end-of-a-file",
+        "the kernel leaves no space for the blank record at the end of a log file",
+        [Change("end > self.log_stop or end > self.log.stop:", "end > self.log.stop:")],
+        [f"{ROUTED}::test_message_that_leaves_no_space_for_a_blank_begins_the_next_file"],
+    ),
+    Bug(
+        "route-time-goes-back",
+        "the kernel gives a single message an older store time than the one before it when the clock was set back",
+        [
+            Change(
+                "            now = self.newest.numbers[0]\n        if self.ids",
+                "            pass\n        if self.ids",
+            ),
+            Change(
+                "                or now < self.newest.numbers[0] or not self.is_open\n",
+                "                or not self.is_open\n",
+            ),
+        ],
+        [f"{ROUTED}::test_puts_have_the_same_results_and_files_by_route_and_python"],
+    ),
+    Bug(
+        "route-does-not-confirm",
+        "the kernel stores single messages that readers of other processes do not see",
+        [Change("            memcpy(self.confirm.at + CONFIRM_AT, &end, 8)\n", "")],
+        [f"{ROUTED}::test_usual_messages_are_taken_and_readers_see_each_at_once"],
+    ),
+    Bug(
+        "route-units-are-not-synced",
+        "a flush does not sync the queues of single messages that the kernel stored",
+        [Change("            if marks[0] < 0 or at < marks[0]:\n", "            if at < marks[0]:\n")],
+        [f"{ROUTED}::test_flush_makes_durable_what_was_stored_through_windows"],
+    ),
+    Bug(
+        "route-turn-is-not-taken",
+        "the kernel puts all messages without a queue to the same one",
+        [Change("            after = turn + 1\n" if False else "        after = turn + 1\n", "        after = turn\n")],
+        [f"{ROUTED}::test_puts_have_the_same_results_and_files_by_route_and_python"],
     ),
     Bug(
         "kernel-commit-of-other-tags",

@@ -102,6 +102,8 @@ class Run:
     instants: list[Instant] = field(default_factory=list)
     attempted: int = 0
     equal: bool = False
+    single: bool = False
+    """Put messages by `put_message`; the disk is also frozen before each put for which `freeze` is true."""
     tolerant: bool = False
     """Go on if the store refuses or fails with a StoreError."""
     may_lose: bool = False
@@ -188,13 +190,22 @@ class Run:
         numbers = [self._number(self.attempted + index) for index in range(count)]
         self.attempted += count
         messages = [Message("t", body(one), keys=[f"k{one}"], tags="w") for one in numbers]
-        results = store.put_messages(messages)
+        if self.single:
+            results = [self._put_one(store, one) for one in messages]
+        else:
+            results = store.put_messages(messages)
         for at, (number, result) in enumerate(zip(numbers, results, strict=True)):
             if result.status is PutMessageStatus.PUT_OK:
                 place, end = (result.queue_id, result.queue_offset), _end(store, results[at:])
                 self.acks.append(Ack(number, place, result.physical_offset, end))
             elif result.status is not PutMessageStatus.FLUSH_DISK_TIMEOUT:
                 self.refused.add(number)
+
+    def _put_one(self, store: MessageStore, message: Message) -> PutMessageResult:
+        call = Call("put", None, ())  # it may store through windows, without a call
+        if self.freeze(call):
+            self.instants.append(self._instant(call))
+        return store.put_message(message)
 
     def now(self) -> Instant:
         """Return the current instant."""

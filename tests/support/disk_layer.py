@@ -24,7 +24,7 @@ WRITES = ("write", "pwrite")
 GROWS = ("posix_fallocate", "ftruncate", "write", "pwrite", "copy_file_range", "open_file", "rename", "link", "mkdir")
 """Calls that can find the disk full."""
 NAMES = ("open_file", "rename", "link", "unlink", "mkdir", "rmdir")
-READS = ("pread", "map_file", "populate")
+READS = ("pread", "map_file", "populate", "populate_write")
 CHANGES = (*SYNCS, *WRITES, "copy_file_range", "posix_fallocate", "ftruncate", *NAMES)
 KINDS = tuple(sorted({*CHANGES, *READS, "close", "fstat", "statvfs", "lseek", "utime"}))
 
@@ -80,7 +80,7 @@ class Layer:
 
     def _path_of(self, kind: str, args: tuple[Any, ...]) -> Path | None:
         first = args[1] if kind == "copy_file_range" else args[0]
-        if kind in ("msync", "populate"):
+        if kind in ("msync", "populate", "populate_write"):
             return _MAPS.get(first)
         if isinstance(first, int):
             try:

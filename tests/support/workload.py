@@ -1,7 +1,8 @@
 """A process for kill tests: puts numbered messages and prints a line for each acknowledged one before the next put.
 
-python workload.py STORE sync|async|pool FIRST COUNT
+python workload.py STORE sync|async|windows|pool FIRST COUNT
 
+With `windows` (ASYNC_FLUSH) puts go through windows of the kernel from the first one on that can.
 With `pool` appends go through a TransientStorePool, and it also prints the number up to which all are committed.
 """
 
@@ -12,6 +13,7 @@ import sys
 import zlib
 
 from rocketflow_store import FlushDiskType, Message, MessageStore, PutMessageStatus, StoreConfig
+from rocketflow_store.append import put_route
 
 SMALL = {
     "mapped_file_size_commit_log": 1 << 14,
@@ -37,6 +39,8 @@ def number_of(raw: bytes) -> int:
 
 def main() -> None:
     path, flush, first, count = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    if flush == "windows":
+        put_route.WINDOW_PUTS = 0  # type: ignore[misc]
     kind = FlushDiskType.SYNC_FLUSH if flush == "sync" else FlushDiskType.ASYNC_FLUSH
     config = StoreConfig(
         flush_disk_type=kind,

@@ -7,10 +7,12 @@ exists for others before `publish`; `take_back` removes the bytes of a failed wr
 
 from __future__ import annotations
 
+from array import array
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from rocketflow_store.model.errors import StoreFencedError, StorePoolDeficientError
+from rocketflow_store.model.shared_numbers import number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +44,8 @@ class LogAppend:
     `store_timestamp` (ms) is that of the newest record, which may be deleted by now: no later record is older.
     """
 
+    store_timestamp = number(0)
+
     def __init__(
         self,
         commit_log: CommitLog,
@@ -56,7 +60,7 @@ class LogAppend:
         self.commit_log, self.offsets, self.assigned = commit_log, offsets, assigned
         self._dispatch, self.fence, self._statistics = dispatch, fence, statistics
         self._clock = clock
-        self.store_timestamp = store_timestamp
+        self.numbers = array("q", [store_timestamp])
 
     def withdraw_record_crc(self) -> None:
         """Withdraw the promise of the confirm file that every record ends with its CRC."""
@@ -64,7 +68,7 @@ class LogAppend:
 
     def tick(self) -> int:
         """Return the store timestamp (ms) of the next record: now, but at least that of the record before."""
-        return max(self.store_timestamp, self._clock.now_ms())
+        return max(self.numbers[0], self._clock.now_ms())
 
     def take_back(self, begin: int, error: BaseException) -> None:
         """Remove what was written from `begin` on after `error`; a failed sync or a failed removal fences the store."""
@@ -87,7 +91,7 @@ class LogAppend:
 
     def append(self, run: RecordRun) -> None:
         """Write a run and publish it; take back the bytes of a failed write."""
-        begin = self.commit_log.wrote_offset
+        begin = self.commit_log.numbers[0]
         data = run.data()
         try:
             self.commit_log.append(data, run.stretches)
@@ -109,8 +113,8 @@ class LogAppend:
             )  # before the offsets: a queue offset must not refer to a record outside the log
             filled.advance(self.offsets)
             self._dispatch.extend(rows)
-            self.store_timestamp = filled.store_timestamp
+            self.numbers[0] = filled.store_timestamp
         except BaseException as error:
             self.fence.close_for(f"interrupted while publishing: {error!r}")
             raise
-        self._statistics.put_times += filled.count
+        self._statistics.numbers[0] += filled.count

@@ -55,6 +55,8 @@ class PutLock:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self.is_held = self._lock.locked
+        """Return True if a thread holds the lock."""
         self._queue: deque[WaitingPut] = deque()
 
     @property

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.append.assigned_properties import NOTHING_ASSIGNED
 from rocketflow_store.append.put_lock import PutLock, WaitingPut
+from rocketflow_store.append.put_route import PutRoute
 from rocketflow_store.append.record_run import MAX_RUN_BYTES, MAX_RUN_MESSAGES, RecordRun
 from rocketflow_store.append.requests import SYNC_TIMED_OUT, Outcomes, PutRequest, body_size
 from rocketflow_store.format.lmq_properties import LMQ_QUEUE_ID
@@ -48,12 +49,14 @@ if TYPE_CHECKING:
 
     from rocketflow_store.append.acknowledgement import Acknowledgement
     from rocketflow_store.append.log_append import LogAppend
+    from rocketflow_store.append.put_route import RouteTargets
     from rocketflow_store.append.queue_choice import QueueChoice
     from rocketflow_store.append.write_gate import WriteGate
     from rocketflow_store.model.kernel_objects import Records
     from rocketflow_store.records.encoding.unplaced_record import UnplacedRecord
     from rocketflow_store.settings.store_config import StoreConfig
     from rocketflow_store.telemetry.statistics import StoreStatistics
+    from rocketflow_store.views.dispatch.confirmed_dispatch import ConfirmedDispatch
     from rocketflow_store.views.dispatch.side_queues import SideQueues
 
 
@@ -86,6 +89,9 @@ class PutPath:
         self._side = side
         self._store_host, self._id_prefix = encode_host(config.store_host), host_digits(config.store_host)
         self._refusing = False
+        self._route: PutRoute | None = None
+        self.take_one: Callable[[object], PutMessageResult | None] = lambda _: None
+        """Stores a message and returns its result; returns None if the message is left over for `put`."""
         self.lock = PutLock()
 
     def count_timers_by(self, waiting_at: Callable[[int], int] | None) -> None:
@@ -96,6 +102,17 @@ class PutPath:
         most = self._config.timer_congest_num_each_slot
         self._encoder.timer_congestion = None if waiting_at is None else TimerCongestion(waiting_at, most)
 
+    def route_single_puts(self, dispatch: ConfirmedDispatch, targets: RouteTargets) -> None:
+        """Let the kernel put single messages, unless each put has to wait for a sync or to wake a thread."""
+        flush, compiled = self._acknowledgement, self._compiled
+        if compiled.writer is None or flush.sync_flush or flush.on_append is not None:
+            return
+        self._route = PutRoute(
+            *(self._config, (compiled, self._encoder), self.lock, self._log_append, self._queue_choice.turns),
+            *(dispatch, self._statistics, targets, self._id_prefix),
+        )
+        self.take_one = self._route.take
+
     def put(self, requests: Sequence[PutRequest]) -> list[PutMessageResult]:
         """Store requests in order with one flush; return the result of each, or raise the first error."""
         began_ns = time.perf_counter_ns()
@@ -104,7 +121,7 @@ class PutPath:
         elif self.lock.acquire_now():
             try:
                 outcomes = self._append(requests)
-                end = self._log_append.commit_log.wrote_offset
+                end = self._log_append.commit_log.numbers[0]
             finally:
                 self.lock.release()
             outcomes = self._acknowledgement.acknowledge(outcomes, end)
@@ -116,6 +133,8 @@ class PutPath:
         for outcome in outcomes:
             if not isinstance(outcome, PutMessageResult):
                 raise outcome
+        if self._route is not None and len(outcomes) == 1:
+            self._route.learn(outcomes[0])  # type: ignore[arg-type]
         return outcomes  # type: ignore[return-value]
 
     def append(self, requests: Sequence[PutRequest]) -> Outcomes:
@@ -135,7 +154,7 @@ class PutPath:
     @property
     def wrote_offset(self) -> int:
         """End (exclusive) of the log."""
-        return self._log_append.commit_log.wrote_offset
+        return self._log_append.commit_log.numbers[0]
 
     @property
     def busy_ms(self) -> int:
@@ -157,12 +176,17 @@ class PutPath:
     def close(self) -> None:
         """Refuse every later put with StoreClosedError."""
         with self.lock:
-            self._gate.close()
+            self._close()
+
+    def _close(self) -> None:
+        self._gate.close()
+        if self._route is not None:
+            self._route.close()
 
     def abandon_after_fork(self) -> None:
         """Refuse every later put in a forked process, where a thread of the parent may hold the lock."""
         self.lock = PutLock()
-        self._gate.close()
+        self._close()
 
     def _put_grouped(self, put: WaitingPut) -> Outcomes:
         """Put together with other waiting puts, because another thread holds the lock."""
@@ -175,7 +199,7 @@ class PutPath:
             requests = [request for one in taken for request in one.requests]
             try:
                 outcomes = self._append(requests)
-                end = self._log_append.commit_log.wrote_offset
+                end = self._log_append.commit_log.numbers[0]
             except Exception as error:  # the same for all: the store was closed
                 outcomes, end = [error] * len(requests), 0
             finally:

@@ -58,7 +58,7 @@ class RecordRun:
         self._commit_log, self._offsets, self._is_plain = commit_log, offsets, is_plain
         self._property_crc = property_crc
         self.store_timestamp = store_timestamp
-        self.end = commit_log.wrote_offset
+        self.end = commit_log.numbers[0]
         self.count = 0
         self._room_to = -1
         """End offset of the space in the current log file; -1 before the first record."""

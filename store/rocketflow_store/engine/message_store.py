@@ -170,7 +170,9 @@ class MessageStore(StoreReads):
         A refusal is a status, not an exception, and nothing of it is stored.
         """
         self.check_open()
-        return self._writing.puts.put((message,))[0]
+        puts = self._writing.puts
+        stored = puts.take_one(message)
+        return puts.put((message,))[0] if stored is None else stored
 
     def put_messages(self, messages: Iterable[Message | MessageBatch]) -> list[PutMessageResult]:
         """Store messages in order with one flush for all; each has its own outcome."""

@@ -11,6 +11,7 @@ from rocketflow_store.append.async_put import AsyncPut
 from rocketflow_store.append.bulk_append import BulkAppend
 from rocketflow_store.append.log_append import LogAppend
 from rocketflow_store.append.put_path import PutPath
+from rocketflow_store.append.put_route import RouteTargets
 from rocketflow_store.append.queue_choice import QueueChoice
 from rocketflow_store.append.raw_append import RawAppend
 from rocketflow_store.append.write_gate import WriteGate
@@ -56,6 +57,8 @@ class Writing:
         acknowledgement = Acknowledgement(flush, dispatch, statistics, config, appended)
         puts = PutPath(path, config, log_append, choice, gate, acknowledgement, statistics, side)
         most = config.max_async_put_message_requests
+        index = parts.views.index if config.message_index_enable else None
+        puts.route_single_puts(dispatch, RouteTargets(parts.topics.counts, parts.views.queues, index, disk_full))
         later = AsyncPut(path, puts, acknowledgement, log_append, statistics, most)
         bulk = BulkAppend(config, parts.topics, puts, log_append, choice, gate, acknowledgement)
         return cls(puts, later, bulk, RawAppend(puts, gate, acknowledgement, statistics))

@@ -12,6 +12,7 @@ import os
 from typing import Any, Final
 
 _MADV_POPULATE_READ: Final = 22
+_MADV_POPULATE_WRITE: Final = 23
 """Linux 5.14; EINVAL before."""
 
 open_file = os.open
@@ -38,14 +39,19 @@ rmdir = os.rmdir
 utime = os.utime
 
 
-def map_file(fd: int, size: int, prot: int) -> mmap.mmap:
-    """Map the file's first `size` bytes, shared with other processes."""
-    return mmap.mmap(fd, size, prot=prot)
+def map_file(fd: int, size: int, prot: int, start: int = 0) -> mmap.mmap:
+    """Map `size` bytes of a file from `start` on, shared with other processes."""
+    return mmap.mmap(fd, size, prot=prot, offset=start)
 
 
 def populate(mapped: mmap.mmap, start: int, length: int) -> None:
     """Read pages of a map into memory; raise OSError (EFAULT) if one is unreadable, which would kill on access."""
     mapped.madvise(_MADV_POPULATE_READ, start, length)
+
+
+def populate_write(mapped: mmap.mmap) -> None:
+    """Make all pages of a map writable; raise OSError (EFAULT) if the disk has no space for one, or cannot read it."""
+    mapped.madvise(_MADV_POPULATE_WRITE)
 
 
 def msync(mapped: mmap.mmap) -> Any:

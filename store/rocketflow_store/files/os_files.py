@@ -193,6 +193,20 @@ def map_file(fd: int, path: object, size: int, *, write: bool) -> mmap.mmap:
         raise access_error(path, error) from error
 
 
+def map_window(fd: int, start: int, size: int) -> mmap.mmap | None:
+    """Map [start, start + size) of a file for stores, with blocks for all of it; None if that is not possible.
+
+    `start` is a multiple of the page size. Without its blocks a store would end this process (SIGBUS).
+    """
+    try:
+        disk.posix_fallocate(fd, start, size)
+        mapped = disk.map_file(fd, size, mmap.PROT_READ | mmap.PROT_WRITE, start)
+        disk.populate_write(mapped)
+    except OSError:
+        return None
+    return mapped
+
+
 def sync_map(mapped: mmap.mmap, path: object) -> None:
     """Make data that was stored through a map durable; a failure fences as in `sync_file`."""
     try:

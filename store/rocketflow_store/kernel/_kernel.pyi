@@ -1,4 +1,5 @@
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from typing_extensions import Buffer
 
@@ -171,6 +172,39 @@ class MessageWriter:
         most_properties: int,
         most: int,
     ) -> Records | None: ...
+
+# route.pxi
+
+NO_QUEUE_WINDOW: int
+
+class Window:
+    start: int
+    stop: int
+    def __init__(self, memory: Buffer, start: int = 0) -> None: ...
+    def close(self) -> None: ...
+
+class PutRoute:
+    missing: int
+    taken: int
+    def __init__(
+        self,
+        writer: MessageWriter,
+        kinds: tuple[type, type, object],
+        encoder: object,
+        numbers: Sequence[Buffer],
+        calls: tuple[Callable[..., Any], ...],
+        dispatch: object,
+        fence: object,
+        topics: tuple[dict[str, int], dict[str, int], dict[str, Any]],
+        id_prefix: str,
+        slow_ns: int,
+    ) -> None: ...
+    def open(
+        self, log: Window, log_stop: int, confirm: Window, index: tuple[Window, Window, int, int] | None
+    ) -> None: ...
+    def teach(self, topic: str, queue_id: int, offsets: Buffer, marks: Buffer, units: Window) -> None: ...
+    def put(self, message: object) -> Any: ...
+    def close(self) -> None: ...
 
 # prepared.pxi
 

@@ -99,6 +99,16 @@ cdef inline bint append_entry(
     return previous == 0
 
 
+cdef inline bint link_entry(
+    uint8_t *at, int64_t slots, int64_t number, int32_t key_hash, int64_t phy_offset, int64_t seconds
+) noexcept nogil:
+    """Write entry `number` and its slot, after the newest entry of the slot; return True if it is the slot's first."""
+    cdef int64_t previous = <int32_t>get32(at + 4 * slot_of(key_hash, slots))
+    if not 0 < previous <= number:  # what damage left is no link
+        previous = 0
+    return append_entry(at, slots, number, previous, key_hash, phy_offset, seconds)
+
+
 cdef int check_index(int64_t size, int64_t slots, int64_t first, int64_t count) except -1:
     """Raise ValueError if entries from `first` on are not within an index file of `size` bytes."""
     if slots <= 0 or slots > size // 4 or first < 1 or first > size // ENTRY_SIZE:
@@ -158,19 +168,14 @@ def put_index_run(
     int64_t store_timestamp,
 ):
     """Append the first `count` of a few entries with one store time, as `put_index_entries` does."""
-    cdef int64_t row, previous, started = 0, seconds = seconds_since(begin_timestamp, store_timestamp)
-    cdef int32_t key_hash
+    cdef int64_t row, started = 0, seconds = seconds_since(begin_timestamp, store_timestamp)
     cdef uint8_t *at
     if count < 0:
         raise ValueError("no entries")
     check_index(mapped.shape[0], slots, first, count)
     at = &mapped[0] + INDEX_HEADER
     for row in range(count):
-        key_hash = hashes[row]
-        previous = <int32_t>get32(at + 4 * slot_of(key_hash, slots))
-        if not 0 < previous <= first + row:
-            previous = 0
-        started += append_entry(at, slots, first + row, previous, key_hash, phy_offsets[row], seconds)
+        started += link_entry(at, slots, first + row, hashes[row], phy_offsets[row], seconds)
         if first + row == 1:
             seconds = 0  # the first entry is measured against the time carried over
     return started

@@ -5,6 +5,7 @@ from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+    object PyUnicode_FromStringAndSize(const char *text, Py_ssize_t size)
 
 cdef enum:
     ENTRY_HEAD = 20  # of an entry of a batch, up to its body
@@ -16,6 +17,24 @@ cdef enum:
 
 cdef inline const uint8_t *octets_of(bytes data):
     return <const uint8_t *>PyBytes_AsString(data)
+
+
+cdef inline void put_digits(uint8_t *to, uint64_t value, int digits) noexcept nogil:
+    """Write the last hex digits of a number."""
+    cdef const uint8_t *known = b"0123456789ABCDEF"
+    cdef int one
+    for one in range(digits):
+        to[one] = known[value >> (4 * (digits - 1 - one)) & 15]
+
+
+cdef inline void put_place(
+    uint8_t *record, int64_t size, int64_t queue_offset, int64_t phy_offset, bint property_crc
+) noexcept nogil:
+    """Write the offsets of a record, and its CRC."""
+    put64(record + 20, <uint64_t>queue_offset)
+    put64(record + 28, <uint64_t>phy_offset)
+    if property_crc:
+        put_record_crc(record, size)
 
 
 cdef struct RecordFacts:
@@ -34,11 +53,24 @@ cdef class Records:
     cdef RecordFacts *facts
     cdef int32_t *hashes
     cdef RecordFacts one
+    cdef uint8_t[NEW_ID] new_id  # UNIQ_KEY for a message without one
+    cdef int64_t new_id_size  # 0: the writer asks for a new one
+    cdef int64_t tick  # of `new_id`
+    cdef bint has_new_id
 
     def __dealloc__(self):
         if self.facts != &self.one:
             free(self.facts)
         free(self.hashes)
+
+    cdef uint8_t *begin_one(self, int64_t size, bint property_crc) except NULL:
+        """Begin a single record of `size` bytes, in the bytes of the one before if they are enough."""
+        if self.data is None or len(self.data) < size:
+            self.data = PyByteArray_FromStringAndSize(NULL, size)
+        self.facts, self.count, self.size, self.keys = &self.one, 1, size, 0
+        self.property_crc = property_crc
+        self.one.start, self.one.size, self.one.tags_code = 0, size, 0
+        return <uint8_t *>PyByteArray_AsString(self.data)
 
     def place(self, int64_t queue_offset, int64_t phy_offset):
         """Write the places of records of which the first is at these offsets.
@@ -56,10 +88,7 @@ cdef class Records:
             one = &self.facts[row]
             place = phy_offset + one.start
             record = data + one.start
-            put64(record + 20, <uint64_t>(queue_offset + row))
-            put64(record + 28, <uint64_t>place)
-            if self.property_crc:
-                put_record_crc(record, one.size)
+            put_place(record, one.size, queue_offset + row, place, self.property_crc)
             put_unit(unit, place, one.size, one.tags_code)
             unit += UNIT_SIZE
             if one.keys:
@@ -76,15 +105,10 @@ cdef class Records:
         cdef Py_ssize_t size = len(text), width = size + 17
         cdef bytearray joined = PyByteArray_FromStringAndSize(NULL, self.count * width)
         cdef uint8_t *to = <uint8_t *>PyByteArray_AsString(joined)
-        cdef const uint8_t *digits = b"0123456789ABCDEF"
         cdef int64_t row
-        cdef uint64_t place
-        cdef int shift
         for row in range(self.count):
-            place = <uint64_t>(phy_offset + self.facts[row].start)
             memcpy(to, octets_of(text), size)
-            for shift in range(16):
-                to[size + shift] = digits[place >> (60 - 4 * shift) & 15]
+            put_digits(to + size, <uint64_t>(phy_offset + self.facts[row].start), 16)
             to[width - 1] = 44
             to += width
         return joined[: len(joined) - 1].decode("ascii")
@@ -124,6 +148,7 @@ cdef class Records:
 cdef class TopicFacts:
     cdef bytes part  # length and name
     cdef uint32_t state  # Java's hash of `topic#`
+    cdef dict queues  # by id, `RouteQueue`: see `route.pxi`
 
 
 cdef inline uint8_t *put_head(
@@ -254,6 +279,7 @@ cdef class MessageWriter:
             found = TopicFacts()
             found.part = bytes((len(raw),)) + raw
             found.state = java_hash(java_hash(0, octets_of(raw), len(raw)), b"#", 1)
+            found.queues = {}
             if len(self.topics) >= MOST_TOPICS:
                 self.topics.clear()
             self.topics[topic] = known = found
@@ -262,8 +288,13 @@ cdef class MessageWriter:
     def message(self, message, int64_t queue_id, int64_t now):
         """Return the record of a usual `Message` as `Records`."""
         cdef TopicFacts topic = self.topic_of(message.topic)
-        cdef Records records
-        cdef RecordFacts *one
+        cdef Records records = Records()
+        if topic is None or self.take(message, topic, queue_id, now, records):
+            return None
+        return records
+
+    cdef int take(self, message, TopicFacts topic, int64_t queue_id, int64_t now, Records records) except -1:
+        """Write the record of a usual `Message` to `records`; return 1 if it is left over."""
         cdef bytes body
         cdef const uint8_t *at
         cdef const uint8_t *keys = NULL
@@ -276,73 +307,72 @@ cdef class MessageWriter:
         cdef int64_t born, flag, topic_size
         cdef uint32_t state
         if (
-            topic is None or type(message.body) is not bytes or queue_id < 0 or queue_id > 0x7FFFFFFF
+            type(message.body) is not bytes or queue_id < 0 or queue_id > 0x7FFFFFFF
             or message.delay_level or message.delay_s or message.delay_ms or message.deliver_at_ms
             or message.born_host is not None or not is_zero(message.sys_flag)
             or not is_zero(message.reconsume_times) or not is_zero(message.prepared_transaction_offset)
         ):
-            return None
+            return 1
         body = message.body
         if len(body) > self.most_body:
-            return None
+            return 1
         given, stamp = message.flag, message.born_timestamp
         if type(given) is not int or not -0x80000000 <= given < 0x80000000:
-            return None
+            return 1
         if stamp is not None and (type(stamp) is not int or not -(1 << 63) <= stamp < 1 << 63):
-            return None
+            return 1
         flag, born = given, now if stamp is None else stamp
         properties = message.properties
         if type(properties) is not dict:
-            return None
+            return 1
         pairs = list(properties.items())  # another thread may change it
         for name, value in pairs:
             at = text_at(name, &name_size)
             if at == NULL or not is_usual_name(at, name_size) or text_at(value, &size) == NULL:
-                return None
+                return 1
             properties_size += name_size + size + 2
         text = message.keys
         if text:
             if type(text) is not list:
-                return None
+                return 1
             for key in text:
                 if type(key) is not str:
-                    return None
+                    return 1
             key_text = text[0] if len(text) == 1 else " ".join(text)
             keys = text_at(key_text, &keys_size)
             if keys == NULL:
-                return None
+                return 1
             properties_size += keys_size + 6 if keys_size else 0
         tags_text = message.tags
         if tags_text:
             tags = text_at(tags_text, &tags_size)
             if tags == NULL:
-                return None
+                return 1
             properties_size += tags_size + 6
         shard_text = message.sharding_key
         if shard_text:
             shard = text_at(shard_text, &shard_size)
             if shard == NULL:
-                return None
+                return 1
             properties_size += shard_size + 15
         if properties_size > MOST_PROPERTIES - 128:
-            return None
-        uniq_key = message.uniq_key or self.next_id()
-        uniq = text_at(uniq_key, &uniq_size)
-        if uniq == NULL:
-            return None
+            return 1
+        uniq_key = message.uniq_key
+        records.has_new_id = not uniq_key and records.new_id_size
+        if records.has_new_id:
+            uniq, uniq_size = records.new_id, records.new_id_size
+        else:
+            uniq_key = uniq_key or self.next_id()
+            uniq = text_at(uniq_key, &uniq_size)
+            if uniq == NULL:
+                return 1
         properties_size += uniq_size + 10
         topic_size = len(topic.part)
         size = HEAD_SIZE + len(body) + topic_size + 2 + properties_size + self.reserved
         if properties_size + self.reserved > MOST_PROPERTIES or size > self.most_record:
-            return None
-        records = Records()
-        records.facts, records.count, records.size = &records.one, 1, size
-        records.property_crc = self.reserved > 0
-        records.data = PyByteArray_FromStringAndSize(NULL, size)
-        one = records.facts
-        one.start, one.size, one.tags_code = 0, size, 0
+            return 1
         to = put_head(
-            <uint8_t *>PyByteArray_AsString(records.data), size, queue_id, flag, 0, born, octets_of(self.host), now,
+            records.begin_one(size, self.reserved > 0), size, queue_id, flag, 0, born, octets_of(self.host), now,
             octets_of(self.host), 0, octets_of(body), len(body),
         )
         to = append_bytes(to, octets_of(topic.part), topic_size)
@@ -362,10 +392,8 @@ cdef class MessageWriter:
         to = put_property(to, b"__SHARDINGKEY\x01", 14, shard, shard_size)
         to = put_property(to, b"UNIQ_KEY\x01", 9, uniq, uniq_size)
         if not self.reserved and to - begin >= CRC_PROPERTY_SIZE and ends_like_crc(to):
-            return None
-        if self.facts_of(records, one, topic.state, uniq, uniq_size, keys, keys_size, tags, tags_size):
-            return None
-        return records
+            return 1
+        return self.facts_of(records, &records.one, topic.state, uniq, uniq_size, keys, keys_size, tags, tags_size)
 
     def batch(
         self, topic_name, bytes body, bytes suffix, int64_t queue_id, int64_t sys_flag, int64_t born, bytes born_host,

@@ -10,14 +10,16 @@ files, and only that is flushed, dispatched and read.
 from __future__ import annotations
 
 import threading
+from array import array
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from rocketflow_store.files.mapped.mapped_file import PAGE_BYTES
 from rocketflow_store.format.record import BLANK_SIZE, check_fits_a_file, encode_blank
 from rocketflow_store.model.errors import StoreError, StoreFencedError, StorePoolDeficientError
+from rocketflow_store.model.shared_numbers import number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,12 +41,18 @@ class Run:
     stop: int
 
 
+_WINDOW_BYTES: Final = 256 << 10
+
+
 class CommitLog:
     """Appends to `files` from `wrote_offset` on; through the buffers of `buffered`, if given."""
 
+    wrote_offset = number(0)
+    """End (exclusive) of the log."""
+
     def __init__(self, files: MappedFileQueue, wrote_offset: int, buffered: BufferedFiles | None = None) -> None:
         self._files, self._buffered = files, buffered
-        self.wrote_offset = wrote_offset
+        self.numbers = array("q", [wrote_offset])
         self._committed_offset = wrote_offset
         self._commit_lock, self._position_lock = threading.Lock(), threading.Lock()
         self.commit_error: StoreError | None = None
@@ -54,7 +62,7 @@ class CommitLog:
 
     def place(self, sizes: npt.NDArray[np.int64], offset: int | None = None) -> tuple[npt.NDArray[np.int64], list[Run]]:
         """Return physical offsets for records of these sizes at `offset` (by default the end), and their runs."""
-        offset = self.wrote_offset if offset is None else offset
+        offset = self.numbers[0] if offset is None else offset
         file_size = self._files.file_size
         offsets = np.empty(len(sizes), np.int64)
         ends = np.cumsum(sizes)
@@ -118,7 +126,7 @@ class CommitLog:
         returned the offsets. Raises StorePoolDeficientError, before anything is written, if a file is needed and all
         buffers are in use.
         """
-        at, buffered = self.wrote_offset, self._buffered
+        at, buffered = self.numbers[0], self._buffered
         if buffered is not None and buffered.refuses and any(self._files.find(one) is None for one, _ in stretches):
             raise StorePoolDeficientError(self._files.directory, buffered.pool.size)
         for phy_offset, part in _parts(data, stretches):
@@ -133,7 +141,7 @@ class CommitLog:
 
         The second number is the offset up to which records may follow it in the same file.
         """
-        offset = self.wrote_offset if offset is None else offset
+        offset = self.numbers[0] if offset is None else offset
         file_size = self._files.file_size
         if size + BLANK_SIZE > file_size:
             check_fits_a_file(size, file_size)
@@ -162,6 +170,16 @@ class CommitLog:
         else:
             self._buffered.write(mapped, position, data)
 
+    def open_window(self) -> tuple[Any, int] | None:
+        """Return a window for the kernel on the next bytes of the log, and the offset before which it may end a record.
+
+        None if there is none, or if a TransientStorePool is between the log and its files.
+        """
+        offset, size = self.numbers[0], self._files.file_size
+        window = None if self._buffered is not None else self._files.open_window(offset, _WINDOW_BYTES)
+        stop = offset - offset % size + size - BLANK_SIZE
+        return None if window is None else (window, min(stop, self._look_ahead_at - 1))
+
     def undo(self, offset: int) -> None:
         """Remove what was written after the published offset; raise StoreFencedError if that fails."""
         if self._buffered is not None:
@@ -178,8 +196,8 @@ class CommitLog:
 
     def publish(self, offset: int) -> None:
         """Set the end of the log to `offset`."""
-        assert offset >= self.wrote_offset
-        self.wrote_offset = offset
+        assert offset >= self.numbers[0]
+        self.numbers[0] = offset
         if self._buffered is not None and not self._buffered:  # already in the files
             self._committed_to(offset)
         if offset >= self._look_ahead_at:
@@ -188,7 +206,7 @@ class CommitLog:
     @property
     def committed_offset(self) -> int:
         """The offset before which everything published is in the files."""
-        return self.wrote_offset if self._buffered is None else self._committed_offset
+        return self.numbers[0] if self._buffered is None else self._committed_offset
 
     def _committed_to(self, offset: int) -> None:
         with self._position_lock:
@@ -202,7 +220,7 @@ class CommitLog:
         if self._buffered is None:
             return False
         with self._commit_lock:
-            start, target = self._committed_offset, self.wrote_offset
+            start, target = self._committed_offset, self.numbers[0]
             if not flush_due(target, start, least_pages, self._files.file_size):
                 return False
             try:

@@ -7,11 +7,14 @@ millisecond, the usual ones, are not timed into buckets: their count is the tota
 from __future__ import annotations
 
 import threading
+from array import array
 from bisect import bisect_right
 from collections import Counter, deque
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
+
+from rocketflow_store.model.shared_numbers import number
 
 if TYPE_CHECKING:
     from rocketflow_store.model.results import PutMessageResult
@@ -53,10 +56,12 @@ class _Sample:
 class StoreStatistics:
     """The counters of one open store."""
 
+    put_times = number(0)
+    """Messages appended to the log; changed under the put lock."""
+
     def __init__(self, boot_timestamp_ms: int) -> None:
         self.boot_timestamp_ms = boot_timestamp_ms
-        self.put_times = 0
-        """Messages appended to the log; changed under the put lock."""
+        self.numbers = array("q", [0])
         self.lock_began_ms = 0
         """Time at which the current put took the put lock, in ms, or 0 if none holds it."""
         self._lock = threading.Lock()

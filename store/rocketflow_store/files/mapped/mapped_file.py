@@ -1,4 +1,6 @@
-"""One fixed-size file of a store: written with pwrite, read through a read-only map of the same pages.
+"""One fixed-size file of a store: written with pwrite, or by the compiled kernel through a window on a part of it.
+
+It is read through a read-only map of the same pages.
 
 The name is the offset of the first byte, decimal, 20 digits. The size of the file does not show how much was written:
 files are preallocated, write positions come from scanning.
@@ -11,11 +13,12 @@ import os
 import threading
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store.files import os_files
 from rocketflow_store.files.mapped.file_map import FileMap
 from rocketflow_store.files.open_files import OPEN_FILES, Descriptor
+from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.errors import StoreAccessError, StoreFencedError, StoreMovedError, UnreadableError
 
 if TYPE_CHECKING:
@@ -60,6 +63,7 @@ class MappedFile:
         "_retired_ms",
         "_seen",
         "_synced",
+        "_window",
         "_write",
         "_written",
         "file_from_offset",
@@ -80,6 +84,7 @@ class MappedFile:
         self._direct: Descriptor | None = None
         self._file_map: FileMap | None = None
         self._holds: weakref.WeakSet[FileHold] | None = None
+        self._window: Any = None
         self._retired_ms = -1
         self._directory = ""
         self._seen: tuple[int, int, int] | None = None
@@ -193,6 +198,31 @@ class MappedFile:
         os_files.write_at(descriptor.fd, self.name, position, data)
         self._written += 1  # after the write: a sync that begins meanwhile includes it, or leaves it to the next
 
+    def open_window(self, position: int, size: int) -> Any:
+        """Let the kernel store to `size` bytes from `position` on (fewer at the end), instead of the window before.
+
+        Return the window, None if the file cannot have one: `write` takes all bytes. The caller orders its stores as
+        those of `write`, and a sync includes them. The window is closed before the descriptor is.
+        """
+        self.close_window()
+        start = position - position % PAGE_BYTES
+        OPEN_FILES.keep_free()  # a map has a descriptor of its own
+        descriptor = self._opened()
+        with self._lock:  # else `yield_descriptor` may take it
+            if self._descriptor is not descriptor or COMPILED is None:
+                return None
+            memory = os_files.map_window(descriptor.fd, start, min(position + size, self.file_size) - start)
+            if memory is not None:
+                self._window = COMPILED.Window(memory, self.file_from_offset + start)
+            return self._window
+
+    def close_window(self) -> None:
+        """Take the window from the kernel."""
+        window, self._window = self._window, None
+        if window is not None:
+            window.close()
+            self._written += 1  # perhaps since the last sync
+
     def write_direct(self, position: int, data: memoryview) -> None:
         """Write `data` (octets); whole blocks bypass the page cache if `data` is aligned in memory as in the file."""
         head = -position % os_files.BLOCK_BYTES
@@ -298,6 +328,7 @@ class MappedFile:
 
     def rewrite(self, start: int, stop: int) -> None:
         """Rewrite the bytes of [start, stop), and zeros after them, so that the next sync includes them all."""
+        self.close_window()
         descriptor = self._opened()
         os_files.rewrite(descriptor.fd, self.name, start, stop)
         os_files.zero_again(descriptor.fd, self.name, stop, self.file_size)
@@ -305,6 +336,7 @@ class MappedFile:
 
     def zero_from(self, position: int) -> None:
         """Zero the file's rest and make that durable; do nothing if it is zero already."""
+        self.close_window()  # its blocks may go
         descriptor = self._opened()
         if os_files.zero_from(descriptor.fd, self.name, position, self.file_size):
             self._written += 1
@@ -334,6 +366,7 @@ class MappedFile:
             return False
         try:
             descriptor, self._descriptor = self._descriptor, None  # from here on a writer waits in `_reopened`
+            self.close_window()
             if self._written > max(self._synced, 0) or self._failure is not None or self._holds:
                 self._descriptor = descriptor
                 return False
@@ -374,6 +407,7 @@ class MappedFile:
 
     def close(self) -> None:
         """Close the file for new users; those with a hold can continue."""
+        self.close_window()
         with self._lock:
             self._is_closed = True
             self._descriptor = self._direct = self._file_map = None

@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store.files import os_files
 from rocketflow_store.files.mapped.log_directories import LogDirectories
@@ -45,6 +45,7 @@ class MappedFileQueue:
         "_names_failure",
         "_names_lock",
         "_synced_names",
+        "_with_window",
         "_write",
         "directories",
         "file_size",
@@ -68,6 +69,7 @@ class MappedFileQueue:
         self._names_failure: StoreFencedError | None = None
         self._names_lock = _NO_NAMES if allocator is None else threading.Lock()
         self._files: dict[int, MappedFile] = {}  # by offset, rising; never changed, only replaced
+        self._with_window: MappedFile | None = None
         self.replacements = 0
         """Rises when files are replaced: by a restore, or by a recovery that truncated the end."""
         self._lock = threading.Lock()
@@ -177,6 +179,20 @@ class MappedFileQueue:
     def find(self, offset: int) -> MappedFile | None:
         """Return the file that holds `offset`."""
         return self._files.get(offset - offset % self.file_size) if offset >= 0 else None
+
+    def open_window(self, offset: int, size: int) -> Any:
+        """Return a window for the kernel on `size` bytes from `offset` on: see `MappedFile.open_window`.
+
+        There is one at a time. None if no file holds `offset`.
+        """
+        self.close_window()
+        mapped = self._with_window = self.find(offset)
+        return None if mapped is None else mapped.open_window(offset - mapped.file_from_offset, size)
+
+    def close_window(self) -> None:
+        """Take the window from the kernel."""
+        if self._with_window is not None:
+            self._with_window.close_window()
 
     def create(self, file_from_offset: int) -> MappedFile:
         """Create a file that begins at `file_from_offset`."""

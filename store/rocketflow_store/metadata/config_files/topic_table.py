@@ -23,44 +23,45 @@ class TopicTable:
     def __init__(self, file: TopicsFile, default_queues: int) -> None:
         self._file = file
         self._default_queues = default_queues
-        self._counts: dict[str, int] = {}
+        self.counts: dict[str, int] = {}
+        """Numbers of write queues of the topics that were asked for."""
         self._lock = threading.RLock()
         self._batch_cq: dict[str, bool] = {}
 
     def queue_count(self, topic: str) -> int:
         """Return the number of write queues of `topic`; create an unknown topic with the default number."""
-        count = self._counts.get(topic)
+        count = self.counts.get(topic)
         if count is None:
             check_topic(topic)
             with self._lock:
                 known = self._file.get(topic)
                 count = known.queues_to_write() if known else self._create(topic, self._default_queues)
-                self._counts[topic] = count
+                self.counts[topic] = count
         return count
 
     def exists(self, topic: str) -> bool:
-        return topic in self._counts or self._file.get(topic) is not None
+        return topic in self.counts or self._file.get(topic) is not None
 
     def ensure(self, topic: str, queues: int) -> None:
         """Give `topic` at least `queues` queues."""
-        if self._counts.get(topic, 0) >= queues:
+        if self.counts.get(topic, 0) >= queues:
             return
         check_topic(topic)
         with self._lock:
             known = self._file.get(topic)
             if known is None:
-                self._counts[topic] = self._create(topic, max(queues, 1))
+                self.counts[topic] = self._create(topic, max(queues, 1))
             elif known.write_queue_nums < queues:
-                self._counts[topic] = self._create(topic, queues)
+                self.counts[topic] = self._create(topic, queues)
             else:
-                self._counts[topic] = known.write_queue_nums
+                self.counts[topic] = known.write_queue_nums
 
     def have_queue(self, topic: str, queue_id: int) -> None:
         """Create the topic if it is new, with the default number of queues, or more if `queue_id` needs them.
 
         System topics are kept out of the file, as by a broker.
         """
-        if queue_id < self._counts.get(topic, 0) or is_system_topic(topic):
+        if queue_id < self.counts.get(topic, 0) or is_system_topic(topic):
             return
         self.ensure(topic, max(self.queue_count(topic), queue_id + 1))
 
@@ -71,12 +72,12 @@ class TopicTable:
             with self._lock, self._file.one_write():
                 yield
         except BaseException:
-            self._counts.clear()  # they may be of topics that could not be written
+            self.counts.clear()  # they may be of topics that could not be written
             raise
 
     def forget(self, topic: str) -> None:
         """Drop what is cached of a deleted topic."""
-        self._counts.pop(topic, None)
+        self.counts.pop(topic, None)
         self._batch_cq.pop(topic, None)
 
     def is_batch_cq(self, topic: str) -> bool:

@@ -32,9 +32,10 @@ import os
 import struct
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store.files import os_files
+from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.errors import StoreError
 
 if TYPE_CHECKING:
@@ -135,6 +136,11 @@ class ConfirmFile:
         except BaseException:
             os_files.close_file(self._fd)
             raise
+
+    def open_window(self) -> Any:
+        """Return a window for the kernel on the file; its owner closes it before `close`."""
+        assert COMPILED is not None
+        return COMPILED.Window(self._map)
 
     def record_without_crc(self) -> None:
         """Withdraw the promise of CRCs, before a record without one is appended."""

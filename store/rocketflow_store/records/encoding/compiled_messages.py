@@ -43,10 +43,11 @@ class CompiledMessages:
     def __init__(self, config: StoreConfig, encoder: MessageEncoder) -> None:
         self._config, self._store_host = config, encode_host(config.store_host)
         self._reserved = PROPERTY_CRC_SIZE if config.append_prop_crc else 0
-        self._writer: Any = None
+        self.writer: Any = None
+        """The kernel's `MessageWriter`, None if it takes no message."""
         if COMPILED is None or config.enable_lmq or len(self._store_host) != _IPV4_SIZE:
             return
-        self._writer = COMPILED.MessageWriter(
+        self.writer = COMPILED.MessageWriter(
             *(self._store_host, config.append_prop_crc, config.tag_entries, config.max_message_size),
             batch_limit(config),
             check_send_topic,
@@ -55,9 +56,9 @@ class CompiledMessages:
 
     def message(self, message: object, queue_id: int, now_ms: int) -> Records | None:
         """Return the records (one) of a usual message, None for any other."""
-        if self._writer is None or message.__class__ is not Message or queue_id.__class__ is not int:
+        if self.writer is None or message.__class__ is not Message or queue_id.__class__ is not int:
             return None
-        records: Records | None = self._writer.message(message, queue_id, now_ms)
+        records: Records | None = self.writer.message(message, queue_id, now_ms)
         return records
 
     def batch(self, batch: MessageBatch, queue_id: int, now_ms: int) -> Records | None:
@@ -66,7 +67,7 @@ class CompiledMessages:
         born = now_ms if batch.born_timestamp is None else batch.born_timestamp
         numbers = queue_id, batch.sys_flag, born, batch.reconsume_times
         if (
-            self._writer is None
+            self.writer is None
             or body.__class__ is not bytes
             or batch.properties.__class__ is not dict
             or any(one.__class__ is not int for one in numbers)
@@ -86,7 +87,7 @@ class CompiledMessages:
         except ValueError:
             return None
         room = MAX_PROPERTIES_SIZE - len(suffix) - self._reserved - 1 - NEW_UNIQ_KEY_SIZE
-        records: Records | None = self._writer.batch(
+        records: Records | None = self.writer.batch(
             *(batch.topic, body, suffix, queue_id, batch.sys_flag, born, born_host, batch.reconsume_times, now_ms),
             *(room, batch_limit(config)),
         )

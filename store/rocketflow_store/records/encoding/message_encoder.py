@@ -6,6 +6,7 @@ level, a delivery time) carries REAL_TOPIC and REAL_QID, as stored by a broker.
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.format.batch_body import FIXED_SIZE, batch_entries
@@ -82,12 +83,17 @@ NEW_UNIQ_KEY_SIZE: Final = len(f"{PROPERTY_UNIQ_KEY}\x01\x02") + 56
 
 
 class MessageEncoder:
-    """Creates record fields under one configuration."""
+    """Creates record fields under one configuration.
+
+    `numbers` are the next tick of a UNIQ_KEY, the end of the reserved ticks, and the time (ms) for which they are.
+    """
 
     def __init__(self, config: StoreConfig) -> None:
         self._config = config
         self._store_host = encode_host(config.store_host)
-        self._uniq_prefix, self._uniq_tick, self._uniq_end, self._uniq_ms = "", 0, 0, -1
+        self.uniq_prefix = ""
+        """The hex digits of a UNIQ_KEY before its tick."""
+        self.numbers = array("q", (0, 0, -1))
         self.rules = RecordRules.of(config)
         self._reserved = PROPERTY_CRC_SIZE if config.append_prop_crc else 0
         """Bytes of the properties that the record's CRC takes."""
@@ -96,18 +102,19 @@ class MessageEncoder:
 
     def begin_run(self, count: int, now_ms: int) -> None:
         """Reserve UNIQ_KEYs for the next `count` messages: many at a time, for one millisecond."""
-        if now_ms != self._uniq_ms or self._uniq_tick + count > self._uniq_end:
+        tick, end, reserved_ms = self.numbers
+        if now_ms != reserved_ms or tick + count > end:
             reserved = max(count, _UNIQ_KEYS_AT_ONCE)
-            self._uniq_prefix, self._uniq_tick = UNIQ_KEYS.reserve(reserved)
-            self._uniq_end, self._uniq_ms = self._uniq_tick + reserved, now_ms
+            self.uniq_prefix, tick = UNIQ_KEYS.reserve(reserved)
+            self.numbers[:] = array("q", (tick, tick + reserved, now_ms))
 
     def next_uniq_key(self) -> str:
         """Return a new UNIQ_KEY."""
-        tick = self._uniq_tick
-        if tick >= self._uniq_end:
+        tick, end, _ = self.numbers
+        if tick >= end:
             return UNIQ_KEYS.next()
-        self._uniq_tick = tick + 1
-        return f"{self._uniq_prefix}{tick & 0xFFFFFFFFFFFF:012X}"
+        self.numbers[0] = tick + 1
+        return f"{self.uniq_prefix}{tick & 0xFFFFFFFFFFFF:012X}"
 
     def encode(
         self, message: Message, queue_id: int, now_ms: int, *, is_internal: bool = False

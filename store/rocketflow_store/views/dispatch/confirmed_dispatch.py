@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from array import array
 from collections import deque
 from contextlib import suppress
 from itertools import groupby
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from rocketflow_store.model.errors import StoreFencedError
+from rocketflow_store.model.shared_numbers import number
 from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
 from rocketflow_store.telemetry import events
 from rocketflow_store.views.dispatch.run_rows import RunRows
@@ -33,6 +35,13 @@ Dispatched: TypeAlias = RunRows | DispatchRows
 class ConfirmedDispatch:
     """Rows in the order of the log, dispatched up to the synced (SYNC_FLUSH) or written (ASYNC_FLUSH) offset."""
 
+    confirm_offset = number(0)
+    """The offset before which readers may see the log."""
+    dispatched_timestamp = number(1)
+    """Store time (ms) of the last dispatched record."""
+    dispatched_phy_offset = number(2)
+    """Physical offset of the last dispatched record with a unit."""
+
     def __init__(
         self,
         path: Path,
@@ -53,20 +62,18 @@ class ConfirmedDispatch:
         self._path, self._dispatcher, self._index, self._log = path, dispatcher, index, log
         self._commit_log, self._fence, self._sync_flush = commit_log, fence, sync_flush
         self.lock = threading.RLock()
-        self._pending: deque[tuple[int, Dispatched]] = deque()
-        self.confirm_offset = commit_log.committed_offset
-        """The offset before which readers may see the log."""
+        self.pending: deque[tuple[int, Dispatched]] = deque()
+        """Rows that were not dispatched yet, each up to an end offset."""
+        self.numbers = array("q", [commit_log.committed_offset, *newest])
         self.confirm_file = confirm_file
         self.failure: BaseException | None = None
         """The error of the last call of `follow`, None if it succeeded."""
         self.on_dispatched: Callable[[Sequence[Dispatched]], None] | None = None
         """Called with dispatched rows once readers see them, by the thread that dispatched; it must not raise."""
-        self.dispatched_timestamp, self.dispatched_phy_offset = newest
-        """Store time (ms) of the last dispatched record, and physical offset of the last one with a unit."""
 
     def extend(self, rows: Iterable[tuple[int, Dispatched]]) -> None:
         """Add appended rows, each up to an end offset. Called under the put lock, in the order of the log."""
-        self._pending.extend(rows)
+        self.pending.extend(rows)
 
     def follow(self, until: int | None = None) -> None:
         """Dispatch the rows that the flush mode confirms, and publish the new confirm offset.
@@ -75,13 +82,13 @@ class ConfirmedDispatch:
         for example), all rows are kept: `failure` holds the error, and the next call tries again. A failed sync fences
         the store.
         """
-        if until is not None and until <= self.confirm_offset:
+        if until is not None and until <= self.numbers[0]:
             return
         with self.lock:
             limit = self._commit_log.flushed_offset if self._sync_flush else self._commit_log.committed_offset
             ready: list[Dispatched] = []
             try:
-                for end, rows in self._pending.copy():
+                for end, rows in self.pending.copy():
                     if end > limit:
                         break
                     ready.append(rows)
@@ -92,7 +99,7 @@ class ConfirmedDispatch:
                     self._dispatch_all(ready)
                     self._confirm(confirmed, ready[-1])
                 for _ in ready:  # none is dropped before all are dispatched: a repeated dispatch changes nothing
-                    self._pending.popleft()
+                    self.pending.popleft()
             except BaseException as error:
                 if self.failure is None:
                     offset, why = self.confirm_offset, f"cannot be dispatched: {error!r}"
@@ -107,15 +114,15 @@ class ConfirmedDispatch:
 
     def _confirm(self, offset: int, last: Dispatched) -> None:
         """Let readers see every record before `offset`; `last` are the rows that end there."""
-        self.confirm_offset = offset
+        self.numbers[0] = offset
         self.confirm_file.confirm(offset)
         if isinstance(last, RunRows):
-            self.dispatched_timestamp = last.store_timestamp
+            self.numbers[1] = last.store_timestamp
         elif len(last.store_timestamps):
-            self.dispatched_timestamp = int(last.store_timestamps[-1])
+            self.numbers[1] = int(last.store_timestamps[-1])
         with_unit = _last_with_unit(last)
         if with_unit >= 0:
-            self.dispatched_phy_offset = with_unit
+            self.numbers[2] = with_unit
 
     def follow_for_all(self) -> None:
         """Dispatch once on behalf of many waiting puts; each of them then finds the result, or `failure`."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
+from array import array
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -46,6 +47,7 @@ class IndexFile:
         self._table = IndexTable(mapped, hash_slot_num, index_num)
         self._walk = IndexWalk(path, self._table)
         self._allocated = 0
+        self._window: Any = None
 
     @classmethod
     def create(cls, path: Path, hash_slot_num: int, index_num: int, previous: IndexHeader | None) -> IndexFile:
@@ -123,6 +125,16 @@ class IndexFile:
         os_files.preallocate(self._fd, self.path, self._table.entries_at + ENTRY_SIZE * wanted)
         self._allocated = wanted
 
+    def open_window(self) -> tuple[Any, Any, int, int]:
+        """Return windows for the kernel on the file and on the numbers of its header, and how many slots and entries.
+
+        Only entries before that number have blocks on the disk.
+        """
+        assert COMPILED is not None
+        if self._window is None:
+            self._window = COMPILED.Window(self._table.mapped)
+        return self._window, COMPILED.Window(self.header.numbers), self.hash_slot_num, self._allocated
+
     def put(
         self,
         key_hashes: npt.NDArray[np.int32],
@@ -191,20 +203,20 @@ class IndexFile:
         """Append a few entries with one store time (ms); return how many fitted."""
         assert self._write
         header = self._table.header
-        count, first = min(len(key_hashes), self.room), header.index_count
+        begin, _, begin_phy_offset, _, slots, first = header.numbers
+        count = min(len(key_hashes), max(self.index_num - first, 0))
         self._reserve(first + count)
         if COMPILED is None:
-            new_slots = self._link_run(key_hashes[:count], phy_offsets, store_timestamp, first)
+            slots += self._link_run(key_hashes[:count], phy_offsets, store_timestamp, first)
         else:
-            new_slots = COMPILED.put_index_run(
-                *(self._table.mapped, self.hash_slot_num, first, header.begin_timestamp),
+            slots += COMPILED.put_index_run(
+                *(self._table.mapped, self.hash_slot_num, first, begin),
                 *(key_hashes, phy_offsets, count, store_timestamp),
             )
         if first <= 1:
-            header.begin_phy_offset, header.begin_timestamp = phy_offsets[0], store_timestamp
-        header.hash_slot_count += new_slots
-        header.index_count = first + count
-        header.end_phy_offset, header.end_timestamp = phy_offsets[count - 1], store_timestamp
+            begin, begin_phy_offset = store_timestamp, phy_offsets[0]
+        last = phy_offsets[count - 1]
+        header.numbers[:] = array("q", (begin, store_timestamp, begin_phy_offset, last, slots, first + count))
         self._table.write_header()
         return count
 
@@ -318,6 +330,8 @@ class IndexFile:
         os_files.sync_file(self._fd, self.path)
 
     def close(self) -> None:
+        if self._window is not None:
+            self._window.close()
         if self._fd >= 0:
             os_files.close_file(self._fd)
             self._fd = -1

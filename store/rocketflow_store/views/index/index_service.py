@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow_store.files import os_files
 from rocketflow_store.files.os_files import access_error
@@ -119,6 +119,11 @@ class IndexService:
         while done < len(key_hashes):
             done += self._writable().put_run(key_hashes[done:], phy_offsets[done:], store_timestamp)
         self.is_complete = True
+
+    def open_window(self) -> tuple[Any, Any, int, int] | None:
+        """Return what `IndexFile.open_window` does of the newest file, None without one."""
+        newest = self._newest
+        return None if newest is None else newest.open_window()
 
     def _writable(self) -> IndexFile:
         """Return the newest file, or a new one if that is full (which is then synced)."""

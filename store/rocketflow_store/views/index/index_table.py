@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from array import array
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rocketflow_store.format.index_layout import ENTRY_SIZE, ENTRY_STRUCT, HEADER_SIZE, HEADER_STRUCT, SLOT_SIZE
+from rocketflow_store.model.shared_numbers import number
 from rocketflow_store.records.arrow.unit_types import ENTRY_DTYPE
 
 if TYPE_CHECKING:
@@ -16,16 +17,37 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-@dataclass(slots=True)
 class IndexHeader:
     """Header fields; `index_count` is the number of the next entry."""
 
-    begin_timestamp: int = 0
-    end_timestamp: int = 0
-    begin_phy_offset: int = 0
-    end_phy_offset: int = 0
-    hash_slot_count: int = 0
-    index_count: int = 1
+    __slots__ = ("numbers",)
+
+    begin_timestamp = number(0)
+    end_timestamp = number(1)
+    begin_phy_offset = number(2)
+    end_phy_offset = number(3)
+    hash_slot_count = number(4)
+    index_count = number(5)
+
+    def __init__(
+        self,
+        begin_timestamp: int = 0,
+        end_timestamp: int = 0,
+        begin_phy_offset: int = 0,
+        end_phy_offset: int = 0,
+        hash_slot_count: int = 0,
+        index_count: int = 1,
+    ) -> None:
+        phy_offsets = begin_phy_offset, end_phy_offset
+        self.numbers = array("q", (begin_timestamp, end_timestamp, *phy_offsets, hash_slot_count, index_count))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IndexHeader) and self.numbers == other.numbers
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"IndexHeader{tuple(self.numbers)}"
 
 
 class IndexTable:
@@ -42,17 +64,7 @@ class IndexTable:
         self.header.index_count = max(self.header.index_count, 1)
 
     def write_header(self) -> None:
-        header = self.header
-        HEADER_STRUCT.pack_into(
-            self.mapped,
-            0,
-            header.begin_timestamp,
-            header.end_timestamp,
-            header.begin_phy_offset,
-            header.end_phy_offset,
-            header.hash_slot_count,
-            header.index_count,
-        )
+        HEADER_STRUCT.pack_into(self.mapped, 0, *self.header.numbers)
 
     @property
     def count(self) -> int:

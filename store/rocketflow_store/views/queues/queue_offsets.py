@@ -26,7 +26,8 @@ class QueueOffsets:
 
     def __init__(self, end_of: Callable[[str, int], int]) -> None:
         self._end_of = end_of
-        self._near: dict[str, array[int]] = {}
+        self.near: dict[str, array[int]] = {}
+        """By topic, the next offsets of its first queues; an array is replaced when more queues are needed."""
         self._far: dict[tuple[str, int], int] = {}
         self._before: dict[str, int] = {}
 
@@ -42,7 +43,7 @@ class QueueOffsets:
 
     def join(self, fork: QueueOffsets) -> None:
         """Take over the offsets that the fork assigned."""
-        for topic, assigned in fork._near.items():
+        for topic, assigned in fork.near.items():
             found = np.frombuffer(assigned, np.int64)
             changed = np.flatnonzero(found != _UNKNOWN)
             np.frombuffer(self._room(topic, len(assigned)), np.int64)[changed] = found[changed]
@@ -52,7 +53,7 @@ class QueueOffsets:
         """Return (topic, queue id, next offset) of every queue that was requested; safe in any thread."""
         near = [
             (topic, queue_id, offset)
-            for topic, offsets in list(self._near.items())
+            for topic, offsets in list(self.near.items())
             for queue_id, offset in enumerate(offsets)
             if offset != _UNKNOWN
         ]
@@ -60,7 +61,7 @@ class QueueOffsets:
 
     def next(self, topic: str, queue_id: int) -> int:
         """Return the queue offset of the queue's next message."""
-        near = self._near.get(topic)
+        near = self.near.get(topic)
         if near is not None and 0 <= queue_id < len(near):
             known = near[queue_id]
         else:
@@ -122,10 +123,10 @@ class QueueOffsets:
 
     def _room(self, topic: str, ids: int) -> array[int]:
         """Return the topic's array, with space for at least `ids` queue ids."""
-        near = self._near.get(topic)
+        near = self.near.get(topic)
         if near is None or len(near) < ids:
             known = near or array("q")
-            near = self._near[topic] = known + array("q", [_UNKNOWN]) * (max(ids, 2 * len(known)) - len(known))
+            near = self.near[topic] = known + array("q", [_UNKNOWN]) * (max(ids, 2 * len(known)) - len(known))
         return near
 
 

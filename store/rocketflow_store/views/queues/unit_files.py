@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from rocketflow_store.files.mapped.mapped_file_queue import MappedFileQueue
 from rocketflow_store.model.errors import WouldBlockError
+from rocketflow_store.model.shared_numbers import number
 
 if TYPE_CHECKING:
     from typing import Any
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     Units = npt.NDArray[np.void]
 
 _PROBE_UNITS: Final = 4096
+_WINDOW_BYTES: Final = 64 << 10
 _GAP_UNITS: Final = 256
 """Readers look past gaps of this length at every lookup: a damaged page holds up to 205 units."""
 
@@ -27,20 +30,23 @@ _GAP_UNITS: Final = 256
 class UnitFiles:
     """The common part of all kinds of queues; `UNIT_DTYPE`, `UNIT_SIZE` and `written` differ by kind."""
 
-    __slots__ = ("_queue", "_unsynced_bytes", "_unsynced_from", "changes", "created")  # a store has up to ten thousand
+    __slots__ = ("_queue", "created", "numbers")  # a store has up to ten thousand
 
     UNIT_DTYPE: ClassVar[np.dtype[np.void]]
     UNIT_SIZE: ClassVar[int]
     FILLER: ClassVar[bytes] = b""
     """A unit for the space before a queue's first real one, if that begins later than 0."""
 
+    changes = number(2)
+    """Number of changes of units that this process made; counted after each."""
+    _unsynced_from = number(0)
+    _unsynced_bytes = number(1)
+
     def __init__(self, directory: Path, file_size: int, *, write: bool) -> None:
         self._queue = MappedFileQueue(directory, file_size, write=write)
-        self._unsynced_from, self._unsynced_bytes = -1, 0
+        self.numbers = array("q", (-1, 0, 0))
         self.created = False
         """True if files were created since the directories were last synced."""
-        self.changes = 0
-        """Number of changes of units that this process made; counted after each."""
 
     @staticmethod
     def written(units: Units) -> npt.NDArray[np.bool_]:
@@ -193,6 +199,14 @@ class UnitFiles:
             block = min(block * 16, _PROBE_UNITS)
         return stop, np.zeros(0, self.UNIT_DTYPE)
 
+    def open_window(self, number: int) -> Any:
+        """Return a window for the kernel on the units from `number` on, None if there is none."""
+        return self._queue.open_window(number * self.UNIT_SIZE, _WINDOW_BYTES)
+
+    def close_window(self) -> None:
+        """Take the window from the kernel."""
+        self._queue.close_window()
+
     def put_bytes(self, number: int, data: bytes | bytearray | memoryview[Any]) -> None:
         """Write encoded units from unit `number` on."""
         position, at = number * self.UNIT_SIZE, 0
@@ -210,10 +224,11 @@ class UnitFiles:
             position += size
             at += size
         # after the write: a sync that begins meanwhile includes these units, or leaves them to the next
-        if self._unsynced_from < 0 or first < self._unsynced_from:
-            self._unsynced_from = first
-        self._unsynced_bytes += len(data)
-        self.changes += 1
+        numbers = self.numbers
+        if numbers[0] < 0 or first < numbers[0]:
+            numbers[0] = first
+        numbers[1] += length
+        numbers[2] += 1
 
     def _add_file(self, position: int) -> Any:
         first = len(self._queue) == 0
