@@ -4,7 +4,7 @@ from typing_extensions import Buffer
 
 INTERFACE: int
 
-def crc32(data: Buffer) -> int: ...
+def crc32(data: Buffer, folds: int = 2) -> int: ...
 
 # record.pxi, columns.pxi, walk.pxi
 
