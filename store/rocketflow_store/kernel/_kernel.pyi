@@ -22,6 +22,9 @@ def queue_columns(
     body: tuple[Buffer, Buffer] | None,
     texts: list[tuple[bytes, Buffer, Buffer, Buffer]],
 ) -> tuple[int, int, int, int, list[tuple[int, int]]] | None: ...
+def follow_records(
+    data: Buffer, position: int, limit: int, positions: Buffer, sizes: Buffer
+) -> tuple[int, int]: ...
 def follow_sizes(data: Buffer, position: int, limit: int, least_size: int, positions: Buffer) -> tuple[int, int]: ...
 def dispatch_rows(
     log: Buffer,
@@ -39,6 +42,23 @@ def same_units(
     units: Buffer, first: int, rows: Buffer, columns: tuple[Buffer, Buffer, Buffer, Buffer], tags: bool
 ) -> bool: ...
 def follow_chain(entries: Buffer, first: int, heads: Buffer, wrong: Buffer) -> tuple[int, int]: ...
+def index_pairs(
+    entries: tuple[Buffer, Buffer, Buffer],
+    positions: Buffer,
+    times: Buffer,
+    with_tags: Buffer,
+    pairs: Buffer,
+    pair_times: Buffer,
+    must: Buffer,
+) -> None: ...
+def match_in_order(
+    entries: Buffer,
+    is_first: bool,
+    stretch: tuple[int, int],
+    expected: tuple[Buffer, Buffer, Buffer],
+    begin: int,
+    at: int,
+) -> int: ...
 def match_entries(
     entries: Buffer,
     is_first: bool,
@@ -116,6 +136,9 @@ def units_by_queue(
     runs: Buffer,
     units: Buffer,
 ) -> int: ...
+def rows_by_queue(
+    queue_of: Buffer, queue_offsets: Buffer, phy_offsets: Buffer, queues: int, order: Buffer, runs: Buffer
+) -> tuple[int, int]: ...
 def put_index_entries(
     mapped: Buffer,
     slots: int,

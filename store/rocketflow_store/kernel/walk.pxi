@@ -48,6 +48,35 @@ def follow_sizes(
     return count, position
 
 
+def follow_records(
+    const uint8_t[::1] data not None,
+    int64_t position,
+    int64_t limit,
+    int64_t[::1] positions not None,
+    int64_t[::1] sizes not None,
+):
+    """Follow records from `position` on as `follow_sizes`, up to one without a magic code; fill their sizes too."""
+    cdef Py_ssize_t count = 0, most = positions.shape[0]
+    cdef int64_t size
+    cdef uint32_t magic
+    cdef const uint8_t *first
+    limit = min(limit, data.shape[0])
+    if sizes.shape[0] != most:
+        raise ValueError("columns of different counts")
+    if position < 0 or most == 0 or data.shape[0] == 0:
+        return 0, position
+    first = &data[0]
+    with nogil:
+        while count < most and position <= limit - LEAST_RECORD:
+            size, magic = <int32_t>get32(first + position), get32(first + position + 4)
+            if size < LEAST_RECORD or size > limit - position or (magic != MAGIC_V1 and magic != MAGIC_V2):
+                break
+            positions[count], sizes[count] = position, size
+            position += size
+            count += 1
+    return count, position
+
+
 cdef int add_entry(Entries *entries, uint32_t before, const uint8_t *at, int64_t size, int64_t row, bint of_tag) noexcept nogil:
     """Add the entry of a key, unless it is empty; return 0, -1 if it is not UTF-8, -2 without room for it."""
     if size == 0:

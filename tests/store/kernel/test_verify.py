@@ -100,7 +100,8 @@ def test_units_are_compared_as_without_the_kernel(data: st.DataObject, topic: st
     changed = data.draw(st.sampled_from(["", "", "phy_offset", "msg_size", "tags_code"]))
     if changed:
         units[changed][data.draw(st.integers(0, 11))] = data.draw(st.sampled_from([0, 1, -1, 97]))
-    queue = SimpleNamespace(topic=topic, first_unit=first_unit, units_or_zeros=lambda start, stop: units[start:stop])
+    part = lambda start, stop: units[start:stop]  # noqa: E731
+    queue = SimpleNamespace(topic=topic, first_unit=first_unit, units=part, units_or_zeros=part)
 
     def compared() -> QueueReport:
         report = QueueReport()
