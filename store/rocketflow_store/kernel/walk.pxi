@@ -12,6 +12,7 @@ cdef enum:
     NO_QUEUE_KINDS = 0x4
     MAX_LEVEL_DIGITS = 9
     MAX_PROBES = 256
+    AHEAD_OF_WALK = 2048
 
 cdef struct Entries:
     int32_t *hashes
@@ -55,9 +56,13 @@ def follow_records(
     int64_t[::1] positions not None,
     int64_t[::1] sizes not None,
 ):
-    """Follow records from `position` on as `follow_sizes`, up to one without a magic code; fill their sizes too."""
+    """Follow records from `position` on as `follow_sizes`, up to one without a magic code; fill their sizes too.
+
+    Where a record begins is known when the one before it was read, which takes as long as memory: so the bytes after it
+    are asked for before.
+    """
     cdef Py_ssize_t count = 0, most = positions.shape[0]
-    cdef int64_t size
+    cdef int64_t size, fetched = position
     cdef uint32_t magic
     cdef const uint8_t *first
     limit = min(limit, data.shape[0])
@@ -68,6 +73,9 @@ def follow_records(
     first = &data[0]
     with nogil:
         while count < most and position <= limit - LEAST_RECORD:
+            while fetched < position + AHEAD_OF_WALK and fetched < limit:
+                prefetch_octets(first + fetched, 1)
+                fetched += 64
             size, magic = <int32_t>get32(first + position), get32(first + position + 4)
             if size < LEAST_RECORD or size > limit - position or (magic != MAGIC_V1 and magic != MAGIC_V2):
                 break
