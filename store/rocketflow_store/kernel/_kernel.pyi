@@ -148,6 +148,9 @@ def put_index_entries(
     phy_offsets: Buffer,
     store_timestamps: Buffer,
 ) -> int: ...
+def follow_index_rows(
+    rows: Buffer, newest: Buffer, first: int, begin_timestamp: int, entries: Buffer
+) -> int: ...
 def put_index_run(
     mapped: Buffer,
     slots: int,

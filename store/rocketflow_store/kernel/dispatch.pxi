@@ -231,3 +231,46 @@ def put_index_run(
         if first + row == 1:
             seconds = 0  # the first entry is measured against the time carried over
     return started
+
+
+def follow_index_rows(
+    const uint8_t[::1] rows not None,
+    int32_t[::1] newest not None,
+    int64_t first,
+    int64_t begin_timestamp,
+    uint8_t[::1] entries not None,
+):
+    """Fill the entries from number `first` on of an index file that is built at once; return how many begin a slot.
+
+    Rows are (physical offset, store time, key hash), little-endian. `newest` has the newest entry of each slot.
+    """
+    cdef int64_t count = rows.shape[0] // ENTRY_SIZE, slots = newest.shape[0], one, slot, time, begin = begin_timestamp
+    cdef int64_t started = 0
+    cdef uint64_t place
+    cdef int32_t key_hash, ahead
+    cdef const uint8_t *row
+    cdef uint8_t *entry
+    if rows.shape[0] != count * ENTRY_SIZE or entries.shape[0] != rows.shape[0]:
+        raise ValueError("entries of different counts")
+    if slots == 0 or first < 1 or count == 0 or first > MOST_SECONDS - count:
+        raise ValueError("the index file has other numbers of slots or entries")
+    with nogil:
+        for one in range(count):
+            row = &rows[ENTRY_SIZE * one]
+            entry = &entries[ENTRY_SIZE * one]
+            if one + SLOTS_AHEAD < count:
+                memcpy(&ahead, row + ENTRY_SIZE * SLOTS_AHEAD + 16, 4)
+                fetch_ahead(<const uint8_t *>&newest[slot_of(ahead, slots)])
+            memcpy(&time, row + 8, 8)
+            memcpy(&key_hash, row + 16, 4)
+            slot = slot_of(key_hash, slots)
+            put32(entry, <uint32_t>key_hash)
+            memcpy(&place, row, 8)
+            put64(entry + 4, place)
+            put32(entry + 12, <uint32_t>seconds_since(begin, time))
+            put32(entry + 16, <uint32_t>newest[slot])
+            started += newest[slot] == 0
+            newest[slot] = <int32_t>(first + one)
+            if first + one == 1:
+                begin = time  # only the first entry is measured against the time that was carried over
+    return started

@@ -130,10 +130,9 @@ def match_in_order(
             if at >= total or pairs[at] != wanted:
                 at = -1
                 break
-            if begin > 0 and not (is_first and one == 0):
-                if <int32_t>get32(entry + 12) != seconds_since(begin, times[at]):
-                    at = -1
-                    break
+            if begin > 0 and not (is_first and one == 0) and seconds_since(begin, times[at]) != <int32_t>get32(entry + 12):
+                at = -1
+                break
             at += 1
     return at
 

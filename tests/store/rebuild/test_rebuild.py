@@ -516,6 +516,7 @@ def test_index_with_wrong_chains_is_not_swapped_in(
     def follow(self: index_build.SlotTable, key_hashes: np.ndarray, first: int) -> np.ndarray:
         return wrong(right(self, key_hashes, first), first)
 
+    monkeypatch.setattr(index_build, "COMPILED", None)
     monkeypatch.setattr(index_build.SlotTable, "follow", follow)
     with pytest.raises(RebuildFailedError, match=why):
         rebuild_store(path, config=SIZES)

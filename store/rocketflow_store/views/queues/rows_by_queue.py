@@ -41,13 +41,20 @@ class RowsByQueue(NamedTuple):
 
 def rows_by_queue(rows: DispatchRows) -> RowsByQueue:
     """Return the rows by queue; a record may claim several queue offsets."""
-    count = len(rows.queue_of)
     if COMPILED is None or rows.batch_nums is not None:
         return _sorted(rows)
+    return by_compiled_queue(rows.queue_of, len(rows.queues), rows.queue_offsets, rows.phy_offsets)
+
+
+def by_compiled_queue(
+    queue_of: npt.NDArray[np.integer], queues: int, queue_offsets: Ints, phy_offsets: Ints
+) -> RowsByQueue:
+    """Return rows of one queue offset each by queue, from the compiled kernel."""
+    assert COMPILED is not None
+    count = len(queue_of)
     order, runs = np.empty(count, np.int64), np.empty((count, 6), np.int64)
-    columns = in_row(rows.queue_offsets), in_row(rows.phy_offsets)
-    queue_of = np.ascontiguousarray(rows.queue_of, np.int32)
-    queued, found = COMPILED.rows_by_queue(queue_of, *columns, len(rows.queues), order, runs)
+    columns = np.ascontiguousarray(queue_of, np.int32), in_row(queue_offsets), in_row(phy_offsets)
+    queued, found = COMPILED.rows_by_queue(*columns, queues, order, runs)
     codes, starts, ends, firsts, begins, lasts = runs[:found].T.copy()
     return RowsByQueue(order[:queued], codes, starts, ends, firsts, firsts + (ends - starts), begins, lasts)
 
