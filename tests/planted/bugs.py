@@ -2430,13 +2430,23 @@ BUGS: Final = (
     Bug(
         "kernel-run-of-two-queues",
         "the kernel takes rows of two queues for one run",
-        [Change("if before < 0 or queue_of[row] != queue_of[before] or queue_offsets[row]", "if before < 0 or queue_offsets[row]")],
+        [
+            Change(
+                "if before < 0 or queue_of[row] != queue_of[before] or queue_offsets[row]",
+                "if before < 0 or queue_offsets[row]",
+            )
+        ],
         [f"{UNITS}::test_rows_come_together_by_queue_as_without_the_kernel"],
     ),
     Bug(
         "kernel-rows-over-a-gap",
         "the kernel takes rows around a gap of queue offsets for one run",
-        [Change("if before < 0 or queue_of[row] != queue_of[before] or queue_offsets[row] != <int64_t>(", "if before < 0 or queue_of[row] != queue_of[before] or 0 > <int64_t>(")],
+        [
+            Change(
+                "if before < 0 or queue_of[row] != queue_of[before] or queue_offsets[row] != <int64_t>(",
+                "if before < 0 or queue_of[row] != queue_of[before] or 0 > <int64_t>(",
+            )
+        ],
         [f"{UNITS}::test_rows_come_together_by_queue_as_without_the_kernel"],
     ),
     Bug(
@@ -2730,7 +2740,12 @@ BUGS: Final = (
     Bug(
         "kernel-skips-an-entry-that-must-be-there",
         "the kernel does not miss an index entry before another one",
-        [Change("while at < total and pairs[at] != wanted and not must[at]:", "while at < total and pairs[at] != wanted:")],
+        [
+            Change(
+                "while at < total and pairs[at] != wanted and not must[at]:",
+                "while at < total and pairs[at] != wanted:",
+            )
+        ],
         ["tests/store/kernel/test_verify.py::test_index_in_the_order_of_dispatch_has_exactly_its_entries"],
     ),
     Bug(

@@ -106,7 +106,7 @@ def indexed(draw: st.DrawFn) -> tuple[IndexEntries, list[int], list[int], list[b
     elif change == "turned":
         table = table[::-1].copy()
     elif change and len(table):
-        table[change][at] += 1
+        table[change][at] ^= 1
     entries = IndexEntries(np.array(hashes, np.int32), np.array(of_row, np.intp), np.array(of_tag, bool))
     return entries, positions, times, with_tags, table.astype(ENTRY_DTYPE)  # joined parts lose their byte order
 

@@ -102,7 +102,10 @@ class _Build:
         first = header.index_count
         entries, started = self._entries(some, first)
         if first == 1:
-            header.begin_timestamp, header.begin_phy_offset = int(some["store_timestamp"][0]), int(some["phy_offset"][0])
+            header.begin_timestamp, header.begin_phy_offset = (
+                int(some["store_timestamp"][0]),
+                int(some["phy_offset"][0]),
+            )
         self._write(self._entries_at + ENTRY_SIZE * first, memoryview(entries.view(np.uint8).data))
         header.hash_slot_count += started
         header.index_count = first + count

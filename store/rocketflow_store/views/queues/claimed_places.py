@@ -213,7 +213,9 @@ class ClaimedQueues:
         grouped = rows_by_queue(rows) if by_queue is None else by_queue
         for key, (low, high) in zip(rows.queues, grouped.runs_of(len(rows.queues)), strict=True):
             if low < high:
-                columns = (one[low:high].copy() for one in (grouped.firsts, grouped.stops, grouped.begins, grouped.lasts))
+                columns = (
+                    one[low:high].copy() for one in (grouped.firsts, grouped.stops, grouped.begins, grouped.lasts)
+                )
                 self._append(key, ClaimedRuns(*columns))
 
     def update(self, other: ClaimedQueues) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ class RowsByQueue(NamedTuple):
     """Rows with a queue: by queue, and in their order within each.
 
     Run k is those at places [`starts[k]`, `ends[k]`) of `order`. They belong to queue `codes[k]` and claim the queue
-    offsets [`firsts[k]`, `stops[k]`); the first record begins at physical offset `begins[k]`, the last one at `lasts[k]`.
+    offsets [`firsts[k]`, `stops[k]`). The first record begins at physical offset `begins[k]`, the last at `lasts[k]`.
     """
 
     order: Ints
@@ -36,7 +37,7 @@ class RowsByQueue(NamedTuple):
     def runs_of(self, queues: int) -> list[tuple[int, int]]:
         """Return the runs [from, to) of each of so many queues."""
         cuts = np.searchsorted(self.codes, np.arange(queues + 1)).tolist()
-        return list(zip(cuts[:-1], cuts[1:], strict=True))
+        return list(pairwise(cuts))
 
 
 def rows_by_queue(rows: DispatchRows) -> RowsByQueue:
