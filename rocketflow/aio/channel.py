@@ -84,8 +84,8 @@ class TakesTogether(Protocol):
     def taker(self, address: str) -> TakeFrames | None:
         """Return what takes the frames of a peer at an address, None for nothing."""
 
-    def received_together(self, channel: Channel, taken: TakenFrames) -> bool:
-        """Serve what was taken; return False if its requests are to be decoded and received one by one."""
+    def received_together(self, channel: Channel, taken: TakenFrames) -> bytes:
+        """Serve what was taken, and return the frames that are to be decoded and received one by one."""
 
 
 class Channel(asyncio.Protocol):
@@ -360,8 +360,9 @@ class Channel(asyncio.Protocol):
                 self._frame_begun = None
                 if isinstance(frame, Frame):
                     self._take(decode_command(frame))
-                elif self._together is None or not self._together.received_together(self, frame):
-                    self._frames = chain(FrameReceiver().feed(frame.frames()), self._frames)
+                elif self._together is not None:
+                    left_over = self._together.received_together(self, frame)
+                    self._frames = chain(FrameReceiver().feed(left_over), self._frames) if left_over else self._frames
         except RemotingError as error:
             LOG.warning("%s: %s; the connection is closed", self.address, error)
             self._unread.clear()

@@ -148,18 +148,24 @@ class Arrived(NamedTuple):
 
     def send_answers(self, code: int, answers: bytes, count: int) -> None:
         """Send the frames of `count` answers with code 0 to requests of one code, one after the other."""
-        channel = self.channel
-        seconds = channel.now() - self.at
-        if seconds >= SLOW_SECONDS:
-            self.slow.note(code, channel.address, seconds, count)
-        if self.latency is not None:
-            self.latency.record(Rpc(code, 0, False, SUCCESS if channel.is_open else WRITE_FAILED), seconds, count)
-        channel.send_frame(answers)
+        self._count(code, 0, SUCCESS if self.channel.is_open else WRITE_FAILED, count)
+        self.channel.send_frame(answers)
 
-    def requests(self, taken: TakenFrames) -> list[Request]:
-        """Return the requests one by one."""
-        frames = FrameReceiver().feed(taken.frames())
-        return [Request(self.channel, decode_command(one), self.at, self.slow, self.latency) for one in frames]
+    def end_one_way(self, code: int, result: int, count: int) -> None:
+        """Count `count` one-way requests of one code whose answers would have the code `result`."""
+        self._count(code, result, ONE_WAY, count)
+
+    def _count(self, code: int, result: int, how: str, count: int) -> None:
+        seconds = self.channel.now() - self.at
+        if seconds >= SLOW_SECONDS:
+            self.slow.note(code, self.channel.address, seconds, count)
+        if self.latency is not None:
+            self.latency.record(Rpc(code, result, False, how), seconds, count)
+
+    def requests(self, frames: bytes) -> list[Request]:
+        """Return the requests of whole frames one by one."""
+        received = FrameReceiver().feed(frames)
+        return [Request(self.channel, decode_command(one), self.at, self.slow, self.latency) for one in received]
 
 
 class ServesTogether(Protocol):
@@ -168,8 +174,8 @@ class ServesTogether(Protocol):
     def taker(self, address: str) -> TakeFrames | None:
         """Return what takes the frames of a peer at an address, None for nothing."""
 
-    def received(self, arrived: Arrived, taken: TakenFrames) -> bool:
-        """Serve what was taken; return False if its requests are to be received one by one."""
+    def received(self, arrived: Arrived, taken: TakenFrames) -> bytes:
+        """Serve what was taken, and return the frames that are to be received one by one."""
 
 
 Processor = Callable[[Request], Coroutine[Any, Any, None] | None]
@@ -316,10 +322,10 @@ class Server:
         """Return what takes the frames of a client's requests before they are decoded."""
         return None if self._together is None else self._together.taker(address)
 
-    def received_together(self, channel: Channel, taken: TakenFrames) -> bool:
-        """Serve requests that were taken before they were decoded; return False if they are to be decoded."""
+    def received_together(self, channel: Channel, taken: TakenFrames) -> bytes:
+        """Serve requests that were taken before they were decoded, and return the frames that are to be decoded."""
         if self._together is None or self._stopping:
-            return False
+            return taken.frames()
         return self._together.received(Arrived(channel, channel.last_heard, self._slow_requests, self._latency), taken)
 
     def closed(self, channel: Channel) -> None:

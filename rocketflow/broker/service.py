@@ -146,7 +146,7 @@ class _Running:
         self._tables = tables = groups.tables
         self._gatherer = gatherer = PutGatherer.of(store, settings)
         transactions = Transactions(store, settings, tables, gatherer, counts, access)
-        puts = PutParts(store, settings, tables, gatherer, counts, access, transactions.recent)
+        puts = PutParts(store, settings, tables, gatherer, counts, access, transactions)
         self._reads = ReadParts(store, settings, tables, counts, access)
         self._jobs = StoreRequests(
             store, settings, topics, access, needs_tls=tls[0] is not None and not tls[0].optional

@@ -21,6 +21,7 @@ PULL: Final = "tests/rocketflow/client/pull"
 PUSH: Final = "tests/rocketflow/client/push"
 NETWORK: Final = "tests/rocketflow/spark/source/network"
 TOGETHER: Final = "tests/rocketflow/broker/test_sends_together.py"
+ENDS: Final = "tests/rocketflow/broker/test_ends_together.py"
 OPERATORS: Final = "tests/rocketflow/broker/test_operator_requests.py"
 CHANGES: Final = "tests/rocketflow/broker/test_topic_and_group_changes.py"
 KEPT: Final = "test_a_change_of_a_topic_keeps_the_attributes_that_it_does_not_name"
@@ -2261,8 +2262,10 @@ BUGS: Final = (
         "a half message is copied while its end is being written: its producer is asked again",
         [
             Change("            if self.decisions.is_held(offset):", "            if self.decisions.is_held(-1):"),
-            Change("        self._held[half_offset] = []\n", "        self._held.setdefault(half_offset, [])\n"),
-            Change("self._held.pop(half_offset, ())", "self._held.pop(half_offset, [])"),
+            Change(
+                "        self._held.update((one, []) for one in half_offsets)\n",
+                "        for one in half_offsets:\n            self._held.setdefault(one, [])\n",
+            ),
         ],
         [f"{TRANSACTIONS}::test_half_message_that_is_ended_beside_a_check_is_decided_once"],
         seeds=SEEDS,  # a thread reads: the moments of a round vary
@@ -3390,6 +3393,153 @@ BUGS: Final = (
         [f"{TOGETHER}::test_half_messages_are_taken_and_kept_for_their_ends"],
     ),
     Bug(
+        "kernel-end-without-its-answer",
+        "the kernel takes the end of a transaction whose client waits for an answer",
+        [Change("    if header.flag != ONE_WAY_FLAG or header", "    if header")],
+        [f"{ENDS}::test_each_unusual_end_is_decided_as_without_the_kernel"],
+    ),
+    Bug(
+        "kernel-end-with-a-field-that-is-no-bool",
+        "the kernel ends a transaction whose request has a malformed field",
+        [Change("if header.fields & END_BOOLS & (1u << field) and not is_bool(&header.texts[field]):", "if False:")],
+        [f"{ENDS}::test_each_unusual_end_is_decided_as_without_the_kernel"],
+    ),
+    Bug(
+        "kernel-end-without-a-needed-field",
+        "the kernel ends a transaction whose request lacks a field",
+        [Change(" or header.fields & END_NEEDED != END_NEEDED:", ":")],
+        [f"{ENDS}::test_each_unusual_end_is_decided_as_without_the_kernel"],
+    ),
+    Bug(
+        "kernel-end-by-another-group",
+        "the kernel lets any group whose name is as long end a transaction",
+        [
+            Change(
+                "    if memcmp(values[GROUP_NAME].at, ending.group.at, <size_t> ending.group.size) != 0:",
+                "    if False:",
+            )
+        ],
+        [f"{ENDS}::test_each_unusual_end_is_decided_as_without_the_kernel"],
+    ),
+    Bug(
+        "kernel-end-at-another-place",
+        "the kernel ends a half message whose place in the log is not the request's",
+        [Change(" or <int64_t> get64(half + 28) != ending.log_offset:", ":")],
+        [f"{ENDS}::test_each_unusual_end_is_decided_as_without_the_kernel"],
+    ),
+    Bug(
+        "kernel-end-after-its-immunity-time",
+        "the kernel ends a half message with an immunity time of its own, however old",
+        [
+            Change(
+                "    if values[UNIQ_NAME].at == NULL or values[IMMUNITY_NAME].at != NULL:",
+                "    if values[UNIQ_NAME].at == NULL:",
+            )
+        ],
+        [f"{ENDS}::test_each_unusual_half_message_is_decided_as_without_the_kernel"],
+    ),
+    Bug(
+        "kernel-commit-without-its-flag",
+        "the kernel stores a committed message without the flag of a commit",
+        [Change("parts.sys_flag & ~<uint32_t> TRANSACTION_FLAGS | COMMIT_FLAG)", "parts.sys_flag)")],
+        [f"{ENDS}::test_commits_and_rollbacks_of_one_read_are_stored_as_one_by_one"],
+    ),
+    Bug(
+        "kernel-commit-without-its-half-message",
+        "the kernel stores a committed message that does not say where its half message is",
+        [Change("    put64(record + PREPARED_AT + parts.hosts_more, <uint64_t> log_offset)\n", "")],
+        [f"{ENDS}::test_commits_and_rollbacks_of_one_read_are_stored_as_one_by_one"],
+    ),
+    Bug(
+        "kernel-commit-without-its-queue",
+        "the kernel stores a committed message with the queue of its half message",
+        [Change("    put32(record + 12, <uint32_t> commits.slots[slot].queue)\n", "")],
+        [f"{ENDS}::test_commits_and_rollbacks_of_one_read_are_stored_as_one_by_one"],
+    ),
+    Bug(
+        "kernel-commits-more-than-a-mark",
+        "the kernel commits more bytes than one op mark may",
+        [
+            Change(
+                "    if commits.count and commits.body_size + parts.body_size > maker.max_commit_bytes:",
+                "    if False:",
+            )
+        ],
+        [f"{ENDS}::test_one_op_mark_commits_no_more_than_a_megabyte"],
+    ),
+    Bug(
+        "kernel-ends-more-than-a-mark",
+        "the kernel ends more half messages than an op mark has room for",
+        [Change("    if records.ending_count >= records.maker.max_endings:", "    if False:")],
+        [f"{ENDS}::test_op_marks_have_their_limits"],
+    ),
+    Bug(
+        "kernel-end-of-a-copied-half-message",
+        "an end that names a half message which was copied since ends it, and leaves its copy",
+        [
+            Change(
+                "self._recent.take_records(offsets) if self._checks.are_open(offsets) else none",
+                "self._recent.take_records(offsets)",
+            )
+        ],
+        [f"{ENDS}::test_end_of_a_half_message_that_was_asked_about_ends_its_copy"],
+        with_kernel=True,
+    ),
+    Bug(
+        "kernel-commit-to-a-changed-topic",
+        "the kernel commits to a topic whose settings have changed",
+        [Change("if commits is not None and not is_as_taught(commits.named_topics):", "if False:")],
+        [f"{ENDS}::test_end_of_a_half_message_whose_topic_has_changed_is_left_over"],
+        with_kernel=True,
+    ),
+    Bug(
+        "ends-together-without-a-hold",
+        "a half message is decided twice by ends of one read",
+        [
+            Change(
+                "        is_commit = message is not None\n        self._decisions.hold(*offsets)\n",
+                "        is_commit = message is not None\n",
+            )
+        ],
+        [f"{ENDS}::test_half_message_is_decided_once"],
+        with_kernel=True,
+    ),
+    Bug(
+        "ends-together-are-held-on",
+        "what waits for an end that the kernel took is not told of it",
+        [
+            Change(
+                "            self._decisions.release(*offsets)\n\n        self._puts.add(End(offsets",
+                "\n        self._puts.add(End(offsets",
+            )
+        ],
+        [f"{ENDS}::test_ends_that_the_store_refuses_can_be_repeated"],
+        with_kernel=True,
+    ),
+    Bug(
+        "ends-together-are-not-remembered",
+        "an end that the kernel took is refused if it is repeated",
+        [
+            Change(
+                "                self._decisions.end(*offsets, is_commit=is_commit)\n                now_ms",
+                "                now_ms",
+            )
+        ],
+        [f"{ENDS}::test_half_message_is_decided_once"],
+        with_kernel=True,
+    ),
+    Bug(
+        "refused-sends-with-the-ends-between-them",
+        "sends of a read are refused in the place of ends that came between them",
+        [
+            Change(
+                "        if not self.ending_count:\n            return self.frames()\n",
+                "        return self.frames()\n",
+            )
+        ],
+        [f"{ENDS}::test_ends_that_the_store_refuses_can_be_repeated"],
+    ),
+    Bug(
         "kernel-half-for-readers",
         "the kernel stores a half message where readers see it",
         [Change("            facts.topic, facts.queue = HALF_TOPIC, 0\n", "")],
@@ -3604,8 +3754,8 @@ BUGS: Final = (
         "the metrics count the answers to sends that are taken together as one",
         [
             Change(
-                "SUCCESS if channel.is_open else WRITE_FAILED), seconds, count)",
-                "SUCCESS if channel.is_open else WRITE_FAILED), seconds)",
+                "self.latency.record(Rpc(code, result, False, how), seconds, count)",
+                "self.latency.record(Rpc(code, result, False, how), seconds)",
             )
         ],
         [f"{TOGETHER}::test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one"],

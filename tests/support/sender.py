@@ -17,18 +17,18 @@ from rocketflow.aio.server import Arrived, Server
 from rocketflow.broker.figures import BrokerStats, MessageCounts
 from rocketflow.broker.figures.counts import Counts
 from rocketflow.broker.groups.tables import Tables
+from rocketflow.broker.operators import Access
 from rocketflow.broker.puts.put_gatherer import PutGatherer
 from rocketflow.broker.puts.sends import Sends
 from rocketflow.broker.puts.sends_together import SendsTogether
 from rocketflow.broker.settings import load_broker_settings
 from rocketflow.broker.topics.topics import Topics
-from rocketflow.broker.transactions import RecentHalves
+from rocketflow.broker.transactions import Transactions
 from rocketflow.broker.transactions.messages import committed_message
 from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.frame import TakenFrames
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.spi.broker import encode_stored, open_store
-from rocketflow_store.spi.ids import encode_host
 from rocketflow_store.spi.names import HALF_TOPIC
 from rocketflow_store.spi.table_rows import TopicConfig
 
@@ -84,14 +84,15 @@ class Wire:
 
 
 class Counting(SendsTogether):
-    """Counts what is served together."""
+    """Counts reads that are served together, and bytes of them that are left over."""
 
-    taken = 0
+    taken = left_over = 0
 
-    def received(self, arrived: Arrived, taken: TakenFrames) -> bool:
-        served = super().received(arrived, taken)
-        self.taken += served
-        return served
+    def received(self, arrived: Arrived, taken: TakenFrames) -> bytes:
+        left_over = super().received(arrived, taken)
+        self.taken += left_over != taken.frames()
+        self.left_over += len(left_over)
+        return left_over
 
 
 class Sender:
@@ -100,7 +101,9 @@ class Sender:
     def __init__(self, root: Path, *, together: bool, peer: str = "10.9.8.7", **options: Any) -> None:
         self.loop = new_loop()
         sizes = {"mappedFileSizeCommitLog": "131072", "maxHashSlotNum": "100", "maxIndexNum": "4000"}
-        given = {"storePathRootDir": str(root), "diskMaxUsedSpaceRatio": "95", **sizes, **options}
+        address = dict(zip(("brokerIP1", "listenPort"), HOST.split(":"), strict=True))
+        address["rocketflow.allowInsecure"] = "true"
+        given = {"storePathRootDir": str(root), "diskMaxUsedSpaceRatio": "95", **address, **sizes, **options}
         self.settings, config, _ = load_broker_settings(None, given, {})
         self.clock = ManualClock(NOW_MS)
         self.store = open_store(root, replace(config, clock=self.clock), store_host=HOST)
@@ -122,13 +125,17 @@ class Sender:
         self.wait_limit_s: float | None = None  # beside a load one of two senders would refuse what has waited 200 ms
         self.gatherer = PutGatherer(self.store, sync_timeout_s=sync_s, wait_limit_s=lambda: self.wait_limit_s)
         tables = Tables(self.store, self.settings, self.topics)
-        self.halves = RecentHalves(encode_host(HOST))
+        access = Access(self.settings, self.store)
+        self.transactions = Transactions(self.store, self.settings, tables, self.gatherer, counts, access)
+        self.halves = self.transactions.recent
         sends = Sends(self.settings, tables, self.gatherer, counts, self.halves, None)
         codes = RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
-        self.both = Counting(self.store, self.topics, self.gatherer, counts, sends)
+        ends = next(one.processor for one in self.transactions.served() if one.code == RequestCode.END_TRANSACTION)
+        self.both = Counting(self.store, self.topics, self.gatherer, counts, sends, self.transactions.together)
         assert (self.both.taker("10.0.0.1:1") is not None) is together
         self.latency = RpcLatency()
-        self.server = Server(dict.fromkeys(codes, sends.send), latency=self.latency, together=self.both)
+        processors = {**dict.fromkeys(codes, sends.send), RequestCode.END_TRANSACTION: ends}
+        self.server = Server(processors, latency=self.latency, together=self.both)
         self._connect()
 
     @property
@@ -152,6 +159,8 @@ class Sender:
                 if pause:
                     await asyncio.sleep(0)
             async with asyncio.timeout(60):
+                for _ in range(3):
+                    await asyncio.sleep(0)
                 while not self.gatherer.is_idle or self.server.task_count:
                     await asyncio.sleep(0)
             for _ in range(3):
@@ -176,7 +185,13 @@ class Sender:
         answered = {kind: sum(one.counts) for kind, one in self.latency.by_kind.items()}
         topics = *TOPICS, HALF_TOPIC
         views = [self.stats.view(name, topic) for name in ("TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE") for topic in topics]
-        return views, sent, answered, self.exported.half_messages
+        ended = self.exported.committed, self.exported.rolled_back
+        latency = {topic: (one.counts, one.total) for topic, one in self.exported.commit_latency.items()}
+        return views, sent, answered, self.exported.half_messages, ended, latency
+
+    async def check_transactions(self, now_ms: int) -> None:
+        """Check the half messages that are undecided."""
+        await self.transactions._checks.check(now_ms)
 
     def take_halves(self) -> list[bytes]:
         """Return what commits of the half messages that are kept would store, in their order."""
@@ -231,3 +246,27 @@ def send(opaque: int, body: bytes = b"body", properties: str | None = text_of(US
     members = {name: value for name, value in members.items() if value is not None}
     header = json.dumps(members, ensure_ascii=kept[0], separators=kept[1])
     return frame(header.encode("utf-8", "surrogatepass"), body)
+
+
+def end(half: tuple[int, int], *, commits: bool = True, **changed: Any) -> bytes:
+    """Return the end of a transaction, as Java's client writes it, by half offset and log offset; changed as `send`."""
+    fields = {
+        "commitLogOffset": str(half[1]),
+        "commitOrRollback": "8" if commits else "12",
+        "fromTransactionCheck": "false",
+        "msgId": "7F0000010000",
+        "producerGroup": "producers",
+        "topic": "orders",
+        "tranStateTableOffset": str(half[0]),
+        "transactionId": "7F0000010000",
+        "bname": "broker-a",
+    }
+    members: dict[str, Any] = {"code": 37, "extFields": {}, "flag": 2, "language": "JAVA", "opaque": 9}
+    members |= {"serializeTypeCurrentRPC": "JSON", "version": 479}
+    separators = changed.pop("separators", (",", ":"))
+    body = changed.pop("body", b"")
+    fields |= {name: value for name, value in changed.items() if not name.startswith("_")}
+    members |= {name[1:]: value for name, value in changed.items() if name.startswith("_")}
+    members["extFields"] = {name: value for name, value in fields.items() if value is not None}
+    members = {name: value for name, value in members.items() if value is not None}
+    return frame(json.dumps(members, separators=separators, ensure_ascii=False).encode(), body)

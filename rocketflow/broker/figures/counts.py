@@ -101,10 +101,12 @@ class MessageCounts:
         if self._exported is not None:
             self._exported.half(topic, change)
 
-    def ended(self, topic: str, age_s: float, *, is_commit: bool) -> None:
-        """Count a transaction that its producer has committed or rolled back `age_s` seconds after it began."""
+    def ended(self, topic: str, births_ms: Sequence[int], now_ms: float, *, is_commit: bool) -> None:
+        """Count half messages of some times of birth that their producers have committed or rolled back now."""
         if self._exported is not None:
-            self._exported.end(topic, age_s, is_commit=is_commit)
+            ages_s = [max(now_ms - one, 0.0) / 1000 for one in births_ms]
+            self._exported.end(topic, ages_s, is_commit=is_commit)
+            self._exported.half(topic, -len(births_ms))
 
     def sent_back(self, topic: str, group: str, *, is_dead: bool) -> None:
         """Count a message of `topic` that a consumer of `group` sent back; with `is_dead` it is a dead letter."""
@@ -176,17 +178,18 @@ class Counts:
             topic = OTHER
         self.half_messages[topic] = self.half_messages.get(topic, 0) + change
 
-    def end(self, topic: str, age_s: float, *, is_commit: bool) -> None:
-        """Count a transaction that has ended."""
+    def end(self, topic: str, ages_s: Sequence[float], *, is_commit: bool) -> None:
+        """Count transactions that have ended, by their ages in seconds."""
         ends = self.committed if is_commit else self.rolled_back
         if topic not in ends and len(ends) >= MAX_ENDED:
             topic = OTHER
-        ends[topic] = ends.get(topic, 0) + 1
+        ends[topic] = ends.get(topic, 0) + len(ages_s)
         if is_commit:
             latency = self.commit_latency.get(topic)
             if latency is None:
                 latency = self.commit_latency[topic] = Histogram(LATENCY_BOUNDS)
-            latency.observe(max(age_s, 0.0))
+            for age_s in ages_s:
+                latency.observe(age_s)
 
     def dead_letter(self, group: str) -> None:
         """Count a message that went to the dead letters of a group."""

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from rocketflow.broker.operators import Access
     from rocketflow.broker.puts.put_gatherer import PutGatherer
     from rocketflow.broker.settings import BrokerSettings
-    from rocketflow.broker.transactions import RecentHalves
+    from rocketflow.broker.transactions import Transactions
     from rocketflow_store.spi.broker import WritingStore
 
 
 class PutParts(Parts):
-    """The parts that put messages of clients; a half message is noted in `halves`."""
+    """The parts that put messages of clients; half messages and their ends are for `transactions`."""
 
     def __init__(
         self,
@@ -36,14 +36,14 @@ class PutParts(Parts):
         gatherer: PutGatherer,
         counts: MessageCounts,
         access: Access,
-        halves: RecentHalves,
+        transactions: Transactions,
     ) -> None:
         self._gatherer = gatherer
         awaited = AwaitedReplies(access.guard.sender) if access.has_rules else None
-        sends = Sends(settings, tables, gatherer, counts, halves, awaited)
-        together = SendsTogether(store, tables.topics, gatherer, counts, sends)
+        sends = Sends(settings, tables, gatherer, counts, transactions.recent, awaited)
+        together = SendsTogether(store, tables.topics, gatherer, counts, sends, transactions.together)
         self.together = None if access.has_rules else together
-        """Serves the usual sends of a read together; None if each is to be looked at."""
+        """Serves the usual sends and ends of a read together; None if each is to be looked at."""
         super().__init__(
             sends,
             SendBacks(store, settings, tables, gatherer, counts, access),

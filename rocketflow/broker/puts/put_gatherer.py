@@ -116,14 +116,9 @@ class PutGatherer:
         if not self.has_room:
             refuse(self._refusal())
             return
-        size = len(message.body)
-        self._waiting.add(Put(message, answer, refuse, time.monotonic(), size))
-        self._open += 1
-        self._open_bytes += size
-        if not self._scheduled:
-            self._schedule()
+        self._add(Put(message, answer, refuse, time.monotonic(), len(message.body)))
 
-    def add_together(self, messages: Sequence[RawMessage], answer: Answer, refuse: Refuse) -> None:
+    def add_together(self, messages: Sequence[RawMessage | SentRun], answer: Answer, refuse: Refuse) -> None:
         """Add messages next to each other, usually of one run; `answer` or `refuse` is called for each, in order.
 
         They are refused as those of `add`, all of them if one would be.
@@ -133,10 +128,8 @@ class PutGatherer:
                 refuse(self._refusal())
             return
         arrived = time.monotonic()
-        self._waiting.extend(Put(one, answer, refuse, arrived, len(one.body)) for one in messages)
-        self._open += len(messages)
-        self._open_bytes += sum(len(one.body) for one in messages)
-        self._schedule()
+        for one in messages:
+            self._add(Put(one, answer, refuse, arrived, one.body_size, one.message_count))
 
     @property
     def has_room(self) -> bool:
@@ -146,11 +139,14 @@ class PutGatherer:
 
     def add_run(self, run: SentRun, answer: Answer, refuse: Refuse) -> None:
         """Add messages while there is room; `answer` or `refuse` is called once for all of them."""
-        size, count = run.records.body_size, run.records.count
-        self._waiting.add(Put(run, answer, refuse, time.monotonic(), size, count))
-        self._open += count
-        self._open_bytes += size
-        self._schedule()
+        self._add(Put(run, answer, refuse, time.monotonic(), run.body_size, run.message_count))
+
+    def _add(self, put: Put) -> None:
+        self._waiting.add(put)
+        self._open += put.messages
+        self._open_bytes += put.size
+        if not self._scheduled:
+            self._schedule()
 
     def _refusal(self) -> RefusedError:
         """Return why no message is taken now."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rocketflow.broker.puts.put_gatherer import PutGatherer
     from rocketflow.broker.puts.sends import Sends
     from rocketflow.broker.topics import Topics
+    from rocketflow.broker.transactions import EndsTogether
     from rocketflow.remoting.frame import TakenFrames
     from rocketflow_store import PutMessageResult
     from rocketflow_store.spi.broker import SentRecords, WritingStore
@@ -32,13 +33,19 @@ if TYPE_CHECKING:
 
 
 class SendsTogether:
-    """Serves requests 10, 310 and 320 that arrive together; see `ServesTogether`."""
+    """Serves requests 10, 310, 320 and 37 that arrive together; see `ServesTogether`."""
 
     def __init__(
-        self, store: WritingStore, topics: Topics, gatherer: PutGatherer, counts: MessageCounts, sends: Sends
+        self,
+        store: WritingStore,
+        topics: Topics,
+        gatherer: PutGatherer,
+        counts: MessageCounts,
+        sends: Sends,
+        ends: EndsTogether,
     ) -> None:
-        self._topics, self._gatherer, self._counts, self._sends = topics, gatherer, counts, sends
-        self._frames = store.send_frames(sends.added, sends.answer_parts, MAX_FRAME_SIZE)
+        self._topics, self._gatherer, self._counts, self._sends, self._ends = topics, gatherer, counts, sends, ends
+        self._frames = store.send_frames(sends.added, sends.answer_parts, MAX_FRAME_SIZE, ends.limits)
         self._taught: dict[str, TopicConfig] = {}
         self._queues: set[tuple[str, int]] = set()
         if self._frames is not None:
@@ -51,9 +58,18 @@ class SendsTogether:
         except ValueError:
             return None
 
-    def received(self, arrived: Arrived, taken: TakenFrames) -> bool:
-        """Store messages and answer; return False if their requests are to be received one by one."""
+    def received(self, arrived: Arrived, taken: TakenFrames) -> bytes:
+        """Store messages and answer, and end transactions; return the frames that are to be received one by one."""
         records = cast("SentRecords", taken)
+        if records.count and not self._may_be_stored(records):
+            return records.frames()
+        left_over = self._ends.received(arrived, records, self._is_as_taught) if records.ending_count else b""
+        if records.count:
+            self._store(arrived, records)
+        return left_over
+
+    def _may_be_stored(self, records: SentRecords) -> bool:
+        """Return whether messages are stored, if the store does not refuse them."""
         if not self._gatherer.has_room or not self._is_as_taught(records.named_topics):
             return False
         try:
@@ -62,7 +78,9 @@ class SendsTogether:
                 self._sends.check_halves()
         except RefusedError:
             return False
+        return True
 
+    def _store(self, arrived: Arrived, records: SentRecords) -> None:
         def stored(result: PutMessageResult) -> None:
             if result.stored:
                 self._counts.sent_together(records)
@@ -71,15 +89,14 @@ class SendsTogether:
             if result.status is PutMessageStatus.PUT_OK:
                 arrived.send_answers(records.code, records.answers(), records.request_count)
                 return
-            for number, request in enumerate(arrived.requests(records)):
+            for number, request in enumerate(arrived.requests(records.sends())):
                 self._sends.answer_one(request, result, records.stored(number))
 
         def refuse(error: RefusedError) -> None:
-            for request in arrived.requests(records):
+            for request in arrived.requests(records.sends()):
                 request.refuse(error)
 
         self._gatherer.add_run(SentRun(records), stored, refuse)
-        return True
 
     def _is_as_taught(self, topics: Sequence[str]) -> bool:
         """Return whether topics have the settings that they had when they were taught; forget all if not."""

@@ -6,7 +6,7 @@ RocketMQ's source: broker/latency/BrokerFastFailure.java.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Generic, Protocol, TypeVar
 
@@ -43,10 +43,6 @@ class WaitingPuts(Generic[T]):
         """Add a message."""
         self._puts.append(put)
         self._more += put.messages - 1
-
-    def extend(self, puts: Iterable[T]) -> None:
-        """Add messages one by one."""
-        self._puts.extend(puts)
 
     def waited_s(self, now: float) -> float:
         """Return how long the first message has waited, 0 without one."""

@@ -6,6 +6,8 @@
 | `marked_puts` | messages and the op mark that depends on them, as one run |
 | `recent_halves` | half messages that were stored last |
 | `end` | the end of a transaction (request 37) |
+| `ends_together` | the usual ends of one read, through the kernel |
+| `end_puts` | decided ends, put together with their op marks |
 | `decisions` | one decision about a half message and its copies |
 | `op_marks` | half messages that op marks name |
 | `walk` | decisions about half messages, and the progress through their queue |
@@ -30,8 +32,18 @@ RocketMQ's source: broker/transaction/queue/.
 
 from __future__ import annotations
 
+from rocketflow.broker.transactions.ends_together import EndsTogether
 from rocketflow.broker.transactions.messages import half_message, is_delayed, is_half, real_topic, whole_message
 from rocketflow.broker.transactions.recent_halves import RecentHalves
 from rocketflow.broker.transactions.transactions import Transactions
 
-__all__ = ["RecentHalves", "Transactions", "half_message", "is_delayed", "is_half", "real_topic", "whole_message"]
+__all__ = [
+    "EndsTogether",
+    "RecentHalves",
+    "Transactions",
+    "half_message",
+    "is_delayed",
+    "is_half",
+    "real_topic",
+    "whole_message",
+]

@@ -128,6 +128,12 @@ class TransactionChecks:
         is_decided = is_marked or self._walk.has_decided(offset) or self.decisions.ended(half) is not None
         return None if is_decided else offset
 
+    def are_open(self, half_offsets: Sequence[int]) -> bool:
+        """Return whether half messages since the start are undecided, without copies, and no decision is written."""
+        first = max(self._end_at_start, self._walk.next_offset)
+        is_open = min(half_offsets) >= first and self.decisions.are_open(half_offsets)
+        return is_open and not self._marks.have_any(half_offsets)
+
     async def learn(self) -> None:
         """Read which half messages are undecided since before the start, and how the last ended; once.
 
@@ -258,8 +264,7 @@ class TransactionChecks:
     async def _replaced(self, acted: Sequence[Acted]) -> list[PutMessageResult]:
         """Put what takes the place of half messages, and return the results; their ends wait for it."""
         offsets = [one.half.stored.queue_offset for one in acted]
-        for offset in offsets:
-            self.decisions.hold(offset)
+        self.decisions.hold(*offsets)
         try:
             results = await self._puts.stored([one.message for one in acted], [[one] for one in offsets])
             for one, result in zip(acted, results, strict=True):
@@ -270,8 +275,7 @@ class TransactionChecks:
                     self._broker.counts.half(one.half.real_topic, -1)
             return results
         finally:
-            for offset in offsets:
-                self.decisions.release(offset)
+            self.decisions.release(*offsets)
 
     def _questions(self, asked: Sequence[tuple[Acted, PutMessageResult]]) -> list[Question]:
         """Return the requests about copies of half messages."""

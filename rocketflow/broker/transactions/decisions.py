@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from rocketflow.broker.transactions.messages import Half
 
@@ -52,15 +52,20 @@ class Decisions:
         if len(self._copies) > self._max_copies:
             self._copies.popitem(last=False)
 
+    def are_open(self, half_offsets: Sequence[int]) -> bool:
+        """Return whether half messages are the first of their chains, and none is copied, ended or held."""
+        tables = self._copies, self._ended, self._held
+        return all(one.keys().isdisjoint(half_offsets) for one in tables)
+
     def closed(self, half: Half) -> None:
         """Forget the copy of a half message that is undecided no longer."""
         self._copies.pop(half.chain, None)
         self._copies.pop(half.uniq_key, None)
 
-    def end(self, chain: Chain, *, is_commit: bool) -> None:
-        """Take note how a chain ended."""
-        self._ended[chain] = is_commit
-        if len(self._ended) > self._max_ended:
+    def end(self, *chains: Chain, is_commit: bool) -> None:
+        """Take note how chains ended."""
+        self._ended.update(dict.fromkeys(chains, is_commit))
+        while len(self._ended) > self._max_ended:
             self._ended.popitem(last=False)
 
     def ended(self, half: Half) -> bool | None:
@@ -71,15 +76,16 @@ class Decisions:
         """Return whether a decision or a copy of a half message is being written."""
         return half_offset in self._held
 
-    def hold(self, half_offset: int) -> None:
-        """Begin to write a decision or a copy of a half message."""
-        self._held[half_offset] = []
+    def hold(self, *half_offsets: int) -> None:
+        """Begin to write decisions or copies of half messages."""
+        self._held.update((one, []) for one in half_offsets)
 
     def when_released(self, half_offset: int, call: Callable[[], None]) -> None:
         """Call a function once what is being written of a half message is stored or has failed."""
         self._held[half_offset].append(call)
 
-    def release(self, half_offset: int) -> None:
+    def release(self, *half_offsets: int) -> None:
         """End what `hold` began, and call those who wait, in their order."""
-        for call in self._held.pop(half_offset, ()):
-            call()
+        for one in half_offsets:
+            for call in self._held.pop(one, ()):
+                call()

@@ -11,31 +11,28 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketflow.access.permissions import PUBLISH, Action, client_row, topic_of
 from rocketflow.access.served import serves
 from rocketflow.aio.server import RefusedError, Request
+from rocketflow.broker.transactions.end_puts import End
 from rocketflow.broker.transactions.messages import COMMIT, ROLLBACK, Half, committed_message, read_half
 from rocketflow.broker.transactions.walk import Rules, ends_too_late
 from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.headers.transaction import EndTransactionRequestHeader
 from rocketflow_store import PutMessageStatus, WouldBlockError
-from rocketflow_store.spi.broker import RawMessage, decode_stored
+from rocketflow_store.spi.broker import decode_stored
 from rocketflow_store.spi.names import HALF_TOPIC
 
 if TYPE_CHECKING:
     from rocketflow.broker.figures import MessageCounts
     from rocketflow.broker.operators import Access
     from rocketflow.broker.transactions.check import TransactionChecks
-    from rocketflow.broker.transactions.marked_puts import MarkedPuts
+    from rocketflow.broker.transactions.end_puts import EndPuts
     from rocketflow.broker.transactions.recent_halves import RecentHalves
     from rocketflow_store import PutMessageResult
     from rocketflow_store.spi.broker import WritingStore
-
-MAX_COMMITS: Final = 256
-MAX_COMMIT_BYTES: Final = 1024 * 1024
-"""Messages that one op mark commits, and the bytes of their bodies."""
 
 _CODES: Final = {
     PutMessageStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
@@ -45,28 +42,13 @@ _CODES: Final = {
 }
 
 
-class _End(NamedTuple):
-    """A transaction that ends: its request and half message, the newest copy's offset, and what a commit stores."""
-
-    request: Request
-    half: Half
-    newest: int
-    message: RawMessage | None
-
-    @property
-    def marked(self) -> list[int]:
-        """Return the half offsets that its op mark names: of the newest copy, and of the first if it says that."""
-        chain = self.half.chain
-        return [self.newest, chain] if isinstance(chain, int) and chain != self.newest else [self.newest]
-
-
 class TransactionEnds:
-    """Request 37. The ends of one iteration of the loop share op marks of at most `rules.max_mark_bytes` bytes."""
+    """Request 37."""
 
     def __init__(
         self,
         store: WritingStore,
-        puts: MarkedPuts,
+        puts: EndPuts,
         recent: RecentHalves,
         rules: Rules,
         counts: MessageCounts,
@@ -81,7 +63,6 @@ class TransactionEnds:
         self._rules = rules
         self._checks = checks
         self._decisions = checks.decisions
-        self._ends: list[_End] = []
 
     @serves(RequestCode.END_TRANSACTION, client_row(topic_of(Action.PUB, optional=True), record=PUBLISH))
     def end(self, request: Request) -> Coroutine[Any, Any, None] | None:
@@ -122,7 +103,7 @@ class TransactionEnds:
         self._decide(request, half, is_commit=header.commit_or_rollback == COMMIT)
 
     def _decide(self, request: Request, half: Half, *, is_commit: bool) -> None:
-        """Put the end of a half message with those of this iteration, unless it is decided; answer then."""
+        """Put the end of a half message, unless it is decided; answer then."""
         newest = self._checks.undecided(half)
         if newest is None:
             ended = self._decisions.ended(half)
@@ -135,62 +116,38 @@ class TransactionEnds:
             self._decisions.when_released(newest, lambda: self._decide(request, half, is_commit=is_commit))
         else:
             self._decisions.hold(newest)
-            if not self._ends:
-                asyncio.get_running_loop().call_soon(self._put_all)
-            self._ends.append(_End(request, half, newest, committed_message(half) if is_commit else None))
+            self._put(request, half, newest, is_commit=is_commit)
 
-    def _put_all(self) -> None:
-        """Put the ends of this iteration, as few op marks as their limits allow."""
-        ends, self._ends = self._ends, []
-        group: list[_End] = []
-        mark_bytes = commit_bytes = 0
-        for one in ends:
-            own_mark = sum(len(str(offset)) + 1 for offset in one.marked)
-            own_commit = 0 if one.message is None else len(one.message.body)
-            is_full = (
-                len(group) >= MAX_COMMITS
-                or mark_bytes + own_mark > self._rules.max_mark_bytes
-                or commit_bytes + own_commit > MAX_COMMIT_BYTES
-            )
-            if group and is_full:
-                self._put(group)
-                group, mark_bytes, commit_bytes = [], 0, 0
-            group.append(one)
-            mark_bytes += own_mark
-            commit_bytes += own_commit
-        self._put(group)
+    def _put(self, request: Request, half: Half, newest: int, *, is_commit: bool) -> None:
+        """Put an end with the others of this iteration, and answer once it is stored."""
+        chain = half.chain
+        # the mark names the newest copy, and the first if the copy says which it is
+        marked = [newest, chain] if isinstance(chain, int) and chain != newest else [newest]
 
-    def _put(self, ends: list[_End]) -> None:
-        """Store committed messages and the mark of all `ends`, and answer."""
-        ordered = sorted(ends, key=lambda one: one.message is None)
-        messages = [one.message for one in ordered if one.message is not None]
-
-        def done(results: list[PutMessageResult]) -> None:
-            now_ms = time.time() * 1000
-            for one, result in zip(ordered, results, strict=True):
-                if result.stored:
-                    one.request.reply()
-                    self._ended(one, now_ms)
-                else:
-                    code = _CODES.get(result.status, ResponseCode.SYSTEM_ERROR)
-                    one.request.reply(code, remark=f"{result.status.name}: {result.why}")
-                self._decisions.release(one.newest)
+        def done(result: PutMessageResult) -> None:
+            if result.stored:
+                request.reply()
+                self._ended(half, is_commit=is_commit)
+            else:
+                request.reply(refusal_code(result), remark=f"{result.status.name}: {result.why}")
+            self._decisions.release(newest)
 
         def refuse(error: RefusedError) -> None:
-            for one in ordered:
-                one.request.refuse(error)
-                self._decisions.release(one.newest)
+            request.refuse(error)
+            self._decisions.release(newest)
 
-        self._puts.put(messages, [one.marked for one in ordered], done, refuse, len(messages))
+        self._puts.add(End(marked, committed_message(half) if is_commit else None, done, refuse))
 
-    def _ended(self, one: _End, now_ms: float) -> None:
+    def _ended(self, half: Half, *, is_commit: bool) -> None:
         """Take note of an end that is stored."""
-        half, is_commit = one.half, one.message is not None
         self._decisions.closed(half)
         self._decisions.end(half.chain, is_commit=is_commit)
-        age_s = (now_ms - half.stored.message.born_ms) / 1000
-        self._counts.ended(half.real_topic, age_s, is_commit=is_commit)
-        self._counts.half(half.real_topic, -1)
+        self._counts.ended(half.real_topic, [half.stored.message.born_ms], time.time() * 1000, is_commit=is_commit)
+
+
+def refusal_code(result: PutMessageResult) -> int:
+    """Return the code of the answer to an end that the store refused."""
+    return _CODES.get(result.status, ResponseCode.SYSTEM_ERROR)
 
 
 def _refused(remark: str) -> RefusedError:

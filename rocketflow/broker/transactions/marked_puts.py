@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rocketflow.aio.server import RefusedError
     from rocketflow.broker.transactions.op_marks import OpMarks
     from rocketflow_store import PutMessageResult
-    from rocketflow_store.spi.broker import RawMessage
+    from rocketflow_store.spi.broker import RawMessage, SentRun
 
 Results = list["PutMessageResult"]
 Answer = Callable[["PutMessageResult"], None]
@@ -28,7 +28,7 @@ class Gatherer(Protocol):
 
     def add(self, message: RawMessage, answer: Answer, refuse: Refuse) -> None: ...
 
-    def add_together(self, messages: Sequence[RawMessage], answer: Answer, refuse: Refuse) -> None: ...
+    def add_together(self, messages: Sequence[RawMessage | SentRun], answer: Answer, refuse: Refuse) -> None: ...
 
 
 class MarkedPuts:
@@ -41,7 +41,7 @@ class MarkedPuts:
 
     def put(
         self,
-        messages: Sequence[RawMessage],
+        messages: Sequence[RawMessage | SentRun],
         marked: Sequence[Sequence[int]],
         done: Callable[[Results], None],
         refuse: Refuse,
@@ -49,10 +49,10 @@ class MarkedPuts:
     ) -> None:
         """Put `messages`, one for each of the first half messages, and mark all that are `marked`, in one write.
 
-        A half message is marked by its offsets. With `commits` the mark says that the first ones are committed, and the
-        others rolled back. `done` gets a result for each half message, that of the mark where it has no message. A
-        message that the store refuses leaves its half message unmarked. `refuse` is called instead if nothing can be
-        put now.
+        A half message is marked by its offsets; a run of messages counts as one, with the offsets of all. With
+        `commits` the mark says that the first ones are committed, and the others rolled back. `done` gets a result for
+        each half message, that of the mark where it has no message. A message that the store refuses leaves its half
+        message unmarked. `refuse` is called instead if nothing can be put now.
         """
         half_offsets = [offset for one in marked for offset in one]
 
@@ -94,7 +94,9 @@ class MarkedPuts:
 class _Together:
     """Messages that are added together: one call answers or refuses all of them."""
 
-    def __init__(self, messages: Sequence[RawMessage], answer: Callable[[Results], None], refuse: Refuse) -> None:
+    def __init__(
+        self, messages: Sequence[RawMessage | SentRun], answer: Callable[[Results], None], refuse: Refuse
+    ) -> None:
         self._messages = messages
         self._answer = answer
         self._refuse = refuse

@@ -57,6 +57,12 @@ class OpMarks:
             return True
         return bool(self._read) and any(half_offset in found for _, found in self._read)
 
+    def have_any(self, half_offsets: Sequence[int]) -> bool:
+        """Return whether one of some half messages is marked."""
+        return not (
+            self._noted.isdisjoint(half_offsets) and all(found.isdisjoint(half_offsets) for _, found in self._read)
+        )
+
     def forget(self, next_half: int) -> None:
         """Drop marks that no half message from `next_half` on can need."""
         self._read = [one for one in self._read if one[0] > next_half]

@@ -8,7 +8,7 @@ from rocketflow.broker.transactions.messages import read_half
 from rocketflow_store.spi.broker import StoredMessage, decode_stored
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from rocketflow.broker.transactions.messages import Half
     from rocketflow_store import PutMessageResult
@@ -47,6 +47,17 @@ class RecentHalves:
         while self._bytes > self._max_bytes:
             oldest = next(iter(self._stored))
             self._bytes -= _size(self._stored.pop(oldest))
+
+    def take_records(self, half_offsets: Sequence[int]) -> list[bytes | None]:
+        """Return the half messages that were kept as records, each once, and None for the others."""
+        stored, found = self._stored, []
+        for offset in half_offsets:
+            record = stored.get(offset)
+            if isinstance(record, bytes):
+                del stored[offset]
+                self._bytes -= _size(record)
+            found.append(record if isinstance(record, bytes) else None)
+        return found
 
     def take(self, half_offset: int) -> Half | None:
         """Return the half message at an offset, once; None if it is not kept."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from rocketflow.broker.parts import Parts, Services
 from rocketflow.broker.transactions.check import Broker, TransactionChecks, stored_offset
 from rocketflow.broker.transactions.end import TransactionEnds
+from rocketflow.broker.transactions.end_puts import EndPuts
+from rocketflow.broker.transactions.ends_together import EndsTogether
 from rocketflow.broker.transactions.half_queue import HalfQueue
 from rocketflow.broker.transactions.marked_puts import MarkedPuts
 from rocketflow.broker.transactions.messages import OP_TOPIC
@@ -55,8 +57,11 @@ class Transactions(Parts):
         self.recent = RecentHalves(host)
         """The half messages that were stored last: a send notes its own there."""
         self._checks = TransactionChecks(queue, tables.offsets, puts, marks, broker, rules)
+        end_puts = EndPuts(puts, rules.max_mark_bytes)
+        self.together = EndsTogether(end_puts, self.recent, counts, self._checks, rules.max_mark_bytes)
+        """Serves the usual ends of a read together."""
         super().__init__(
-            TransactionEnds(store, puts, self.recent, rules, counts, self._checks, access),
+            TransactionEnds(store, end_puts, self.recent, rules, counts, self._checks, access),
             TransactionResumes(store, gatherer, counts, self._checks),
         )
 

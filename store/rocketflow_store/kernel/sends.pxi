@@ -1,5 +1,7 @@
 """Usual sends (requests 10, 310 and 320, JSON header): from frames to records without their place, and to answers.
 
+Ends of transactions that come between them are taken along: see `ends.pxi`.
+
 The rules are those of the broker's `Sends` and of `RawEncoder`, whose answer to everything else counts: a frame that is
 not usual in every byte is left over.
 """
@@ -11,6 +13,7 @@ from libc.string cimport memset, strlen
 cdef enum:
     SEND = 10
     SEND_BATCH = 320
+    END_TRANSACTION = 37
     MOST_TAUGHT = 512
     TOPIC_PLACES = 2048          # of the hash table, a power of two
     MOST_QUEUES = 1024
@@ -28,7 +31,13 @@ LONG_NAMES[:] = [
     b"flag", b"properties", b"reconsumeTimes", b"unitMode", b"maxReconsumeTimes", b"batch", b"bname",
 ]
 
-cdef enum:                       # fields of the header, by letter
+cdef const char *ENDING_NAMES[13]
+ENDING_NAMES[:] = [
+    b"producerGroup", b"topic", b"tranStateTableOffset", b"commitLogOffset", b"commitOrRollback",
+    b"fromTransactionCheck", b"msgId", b"transactionId", b"ns", b"nsd", b"bname", b"oway", b"lo",
+]
+
+cdef enum:                       # fields of a send's header, by letter
     TOPIC_FIELD = 1
     QUEUE_FIELD = 4
     SYS_FLAG_FIELD = 5
@@ -39,6 +48,7 @@ cdef enum:                       # fields of the header, by letter
     UNIT_FIELD = 10
     BATCH_FIELD = 12
     FIELD_COUNT = 14
+    ENDING_COUNT = 13
     NEEDED_FIELDS = 0xFF         # a to h
 
 cdef struct TaughtTopic:
@@ -65,6 +75,8 @@ cdef struct Value:
     int64_t size
 
 cdef struct SentRequest:
+    int64_t frame                # where its frame begins and ends in the data
+    int64_t frame_end
     int64_t first                # of its records
     int64_t count
     int64_t size                 # of its records in bytes
@@ -74,6 +86,14 @@ cdef struct SentRequest:
     int32_t is_fifo
     int32_t topic                # that it names: a half message is stored under another
     int32_t queue
+
+cdef struct Ending:               # the end of a transaction
+    int64_t frame
+    int64_t frame_end
+    int64_t half_offset
+    int64_t log_offset
+    Text group                   # in the data
+    int32_t is_commit
 
 cdef struct SentOne:
     int64_t record               # in the arena
@@ -109,10 +129,11 @@ cdef struct Slot:
     int64_t first
 
 
-cdef inline int may_be_send(const uint8_t *at, int64_t size) noexcept nogil:
-    """Whether a frame may be one: clients write the code first."""
+cdef inline int may_be_usual(const uint8_t *at, int64_t size) noexcept nogil:
+    """Whether a frame may be a usual one: clients write the code first."""
     return size >= 20 and memcmp(at + 8, b'{"code":', 8) == 0 and (
         memcmp(at + 16, b"310,", 4) == 0 or memcmp(at + 16, b"320,", 4) == 0 or memcmp(at + 16, b"10,", 3) == 0
+        or memcmp(at + 16, b"37,", 3) == 0
     )
 
 
@@ -240,14 +261,17 @@ cdef int parse_send_header(const uint8_t *at, const uint8_t *end, SendHeader *he
     return not wide or is_utf8(begin, end - begin)
 
 
-cdef int field_of(const uint8_t *name, int64_t size, int is_long) noexcept nogil:
-    """The number of a field, -1 for another name: request 310 has a letter for each, request 10 its name."""
-    cdef int field
-    if not is_long:
+cdef int field_of(const uint8_t *name, int64_t size, int64_t code) noexcept nogil:
+    """The number of a field, -1 for another name: requests 310 and 320 have a letter for each, others its name."""
+    cdef int field, count = FIELD_COUNT
+    cdef const char **names = LONG_NAMES
+    if code == END_TRANSACTION:
+        names, count = ENDING_NAMES, ENDING_COUNT
+    elif code != SEND:
         field = name[0] - c'a' if size == 1 else -1
         return field if field < FIELD_COUNT else -1
-    for field in range(FIELD_COUNT):
-        if is_text(name, size, LONG_NAMES[field], strlen(LONG_NAMES[field])):
+    for field in range(count):
+        if is_text(name, size, names[field], strlen(names[field])):
             return field
     return -1
 
@@ -265,14 +289,14 @@ cdef const uint8_t *parse_send_fields(
         stop = <const uint8_t *> memchr(at + 1, c'"', end - at - 1)
         if stop == NULL or end - stop < 3 or stop[1] != c':' or stop[2] != c'"':
             return NULL
-        field = field_of(at + 1, stop - at - 1, header.code == SEND)
+        field = field_of(at + 1, stop - at - 1, header.code)
         if field < 0 or header.fields & (1u << field):
             return NULL
         header.fields |= 1u << field
         text = &header.texts[field]
         text.at = stop + 3
         stop = end_of_text(text.at, end, &text.escaped, wide)
-        if stop == NULL or (text.escaped and field != PROPERTIES_FIELD):
+        if stop == NULL or (text.escaped and (field != PROPERTIES_FIELD or header.code == END_TRANSACTION)):
             return NULL
         text.size = stop - text.at
         at = stop + 1
@@ -468,7 +492,7 @@ cdef void *with_room(void *at, int64_t count, int64_t *room, size_t size) noexce
 
 
 cdef class SentRecords:
-    """Records of the sends of one read, in their order; they have no place until `place`."""
+    """Records of the sends of one read, in their order, which have no place until `place`; and ends of transactions."""
 
     cdef bytes data
     cdef int64_t start           # of the frames in the data
@@ -482,12 +506,14 @@ cdef class SentRecords:
     cdef int64_t ones_room
     cdef SentRequest *requests
     cdef int64_t requests_room
+    cdef Ending *endings
+    cdef int64_t endings_room
     cdef uint8_t *texts
     cdef int64_t texts_used, texts_room
     cdef Slot slots[64]
     cdef int slot_count
     cdef readonly int64_t code
-    """The code of the requests."""
+    """The code of the sends, 0 without one."""
     cdef readonly int64_t count
     """Messages."""
     cdef readonly int64_t request_count
@@ -497,11 +523,14 @@ cdef class SentRecords:
     """Where the first frame begins that is left over."""
     cdef readonly int64_t half_count
     """Half messages."""
+    cdef readonly int64_t ending_count
+    """Ends of transactions."""
 
     def __dealloc__(self):
         free(self.arena)
         free(self.ones)
         free(self.requests)
+        free(self.endings)
         free(self.texts)
 
     cdef int has_room(self, int64_t size, int64_t ones, int64_t text) noexcept nogil:
@@ -595,6 +624,31 @@ cdef class SentRecords:
     def frames(self):
         """Return the frames, one after the other."""
         return self.data[self.start:self.end]
+
+    def sends(self):
+        """Return the frames of the sends alone."""
+        cdef int64_t i
+        if not self.ending_count:
+            return self.frames()
+        return b"".join([
+            self.data[self.requests[i].frame:self.requests[i].frame_end] for i in range(self.request_count)
+        ])
+
+    @property
+    def ending_offsets(self):
+        """The half offsets of the ends of transactions."""
+        cdef int64_t i
+        return [self.endings[i].half_offset for i in range(self.ending_count)]
+
+    def end_halves(self, list halves not None):
+        """End the transactions of half messages, which are the records at `ending_offsets`, None for one without.
+
+        Returns the records of the commits, None without one, half offsets that are committed and that are rolled back,
+        times (ms) of birth by topic and whether it is a commit, and the frames that are left over.
+        """
+        if len(halves) != self.ending_count:
+            raise ValueError("a half message, or None, is needed for each end")
+        return end_halves(self, halves)
 
     @property
     def size(self):
@@ -835,6 +889,8 @@ cdef class SendFrames:
     cdef const uint8_t *store_bytes
     cdef int64_t added_size, store_size
     cdef int64_t answer_size, max_frame, max_body, max_record, max_properties, max_run, max_run_bytes
+    cdef int64_t max_endings, max_commit_bytes
+    cdef Names half_names
     cdef int property_crc, tag_entries
 
     def __cinit__(self):
@@ -848,7 +904,7 @@ cdef class SendFrames:
     def __init__(
         self, bytes added not None, bytes store_host not None, tuple answer not None, *, int64_t max_frame,
         int64_t max_body, int64_t max_record, int64_t max_properties, int64_t max_run, int64_t max_run_bytes,
-        bint property_crc, bint tag_entries, str half_topic not None
+        int64_t max_endings, int64_t max_commit_bytes, bint property_crc, bint tag_entries, str half_topic not None
     ):
         if len(store_host) not in (8, 20) or len(answer) != 6:
             raise ValueError("a host has 8 or 20 bytes, an answer has 6 parts")
@@ -860,6 +916,8 @@ cdef class SendFrames:
         self.answer_size = sum(map(len, answer))
         self.max_frame, self.max_body, self.max_record = max_frame, max_body, max_record
         self.max_properties, self.max_run, self.max_run_bytes = max_properties, max_run, max_run_bytes
+        self.max_endings, self.max_commit_bytes = max_endings, max_commit_bytes
+        take_names(HALF_NAMES, &self.half_names)
         self.added_bytes, self.added_size = <const uint8_t *> PyBytes_AsString(added), len(added)
         self.store_bytes, self.store_size = <const uint8_t *> PyBytes_AsString(store_host), len(store_host)
         self.property_crc, self.tag_entries = property_crc, tag_entries
@@ -948,10 +1006,15 @@ cdef class SendFrames:
             return 0
         body = data + position + 8 + header_size
         body_size = size - 4 - header_size
-        if not may_be_send(data + position, end - position):
+        if not may_be_usual(data + position, end - position):
             return 0
         if not parse_send_header(data + position + 8, body, &header):
             return 0
+        if header.code == END_TRANSACTION:
+            if body_size or not take_ending(records, &header, position, body - data):
+                return 0
+            records.end = body - data
+            return 1
         if records.count and header.code != records.code:
             return 0
         if header.flag != 0 or body_size > self.max_body:
@@ -1008,6 +1071,7 @@ cdef class SendFrames:
         request = &records.requests[records.request_count]
         for row in range(records.count, records.count + request.count):
             records.ones[row].slot = slot
+        request.frame, request.frame_end = position, body + body_size - data
         request.opaque = <int32_t> header.opaque
         request.topic, request.queue = facts.named_topic, <int32_t> queue
         request.first, request.size = records.count, size
@@ -1201,7 +1265,8 @@ cdef class SendsOfHost:
     def take(self, bytes data not None, int64_t position):
         """Take frames from `position` on up to the first that is not usual; return None without one.
 
-        They are at most `max_run`, and none follows the one whose body reaches `max_run_bytes`.
+        Their messages are at most `max_run`, and none follows the one whose body reaches `max_run_bytes`; at most
+        `max_endings` of them end transactions.
         """
         cdef SendFrames maker = self.maker
         cdef SentRecords records
@@ -1209,7 +1274,7 @@ cdef class SendsOfHost:
         cdef const uint8_t *begin = <const uint8_t *> PyBytes_AsString(data)
         cdef const uint8_t *born = <const uint8_t *> PyBytes_AsString(self.born_host)
         cdef int64_t born_size = len(self.born_host)
-        if not 0 <= position <= end or not may_be_send(begin + position, end - position):
+        if not 0 <= position <= end or not may_be_usual(begin + position, end - position):
             return None
         records = SentRecords.__new__(SentRecords)
         records.data, records.maker, records.names, records.end = data, maker, maker.names, position
@@ -1217,4 +1282,4 @@ cdef class SendsOfHost:
         with nogil:
             while taken and records.count < maker.max_run and records.body_size < maker.max_run_bytes:
                 taken = maker.take_one(records, begin, end, born, born_size)
-        return records if records.count else None
+        return records if records.count or records.ending_count else None

@@ -32,6 +32,14 @@ class RawMessage(NamedTuple):
     is_internal: bool = False
     needs: int = 0
 
+    @property
+    def body_size(self) -> int:
+        return len(self.body)
+
+    @property
+    def message_count(self) -> int:
+        return 1
+
 
 class SentRun(NamedTuple):
     """Messages of one read of a connection, which the kernel has encoded; they are stored, or refused, together."""
@@ -39,6 +47,14 @@ class SentRun(NamedTuple):
     records: SentRecords
     topic: str = ""
     is_batch: bool = False
+
+    @property
+    def body_size(self) -> int:
+        return self.records.body_size
+
+    @property
+    def message_count(self) -> int:
+        return self.records.count
 
 
 class StoredMessage(NamedTuple):

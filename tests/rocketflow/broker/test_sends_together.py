@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,39 +18,11 @@ from rocketflow.remoting.frame import FrameReceiver
 from rocketflow_store import FlushDiskType, PutMessageResult, PutMessageStatus
 from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.errors import StoreFullError
-from rocketflow_store.records.encoding import sent_frames
-from rocketflow_store.records.encoding.message_encoder import MessageEncoder
 from rocketflow_store.spi.table_rows import TopicConfig
 from tests.support.sender import QUEUES, TOPICS, USUAL, Sender, send, text_of
 from tests.support.trials import some
 
 pytestmark = pytest.mark.skipif(COMPILED is None, reason="this machine has no compiled kernel")
-
-
-@pytest.fixture
-def senders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[Sender, Sender]]]:
-    """Make two senders with the same options, the second without the kernel; both make the same UNIQ_KEYs."""
-    made: list[Sender] = []
-    keys: dict[MessageEncoder, int] = defaultdict(int)
-
-    def next_uniq_key(encoder: MessageEncoder) -> str:
-        keys[encoder] += 1
-        return f"NEW{keys[encoder]}"
-
-    monkeypatch.setattr(MessageEncoder, "next_uniq_key", next_uniq_key)
-    # after a slow append others run in a thread, where refusals overtake answers
-    monkeypatch.setattr("rocketflow.broker.puts.put_gatherer.SLOW_SECONDS", float("inf"))
-
-    def make(**options: Any) -> tuple[Sender, Sender]:
-        made.append(Sender(tmp_path / "on", together=True, **options))
-        with monkeypatch.context() as patch:
-            patch.setattr(sent_frames, "COMPILED", None)
-            made.append(Sender(tmp_path / "off", together=False, **options))
-        return made[0], made[1]
-
-    yield make
-    for one in made:
-        one.close()
 
 
 ODD_NAMES: Final = (

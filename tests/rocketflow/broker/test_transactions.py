@@ -22,6 +22,7 @@ from rocketflow.broker.puts.put_gatherer import PutGatherer
 from rocketflow.broker.transactions.check import Broker, TransactionChecks, stored_offset
 from rocketflow.broker.transactions.decisions import Decisions
 from rocketflow.broker.transactions.end import TransactionEnds
+from rocketflow.broker.transactions.end_puts import EndPuts
 from rocketflow.broker.transactions.half_queue import HalfQueue
 from rocketflow.broker.transactions.marked_puts import MarkedPuts
 from rocketflow.broker.transactions.messages import (
@@ -193,7 +194,8 @@ class World:
         broker = Broker(producers, cast("Topics", AnyTopics()), "b", HOST, counts, access)
         self.recent = RecentHalves(HOST, max_bytes=4_000)  # keeps some three; the others are in the log
         self.checks = TransactionChecks(queue, table, puts, marks, broker, RULES)
-        self.ends = TransactionEnds(opened, puts, self.recent, RULES, counts, self.checks, access)
+        end_puts = EndPuts(puts, RULES.max_mark_bytes)
+        self.ends = TransactionEnds(opened, end_puts, self.recent, RULES, counts, self.checks, access)
 
     async def put(self, message: RawMessage) -> PutMessageResult:
         future: asyncio.Future[PutMessageResult] = asyncio.get_running_loop().create_future()

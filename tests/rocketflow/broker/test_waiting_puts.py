@@ -40,7 +40,8 @@ class Waiting(RuleBasedStateMachine):
     def add(self, sizes: list[int], messages: int) -> None:
         for size in sizes[:1]:
             self.puts.add(self.one(size, messages))
-        self.puts.extend([self.one(size) for size in sizes[1:]])
+        for size in sizes[1:]:
+            self.puts.add(self.one(size))
 
     @rule(passed=st.integers(0, 4))
     def wait(self, passed: int) -> None:

@@ -16,9 +16,14 @@ if TYPE_CHECKING:
 
 
 def send_frames(
-    config: StoreConfig, added: bytes, answer: tuple[bytes, ...], max_frame: int, max_run: tuple[int, int]
+    config: StoreConfig,
+    added: bytes,
+    answer: tuple[bytes, ...],
+    max_frame: int,
+    max_run: tuple[int, int],
+    max_ends: tuple[int, int],
 ) -> SendFrames | None:
-    """Return the encoder of at most `max_run` (messages, bytes of bodies) at once.
+    """Return the encoder of at most `max_run` (messages, bytes of bodies) at once, and of `max_ends` of transactions.
 
     None without the kernel, or if the end of the properties could be taken for a CRC.
     """
@@ -34,6 +39,8 @@ def send_frames(
         max_properties=MAX_PROPERTIES_SIZE - (PROPERTY_CRC_SIZE if config.append_prop_crc else 0),
         max_run=max_run[0],
         max_run_bytes=max_run[1],
+        max_endings=max_ends[0],
+        max_commit_bytes=max_ends[1],
         property_crc=config.append_prop_crc,
         tag_entries=config.tag_entries,
         half_topic=HALF_TOPIC,
