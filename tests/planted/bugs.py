@@ -2431,6 +2431,17 @@ BUGS: Final = (
         [f"{UNITS}::test_units_are_written_in_the_same_runs_by_kernel_and_python"],
     ),
     Bug(
+        "only-one-files-bytes-are-compared",
+        "a rebuild keeps an old file with bytes where the new one has none",
+        [
+            Change(
+                "*os_files.data_ranges(first, one, 0, size), *os_files.data_ranges(second, other, 0, size)",
+                "*os_files.data_ranges(first, one, 0, size)",
+            )
+        ],
+        [f"{STORE}/rebuild/test_rebuild.py::test_files_with_different_holes_are_compared_byte_for_byte"],
+    ),
+    Bug(
         "kernel-run-of-two-queues",
         "the kernel takes rows of two queues for one run",
         [

@@ -148,20 +148,21 @@ class LogFileCheck:
 
     def _sound_records(self, rows: DispatchRows, sys_flags: npt.NDArray[np.int32]) -> None:
         report, mapped = self._report, self._mapped
-        positions, size = rows.phy_offsets - mapped.file_from_offset, int(rows.sizes.sum())
-        report.records += len(positions)
+        base, size = mapped.file_from_offset, int(rows.sizes.sum())
+        report.records += len(rows.sizes)
         report.bytes += size
-        report.end = int(positions[-1] + rows.sizes[-1])
+        report.end = int(rows.phy_offsets[-1] + rows.sizes[-1]) - base
         report.max_store_timestamp = max(report.max_store_timestamp, int(rows.store_timestamps.max()))
         flagged = with_flagged_body(sys_flags)
         if len(flagged):
-            flagged_records = RecordColumns(mapped.buffer, positions[flagged], rows.sizes[flagged])
+            flagged_records = RecordColumns(mapped.buffer, rows.phy_offsets[flagged] - base, rows.sizes[flagged])
             check_bodies(flagged_records, mapped.path, report.bad_bodies)
-        with_unit = np.flatnonzero(rows.queue_of >= 0)
+        with_unit = np.flatnonzero(rows.queue_of >= 0) if rows.queue_of[-1] < 0 else (-1,)
         if len(with_unit):
             report.dispatched_phy_offset = int(rows.phy_offsets[with_unit[-1]])
         with_tags = self._context.seen.tag_entries.contains(rows.phy_offsets)
-        keyed = self._entries.add(rows.entries, positions - self._stretch, rows.store_timestamps, with_tags)
+        positions = rows.phy_offsets - (base + self._stretch)
+        keyed = self._entries.add(rows.entries, positions, rows.store_timestamps, with_tags)
         report.keyed = report.keyed or keyed
         self._units.check(rows, sys_flags)
         self._context.progress.add(size)
