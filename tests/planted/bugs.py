@@ -1586,7 +1586,7 @@ BUGS: Final = (
     Bug(
         "every-tag-must-be-indexed",
         "a message of an older broker without an index entry for its TAGS is reported as damage",
-        [Change("        must = ~entries.of_tag\n", "        must = np.ones(len(entries.of_tag), bool)\n")],
+        [Change("must[:] = ~entries.of_tag | with_tags[entries.of_row]", "must[:] = True")],
         [f"{STORE}/views/test_derived_profile.py"],
     ),
     Bug(
