@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rocketflow_store.fsck.log_damage import LogDamage
     from rocketflow_store.fsck.log_report import Compared, LogFileReport
     from rocketflow_store.fsck.observation import Observation
+    from rocketflow_store.records.decoding.index_entries import IndexEntries
     from rocketflow_store.views.index.index_file import IndexFile
 
     Ints = npt.NDArray[np.int64]
@@ -56,12 +57,67 @@ class ExpectedEntries:
         return ExpectedEntries(self.pairs[first], self.store_timestamps[first], self.must[first])
 
 
+class GatheredEntries:
+    """The expected entries of a stretch of the log, in the order of its records: as dispatch writes them."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._pairs, self._times, self._must = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, bool)
+
+    def add(self, entries: IndexEntries, positions: Ints, times: Ints, with_tags: npt.NDArray[np.bool_]) -> bool:
+        """Add the entries of records at `positions` from the stretch's begin on; return True if one has to exist.
+
+        Entries of TAGS have to exist for records `with_tags`.
+        """
+        end = self._count + len(entries.hashes)
+        if end > len(self._pairs):
+            room = max(end, 2 * len(self._pairs))
+            for name in ("_pairs", "_times", "_must"):
+                old = getattr(self, name)
+                setattr(self, name, np.empty(room, old.dtype))
+                getattr(self, name)[: self._count] = old[: self._count]
+        pairs, pair_times, must = (one[self._count : end] for one in (self._pairs, self._times, self._must))
+        if COMPILED is not None:
+            columns = np.ascontiguousarray(entries.hashes, np.int32), in_row(entries.of_row)
+            of_tag = np.ascontiguousarray(entries.of_tag)
+            COMPILED.index_pairs(
+                (*columns, of_tag.view(np.uint8)),
+                in_row(positions),
+                in_row(times),
+                with_tags.view(np.uint8),
+                pairs,
+                pair_times,
+                must.view(np.uint8),
+            )
+        else:
+            pairs[:] = (positions[entries.of_row] << 32) | entries.hashes
+            pair_times[:] = times[entries.of_row]
+            must[:] = ~entries.of_tag | with_tags[entries.of_row]
+        self._count = end
+        return bool(must.any())
+
+    def take(self, length: int) -> ExpectedEntries:
+        """Return the entries of the first `length` bytes, valid until the next call of `add`; begin a new stretch."""
+        count, self._count = int(np.searchsorted(self._pairs[: self._count], length << 32)), 0
+        return ExpectedEntries(self._pairs[:count], self._times[:count], self._must[:count])
+
+
 @dataclass(slots=True)
 class _Known:
     file: IndexFile
     entries: int
     lows: Ints
     highs: Ints
+
+    def blocks_in(self, start: int, stop: int) -> list[int]:
+        """Return the blocks with an entry that may point into [start, stop)."""
+        found: list[int] = np.flatnonzero((self.highs >= start) & (self.lows < stop)).tolist()
+        return found
+
+    def block(self, number: int) -> tuple[int, npt.NDArray[np.void]]:
+        """Return the number of a block's first entry, and its entries."""
+        first = 1 + number * _BLOCK
+        return first, self.file.entry_table(self.entries)[first : min(first + _BLOCK, self.entries + 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +199,13 @@ class IndexCheck:
 
     def compare(self, start: int, stop: int, expected: ExpectedEntries, out: Compared) -> None:
         """Compare the index with the entries that records in [start, stop) must have, or may have."""
-        expected = expected.different()
         out.keys += int(np.count_nonzero(expected.must))
+        if self._are_in_order(start, stop, expected):
+            return
+        expected = expected.different()
         stretch = Stretch(start, stop, expected, np.zeros(len(expected.pairs), bool), out)
         for number, known in self._known.items():
-            for block in np.flatnonzero((known.highs >= start) & (known.lows < stop)).tolist():
+            for block in known.blocks_in(start, stop):
                 _compare_block(number, known, block, stretch)
         if self._known:
             missing = (expected.pairs[expected.must & ~stretch.seen] >> 32) + start
@@ -155,6 +213,20 @@ class IndexCheck:
             room = max(_MAX_BAD - len(out.missing), 0)
             out.missing += missing[:room].tolist()
             out.more += max(len(missing) - room, 0)
+
+    def _are_in_order(self, start: int, stop: int, expected: ExpectedEntries) -> bool:
+        """Return True if the index has exactly the expected entries of records in [start, stop), in their order."""
+        if COMPILED is None:
+            return False
+        columns, at = (expected.pairs, expected.store_timestamps, expected.must.view(np.uint8)), 0
+        for known in self._known.values():
+            begin = known.file.header.begin_timestamp
+            for block in known.blocks_in(start, stop):
+                first, entries = known.block(block)
+                at = COMPILED.match_in_order(entries.view(np.uint8), first == 1, (start, stop), columns, begin, at)
+                if at < 0:
+                    return False
+        return not self._known or not expected.must[at:].any()
 
     def report(self, reports: Sequence[LogFileReport], damage: LogDamage, found: Findings) -> None:
         """Add the findings of all stretches: entries without their record, and records without their entry."""
@@ -224,8 +296,7 @@ def follow_chains(
 
 def _compare_block(number: int, known: _Known, block: int, stretch: Stretch) -> None:
     """Compare a block of a file's entries with a stretch of the log."""
-    first = 1 + block * _BLOCK
-    entries = known.file.entry_table(known.entries)[first : min(first + _BLOCK, known.entries + 1)]
+    first, entries = known.block(block)
     wrong = wrong_entries(entries, first, known.file.header.begin_timestamp, stretch)
     phy_offsets = entries["phy_offset"][wrong].astype(np.int64)
     room = max(_MAX_BAD - len(stretch.out.wrong), 0)

@@ -12,7 +12,7 @@ import numpy as np
 from rocketflow_store.fsck.findings import Damage
 from rocketflow_store.fsck.log_report import LogFileReport, LogReport, UnitsReport
 from rocketflow_store.fsck.verify_bodies import check_bodies, with_flagged_body
-from rocketflow_store.fsck.verify_index import ExpectedEntries
+from rocketflow_store.fsck.verify_index import GatheredEntries
 from rocketflow_store.fsck.verify_units import UnitsCheck
 from rocketflow_store.log.resync import is_complete, is_end_blank, next_proven
 from rocketflow_store.log.scan_file import RunLength, scan_file
@@ -95,7 +95,7 @@ class LogFileCheck:
         self._context, self._mapped, self._limit = context, mapped, limit
         self._units = UnitsCheck(context.seen, context.topics, mapped, limit)
         self._report = LogFileReport(units=self._units.report)
-        self._pairs: list[tuple[Ints, Ints, npt.NDArray[np.bool_]]] = []
+        self._entries = GatheredEntries()
         self._stretch = 0
         self._run_length = RunLength()
         self._boundaries = context.seen.reader.record_boundaries()
@@ -148,24 +148,22 @@ class LogFileCheck:
 
     def _sound_records(self, rows: DispatchRows, sys_flags: npt.NDArray[np.int32]) -> None:
         report, mapped = self._report, self._mapped
-        positions, size = rows.phy_offsets - mapped.file_from_offset, int(rows.sizes.sum())
-        report.records += len(positions)
+        base, size = mapped.file_from_offset, int(rows.sizes.sum())
+        report.records += len(rows.sizes)
         report.bytes += size
-        report.end = int(positions[-1] + rows.sizes[-1])
+        report.end = int(rows.phy_offsets[-1] + rows.sizes[-1]) - base
         report.max_store_timestamp = max(report.max_store_timestamp, int(rows.store_timestamps.max()))
         flagged = with_flagged_body(sys_flags)
         if len(flagged):
-            flagged_records = RecordColumns(mapped.buffer, positions[flagged], rows.sizes[flagged])
+            flagged_records = RecordColumns(mapped.buffer, rows.phy_offsets[flagged] - base, rows.sizes[flagged])
             check_bodies(flagged_records, mapped.path, report.bad_bodies)
-        entries, with_unit = rows.entries, np.flatnonzero(rows.queue_of >= 0)
-        of_row = entries.of_row
+        with_unit = np.flatnonzero(rows.queue_of >= 0) if rows.queue_of[-1] < 0 else (-1,)
         if len(with_unit):
             report.dispatched_phy_offset = int(rows.phy_offsets[with_unit[-1]])
-        must = ~entries.of_tag
-        must |= self._context.seen.tag_entries.contains(rows.phy_offsets)[of_row]
-        report.keyed = report.keyed or bool(must.any())
-        pairs = (positions[of_row] << 32) | entries.hashes
-        self._pairs.append((pairs, rows.store_timestamps[of_row], must))
+        with_tags = self._context.seen.tag_entries.contains(rows.phy_offsets)
+        positions = rows.phy_offsets - (base + self._stretch)
+        keyed = self._entries.add(rows.entries, positions, rows.store_timestamps, with_tags)
+        report.keyed = report.keyed or keyed
         self._units.check(rows, sys_flags)
         self._context.progress.add(size)
 
@@ -188,14 +186,7 @@ class LogFileCheck:
         """Compare the keys gathered since the last call with the index."""
         start, self._stretch = self._stretch, stop
         base = self._mapped.file_from_offset
-        if start >= min(stop, self._context.seen.settled - base):
-            self._pairs = []
-            return
-        none = np.zeros(0, np.int64)
-        parts = self._pairs or [(none, none, np.zeros(0, bool))]
-        pairs, times, must = (np.concatenate(one) for one in zip(*parts, strict=True))
-        self._pairs = []
         stop = min(stop, self._context.seen.settled - base)
-        kept = (pairs >> 32) < stop
-        expected = ExpectedEntries(pairs[kept] - (start << 32), times[kept], must[kept])
-        self._context.index.compare(base + start, base + stop, expected, self._report.index)
+        expected = self._entries.take(stop - start)
+        if start < stop:
+            self._context.index.compare(base + start, base + stop, expected, self._report.index)

@@ -20,6 +20,7 @@ from rocketflow_store.views.dispatch.side_queues import batch_units
 from rocketflow_store.views.queues.claimed_places import rows_refuted
 from rocketflow_store.views.queues.consume_queue import written
 from rocketflow_store.views.queues.queue_gaps import drop_deleted, drop_impossible
+from rocketflow_store.views.queues.rows_by_queue import rows_by_queue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,16 +75,19 @@ class UnitsCheck:
         queued = rows.queue_of >= 0
         drop_impossible(rows)
         self._note_impossible(rows, np.flatnonzero(queued & (rows.queue_of < 0)))
-        self.report.claims.add(rows)
+        grouped = rows_by_queue(rows)
+        self.report.claims.add(rows, grouped)
         skipped = sys_flags & INNER_BATCH_FLAG != 0
-        for code, (topic, queue_id) in enumerate(rows.queues):
-            mine = np.flatnonzero(rows.queue_of == code)
+        inner = bool(skipped.any())
+        for (topic, queue_id), (low, high) in zip(rows.queues, grouped.runs_of(len(rows.queues)), strict=True):
+            mine = grouped.order[grouped.starts[low] : grouped.ends[high - 1]] if low < high else grouped.order[:0]
             if topic in self._seen.batch_topics:
                 self._sum_up(topic, queue_id, rows, mine)
                 continue
-            mine = mine[~skipped[mine]]
+            if inner:
+                mine = mine[~skipped[mine]]
             if len(mine):
-                self._compare_units(topic, queue_id, rows, mine)
+                self._compare_units(topic, queue_id, rows, mine, one_run=high - low == 1 and not inner)
         for name in sorted({name for _, name, _ in rows.lmq}):
             of_row = np.array([row for row, one, _ in rows.lmq if one == name], np.intp)
             light = replace(
@@ -94,7 +98,7 @@ class UnitsCheck:
                 queue_offsets=np.array([offset for _, one, offset in rows.lmq if one == name], np.int64),
             )
             if is_directory_name(name) or (name, LMQ_QUEUE_ID) in self._seen.bounds:
-                self._compare_units(name, LMQ_QUEUE_ID, light, np.arange(len(of_row)))
+                self._compare_units(name, LMQ_QUEUE_ID, light, np.arange(len(of_row)), one_run=False)
 
     def _sum_up(self, topic: str, queue_id: int, rows: DispatchRows, mine: Rows) -> None:
         """Add the units that records of a BatchCQ topic must have."""
@@ -114,32 +118,44 @@ class UnitsCheck:
         for phy_offset, size in zip(rows.phy_offsets[mine].tolist(), rows.sizes[mine].tolist(), strict=True):
             self.report.heads.append(Damage(phy_offset, size, path, phy_offset - base, why, other_head=True))
 
-    def _compare_units(self, topic: str, queue_id: int, rows: DispatchRows, mine: Rows) -> None:
+    def _compare_units(self, topic: str, queue_id: int, rows: DispatchRows, mine: Rows, *, one_run: bool) -> None:
+        """Compare records of one queue with its units; with `one_run` their queue offsets are consecutive."""
         known = self._seen.bounds.get((topic, queue_id))
         if known is None and not self._is_asked_for(topic, queue_id, rows, mine):
             return
         report = self.report.queues.setdefault((topic, queue_id), QueueReport())
+        queue = self._seen.reader.find(topic, queue_id)
+        if not (one_run and len(mine) > 1 and int(rows.phy_offsets[mine[-1]]) < self._seen.settled):
+            must = self._must_be_there(known, report, rows, mine)
+            if known is None and queue is None:
+                report.unserved += int(np.count_nonzero(~must))
+            if not must.all():
+                mine = mine[must]
+                one_run = False
+        if len(mine) == 0:
+            return
+        if not one_run:
+            offsets = rows.queue_offsets[mine]
+            if (offsets[1:] < offsets[:-1]).any():
+                mine = mine[np.argsort(offsets, kind="stable")]
+        last = int(rows.queue_offsets[mine[-1]])
+        report.next_offset = max(report.next_offset, last + 1)
+        if queue is None:
+            report.units.missing.add_numbers(np.unique(rows.queue_offsets[mine]))
+            return
+        parts = [mine] if one_run else np.split(mine, np.flatnonzero(np.diff(rows.queue_offsets[mine]) > _NEAR) + 1)
+        for part in parts:
+            compare_neighbours(queue, rows, part, report)
+
+    def _must_be_there(
+        self, known: tuple[int, int] | None, report: QueueReport, rows: DispatchRows, mine: Rows
+    ) -> npt.NDArray[np.bool_]:
+        """Return a mask of the records that must have their unit."""
         offsets = rows.queue_offsets[mine]
         must = (rows.phy_offsets[mine] < self._seen.settled) | (offsets < (known[1] if known else 0))
         end = max(known[1] if known else 0, report.next_offset)
         must &= _plausible(offsets, rows.phy_offsets[mine], end, self._limit // MIN_RECORD_SIZE)
-        queue = self._seen.reader.find(topic, queue_id)
-        if known is None and queue is None:
-            report.unserved += int(np.count_nonzero(~must))
-        if not must.all():
-            mine, offsets = mine[must], offsets[must]
-        if len(mine) == 0:
-            return
-        report.next_offset = max(report.next_offset, int(offsets.max()) + 1)
-        if queue is None:
-            report.units.missing.add_numbers(np.unique(offsets))
-            return
-        if (offsets[1:] < offsets[:-1]).any():
-            order = np.argsort(offsets, kind="stable")
-            mine, offsets = mine[order], offsets[order]
-        cuts = np.flatnonzero(np.diff(offsets) > _NEAR) + 1
-        for part in np.split(np.arange(len(offsets)), cuts):
-            compare_neighbours(queue, rows, mine[part], report)
+        return must
 
     def _is_asked_for(self, topic: str, queue_id: int, rows: DispatchRows, mine: Rows) -> bool:
         """Return True if records must have units in a queue without files; note those of queues that cannot exist."""
@@ -153,18 +169,19 @@ class UnitsCheck:
 
 def compare_neighbours(queue: ConsumeQueue, rows: DispatchRows, mine: Rows, report: QueueReport) -> None:
     """Compare records with the units of their queue offsets, which ascend and are close to each other."""
+    begin, stop = int(rows.queue_offsets[mine[0]]), int(rows.queue_offsets[mine[-1]]) + 1
+    first = max(begin, queue.first_unit)
+    light, tags = queue.topic.startswith(LMQ_PREFIX), queue.topic != SCHEDULE_TOPIC
+    if COMPILED is not None and not light and first == begin:
+        columns = in_row(rows.queue_offsets), in_row(rows.phy_offsets), in_row(rows.sizes), in_row(rows.tags_codes)
+        if COMPILED.same_units(queue.units(first, stop).view(np.uint8), first, in_row(mine), columns, tags):
+            report.matched += len(mine)
+            return
     wanted = rows.queue_offsets[mine]
-    first = max(int(wanted[0]), queue.first_unit)
-    units = queue.units_or_zeros(first, int(wanted[-1]) + 1)
+    units = queue.units_or_zeros(first, stop)
     if not len(units):
         report.units.missing.add_numbers(np.unique(wanted))
         return
-    light, tags = queue.topic.startswith(LMQ_PREFIX), queue.topic != SCHEDULE_TOPIC
-    if COMPILED is not None and not light:
-        columns = in_row(rows.queue_offsets), in_row(rows.phy_offsets), in_row(rows.sizes), in_row(rows.tags_codes)
-        if COMPILED.same_units(units.view(np.uint8), first, in_row(mine), columns, tags):
-            report.matched += len(mine)
-            return
     at = wanted - first
     there = (at >= 0) & (at < len(units))
     chosen = units[np.where(there, at, 0)]

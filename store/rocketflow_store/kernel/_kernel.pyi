@@ -5,7 +5,7 @@ from typing_extensions import Buffer
 
 INTERFACE: int
 
-def crc32(data: Buffer) -> int: ...
+def crc32(data: Buffer, folds: int = 2) -> int: ...
 
 # record.pxi, columns.pxi, walk.pxi
 
@@ -23,6 +23,7 @@ def queue_columns(
     body: tuple[Buffer, Buffer] | None,
     texts: list[tuple[bytes, Buffer, Buffer, Buffer]],
 ) -> tuple[int, int, int, int, list[tuple[int, int]]] | None: ...
+def follow_records(data: Buffer, position: int, limit: int, positions: Buffer, sizes: Buffer) -> tuple[int, int]: ...
 def follow_sizes(data: Buffer, position: int, limit: int, least_size: int, positions: Buffer) -> tuple[int, int]: ...
 def dispatch_rows(
     log: Buffer,
@@ -40,6 +41,23 @@ def same_units(
     units: Buffer, first: int, rows: Buffer, columns: tuple[Buffer, Buffer, Buffer, Buffer], tags: bool
 ) -> bool: ...
 def follow_chain(entries: Buffer, first: int, heads: Buffer, wrong: Buffer) -> tuple[int, int]: ...
+def index_pairs(
+    entries: tuple[Buffer, Buffer, Buffer],
+    positions: Buffer,
+    times: Buffer,
+    with_tags: Buffer,
+    pairs: Buffer,
+    pair_times: Buffer,
+    must: Buffer,
+) -> None: ...
+def match_in_order(
+    entries: Buffer,
+    is_first: bool,
+    stretch: tuple[int, int],
+    expected: tuple[Buffer, Buffer, Buffer],
+    begin: int,
+    at: int,
+) -> int: ...
 def match_entries(
     entries: Buffer,
     is_first: bool,
@@ -117,6 +135,9 @@ def units_by_queue(
     runs: Buffer,
     units: Buffer,
 ) -> int: ...
+def rows_by_queue(
+    queue_of: Buffer, queue_offsets: Buffer, phy_offsets: Buffer, queues: int, order: Buffer, runs: Buffer
+) -> tuple[int, int]: ...
 def put_index_entries(
     mapped: Buffer,
     slots: int,
@@ -126,6 +147,7 @@ def put_index_entries(
     phy_offsets: Buffer,
     store_timestamps: Buffer,
 ) -> int: ...
+def follow_index_rows(rows: Buffer, newest: Buffer, first: int, begin_timestamp: int, entries: Buffer) -> int: ...
 def put_index_run(
     mapped: Buffer,
     slots: int,

@@ -74,6 +74,63 @@ def units_by_queue(
     return found
 
 
+def rows_by_queue(
+    const int32_t[::1] queue_of not None,
+    const int64_t[::1] queue_offsets not None,
+    const int64_t[::1] phy_offsets not None,
+    int64_t queues,
+    int64_t[::1] order not None,
+    int64_t[:, ::1] runs not None,
+):
+    """Bring the rows of each queue together, in their order; return how many have a queue, and the number of runs.
+
+    A run is (queue, its first place in `order`, the place after it, first queue offset, physical offsets of the first and
+    the last record): its queue offsets are consecutive. Rows of queue -1 are left out. ValueError for a row of another.
+    """
+    cdef int64_t row, queue, count = queue_of.shape[0], place = 0, found = 0, at, before
+    cdef bint known = True
+    cdef int64_t *places
+    if (
+        queue_offsets.shape[0] != count or phy_offsets.shape[0] != count or order.shape[0] < count or queues < 0
+        or runs.shape[0] < count or runs.shape[1] != 6
+    ):
+        raise ValueError("a column has another number of rows")
+    places = <int64_t *>calloc(queues + 1, sizeof(int64_t))
+    if places == NULL:
+        raise MemoryError
+    with nogil:
+        for row in range(count):
+            if not -1 <= queue_of[row] < queues:
+                known = False
+                break
+            places[queue_of[row] + 1] += 1
+        if known:
+            places[0] = 0
+            for queue in range(queues):  # number of rows of the queue before -> place of the next row
+                places[queue + 1] += places[queue]
+            for row in range(count):
+                queue = queue_of[row]
+                if queue >= 0:
+                    order[places[queue]] = row
+                    places[queue] += 1
+            place = places[queues - 1] if queues else 0
+            before = -1
+            for at in range(place):
+                row = order[at]
+                if before < 0 or queue_of[row] != queue_of[before] or queue_offsets[row] != <int64_t>(
+                    <uint64_t>queue_offsets[before] + 1
+                ):
+                    runs[found, 0], runs[found, 1], runs[found, 3] = queue_of[row], at, queue_offsets[row]
+                    runs[found, 4] = phy_offsets[row]
+                    found += 1
+                runs[found - 1, 2], runs[found - 1, 5] = at + 1, phy_offsets[row]
+                before = row
+    free(places)
+    if not known:
+        raise ValueError("a row has no queue")
+    return place, found
+
+
 cdef inline int64_t seconds_since(int64_t begin, int64_t timestamp) noexcept nogil:
     cdef double seconds = <double>(<int64_t>(<uint64_t>timestamp - <uint64_t>begin)) / 1000
     if begin <= 0 or seconds < 0:
@@ -178,4 +235,47 @@ def put_index_run(
         started += link_entry(at, slots, first + row, hashes[row], phy_offsets[row], seconds)
         if first + row == 1:
             seconds = 0  # the first entry is measured against the time carried over
+    return started
+
+
+def follow_index_rows(
+    const uint8_t[::1] rows not None,
+    int32_t[::1] newest not None,
+    int64_t first,
+    int64_t begin_timestamp,
+    uint8_t[::1] entries not None,
+):
+    """Fill the entries from number `first` on of an index file that is built at once; return how many begin a slot.
+
+    Rows are (physical offset, store time, key hash), little-endian. `newest` has the newest entry of each slot.
+    """
+    cdef int64_t count = rows.shape[0] // ENTRY_SIZE, slots = newest.shape[0], one, slot, time, begin = begin_timestamp
+    cdef int64_t started = 0
+    cdef uint64_t place
+    cdef int32_t key_hash, ahead
+    cdef const uint8_t *row
+    cdef uint8_t *entry
+    if rows.shape[0] != count * ENTRY_SIZE or entries.shape[0] != rows.shape[0]:
+        raise ValueError("entries of different counts")
+    if slots == 0 or first < 1 or count == 0 or first > MOST_SECONDS - count:
+        raise ValueError("the index file has other numbers of slots or entries")
+    with nogil:
+        for one in range(count):
+            row = &rows[ENTRY_SIZE * one]
+            entry = &entries[ENTRY_SIZE * one]
+            if one + SLOTS_AHEAD < count:
+                memcpy(&ahead, row + ENTRY_SIZE * SLOTS_AHEAD + 16, 4)
+                fetch_ahead(<const uint8_t *>&newest[slot_of(ahead, slots)])
+            memcpy(&time, row + 8, 8)
+            memcpy(&key_hash, row + 16, 4)
+            slot = slot_of(key_hash, slots)
+            put32(entry, <uint32_t>key_hash)
+            memcpy(&place, row, 8)
+            put64(entry + 4, place)
+            put32(entry + 12, <uint32_t>seconds_since(begin, time))
+            put32(entry + 16, <uint32_t>newest[slot])
+            started += newest[slot] == 0
+            newest[slot] = <int32_t>(first + one)
+            if first + one == 1:
+                begin = time  # only the first entry is measured against the time that was carried over
     return started

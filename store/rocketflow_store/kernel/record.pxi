@@ -13,7 +13,8 @@ cdef extern from *:
         for (int64_t ahead = 0; ahead < size; ahead += 64) __builtin_prefetch(at + ahead);
     }
 
-    /* The first byte of [at, end) that is `one` or `other`, or `end`. Values are short: a call of memchr costs more. */
+    /* The first byte of [at, end) that is `one` or `other`, or `end`. Values are short: a call of memchr costs more.
+       The 16 bytes before `end` are readable: they are those of a record. */
     static inline const uint8_t *find_either(const uint8_t *at, const uint8_t *end, uint8_t one, uint8_t other) {
     #if defined(__SSE2__)
         const __m128i ones = _mm_set1_epi8((char)one), others = _mm_set1_epi8((char)other);
@@ -22,9 +23,15 @@ cdef extern from *:
             int found = _mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(octets, ones), _mm_cmpeq_epi8(octets, others)));
             if (found) return at + __builtin_ctz((unsigned)found);
         }
-    #endif
+        if (at == end) return end;
+        __m128i octets = _mm_loadu_si128((const __m128i *)(end - 16));
+        int found = _mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(octets, ones), _mm_cmpeq_epi8(octets, others)));
+        found &= (int)(0xFFFFu << (16 - (end - at)));
+        return found ? end - 16 + __builtin_ctz((unsigned)found) : end;
+    #else
         while (at < end && *at != one && *at != other) at++;
         return at;
+    #endif
     }
     """
     void prefetch_octets(const uint8_t *at, int64_t size) nogil

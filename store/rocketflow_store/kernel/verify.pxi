@@ -63,6 +63,80 @@ def follow_chain(const uint8_t[::1] entries not None, int32_t first, int32_t[::1
     return low, high
 
 
+def index_pairs(
+    tuple entries not None,
+    const int64_t[::1] positions not None,
+    const int64_t[::1] times not None,
+    const uint8_t[::1] with_tags not None,
+    int64_t[::1] pairs not None,
+    int64_t[::1] pair_times not None,
+    uint8_t[::1] must not None,
+):
+    """Fill what the index may have of rows, one for each of `entries` (hashes, rows, 1 for TAGS).
+
+    A pair is position << 32 | key hash. `must` is 0 for TAGS of a row without `with_tags`. ValueError for another row.
+    """
+    cdef const int32_t[::1] hashes = entries[0]
+    cdef const int64_t[::1] of_row = entries[1]
+    cdef const uint8_t[::1] of_tag = entries[2]
+    cdef int64_t count = hashes.shape[0], rows = positions.shape[0], one = 0, row
+    if of_row.shape[0] != count or of_tag.shape[0] != count or times.shape[0] != rows or with_tags.shape[0] != rows:
+        raise ValueError("columns of different counts")
+    if pairs.shape[0] != count or pair_times.shape[0] != count or must.shape[0] != count:
+        raise ValueError("columns of different counts")
+    with nogil:
+        for one in range(count):
+            row = of_row[one]
+            if not 0 <= row < rows:
+                break
+            pairs[one] = <int64_t>(<uint64_t>positions[row] << 32 | <uint32_t>hashes[one])
+            pair_times[one] = times[row]
+            must[one] = not of_tag[one] or with_tags[row] != 0
+        else:
+            one = count
+    if one < count:
+        raise ValueError("an entry of no row")
+
+
+def match_in_order(
+    const uint8_t[::1] entries not None,
+    bint is_first,
+    tuple stretch not None,
+    tuple expected not None,
+    int64_t begin,
+    int64_t at,
+):
+    """Compare entries of the index with those that records must have or may have, from `at` on in the same order.
+
+    Arguments are those of `match_entries`, but for `expected` (pairs, store times, 1 for each that must be there), in
+    any order. Returns the number of the next expected one; -1 if an entry of the stretch is not the next one.
+    """
+    cdef const int64_t[::1] pairs = expected[0], times = expected[1]
+    cdef const uint8_t[::1] must = expected[2]
+    cdef int64_t start = stretch[0], stop = stretch[1], count = entries.shape[0] // ENTRY_SIZE, total = pairs.shape[0]
+    cdef int64_t one, place, wanted
+    cdef const uint8_t *entry
+    if times.shape[0] != total or must.shape[0] != total or at < 0:
+        raise ValueError("entries of different counts")
+    with nogil:
+        for one in range(count):
+            entry = &entries[ENTRY_SIZE * one]
+            place = <int64_t>get64(entry + 4)
+            if not start <= place < stop:
+                continue
+            wanted = <int64_t>((<uint64_t>place - <uint64_t>start) << 32 | get32(entry))
+            while at < total and pairs[at] != wanted and not must[at]:
+                at += 1
+            if at >= total or pairs[at] != wanted:
+                at = -1
+                break
+            if begin > 0 and not (is_first and one == 0) and seconds_since(begin, times[at]) != <int32_t>get32(entry + 12):
+                at = -1
+                break
+            at += 1
+    return at
+
+
 def match_entries(
     const uint8_t[::1] entries not None,
     bint is_first,

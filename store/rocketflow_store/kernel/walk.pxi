@@ -12,6 +12,7 @@ cdef enum:
     NO_QUEUE_KINDS = 0x4
     MAX_LEVEL_DIGITS = 9
     MAX_PROBES = 256
+    AHEAD_OF_WALK = 2048
 
 cdef struct Entries:
     int32_t *hashes
@@ -43,6 +44,42 @@ def follow_sizes(
             if size < least_size or size > limit - position:
                 break
             positions[count] = position
+            position += size
+            count += 1
+    return count, position
+
+
+def follow_records(
+    const uint8_t[::1] data not None,
+    int64_t position,
+    int64_t limit,
+    int64_t[::1] positions not None,
+    int64_t[::1] sizes not None,
+):
+    """Follow records from `position` on as `follow_sizes`, up to one without a magic code; fill their sizes too.
+
+    Where a record begins is known when the one before it was read, which takes as long as memory: so the bytes after it
+    are asked for before.
+    """
+    cdef Py_ssize_t count = 0, most = positions.shape[0]
+    cdef int64_t size, fetched = position
+    cdef uint32_t magic
+    cdef const uint8_t *first
+    limit = min(limit, data.shape[0])
+    if sizes.shape[0] != most:
+        raise ValueError("columns of different counts")
+    if position < 0 or most == 0 or data.shape[0] == 0:
+        return 0, position
+    first = &data[0]
+    with nogil:
+        while count < most and position <= limit - LEAST_RECORD:
+            while fetched < position + AHEAD_OF_WALK and fetched < limit:
+                prefetch_octets(first + fetched, 1)
+                fetched += 64
+            size, magic = <int32_t>get32(first + position), get32(first + position + 4)
+            if size < LEAST_RECORD or size > limit - position or (magic != MAGIC_V1 and magic != MAGIC_V2):
+                break
+            positions[count], sizes[count] = position, size
             position += size
             count += 1
     return count, position

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _WINDOW: Final = 8 << 20
 _OF_EACH: Final = 4096
 """Bytes that are populated for each requested record."""
-_MOST_RECORDS: Final = 1 << 13
+_MOST_RECORDS: Final = 1 << 14
 _AFTER_A_FAULT: Final = 1 << 5
 
 

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.errors import RebuildFailedError
 from rocketflow_store.views.index.index_file import IndexFile
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import numpy.typing as npt
 
 _ENTRIES_AT_ONCE: Final = 1 << 18
 
@@ -29,6 +32,8 @@ class ChainCheck:
         self._thread: threading.Thread | None = None
         self._begins = 0
         """Entries without a predecessor: as many as slots are used."""
+        self._newest: npt.NDArray[np.int32] | None = None
+        """The newest entry of every slot, for the kernel."""
         self._error: BaseException | None = None
 
     def written(self, entries: int) -> None:
@@ -87,6 +92,8 @@ class ChainCheck:
         table = index.entry_table(written)
         for first in range(checked + 1, written + 1, _ENTRIES_AT_ONCE):
             some = table[first : first + _ENTRIES_AT_ONCE]
+            if COMPILED is not None and self._names_newest(some, first, index.hash_slot_num):
+                continue
             previous = some["prev_index"].astype(np.int64)
             linked = np.flatnonzero(previous)
             self._begins += len(some) - len(linked)
@@ -97,3 +104,15 @@ class ChainCheck:
             older = table["key_hash"][previous[linked]].astype(np.int64) % index.hash_slot_num
             if not (older == slot).all():
                 raise RebuildFailedError(self._path, "has a chain that leaves its slot")
+
+    def _names_newest(self, entries: npt.NDArray[np.void], first: int, slots: int) -> bool:
+        """Return True if all entries from number `first` on lead to the newest one of their slot before them."""
+        assert COMPILED is not None
+        if self._newest is None:
+            self._newest = np.zeros(slots, np.int32)
+        wrong = np.empty(len(entries), np.bool_)
+        COMPILED.follow_chain(entries.view(np.uint8), first, self._newest, wrong.view(np.uint8))
+        if wrong.any():
+            return False
+        self._begins += len(entries) - int(np.count_nonzero(entries["prev_index"]))
+        return True

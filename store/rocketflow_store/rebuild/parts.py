@@ -15,15 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from rocketflow_store.files import os_files
-from rocketflow_store.records.arrow.unit_types import BATCH_UNIT_DTYPE, UNIT_DTYPE
+from rocketflow_store.records.arrow.unit_types import BATCH_UNIT_DTYPE, INDEX_ROW_DTYPE, UNIT_DTYPE
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     Rows = npt.NDArray[np.void]
-
-ENTRY_DTYPE: Final = np.dtype([("phy_offset", "<i8"), ("store_timestamp", "<i8"), ("key_hash", "<i4")])
-"""An index entry before its number is known."""
 
 
 class PartKind(enum.Enum):
@@ -42,7 +39,7 @@ class PartKind(enum.Enum):
 _DTYPES: Final = {
     PartKind.UNITS: UNIT_DTYPE,
     PartKind.BATCH_UNITS: BATCH_UNIT_DTYPE,
-    PartKind.ENTRIES: ENTRY_DTYPE,
+    PartKind.ENTRIES: INDEX_ROW_DTYPE,
 }
 
 

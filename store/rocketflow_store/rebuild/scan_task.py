@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from rocketflow_store.format.lmq_properties import LMQ_QUEUE_ID
+from rocketflow_store.kernel import COMPILED
 from rocketflow_store.log.resync import is_end_blank, next_proven, next_sound
 from rocketflow_store.log.scan_file import RunLength, scan_file
 from rocketflow_store.model.errors import StoreAccessError, UnreadableError
 from rocketflow_store.model.topic_names import LMQ_PREFIX, is_directory_name
-from rocketflow_store.rebuild.parts import ENTRY_DTYPE, PartKind, part_path, write_part
-from rocketflow_store.records.arrow.unit_types import BATCH_UNIT_DTYPE, UNIT_DTYPE
+from rocketflow_store.rebuild.parts import PartKind, part_path, write_part
+from rocketflow_store.records.arrow.unit_types import BATCH_UNIT_DTYPE, INDEX_ROW_DTYPE, UNIT_DTYPE
 from rocketflow_store.records.decoding.decode import RecordColumns
 from rocketflow_store.records.decoding.dispatch_rows import rows_of_records, sound_rows
 from rocketflow_store.records.decoding.record_crc import judge_run
 from rocketflow_store.records.decoding.scan import ScanStop
 from rocketflow_store.views.dispatch.side_queues import batch_units
 from rocketflow_store.views.queues.queue_gaps import drop_deleted, drop_impossible, drop_lmq_strays
+from rocketflow_store.views.queues.rows_by_queue import by_compiled_queue
 from rocketflow_store.views.queues.unit_boundaries import UnitBoundaries, queues_in
 
 if TYPE_CHECKING:
@@ -167,6 +169,7 @@ class _Collected:
         self._offsets: list[Ints] = []
         self._stops: list[Ints] = []
         self._units: list[npt.NDArray[np.void]] = []
+        self._counted = False
 
     def code(self, queue: Queue) -> int:
         """Return the number of a queue."""
@@ -174,6 +177,7 @@ class _Collected:
 
     def add(self, queue_of: Ints, offsets: Ints, units: npt.NDArray[np.void], counts: Ints | None = None) -> None:
         """Add units of records that claim `counts` queue offsets each (default: one)."""
+        self._counted = self._counted or counts is not None
         self._queue_of.append(queue_of)
         self._offsets.append(offsets)
         self._stops.append(offsets + (1 if counts is None else np.maximum(counts, 1)))
@@ -187,17 +191,22 @@ class _Collected:
         if not self._units:
             return None
         queue_of, offsets = np.concatenate(self._queue_of), np.concatenate(self._offsets)
+        raw = f"V{self._dtype.itemsize}"  # as raw bytes: numpy would convert numbers to the machine's byte order
+        units = np.concatenate([one.view(raw) for one in self._units])
+        places = units.view(self._dtype)["phy_offset"]
+        if COMPILED is not None and not self._counted:
+            found = by_compiled_queue(queue_of, len(self._codes), offsets, places)
+            columns = found.ends - found.starts, found.firsts, found.stops, found.begins, found.lasts
+            runs = QueueRuns(list(self._codes), found.codes.astype(np.int32), found.starts, *columns)
+            return runs, units[found.order].view(self._dtype)
         stops = np.concatenate(self._stops)
         order = np.sort((queue_of << _CODE_BITS) | np.arange(len(queue_of))) & ((1 << _CODE_BITS) - 1)
-        raw = f"V{self._dtype.itemsize}"  # as raw bytes: numpy would convert numbers to the machine's byte order
-        units = np.concatenate([one.view(raw) for one in self._units])[order].view(self._dtype)
-        queue_of, offsets, stops = queue_of[order], offsets[order], stops[order]
+        queue_of, offsets, stops, places = queue_of[order], offsets[order], stops[order], places[order]
         cuts = (queue_of[1:] != queue_of[:-1]) | (offsets[1:] != stops[:-1])
         if not by_place:
             cuts |= stops[:-1] != offsets[:-1] + 1
         starts = np.concatenate([[0], np.flatnonzero(cuts) + 1])
         last = np.append(starts[1:], len(queue_of)) - 1
-        places = units["phy_offset"]
         runs = QueueRuns(
             list(self._codes),
             queue_of[starts].astype(np.int32),
@@ -208,7 +217,7 @@ class _Collected:
             places[starts].astype(np.int64),
             places[last].astype(np.int64),
         )
-        return runs, units
+        return runs, units[order].view(self._dtype)
 
 
 class _Scan:
@@ -302,7 +311,7 @@ class _Scan:
             of_row = found.of_row
             report.entries += len(of_row)
             if settings.side is not None and len(of_row):
-                entries = np.empty(len(of_row), ENTRY_DTYPE)
+                entries = np.empty(len(of_row), INDEX_ROW_DTYPE)
                 entries["phy_offset"], entries["key_hash"] = rows.phy_offsets[of_row], found.hashes
                 entries["store_timestamp"] = rows.store_timestamps[of_row]
                 self._entries.append(entries)

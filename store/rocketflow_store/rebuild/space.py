@@ -11,7 +11,7 @@ from rocketflow_store.format.consume_queue_unit import UNIT_SIZE
 from rocketflow_store.format.index_layout import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
 from rocketflow_store.log.scan_file import scan_file
 from rocketflow_store.model.errors import StoreFullError, UnreadableError
-from rocketflow_store.rebuild.parts import ENTRY_DTYPE
+from rocketflow_store.records.arrow.unit_types import INDEX_ROW_DTYPE
 from rocketflow_store.records.decoding.decode import RecordColumns
 from rocketflow_store.records.decoding.dispatch_rows import rows_of_records
 
@@ -32,7 +32,7 @@ _INDEX_AHEAD: Final = 1 << 20
 
 def parts_bytes(units: int, entries: int) -> int:
     """Return the bytes of the parts between the stages."""
-    return units * UNIT_SIZE + entries * ENTRY_DTYPE.itemsize
+    return units * UNIT_SIZE + entries * INDEX_ROW_DTYPE.itemsize
 
 
 def queues_bytes(plans: Sequence[QueuePlan], unit_size: int) -> int:

@@ -145,16 +145,20 @@ def _within(root: Path, relative: str) -> Path:
 
 
 def same_content(one: Path, other: Path, block: int = 1 << 22) -> bool:
-    """Return True if two files hold the same bytes."""
+    """Return True if two files hold the same bytes; those that were never written to either are not read."""
     if not other.is_file() or one.stat().st_size != other.stat().st_size:
         return False
     first, second = os_files.open_file(one, write=False), os_files.open_file(other, write=False)
     try:
-        size = os_files.file_size(first)
-        return all(
-            os_files.read_at(first, at, block, one) == os_files.read_at(second, at, block, other)
-            for at in range(0, size, block)
-        )
+        compared, size = 0, os_files.file_size(first)
+        written = [*os_files.data_ranges(first, one, 0, size), *os_files.data_ranges(second, other, 0, size)]
+        for start, stop in sorted(written):
+            for at in range(max(start, compared), stop, block):
+                length = min(block, stop - at)
+                if os_files.read_at(first, at, length, one) != os_files.read_at(second, at, length, other):
+                    return False
+            compared = max(compared, stop)
+        return True
     finally:
         os_files.close_file(first)
         os_files.close_file(second)

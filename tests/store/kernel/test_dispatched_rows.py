@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,13 +12,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rocketflow_store.kernel import COMPILED
+from rocketflow_store.records.arrow.unit_types import INDEX_ROW_DTYPE
 from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
 from rocketflow_store.records.decoding.index_entries import IndexEntries
 from rocketflow_store.views.dispatch import dispatcher
 from rocketflow_store.views.dispatch.dispatcher import Dispatcher
-from rocketflow_store.views.index import index_file
+from rocketflow_store.views.index import index_build, index_file
 from rocketflow_store.views.index.index_file import IndexFile
 from rocketflow_store.views.index.index_table import IndexHeader
+from rocketflow_store.views.queues import rows_by_queue
 from tests.support.kernel_switch import without_kernel
 
 pytestmark = pytest.mark.skipif(COMPILED is None, reason="this machine has no compiled kernel")
@@ -27,6 +30,9 @@ ENTRIES: Final = 40
 LONGS: Final = st.integers(-(1 << 63), (1 << 63) - 1)
 INTS: Final = st.integers(-(1 << 31), (1 << 31) - 1)
 NUMBERS: Final = st.integers(-1, ENTRIES) | INTS
+NO_ROWS: Final = DispatchRows(
+    *(np.arange(5) for _ in range(5)), [("t", 0), ("t", 1)], np.zeros(5, np.int32), IndexEntries.none()
+)
 TIMES: Final = st.integers(-5_000, 5_000) | st.integers(0, 1 << 42) | LONGS
 
 
@@ -76,6 +82,52 @@ def test_units_are_written_in_the_same_runs_by_kernel_and_python(parts: list[Dis
     assert found[0] == found[1]
 
 
+def rows_of(size: int) -> st.SearchStrategy[Any]:
+    return st.tuples(*(st.lists(one, min_size=size, max_size=size) for one in (INTS, LONGS, TIMES)))
+
+
+@given(dispatched())
+@example(replace(NO_ROWS, queue_of=np.array([-1, 0, 1, 0, 1], np.int32), queue_offsets=np.array([7, 3, 3, 4, 9])))
+def test_rows_come_together_by_queue_as_without_the_kernel(rows: DispatchRows) -> None:
+    made = rows_by_queue.rows_by_queue(rows)
+    with without_kernel(rows_by_queue):
+        expected = rows_by_queue.rows_by_queue(rows)
+    assert [one.tolist() for one in made] == [one.tolist() for one in expected]
+    assert made.runs_of(len(rows.queues)) == expected.runs_of(len(rows.queues))
+
+
+def test_row_of_an_unknown_queue_is_refused() -> None:
+    assert COMPILED is not None
+    columns = np.zeros(2, np.int64), np.zeros(2, np.int64)
+    for queue in (-2, 1):
+        with pytest.raises(ValueError, match="no queue"):
+            COMPILED.rows_by_queue(
+                np.array([0, queue], np.int32), *columns, 1, np.empty(2, np.int64), np.empty((2, 6), np.int64)
+            )
+
+
+@settings(max_examples=60)
+@given(
+    st.none() | st.builds(IndexHeader, end_timestamp=st.sampled_from([0, 1_000, 1 << 41])),
+    st.lists(st.integers(0, 14).flatmap(rows_of), max_size=4),
+)
+def test_index_file_is_built_alike_by_kernel_and_python(
+    tmp_path_factory: pytest.TempPathFactory, before: IndexHeader | None, runs: list[Any]
+) -> None:
+    path, found = tmp_path_factory.mktemp("built") / "index", []
+    some = []
+    for hashes, offsets, times in runs:
+        some.append(np.empty(len(hashes), INDEX_ROW_DTYPE))
+        some[-1]["key_hash"], some[-1]["phy_offset"] = hashes, offsets
+        some[-1]["store_timestamp"] = np.clip(np.array(times, np.int64), -(1 << 60), 1 << 60)
+    for modules in ((), (index_build,)):
+        with without_kernel(*modules):
+            header = index_build.build_index_file(path, SLOTS, ENTRIES + 20, before, some)
+        found.append((path.read_bytes(), header))
+        path.unlink()
+    assert found[0] == found[1]
+
+
 def written_index(path: Path, header: IndexHeader, damage: list[tuple[int, int]], puts: list[Any]) -> tuple[bytes, Any]:
     """Return the bytes of a file after `puts` of (hashes, physical offsets, store times), and what they returned."""
     file = IndexFile.create(path, SLOTS, ENTRIES, header)
@@ -93,10 +145,6 @@ def written_index(path: Path, header: IndexHeader, damage: list[tuple[int, int]]
     finally:
         file.close()
         path.unlink()
-
-
-def rows_of(size: int) -> st.SearchStrategy[Any]:
-    return st.tuples(*(st.lists(one, min_size=size, max_size=size) for one in (INTS, LONGS, TIMES)))
 
 
 @settings(max_examples=60)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -87,3 +88,14 @@ def test_crc_is_that_of_java(data: bytes, skipped: int) -> None:
     assert COMPILED is not None
     assert COMPILED.crc32(data) == zlib.crc32(data)
     assert COMPILED.crc32(memoryview(data)[skipped:]) == zlib.crc32(data[skipped:])
+
+
+@needs_kernel
+@pytest.mark.parametrize("folds", [0, 1, 2])
+def test_crc_by_tables_and_by_instructions_is_the_same_at_every_size_and_alignment(folds: int) -> None:
+    assert COMPILED is not None
+    data = random.Random(5).randbytes(700)
+    for begin in range(0, 17, 1 if folds else 8):
+        for size in range(640):
+            part = memoryview(data)[begin : begin + size]
+            assert COMPILED.crc32(part, folds) == zlib.crc32(part), (begin, size)

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketflow_store.fsck import verify_index
-from rocketflow_store.fsck.log_report import QueueReport
+from rocketflow_store.fsck.log_report import Compared, QueueReport
 from rocketflow_store.fsck.verify_units import compare_neighbours
 from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from rocketflow_store.records.arrow.unit_types import ENTRY_DTYPE, UNIT_DTYPE
+from rocketflow_store.records.decoding.index_entries import IndexEntries
 from tests.support.kernel_switch import pure_python
 
 pytestmark = pytest.mark.skipif(COMPILED is None, reason="this machine has no compiled kernel")
@@ -80,6 +81,80 @@ def test_entries_are_matched_as_without_the_kernel(table: npt.NDArray[np.void], 
         assert made == matched()
 
 
+@st.composite
+def indexed(draw: st.DrawFn) -> tuple[IndexEntries, list[int], list[int], list[bool], npt.NDArray[np.void]]:
+    """Entries that records may have, the records' positions, times and marks, and a table that often has them all."""
+    count = draw(st.integers(1, 6))
+    positions = np.cumsum(_chosen(draw, count, st.sampled_from([1, 100]))).tolist()
+    times = _chosen(draw, count, st.sampled_from([10_000, 10_999, 11_000]))
+    with_tags = draw(st.lists(st.booleans(), min_size=count, max_size=count))
+    of_row = sorted(draw(st.lists(st.integers(0, count - 1), max_size=10)))
+    hashes = _chosen(draw, len(of_row), st.sampled_from([0, 7, 9, (1 << 31) - 1]))
+    of_tag = draw(st.lists(st.booleans(), min_size=len(of_row), max_size=len(of_row)))
+    table = np.zeros(len(of_row), ENTRY_DTYPE)
+    table["phy_offset"] = [1000 + positions[row] for row in of_row]
+    table["time_diff"] = [(times[row] - 10_000) // 1000 for row in of_row]
+    table["key_hash"] = hashes
+    kept = [not (tag and not with_tags[row] and draw(st.booleans())) for tag, row in zip(of_tag, of_row, strict=True)]
+    table = np.concatenate([np.zeros(draw(st.integers(0, 1)), ENTRY_DTYPE), table[np.array(kept, bool)]])
+    change = draw(st.sampled_from(["", "", "", "phy_offset", "key_hash", "time_diff", "lost", "twice", "turned"]))
+    at = draw(st.integers(0, max(len(table) - 1, 0)))
+    if change == "lost":
+        table = np.delete(table, slice(at, at + 1))
+    elif change == "twice":
+        table = np.concatenate([table[: at + 1], table[at:]])
+    elif change == "turned":
+        table = table[::-1].copy()
+    elif change and len(table):
+        table[change][at] ^= 1
+    entries = IndexEntries(np.array(hashes, np.int32), np.array(of_row, np.intp), np.array(of_tag, bool))
+    return entries, positions, times, with_tags, table.astype(ENTRY_DTYPE)  # joined parts lose their byte order
+
+
+@given(indexed(), st.sampled_from([0, 10_000]), st.sampled_from([1 << 20, 150]))
+def test_index_is_compared_with_records_as_without_the_kernel(found: Any, begin: int, length: int) -> None:
+    entries, positions, times, with_tags, table = found
+    file = SimpleNamespace(
+        header=SimpleNamespace(begin_timestamp=begin),
+        entry_table=lambda count: np.concatenate([np.zeros(1, ENTRY_DTYPE), table]).astype(ENTRY_DTYPE)[: count + 1],
+    )
+    highest = table["phy_offset"].astype(np.int64)
+
+    def compared() -> tuple[Compared, bool]:
+        check = object.__new__(verify_index.IndexCheck)
+        check._floor = 0
+        check._known = {}
+        if len(table):
+            bounds = np.array([highest.min()]), np.array([highest.max()])
+            check._known = {0: verify_index._Known(file, len(table), *bounds)}  # type: ignore[arg-type]
+        gathered = verify_index.GatheredEntries()
+        columns = np.array(positions, np.int64), np.array(times, np.int64), np.array(with_tags, bool)
+        keyed = gathered.add(entries, *columns)
+        out = Compared()
+        check.compare(1000, 1000 + length, gathered.take(length), out)
+        return out, keyed
+
+    made = compared()
+    with pure_python():
+        assert made == compared()
+
+
+@pytest.mark.parametrize("changed", ["", "phy_offset", "key_hash", "time_diff", "lost", "optional"])
+def test_index_in_the_order_of_dispatch_has_exactly_its_entries(changed: str) -> None:
+    assert COMPILED is not None
+    table = np.zeros(4, ENTRY_DTYPE)
+    table["phy_offset"], table["key_hash"], table["time_diff"] = [1000, 1000, 1100, 1200], [7, 3, 7, 7], [0, 0, 1, 2]
+    pairs = np.array([7, 3, 100 << 32 | 7, 200 << 32 | 7])
+    must = np.array([True, True, changed != "optional", True])
+    if changed in ("lost", "optional"):
+        table = np.delete(table, 2)
+    elif changed:
+        table[changed][2] += 1
+    columns = pairs, np.array([5000, 5000, 6000, 7999]), must.view(np.uint8)
+    at = COMPILED.match_in_order(table.view(np.uint8), True, (1000, 1300), columns, 5000, 0)
+    assert at == (4 if changed in ("", "optional") else -1)
+
+
 @given(st.data(), st.sampled_from(["t", SCHEDULE_TOPIC, "%LMQ%a"]))
 def test_units_are_compared_as_without_the_kernel(data: st.DataObject, topic: str) -> None:
     count, first_unit = data.draw(st.integers(1, 12)), data.draw(st.integers(0, 3))
@@ -100,7 +175,8 @@ def test_units_are_compared_as_without_the_kernel(data: st.DataObject, topic: st
     changed = data.draw(st.sampled_from(["", "", "phy_offset", "msg_size", "tags_code"]))
     if changed:
         units[changed][data.draw(st.integers(0, 11))] = data.draw(st.sampled_from([0, 1, -1, 97]))
-    queue = SimpleNamespace(topic=topic, first_unit=first_unit, units_or_zeros=lambda start, stop: units[start:stop])
+    part = lambda start, stop: units[start:stop]  # noqa: E731
+    queue = SimpleNamespace(topic=topic, first_unit=first_unit, units=part, units_or_zeros=part)
 
     def compared() -> QueueReport:
         report = QueueReport()

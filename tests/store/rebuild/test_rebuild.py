@@ -37,7 +37,7 @@ from rocketflow_store.rebuild.places import find_places
 from rocketflow_store.rebuild.rebuild import rebuild_store
 from rocketflow_store.rebuild.result import RebuildRequest
 from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
-from rocketflow_store.recovery.derived_swap import finish_swap
+from rocketflow_store.recovery.derived_swap import finish_swap, same_content
 from rocketflow_store.views.index import index_build
 from tests.support.damage import flip
 from tests.support.disk_layer import CHANGES, Call, Failing, Recording
@@ -516,10 +516,30 @@ def test_index_with_wrong_chains_is_not_swapped_in(
     def follow(self: index_build.SlotTable, key_hashes: np.ndarray, first: int) -> np.ndarray:
         return wrong(right(self, key_hashes, first), first)
 
+    monkeypatch.setattr(index_build, "COMPILED", None)
     monkeypatch.setattr(index_build.SlotTable, "follow", follow)
     with pytest.raises(RebuildFailedError, match=why):
         rebuild_store(path, config=SIZES)
     assert everything(path) == before
+
+
+@pytest.mark.parametrize("written", [0, 1 << 20])
+@pytest.mark.parametrize("changed", [-1, 0, 70_000, (1 << 20) - 1])
+def test_files_with_different_holes_are_compared_byte_for_byte(tmp_path: Path, changed: int, written: int) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_bytes(bytes(written))
+    for path in (one, other):
+        with path.open("ab") as file:
+            file.truncate(1 << 20)
+    for path in (one, other):
+        with path.open("r+b") as file:
+            file.seek(200_000)
+            file.write(b"unit")
+    if changed >= 0:
+        with other.open("r+b") as file:
+            file.seek(changed)
+            file.write(b"x")
+    assert same_content(one, other, 4096) == same_content(other, one) == (changed < 0)
 
 
 class KilledError(BaseException):

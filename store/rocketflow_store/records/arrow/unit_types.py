@@ -28,6 +28,9 @@ BATCH_UNIT_DTYPE: Final = np.dtype(
     ]
 )
 ENTRY_DTYPE: Final = np.dtype([("key_hash", ">i4"), ("phy_offset", ">i8"), ("time_diff", ">i4"), ("prev_index", ">i4")])
+INDEX_ROW_DTYPE: Final = np.dtype([("phy_offset", "<i8"), ("store_timestamp", "<i8"), ("key_hash", "<i4")])
+"""An index entry before its number is known."""
+
 SLOT_DTYPE: Final = np.dtype([("tick", ">i8"), ("first", ">i8"), ("last", ">i8"), ("num", ">i4"), ("magic", ">i4")])
 TIMER_UNIT_DTYPE: Final = np.dtype(
     [

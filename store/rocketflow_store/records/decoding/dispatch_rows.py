@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -127,9 +127,14 @@ def sound_rows(
         queue_offsets=queue_offsets,
         queues=queues,
         queue_of=code_of[queue_of],
-        entries=IndexEntries(hashes[:entries].copy(), of_row[:entries].copy(), of_tag[:entries].copy()),
+        entries=IndexEntries(*(_kept(one, entries) for one in (hashes, of_row, of_tag))),
     )
     return SoundRows(rows, sys_flags, without_crc)
+
+
+def _kept(column: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
+    """Return the first values of a column, in less memory if they are few."""
+    return column[:count].copy() if 2 * count < len(column) else column[:count]
 
 
 def _ordered(named: Sequence[tuple[bytes, int]]) -> tuple[list[tuple[str, int]], npt.NDArray[np.int32]]:

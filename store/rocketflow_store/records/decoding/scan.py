@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    Ints = npt.NDArray[np.int64]
+
 _SIZE: Final = struct.Struct(">i")
 _ALIKE: Final = 16
 """After so many records of one size, further ones are searched for at once,"""
@@ -49,31 +51,42 @@ class ScanStop(enum.Enum):
 class Scan:
     """Positions and sizes of a run of records; `end` is the position after the last one."""
 
-    positions: npt.NDArray[np.int64]
-    sizes: npt.NDArray[np.int64]
+    positions: Ints
+    sizes: Ints
     end: int
     stop: ScanStop
 
 
 def scan_records(buffer: pa.Buffer, position: int, limit: int, max_records: int = 1 << 13) -> Scan:
     """Follow the sizes from `position` (a record boundary) up to `limit`; magic codes are checked, CRCs are not."""
-    positions, at = follow_sizes(buffer, position, limit, MIN_RECORD_SIZE, max_records)
+    positions, sizes, at = _follow_records(buffer, position, limit, max_records)
+    if len(positions) == max_records or at == limit:
+        stop = ScanStop.LIMIT
+    elif is_blank(memoryview(buffer), at, limit):
+        stop = ScanStop.BLANK
+    else:
+        stop = ScanStop.END
+    return Scan(positions, sizes, at, stop)
+
+
+def _follow_records(buffer: pa.Buffer, position: int, limit: int, most: int) -> tuple[Ints, Ints, int]:
+    """Return the positions and sizes of up to `most` records, and the end of the last one."""
+    if COMPILED is not None:
+        room = max(min(most, (limit - position) // MIN_RECORD_SIZE), 0)
+        columns = np.empty((2, room), np.int64)
+        count, at = COMPILED.follow_records(np.frombuffer(buffer, np.uint8), position, limit, *columns)
+        positions, sizes = columns[:, :count].copy() if 2 * count < room else columns[:, :count]
+        return positions, sizes, at
+    positions, at = follow_sizes(buffer, position, limit, MIN_RECORD_SIZE, most)
     ends = np.append(positions[1:], at) if len(positions) else positions
-    stopped_full = len(positions) == max_records
     if len(positions):
         magic = fixed_width_at(np.frombuffer(buffer, np.uint8), ">i4", positions + 4)
         bad = np.flatnonzero((magic != MAGIC_V1) & (magic != MAGIC_V2))
         if len(bad):
             first = int(bad[0])
             at = int(positions[first])
-            positions, ends, stopped_full = positions[:first], ends[:first], False
-    if stopped_full or at == limit:
-        stop = ScanStop.LIMIT
-    elif is_blank(memoryview(buffer), at, limit):
-        stop = ScanStop.BLANK
-    else:
-        stop = ScanStop.END
-    return Scan(positions, ends - positions, at, stop)
+            positions, ends = positions[:first], ends[:first]
+    return positions, ends - positions, at
 
 
 def follow_sizes(

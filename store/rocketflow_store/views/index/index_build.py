@@ -13,7 +13,8 @@ import numpy as np
 
 from rocketflow_store.files import os_files
 from rocketflow_store.format.index_layout import ENTRY_SIZE, HEADER_SIZE, HEADER_STRUCT, SLOT_SIZE, index_file_size
-from rocketflow_store.records.arrow.unit_types import ENTRY_DTYPE
+from rocketflow_store.kernel import COMPILED
+from rocketflow_store.records.arrow.unit_types import ENTRY_DTYPE, INDEX_ROW_DTYPE
 from rocketflow_store.views.index.index_file import MAX_TIME_DIFF
 from rocketflow_store.views.index.index_table import IndexHeader
 
@@ -38,7 +39,7 @@ def build_index_file(
     runs: Iterable[npt.NDArray[np.void]],
     written: Callable[[int], None] = lambda entries: None,
 ) -> IndexHeader:
-    """Build the file and return its header; `runs` have the fields key_hash, phy_offset and store_timestamp.
+    """Build the file and return its header; `runs` are rows of INDEX_ROW_DTYPE.
 
     `previous` is the header of the file before it, None for the first one. The caller syncs the file; writeback has
     begun. `written` is called with the number of entries in the file so far.
@@ -99,19 +100,32 @@ class _Build:
         if count == 0:
             return
         first = header.index_count
+        entries, started = self._entries(some, first)
+        if first == 1:
+            header.begin_timestamp, header.begin_phy_offset = (
+                int(some["store_timestamp"][0]),
+                int(some["phy_offset"][0]),
+            )
+        self._write(self._entries_at + ENTRY_SIZE * first, memoryview(entries.view(np.uint8).data))
+        header.hash_slot_count += started
+        header.index_count = first + count
+        header.end_timestamp, header.end_phy_offset = int(some["store_timestamp"][-1]), int(some["phy_offset"][-1])
+
+    def _entries(self, some: npt.NDArray[np.void], first: int) -> tuple[npt.NDArray[np.void], int]:
+        """Return the entries from number `first` on, and how many of them are the first ones of their slots."""
+        begin, entries = self.header.begin_timestamp, np.empty(len(some), ENTRY_DTYPE)
+        if COMPILED is not None and some.dtype == INDEX_ROW_DTYPE:
+            newest = self._slots.newest
+            octets = np.ascontiguousarray(some).view(np.uint8), entries.view(np.uint8)
+            return entries, COMPILED.follow_index_rows(octets[0], newest, first, begin, octets[1])
         times = some["store_timestamp"]
-        entries = np.empty(count, ENTRY_DTYPE)
         entries["key_hash"] = some["key_hash"]
         entries["phy_offset"] = some["phy_offset"]
         entries["prev_index"] = before = self._slots.follow(some["key_hash"], first)
-        entries["time_diff"] = self._seconds(times, header.begin_timestamp)
+        entries["time_diff"] = self._seconds(times, begin)
         if first == 1:  # only the first entry is measured against the time that was carried over
-            header.begin_timestamp, header.begin_phy_offset = int(times[0]), int(some["phy_offset"][0])
-            entries["time_diff"][1:] = self._seconds(times[1:], header.begin_timestamp)
-        self._write(self._entries_at + ENTRY_SIZE * first, memoryview(entries.view(np.uint8).data))
-        header.hash_slot_count += count - int(np.count_nonzero(before))
-        header.index_count = first + count
-        header.end_timestamp, header.end_phy_offset = int(times[-1]), int(some["phy_offset"][-1])
+            entries["time_diff"][1:] = self._seconds(times[1:], int(times[0]))
+        return entries, len(some) - int(np.count_nonzero(before))
 
     def finish(self) -> None:
         """Write slots and header."""

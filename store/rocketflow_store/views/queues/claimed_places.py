@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 import numpy as np
 
 from rocketflow_store.format.record import MIN_RECORD_SIZE
+from rocketflow_store.views.queues.rows_by_queue import rows_by_queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from rocketflow_store.records.decoding.dispatch_rows import DispatchRows
+    from rocketflow_store.views.queues.rows_by_queue import RowsByQueue
 
     Ints = npt.NDArray[np.int64]
     Queue = tuple[str, int]
@@ -206,23 +208,15 @@ class ClaimedQueues:
     def __init__(self) -> None:
         self._runs: dict[Queue, list[ClaimedRuns]] = {}
 
-    def add(self, rows: DispatchRows) -> None:
+    def add(self, rows: DispatchRows, by_queue: RowsByQueue | None = None) -> None:
         """Add records that follow those of the last call; a record with several queue offsets claims all of them."""
-        order = np.argsort(rows.queue_of, kind="stable")
-        order = order[np.searchsorted(rows.queue_of[order], 0) :]
-        if not len(order):
-            return
-        queue_of, firsts, places = rows.queue_of[order], rows.queue_offsets[order], rows.phy_offsets[order]
-        stops = firsts + (1 if rows.batch_nums is None else np.maximum(rows.batch_nums[order], 1))
-        other = queue_of[1:] != queue_of[:-1]
-        starts = np.append(0, np.flatnonzero(other | (firsts[1:] != stops[:-1])) + 1)
-        ends = np.append(starts[1:] - 1, len(order) - 1)
-        codes = queue_of[starts]
-        begins = np.append(0, np.flatnonzero(np.diff(codes)) + 1)
-        for low, high in zip(begins.tolist(), [*begins[1:].tolist(), len(codes)], strict=True):
-            one, last = starts[low:high], ends[low:high]
-            runs = ClaimedRuns(firsts[one], stops[last], places[one], places[last])
-            self._append(rows.queues[int(codes[low])], runs)
+        grouped = rows_by_queue(rows) if by_queue is None else by_queue
+        for key, (low, high) in zip(rows.queues, grouped.runs_of(len(rows.queues)), strict=True):
+            if low < high:
+                columns = (
+                    one[low:high].copy() for one in (grouped.firsts, grouped.stops, grouped.begins, grouped.lasts)
+                )
+                self._append(key, ClaimedRuns(*columns))
 
     def update(self, other: ClaimedQueues) -> None:
         """Add the claims of `other`, which follow these in the log."""

@@ -70,8 +70,8 @@ class UnitBoundaries:
                 parts.append(_units_in(queue, len(self._identities), mapped))
                 exact = not queue.topic.startswith(LMQ_PREFIX)
                 self._identities.append(QueueIdentity(queue.topic, queue.queue_id, "", exact=exact))
-            known = np.concatenate(parts)
-            known.sort(order=["phy_offset", "queue", "number"])
+            known = np.concatenate(parts)  # by queue and number: a stable sort keeps that order for one place
+            known = known[np.argsort(known["phy_offset"], kind="stable")]
             self._known = mapped.file_from_offset, known
         return known
 
