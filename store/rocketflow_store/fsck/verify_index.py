@@ -103,7 +103,9 @@ class GatheredEntries:
 
 
 @dataclass(slots=True)
-class _Known:
+class CheckedFile:
+    """A file whose chains were checked: its entries, and the lowest and highest offset of each block of them."""
+
     file: IndexFile
     entries: int
     lows: Ints
@@ -136,8 +138,9 @@ class IndexCheck:
 
     def __init__(self, seen: Observation) -> None:
         self._seen, self._files = seen, seen.reader.index.files
-        self._floor, self._end, self._settled = seen.reader.min_phy_offset, seen.end, seen.is_clean
-        self._known: dict[int, _Known] = {}
+        self.floor, self._end, self._settled = seen.reader.min_phy_offset, seen.end, seen.is_clean
+        self.known: dict[int, CheckedFile] = {}
+        """The files that entries can be compared with, by number."""
 
     def structure(self, found: Findings) -> None:
         """Check every file by itself."""
@@ -146,15 +149,15 @@ class IndexCheck:
             if not 1 <= header.index_count <= file.index_num:
                 found.add("index-header", file.path, 36, 4, f"index count is {header.index_count}")
                 continue
-            known = self._known[number] = self._chains(file, found)
+            known = self.known[number] = self._chains(file, found)
             if known.entries and self._settled:
                 self._header(file, found)
 
-    def _chains(self, file: IndexFile, found: Findings) -> _Known:
+    def _chains(self, file: IndexFile, found: Findings) -> CheckedFile:
         """Follow the entries in the order of their numbers, and check their links and those of the slots."""
         count = file.entries
         blocks = range(1, count + 1, _BLOCK)
-        known = _Known(file, count, np.zeros(len(blocks), np.int64), np.zeros(len(blocks), np.int64))
+        known = CheckedFile(file, count, np.zeros(len(blocks), np.int64), np.zeros(len(blocks), np.int64))
         heads = np.zeros(file.hash_slot_num, np.int32)
         table = file.entry_table(count)
         for at, first in enumerate(blocks):
@@ -204,12 +207,12 @@ class IndexCheck:
             return
         expected = expected.different()
         stretch = Stretch(start, stop, expected, np.zeros(len(expected.pairs), bool), out)
-        for number, known in self._known.items():
+        for number, known in self.known.items():
             for block in known.blocks_in(start, stop):
                 _compare_block(number, known, block, stretch)
-        if self._known:
+        if self.known:
             missing = (expected.pairs[expected.must & ~stretch.seen] >> 32) + start
-            missing = np.unique(missing[missing >= self._floor])
+            missing = np.unique(missing[missing >= self.floor])
             room = max(_MAX_BAD - len(out.missing), 0)
             out.missing += missing[:room].tolist()
             out.more += max(len(missing) - room, 0)
@@ -219,14 +222,14 @@ class IndexCheck:
         if COMPILED is None:
             return False
         columns, at = (expected.pairs, expected.store_timestamps, expected.must.view(np.uint8)), 0
-        for known in self._known.values():
+        for known in self.known.values():
             begin = known.file.header.begin_timestamp
             for block in known.blocks_in(start, stop):
                 first, entries = known.block(block)
                 at = COMPILED.match_in_order(entries.view(np.uint8), first == 1, (start, stop), columns, begin, at)
                 if at < 0:
                     return False
-        return not self._known or not expected.must[at:].any()
+        return not self.known or not expected.must[at:].any()
 
     def report(self, reports: Sequence[LogFileReport], damage: LogDamage, found: Findings) -> None:
         """Add the findings of all stretches: entries without their record, and records without their entry."""
@@ -294,7 +297,7 @@ def follow_chains(
     return entries["prev_index"] != previous, int(phy_offsets.min()), int(phy_offsets.max())
 
 
-def _compare_block(number: int, known: _Known, block: int, stretch: Stretch) -> None:
+def _compare_block(number: int, known: CheckedFile, block: int, stretch: Stretch) -> None:
     """Compare a block of a file's entries with a stretch of the log."""
     first, entries = known.block(block)
     wrong = wrong_entries(entries, first, known.file.header.begin_timestamp, stretch)

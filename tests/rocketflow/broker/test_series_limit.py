@@ -43,7 +43,7 @@ def filled_counts() -> Counts:
         counts.half(topic, 1)
         counts.delay(topic, 1.0)
         for is_commit in (True, False):
-            counts.end(topic, 1.0, is_commit=is_commit)
+            counts.end(topic, [1.0], is_commit=is_commit)
     return counts
 
 

@@ -122,11 +122,11 @@ def test_index_is_compared_with_records_as_without_the_kernel(found: Any, begin:
 
     def compared() -> tuple[Compared, bool]:
         check = object.__new__(verify_index.IndexCheck)
-        check._floor = 0
-        check._known = {}
+        check.floor = 0
+        check.known = {}
         if len(table):
             bounds = np.array([highest.min()]), np.array([highest.max()])
-            check._known = {0: verify_index._Known(file, len(table), *bounds)}  # type: ignore[arg-type]
+            check.known = {0: verify_index.CheckedFile(file, len(table), *bounds)}  # type: ignore[arg-type]
         gathered = verify_index.GatheredEntries()
         columns = np.array(positions, np.int64), np.array(times, np.int64), np.array(with_tags, bool)
         keyed = gathered.add(entries, *columns)
