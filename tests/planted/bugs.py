@@ -664,8 +664,8 @@ BUGS: Final = (
         "readers see records in a TransientStorePool that are not committed",
         [
             Change(
-                "return self.numbers[0] if self._buffered is None else self._committed_offset",
-                "return self.numbers[0]",
+                "return self.numbers[LOG_END] if self._buffered is None else self._committed_offset",
+                "return self.numbers[LOG_END]",
             )
         ],
         [f"{ROWS}/test_power_loss.py::test_power_loss_with_a_store_pool"],

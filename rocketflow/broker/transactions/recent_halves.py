@@ -50,13 +50,14 @@ class RecentHalves:
 
     def take_records(self, half_offsets: Sequence[int]) -> list[bytes | None]:
         """Return the half messages that were kept as records, each once, and None for the others."""
-        stored, found = self._stored, []
+        found: list[bytes | None] = []
         for offset in half_offsets:
-            record = stored.get(offset)
-            if isinstance(record, bytes):
-                del stored[offset]
+            kept = self._stored.get(offset)
+            record = kept if isinstance(kept, bytes) else None
+            found.append(record)
+            if record is not None:
+                del self._stored[offset]
                 self._bytes -= _size(record)
-            found.append(record if isinstance(record, bytes) else None)
         return found
 
     def take(self, half_offset: int) -> Half | None:

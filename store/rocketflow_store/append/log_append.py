@@ -11,8 +11,10 @@ from array import array
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from rocketflow_store.log.commit_log import LOG_END
 from rocketflow_store.model.errors import StoreFencedError, StorePoolDeficientError
 from rocketflow_store.model.shared_numbers import number
+from rocketflow_store.telemetry.statistics import PUT_TIMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +93,7 @@ class LogAppend:
 
     def append(self, run: RecordRun) -> None:
         """Write a run and publish it; take back the bytes of a failed write."""
-        begin = self.commit_log.numbers[0]
+        begin = self.commit_log.numbers[LOG_END]
         data = run.data()
         try:
             self.commit_log.append(data, run.stretches)
@@ -117,4 +119,4 @@ class LogAppend:
         except BaseException as error:
             self.fence.close_for(f"interrupted while publishing: {error!r}")
             raise
-        self._statistics.numbers[0] += filled.count
+        self._statistics.numbers[PUT_TIMES] += filled.count

@@ -17,6 +17,7 @@ from rocketflow_store.append.requests import SYNC_TIMED_OUT, Outcomes, PutReques
 from rocketflow_store.format.lmq_properties import LMQ_QUEUE_ID
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.format.record import RecordFields
+from rocketflow_store.log.commit_log import LOG_END
 from rocketflow_store.model.broker_requests import RawMessage, SentRun
 from rocketflow_store.model.errors import (
     DescriptorLimitError,
@@ -121,7 +122,7 @@ class PutPath:
         elif self.lock.acquire_now():
             try:
                 outcomes = self._append(requests)
-                end = self._log_append.commit_log.numbers[0]
+                end = self._log_append.commit_log.numbers[LOG_END]
             finally:
                 self.lock.release()
             outcomes = self._acknowledgement.acknowledge(outcomes, end)
@@ -154,7 +155,7 @@ class PutPath:
     @property
     def wrote_offset(self) -> int:
         """End (exclusive) of the log."""
-        return self._log_append.commit_log.numbers[0]
+        return self._log_append.commit_log.numbers[LOG_END]
 
     @property
     def busy_ms(self) -> int:
@@ -199,7 +200,7 @@ class PutPath:
             requests = [request for one in taken for request in one.requests]
             try:
                 outcomes = self._append(requests)
-                end = self._log_append.commit_log.numbers[0]
+                end = self._log_append.commit_log.numbers[LOG_END]
             except Exception as error:  # the same for all: the store was closed
                 outcomes, end = [error] * len(requests), 0
             finally:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow_store.files.open_files import OPEN_FILES
 from rocketflow_store.format.record import place_record
+from rocketflow_store.log.commit_log import LOG_END
 from rocketflow_store.views.dispatch.run_rows import RunRows, SideRow
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class RecordRun:
         self._commit_log, self._offsets, self._is_plain = commit_log, offsets, is_plain
         self._property_crc = property_crc
         self.store_timestamp = store_timestamp
-        self.end = commit_log.numbers[0]
+        self.end = commit_log.numbers[LOG_END]
         self.count = 0
         self._room_to = -1
         """End offset of the space in the current log file; -1 before the first record."""

@@ -805,9 +805,9 @@ cdef class SentRecords:
             at += 1
             for row in range(request.first, request.first + request.count):
                 at = put_part(at, maker.id_prefix)
-                at = put_hex(at, <uint64_t> self.ones[row].phy_offset)
-                at[0] = c','
-                at += 1
+                put_digits(at, <uint64_t> self.ones[row].phy_offset, 16)
+                at[16] = c','
+                at += 17
             at[-1] = c'"'
             at = put_part(at, maker.answer[1])
             at = put_quoted(at, request.queue)
@@ -860,15 +860,6 @@ cdef uint8_t *put_quoted(uint8_t *at, int64_t value) noexcept nogil:
     at = put_decimal(at + 1, value)
     at[0] = c'"'
     return at + 1
-
-
-cdef uint8_t *put_hex(uint8_t *at, uint64_t value) noexcept nogil:
-    cdef int i
-    cdef uint8_t digit
-    for i in range(16):
-        digit = <uint8_t> (value >> (60 - 4 * i) & 15)
-        at[i] = c'0' + digit if digit < 10 else c'A' + digit - 10
-    return at + 16
 
 
 cdef class SendFrames:

@@ -41,13 +41,15 @@ class Run:
     stop: int
 
 
+LOG_END: Final = 0
+"""Place of `wrote_offset` in the numbers of a log: a property would cost a call for each append."""
 _WINDOW_BYTES: Final = 256 << 10
 
 
 class CommitLog:
     """Appends to `files` from `wrote_offset` on; through the buffers of `buffered`, if given."""
 
-    wrote_offset = number(0)
+    wrote_offset = number(LOG_END)
     """End (exclusive) of the log."""
 
     def __init__(self, files: MappedFileQueue, wrote_offset: int, buffered: BufferedFiles | None = None) -> None:
@@ -62,7 +64,7 @@ class CommitLog:
 
     def place(self, sizes: npt.NDArray[np.int64], offset: int | None = None) -> tuple[npt.NDArray[np.int64], list[Run]]:
         """Return physical offsets for records of these sizes at `offset` (by default the end), and their runs."""
-        offset = self.numbers[0] if offset is None else offset
+        offset = self.numbers[LOG_END] if offset is None else offset
         file_size = self._files.file_size
         offsets = np.empty(len(sizes), np.int64)
         ends = np.cumsum(sizes)
@@ -126,7 +128,7 @@ class CommitLog:
         returned the offsets. Raises StorePoolDeficientError, before anything is written, if a file is needed and all
         buffers are in use.
         """
-        at, buffered = self.numbers[0], self._buffered
+        at, buffered = self.numbers[LOG_END], self._buffered
         if buffered is not None and buffered.refuses and any(self._files.find(one) is None for one, _ in stretches):
             raise StorePoolDeficientError(self._files.directory, buffered.pool.size)
         for phy_offset, part in _parts(data, stretches):
@@ -141,7 +143,7 @@ class CommitLog:
 
         The second number is the offset up to which records may follow it in the same file.
         """
-        offset = self.numbers[0] if offset is None else offset
+        offset = self.numbers[LOG_END] if offset is None else offset
         file_size = self._files.file_size
         if size + BLANK_SIZE > file_size:
             check_fits_a_file(size, file_size)
@@ -175,7 +177,7 @@ class CommitLog:
 
         None if there is none, or if a TransientStorePool is between the log and its files.
         """
-        offset, size = self.numbers[0], self._files.file_size
+        offset, size = self.numbers[LOG_END], self._files.file_size
         window = None if self._buffered is not None else self._files.open_window(offset, _WINDOW_BYTES)
         stop = offset - offset % size + size - BLANK_SIZE
         return None if window is None else (window, min(stop, self._look_ahead_at - 1))
@@ -196,8 +198,8 @@ class CommitLog:
 
     def publish(self, offset: int) -> None:
         """Set the end of the log to `offset`."""
-        assert offset >= self.numbers[0]
-        self.numbers[0] = offset
+        assert offset >= self.numbers[LOG_END]
+        self.numbers[LOG_END] = offset
         if self._buffered is not None and not self._buffered:  # already in the files
             self._committed_to(offset)
         if offset >= self._look_ahead_at:
@@ -206,7 +208,7 @@ class CommitLog:
     @property
     def committed_offset(self) -> int:
         """The offset before which everything published is in the files."""
-        return self.numbers[0] if self._buffered is None else self._committed_offset
+        return self.numbers[LOG_END] if self._buffered is None else self._committed_offset
 
     def _committed_to(self, offset: int) -> None:
         with self._position_lock:
@@ -220,7 +222,7 @@ class CommitLog:
         if self._buffered is None:
             return False
         with self._commit_lock:
-            start, target = self._committed_offset, self.numbers[0]
+            start, target = self._committed_offset, self.numbers[LOG_END]
             if not flush_due(target, start, least_pages, self._files.file_size):
                 return False
             try:

@@ -37,6 +37,8 @@ PUT_TIME_BUCKETS: Final = (
 )
 """RocketMQ's names of the buckets of `putMessageDistributeTime`."""
 _BUCKET_FROM_MS: Final = (1, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10_000)
+PUT_TIMES: Final = 0
+"""Place of `put_times` in the numbers of `StoreStatistics`."""
 SLOW_PUT_NS: Final = 1_000_000
 """Callers report puts that take at least this long to `slow_put`."""
 TPS_WINDOWS_S: Final = (10, 60, 600)
@@ -56,7 +58,7 @@ class _Sample:
 class StoreStatistics:
     """The counters of one open store."""
 
-    put_times = number(0)
+    put_times = number(PUT_TIMES)
     """Messages appended to the log; changed under the put lock."""
 
     def __init__(self, boot_timestamp_ms: int) -> None:

@@ -32,14 +32,17 @@ Dispatched: TypeAlias = RunRows | DispatchRows
 """The rows of one write, or of one chunk of it."""
 
 
+_CONFIRM_OFFSET, _TIMESTAMP, _PHY_OFFSET = range(3)
+
+
 class ConfirmedDispatch:
     """Rows in the order of the log, dispatched up to the synced (SYNC_FLUSH) or written (ASYNC_FLUSH) offset."""
 
-    confirm_offset = number(0)
+    confirm_offset = number(_CONFIRM_OFFSET)
     """The offset before which readers may see the log."""
-    dispatched_timestamp = number(1)
+    dispatched_timestamp = number(_TIMESTAMP)
     """Store time (ms) of the last dispatched record."""
-    dispatched_phy_offset = number(2)
+    dispatched_phy_offset = number(_PHY_OFFSET)
     """Physical offset of the last dispatched record with a unit."""
 
     def __init__(
@@ -82,7 +85,7 @@ class ConfirmedDispatch:
         for example), all rows are kept: `failure` holds the error, and the next call tries again. A failed sync fences
         the store.
         """
-        if until is not None and until <= self.numbers[0]:
+        if until is not None and until <= self.numbers[_CONFIRM_OFFSET]:
             return
         with self.lock:
             limit = self._commit_log.flushed_offset if self._sync_flush else self._commit_log.committed_offset
@@ -114,15 +117,15 @@ class ConfirmedDispatch:
 
     def _confirm(self, offset: int, last: Dispatched) -> None:
         """Let readers see every record before `offset`; `last` are the rows that end there."""
-        self.numbers[0] = offset
+        self.numbers[_CONFIRM_OFFSET] = offset
         self.confirm_file.confirm(offset)
         if isinstance(last, RunRows):
-            self.numbers[1] = last.store_timestamp
+            self.numbers[_TIMESTAMP] = last.store_timestamp
         elif len(last.store_timestamps):
-            self.numbers[1] = int(last.store_timestamps[-1])
+            self.numbers[_TIMESTAMP] = int(last.store_timestamps[-1])
         with_unit = _last_with_unit(last)
         if with_unit >= 0:
-            self.numbers[2] = with_unit
+            self.numbers[_PHY_OFFSET] = with_unit
 
     def follow_for_all(self) -> None:
         """Dispatch once on behalf of many waiting puts; each of them then finds the result, or `failure`."""
