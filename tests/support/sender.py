@@ -186,7 +186,8 @@ class Sender:
         topics = *TOPICS, HALF_TOPIC
         views = [self.stats.view(name, topic) for name in ("TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE") for topic in topics]
         ended = self.exported.committed, self.exported.rolled_back
-        latency = {topic: (one.counts, one.total) for topic, one in self.exported.commit_latency.items()}
+        # ages are whole ms; the sum of them in seconds depends on their order
+        latency = {topic: (one.counts, round(one.total * 1000)) for topic, one in self.exported.commit_latency.items()}
         return views, sent, answered, self.exported.half_messages, ended, latency
 
     async def check_transactions(self, now_ms: int) -> None:
