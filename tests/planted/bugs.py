@@ -1906,6 +1906,15 @@ BUGS: Final = (
         ],
     ),
     Bug(
+        "group-is-complete-before-its-partitions",
+        "a bridge that shares a group ends as caught up when it is given partitions after it has looked",
+        [Change("        return self._is_complete\n", "        return self._joined\n")],
+        [
+            "tests/rocketflow/kafka/test_kills.py"
+            "::test_partitions_that_a_group_assigns_after_the_bridge_has_looked_are_copied"
+        ],
+    ),
+    Bug(
         "flush-ends-at-a-division",
         "a transaction fails when the client divides a batch during the flush",
         [Change("                clients.flush(session.producer)\n", "                session.producer.flush()\n")],

@@ -177,6 +177,7 @@ class GroupAssignment:
         self._came: dict[Any, Place] = {}
         self._went: list[Any] = []
         self._joined, self._waits = False, True
+        self._is_complete = False
         self._found: dict[str, set[int]] | None = self._topics.refresh()
         self._subscribed: set[str] = set()
         self._progress: Mapping[str, Any] = {}
@@ -190,12 +191,13 @@ class GroupAssignment:
         with self._lock:
             came, went = self._came, self._went
             self._came, self._went = {}, []
+            self._is_complete = self._joined
         self._topics.check(self._progress, (tp.topic for tp in came), self._port.claims)
         return came, went
 
     def is_complete(self) -> bool:
-        """Return True once the group has assigned partitions to this bridge."""
-        return self._joined
+        """Return True once the last call of `changes` has returned what the group has assigned to this bridge."""
+        return self._is_complete
 
     def waiting(self) -> dict[Any, int | None]:
         """Return all partitions and their next offsets in the store, while this bridge waits for the group.

@@ -19,7 +19,7 @@ from kafka.errors import KafkaError
 from kafka.structs import MemberState
 
 from rocketflow.kafka.bridge import run_bridge
-from rocketflow.kafka.into_store.consumer_session import ConsumerSession
+from rocketflow.kafka.into_store.consumer_session import ConsumerSession, Polled
 from rocketflow.kafka.into_store.copy_in import KafkaToStore
 from rocketflow.kafka.into_store.store_port import read_last_commit
 from rocketflow.kafka.shared import run_state
@@ -250,6 +250,28 @@ def test_join_that_ends_between_two_polls_is_taken_up(topics: Topics, store: str
     finally:
         session.close()
         other.close()
+
+
+def test_partitions_that_a_group_assigns_after_the_bridge_has_looked_are_copied(
+    topics: Topics, store: str, name: Name, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = name("t")
+    topics.create(source)
+    topics.send(source, numbered(20))
+    poll, pause = ConsumerSession.poll, ConsumerSession.pause
+
+    def join_late(self: ConsumerSession, is_full: bool) -> None:
+        pause(self, is_full)
+        if not self.consumer.assignment():
+            self.consumer.poll(1_000)
+
+    def poll_later(self: ConsumerSession, *, is_waiting: bool) -> Polled:
+        return poll(self, is_waiting=is_waiting) if self.consumer.assignment() else Polled()
+
+    monkeypatch.setattr(ConsumerSession, "pause", join_late)
+    monkeypatch.setattr(ConsumerSession, "poll", poll_later)
+    done = bridge("kafka-to-store", topics.address, store, "--topics", source, "--share")
+    assert (done.rows, done.caught_up) == (20, True)
 
 
 class FromBegin(ConsumerRebalanceListener):  # type: ignore[misc]
