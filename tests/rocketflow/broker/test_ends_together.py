@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rocketflow.broker.transactions.messages import OP_TOPIC, marked_commits, marked_offsets
@@ -353,6 +353,7 @@ def test_ends_that_the_kernel_takes_are_decided_as_one_by_one(senders: Callable[
     opaque = 100
 
     @given(HALVES, ENDS, st.booleans())
+    @example([{}] * 12, [(place, True, {}) for place in range(12)], True)
     def trial(halves: list[dict[str, Any]], ends: list[tuple[int, bool, dict[str, Any]]], with_send: bool) -> None:
         nonlocal opaque
         opaque += 100
