@@ -1,7 +1,8 @@
 """Apache's broker and RocketFlow's, with the kernel and without it, under one load of RocketMQ's Java client, in turn.
 
 All stores have RocketMQ's default file sizes. Apache's broker has `-Xms1g -Xmx1g` and is warmed for a minute; of each
-load a round that does not count goes before. Ratios are medians of the rounds' ratios: 1x holds from 0.95.
+load a round that does not count goes before. A broker that does nothing shows what the client itself reaches. Ratios
+are medians of the rounds' ratios: 1x holds from 0.95.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import re
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -47,6 +49,8 @@ _OPENS: Final = (
 _APACHE_FLAGS: Final = ("-Xms1g", "-Xmx1g", "-XX:MaxDirectMemorySize=1g", *_OPENS)
 _CLIENT_FLAGS: Final = ("-Xms512m", "-Xmx1g", *_OPENS)
 _OWN_BROKER, _PURE, _APACHE = "RocketFlow", "RocketFlow without kernel", "Apache"
+_NULL: Final = "a broker that does nothing"
+"""It repeats what RocketFlow's answered: the rate that the client reaches at most."""
 
 
 @dataclass(frozen=True)
@@ -115,20 +119,22 @@ def _asynchronous(load: Load, home: Path, scale: float) -> Iterator[Figure]:
         idle = {peer.name: rss_anon_mib(peer.pid) for peer in peers}
         seconds = max(1, round(4 * scale))
         backlog = max(4_096, int(240_000 * scale) // 128 * 128)
+        behind, null = _null(stack, home)
         warm(load, peers, scale)
-        for peer in peers:
+        for peer in (*peers, behind):
             load.ask("FILL", peer.names, "backlog", BACKLOG_BODY, backlog)
+        rated = [*peers, null]
         sends = ("SEND", "single", SENDERS, BODY, 1, seconds)
-        yield from _rates(f"send {BODY} B, {SENDERS} threads, ASYNC", load, peers, [sends])
+        yield from _rates(f"send {BODY} B, {SENDERS} threads, ASYNC", load, rated, [sends])
         batches = ("SEND", "batch", BATCH_SENDERS, BODY, BATCH, seconds)
-        yield from _rates(f"batch {BATCH} x {BODY} B, {BATCH_SENDERS} threads, ASYNC", load, peers, [batches])
+        yield from _rates(f"batch {BATCH} x {BODY} B, {BATCH_SENDERS} threads, ASYNC", load, rated, [batches])
         commits = ("COMMIT", "single", SENDERS, BODY, seconds)
         yield from _rates(
-            f"transactions of {BODY} B, half and commit, {SENDERS} threads, ASYNC", load, peers, [commits]
+            f"transactions of {BODY} B, half and commit, {SENDERS} threads, ASYNC", load, rated, [commits]
         )
-        yield from _rates("pull 1 KiB from a backlog", load, peers, [("PULL", "backlog")])
+        yield from _rates("pull 1 KiB from a backlog", load, rated, [("PULL", "backlog")])
         rounds = [("PUSH", "backlog", f"push-{number}", backlog) for number in range(ROUNDS + 1)]
-        yield from _rates("push 1 KiB from a backlog", load, peers, rounds)
+        yield from _rates("push 1 KiB from a backlog", load, rated, rounds)
         rounds = [("LATENCY", "paced", f"paced-{number}", LATENCY_RATE, seconds) for number in range(ROUNDS + 1)]
         yield from _latencies(load, peers, rounds)
         loaded = {peer.name: rss_anon_mib(peer.pid) for peer in peers}
@@ -196,6 +202,24 @@ def start_peers(stack: ExitStack, home: Path, flush: str) -> list[Peer]:
     for peer in peers:
         wait_for_a_broker(peer.names)
     return peers
+
+
+def _null(stack: ExitStack, home: Path) -> tuple[Peer, Peer]:
+    """Start a broker and what repeats its answers."""
+    folder = home / "names-behind"
+    names = stack.enter_context(running("namesrv", folder, "--set", f"kvConfigPath={folder}/kv.json"))
+    behind = stack.enter_context(_own("behind", home, names.address, "ASYNC_FLUSH"))
+    address = f"127.0.0.1:{behind.port}"
+    command = [sys.executable, "-m", "tests.bench.null_broker", names.address, address]
+    process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+    stack.callback(process.kill)
+    assert process.stdout is not None
+    known, port = process.stdout.readline().split()
+    wait_for_a_broker(names.address)
+    return (
+        Peer("behind", names.address, behind.process.pid, ("127.0.0.1", behind.port)),
+        Peer(_NULL, f"127.0.0.1:{known}", process.pid, ("127.0.0.1", int(port))),
+    )
 
 
 def _own(
@@ -270,6 +294,6 @@ def _with_connections(peer: Peer) -> float:
 def _compared(case: str, unit: str, runs: dict[str, list[float]]) -> Iterator[Figure]:
     """Yield all figures and the ratios of the rounds, own to the others'."""
     yield from (Figure(f"{case}, {name}", unit, tuple(found)) for name, found in runs.items())
-    for peer in (_APACHE, _PURE):
+    for peer in (one for one in (_APACHE, _PURE, _NULL) if one in runs):
         pairs = zip(runs[_OWN_BROKER], runs[peer], strict=True)
         yield Figure(f"  {case}: {_OWN_BROKER} / {peer}", "x", tuple(one / other for one, other in pairs))
