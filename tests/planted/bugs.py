@@ -3449,13 +3449,13 @@ BUGS: Final = (
     Bug(
         "kernel-answers-another-queue",
         "the kernel answers with the first queue of a read",
-        [Change("at = put_quoted(at, request.queue)", "at = put_quoted(at, self.slots[0].queue)")],
+        [Change("parts[1]), request.queue)", "parts[1]), self.slots[0].queue)")],
         [f"{TOGETHER}::test_batches_of_one_read_are_taken_together_and_go_on_in_the_next_file"],
     ),
     Bug(
         "kernel-answers-half-queue",
         "the kernel answers a half message with the queue of half messages",
-        [Change("at = put_quoted(at, request.queue)", "at = put_quoted(at, self.slots[one.slot].queue)")],
+        [Change("parts[1]), request.queue)", "parts[1]), self.slots[self.ones[request.first].slot].queue)")],
         [f"{TOGETHER}::test_half_messages_are_taken_and_kept_for_their_ends"],
     ),
     Bug(
@@ -3600,6 +3600,24 @@ BUGS: Final = (
         [f"{ENDS}::test_ends_that_the_store_refuses_can_be_repeated"],
     ),
     Bug(
+        "kernel-answers-in-json",
+        "the kernel answers a request with a binary header in JSON",
+        [Change("<int32_t> header.opaque, kind >> 24 == 1", "<int32_t> header.opaque, 0")],
+        [f"{TOGETHER}::test_requests_are_answered_in_the_header_type_of_each"],
+    ),
+    Bug(
+        "kernel-binary-without-utf-8",
+        "the kernel takes a binary header with a value that is no UTF-8",
+        [Change(" or not (is_ascii(at, size) or is_utf8(at, size)):", ":")],
+        [f"{TOGETHER}::test_each_unusual_send_is_left_over"],
+    ),
+    Bug(
+        "kernel-binary-size-unchecked",
+        "the kernel takes a binary header whose fields have another size than it says",
+        [Change("    if get32(at + BINARY_SIZE) != <uint64_t> (end - at - BINARY_FIELDS):\n        return 0\n", "")],
+        [f"{TOGETHER}::test_each_unusual_send_is_left_over"],
+    ),
+    Bug(
         "kernel-half-for-readers",
         "the kernel stores a half message where readers see it",
         [Change("            facts.topic, facts.queue = HALF_TOPIC, 0\n", "")],
@@ -3737,10 +3755,10 @@ BUGS: Final = (
         "the kernel answers a batch with the id of its first message only",
         [
             Change(
-                "            for row in range(request.first, request.first + request.count):\n"
-                "                at = put_part(at, maker.id_prefix)",
-                "            for row in range(request.first, request.first + 1):\n"
-                "                at = put_part(at, maker.id_prefix)",
+                "        for row in range(request.first, request.first + request.count):\n"
+                "            at = put_part(at, self.maker.id_prefix)",
+                "        for row in range(request.first, request.first + 1):\n"
+                "            at = put_part(at, self.maker.id_prefix)",
             )
         ],
         [f"{TOGETHER}::test_batches_of_one_read_are_taken_together_and_go_on_in_the_next_file"],
