@@ -31,11 +31,18 @@ cdef enum:
     BINARY_SIZE = 17             # that of the fields
     BINARY_FIELDS = 21
 
-cdef const char *LONG_NAMES[14]
+cdef const char *LONG_NAMES[16]
 LONG_NAMES[:] = [
     b"producerGroup", b"topic", b"defaultTopic", b"defaultTopicQueueNums", b"queueId", b"sysFlag", b"bornTimestamp",
-    b"flag", b"properties", b"reconsumeTimes", b"unitMode", b"maxReconsumeTimes", b"batch", b"bname",
+    b"flag", b"properties", b"reconsumeTimes", b"unitMode", b"maxReconsumeTimes", b"batch", b"bname", b"AccessKey",
+    b"Signature",
 ]
+
+# the fields that a client signs, in the order of their names: as letters, and as they are in request 10
+cdef int LETTERS_SIGNED[15]
+LETTERS_SIGNED[:] = [14, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]
+cdef int LONG_SIGNED[15]
+LONG_SIGNED[:] = [14, 12, 13, 6, 2, 3, 7, 11, 0, 8, 4, 9, 5, 1, 10]
 
 cdef const char *ENDING_NAMES[13]
 ENDING_NAMES[:] = [
@@ -53,7 +60,11 @@ cdef enum:                       # fields of a send's header, by letter
     TIMES_FIELD = 9
     UNIT_FIELD = 10
     BATCH_FIELD = 12
-    FIELD_COUNT = 14
+    LETTER_COUNT = 14
+    ACCESS_FIELD = 14            # of clients with an account
+    SIGNATURE_FIELD = 15
+    SIGNED_COUNT = 15
+    FIELD_COUNT = 16
     ENDING_COUNT = 13
     NEEDED_FIELDS = 0xFF         # a to h
 
@@ -74,7 +85,7 @@ cdef struct SendHeader:
     int64_t opaque
     uint32_t members
     uint32_t fields
-    HeaderText texts[14]
+    HeaderText texts[16]
 
 cdef struct Value:
     int64_t at                   # in the arena
@@ -88,6 +99,10 @@ cdef struct SentRequest:
     int64_t size                 # of its records in bytes
     int64_t counted              # bytes of its body and properties, without CRCs of records
     Value uniq                   # in the texts
+    Value access                 # of the account, in the data; its size is -1 without one
+    Value signature
+    Value signed                 # without the body, in the contents
+    int64_t body
     int32_t opaque
     int32_t is_binary            # its header, and that of its answer
     int32_t is_fifo
@@ -315,8 +330,12 @@ cdef int field_of(const uint8_t *name, int64_t size, int64_t code) noexcept nogi
     if code == END_TRANSACTION:
         names, count = ENDING_NAMES, ENDING_COUNT
     elif code != SEND:
-        field = name[0] - c'a' if size == 1 else -1
-        return field if field < FIELD_COUNT else -1
+        if size == 1:
+            field = name[0] - c'a'
+            return field if field < LETTER_COUNT else -1
+        if is_text(name, size, b"AccessKey", 9):
+            return ACCESS_FIELD
+        return SIGNATURE_FIELD if is_text(name, size, b"Signature", 9) else -1
     for field in range(count):
         if is_text(name, size, names[field], strlen(names[field])):
             return field
@@ -557,6 +576,8 @@ cdef class SentRecords:
     cdef int64_t endings_room
     cdef uint8_t *texts
     cdef int64_t texts_used, texts_room
+    cdef uint8_t *contents
+    cdef int64_t contents_used, contents_room
     cdef Slot slots[64]
     cdef int slot_count
     cdef readonly int64_t code
@@ -579,6 +600,7 @@ cdef class SentRecords:
         free(self.requests)
         free(self.endings)
         free(self.texts)
+        free(self.contents)
 
     cdef int has_room(self, int64_t size, int64_t ones, int64_t text) noexcept nogil:
         """Make space for a request: the bytes and the number of its records, the bytes of its UNIQ_KEY."""
@@ -680,6 +702,21 @@ cdef class SentRecords:
         return b"".join([
             self.data[self.requests[i].frame:self.requests[i].frame_end] for i in range(self.request_count)
         ])
+
+    def signed(self):
+        """Return account and signature, None without them, the topic that it names, and what is signed of each send."""
+        cdef int64_t i
+        cdef SentRequest *request
+        cdef list found = []
+        for i in range(self.request_count):
+            request = &self.requests[i]
+            found.append((
+                value_of(self.data, &request.access), value_of(self.data, &request.signature),
+                self.names[request.topic],
+                PyBytes_FromStringAndSize(<char *> self.contents + request.signed.at, request.signed.size)
+                + self.data[request.body:request.frame_end] if request.signed.size else b"",
+            ))
+        return found
 
     @property
     def ending_offsets(self):
@@ -899,6 +936,46 @@ cdef inline uint8_t *end_value(uint8_t *value, uint8_t *end) noexcept nogil:
     """Write the size of what follows it up to `end`, and return that."""
     put32(value, <uint32_t> (end - value - 4))
     return end
+
+
+cdef value_of(bytes data, const Value *value):
+    """A text of a header, None without one."""
+    return None if value.size < 0 else data[value.at:value.at + value.size].decode()
+
+
+cdef int take_signed(SentRecords records, SendHeader *header, SentRequest *request, const uint8_t *data) noexcept nogil:
+    """Note who signed a request, and its values in the order of their names; 0: it is left over."""
+    cdef const int *order = &LONG_SIGNED[0] if header.code == SEND else &LETTERS_SIGNED[0]
+    cdef int64_t size = 0, written
+    cdef int i
+    request.access.size = request.signature.size = -1
+    request.signed.at, request.signed.size = records.contents_used, 0
+    if not header.fields & (1u << SIGNATURE_FIELD | 1u << ACCESS_FIELD):
+        return 1
+    for i in range(SIGNED_COUNT):
+        if header.fields & (1u << order[i]):
+            size += header.texts[order[i]].size
+    records.contents = <uint8_t *> with_room(
+        records.contents, records.contents_used + size, &records.contents_room, 1
+    )
+    if records.contents_room < records.contents_used + size:
+        return 0
+    for i in range(SIGNED_COUNT):
+        if header.fields & (1u << order[i]):
+            written = unescaped(
+                &header.texts[order[i]], records.contents + request.signed.at + request.signed.size
+            )
+            if written < 0:
+                return 0
+            request.signed.size += written
+    note_value(&request.access, header, ACCESS_FIELD, data)
+    note_value(&request.signature, header, SIGNATURE_FIELD, data)
+    return 1
+
+
+cdef void note_value(Value *value, SendHeader *header, int field, const uint8_t *data) noexcept nogil:
+    if header.fields & (1u << field):
+        value.at, value.size = header.texts[field].at - data, header.texts[field].size
 
 
 cdef uint8_t *put_part(uint8_t *at, bytes part):
@@ -1136,9 +1213,11 @@ cdef class SendFrames:
         if slot < 0:
             return 0
         request = &records.requests[records.request_count]
+        if not take_signed(records, &header, request, data):
+            return 0
         for row in range(records.count, records.count + request.count):
             records.ones[row].slot = slot
-        request.frame, request.frame_end = position, body + body_size - data
+        request.frame, request.frame_end, request.body = position, body + body_size - data, body - data
         request.opaque, request.is_binary = <int32_t> header.opaque, kind >> 24 == 1
         request.topic, request.queue = facts.named_topic, <int32_t> queue
         request.first, request.size = records.count, size
@@ -1149,6 +1228,7 @@ cdef class SendFrames:
         records.slots[slot].bytes += size
         records.used += size
         records.texts_used += request.uniq.size
+        records.contents_used += request.signed.size
         records.body_size += body_size
         records.end = body + body_size - data
         records.count += request.count
