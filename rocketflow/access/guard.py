@@ -17,7 +17,7 @@ from rocketflow.access.permissions import Audience, Need, Needs, Row
 from rocketflow.access.signatures import SeenRequests, SignatureCheck, check_signature
 from rocketflow.aio.server import Processor, RefusedError, Request
 from rocketflow.remoting.codes import ResponseCode
-from rocketflow.remoting.signature import ACCESS_KEY, JOB_ACCESS_KEY
+from rocketflow.remoting.signature import ACCESS_KEY, JOB_ACCESS_KEY, SIGNATURE, is_signature
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -133,6 +133,15 @@ class Guard:
     def allows(self, sender: Sender, needs: Iterable[Need]) -> bool:
         """Return whether a sender of an earlier request may do at once what `needs` say."""
         return self._rules is None or self._rules.lacked(sender.name, needs, sender.host) is None
+
+    def allows_signed(self, command: Command, content: bytes, host: Host | None) -> bool:
+        """Return whether a request is allowed; `command` has the fields that decide, `content` is what was signed."""
+
+        def check(command: Command, secret_key: str, otherwise: str) -> str | None:
+            is_right = is_signature(command.fields.get(SIGNATURE, ""), content, secret_key)
+            return self._seen.take(command, content) if is_right else otherwise
+
+        return refusal(self._rows[command.code], command, host, self._rules, "", check) is None
 
     def check_again(self, request: Request) -> None:
         """Check a request that has waited: the rules may have changed meanwhile. Raises RefusedError."""

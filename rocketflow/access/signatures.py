@@ -50,8 +50,10 @@ class SeenRequests:
     def check(self, command: Command, secret_key: str, otherwise: str) -> str | None:
         """Check signature and mark, once for each request: it is seen then."""
         content = verified_content(command, secret_key)
-        if content is None:
-            return otherwise
+        return otherwise if content is None else self.take(command, content)
+
+    def take(self, command: Command, content: bytes) -> str | None:
+        """Check the mark of a request whose client has signed a content."""
         try:
             mark = mark_of(command, content)
         except ValueError as error:

@@ -10,10 +10,15 @@ from typing import Final
 
 import msgspec
 
-from rocketflow.remoting.command import VERSION
+from rocketflow.remoting.command import VERSION, Command, encode_command
 from rocketflow.remoting.frame import HeaderType, frame_bytes
 
 _ENCODER: Final = msgspec.json.Encoder()
+
+_PREFIX_SIZE: Final = 8
+_OPAQUE_AT: Final = 5
+_SIZE_AT: Final = 17
+"""Places in a ROCKETMQ header: of `opaque`, and of the size of all fields."""
 
 
 class PreparedFrame:
@@ -22,8 +27,7 @@ class PreparedFrame:
     def __init__(
         self, code: int, fields: Mapping[str, str], changing: Sequence[str], *, flag: int = 0, remark: str | None = None
     ) -> None:
-        self.code = code
-        self._count = len(changing)
+        self.code, self._fields, self._changing, self._flag = code, dict(fields), changing, flag
         fixed = _ENCODER.encode(fields)[:-1].replace(b"%", b"%%") + (b"," if fields else b"")
         self._format = (
             b'{"code":%d,"extFields":' % code
@@ -39,10 +43,20 @@ class PreparedFrame:
         return frame_bytes(HeaderType.JSON, self._format % (*values, opaque), body)
 
     def parts(self) -> tuple[bytes, ...]:
-        """Return the header's parts between the values of its fields, and before and after `opaque`."""
-        *before, last = (self._format % (*(b"\0" for _ in range(self._count)), 0)).split(b"\0")
+        """Return the header's parts before the values of the changing fields, and before and after `opaque`."""
+        *before, last = (self._format % (*(b"\0" for _ in self._changing), 0)).split(b"\0")
         head, name, tail = last.rpartition(b'"opaque":')
         return *before, head + name, tail[1:]
+
+    def binary_parts(self) -> tuple[bytes, ...]:
+        """Return these parts of a ROCKETMQ header without a remark.
+
+        The part before the first value begins with the fixed fields, which follow the last part and their size.
+        """
+        command = Command(self.code, self._fields, flag=self._flag, header_type=HeaderType.ROCKETMQ)
+        header = encode_command(command)[_PREFIX_SIZE:]
+        first, *more = (len(name).to_bytes(2, "big") + name for name in map(str.encode, self._changing))
+        return header[_SIZE_AT + 4 :] + first, *more, header[:_OPAQUE_AT], header[_OPAQUE_AT + 4 : _SIZE_AT]
 
 
 def text_value(value: str) -> bytes:

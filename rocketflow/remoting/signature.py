@@ -118,11 +118,13 @@ def verified_content(command: Command, secret_key: str) -> bytes | None:
 
     The comparison takes the same time for all signatures. Raises HeaderError if the fields cannot be decoded.
     """
-    fields = command.fields
-    content = signed_content(fields, command.body, command.version)
-    expected = signature(content, secret_key)
-    given = fields.get(SIGNATURE, "").encode(errors="replace")
-    return content if hmac.compare_digest(expected.encode(), given) else None
+    content = signed_content(command.fields, command.body, command.version)
+    return content if is_signature(command.fields.get(SIGNATURE, ""), content, secret_key) else None
+
+
+def is_signature(given: str, content: bytes, secret_key: str) -> bool:
+    """Return whether a text is the signature of a content; it takes the same time for all signatures."""
+    return hmac.compare_digest(signature(content, secret_key).encode(), given.encode(errors="replace"))
 
 
 def mark_of(command: Command, content: bytes) -> RequestMark | None:

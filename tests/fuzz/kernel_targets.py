@@ -40,13 +40,16 @@ def _numbers(data: bytes, kind: str) -> npt.NDArray[Any]:
 # -- sends.pxi
 
 
+_ANSWER: Final = b"{a", b",b", b",c", b",d", b",e", b"}"
+
+
 @cache
 def _takers() -> list[Any]:
     found = []
     for with_crc, store_host, born_host in ((0, HOST, HOST), (1, HOST, HOST), (1, HOST, HOST_V6), (0, HOST_V6, HOST)):
         assert COMPILED is not None
         maker = COMPILED.SendFrames(
-            *(b"TRACE_ON\x01true\x02CLUSTER\x01c\x02", store_host, (b"{a", b",b", b",c", b",d", b",e", b"}")),
+            *(b"TRACE_ON\x01true\x02CLUSTER\x01c\x02", store_host, (_ANSWER, _ANSWER)),
             max_frame=MOST,
             max_body=1 << 12,
             max_record=1 << 13,
@@ -143,7 +146,7 @@ def ends_seeds() -> list[bytes]:
         for offset, half in taken.halves()[0].items():
             place = offset, int.from_bytes(half[28:36], "big")
             frames = end_frame(place) + end_frame(place, commits=False, topic=None) + send(3)
-            frames += end_frame(place) + end_frame(place, _flag=0)
+            frames += end_frame(place, binary=True) + end_frame(place, _flag=0)
             found.append(bytes([kind]) + len(half).to_bytes(2, "big") + half + frames)
     return found
 
@@ -158,6 +161,7 @@ def sends_seeds() -> list[bytes]:
         send(4, batch, text_of({"UNIQ_KEY": "k", "WAIT": "true"}), _code=320, m="true"),
         send(5, ascii=False, separators=(", ", ": ")),
         frame(b'{"code":310,"flag":0}', b"") + send(6)[:-3],
+        send(7, b"x" * 20, rich, binary=True) + send(8, batch, text_of(USUAL), _code=320, m="true", binary=True),
     ]
     return [bytes([kind]) + one for kind in range(8) for one in frames]
 

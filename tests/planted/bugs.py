@@ -22,6 +22,7 @@ PUSH: Final = "tests/rocketflow/client/push"
 NETWORK: Final = "tests/rocketflow/spark/source/network"
 TOGETHER: Final = "tests/rocketflow/broker/test_sends_together.py"
 ENDS: Final = "tests/rocketflow/broker/test_ends_together.py"
+SIGNED: Final = "tests/rocketflow/broker/test_signed_sends.py"
 OPERATORS: Final = "tests/rocketflow/broker/test_operator_requests.py"
 CHANGES: Final = "tests/rocketflow/broker/test_topic_and_group_changes.py"
 KEPT: Final = "test_a_change_of_a_topic_keeps_the_attributes_that_it_does_not_name"
@@ -2900,8 +2901,8 @@ BUGS: Final = (
         "a signature that is cut counts as the complete one",
         [
             Change(
-                "return content if hmac.compare_digest(expected.encode(), given) else None",
-                "return content if expected.encode().startswith(given) else None",
+                'return hmac.compare_digest(signature(content, secret_key).encode(), given.encode(errors="replace"))',
+                "return signature(content, secret_key).startswith(given)",
             )
         ],
         ["tests/rocketflow/remoting/test_signature.py"],
@@ -3449,13 +3450,13 @@ BUGS: Final = (
     Bug(
         "kernel-answers-another-queue",
         "the kernel answers with the first queue of a read",
-        [Change("at = put_quoted(at, request.queue)", "at = put_quoted(at, self.slots[0].queue)")],
+        [Change("parts[1]), request.queue)", "parts[1]), self.slots[0].queue)")],
         [f"{TOGETHER}::test_batches_of_one_read_are_taken_together_and_go_on_in_the_next_file"],
     ),
     Bug(
         "kernel-answers-half-queue",
         "the kernel answers a half message with the queue of half messages",
-        [Change("at = put_quoted(at, request.queue)", "at = put_quoted(at, self.slots[one.slot].queue)")],
+        [Change("parts[1]), request.queue)", "parts[1]), self.slots[self.ones[request.first].slot].queue)")],
         [f"{TOGETHER}::test_half_messages_are_taken_and_kept_for_their_ends"],
     ),
     Bug(
@@ -3600,6 +3601,60 @@ BUGS: Final = (
         [f"{ENDS}::test_ends_that_the_store_refuses_can_be_repeated"],
     ),
     Bug(
+        "kernel-answers-in-json",
+        "the kernel answers a request with a binary header in JSON",
+        [Change("<int32_t> header.opaque, kind >> 24 == 1", "<int32_t> header.opaque, 0")],
+        [f"{TOGETHER}::test_requests_are_answered_in_the_header_type_of_each"],
+    ),
+    Bug(
+        "kernel-binary-without-utf-8",
+        "the kernel takes a binary header with a value that is no UTF-8",
+        [Change(" or not (is_ascii(at, size) or is_utf8(at, size)):", ":")],
+        [f"{TOGETHER}::test_each_unusual_send_is_left_over"],
+    ),
+    Bug(
+        "kernel-binary-size-unchecked",
+        "the kernel takes a binary header whose fields have another size than it says",
+        [Change("    if get32(at + BINARY_SIZE) != <uint64_t> (end - at - BINARY_FIELDS):\n        return 0\n", "")],
+        [f"{TOGETHER}::test_each_unusual_send_is_left_over"],
+    ),
+    Bug(
+        "kernel-sends-without-rights",
+        "the kernel takes sends without asking the broker's accounts",
+        [
+            Change(
+                "            if not self._guard.allows_signed(Command(records.code, given), content, host):",
+                "            if False:",
+            )
+        ],
+        [f"{SIGNED}::test_forged_send_among_others_is_refused_alone"],
+        with_kernel=True,
+    ),
+    Bug(
+        "kernel-signed-without-body",
+        "what is signed of a send that the kernel takes lacks its body",
+        [Change("                + self.data[request.body:request.frame_end] if", "                if")],
+        [f"{SIGNED}::test_signed_sends_of_every_kind_are_taken"],
+    ),
+    Bug(
+        "kernel-signed-in-another-order",
+        "the kernel puts the values of a signed request 10 in the order of its fields",
+        [Change("&LONG_SIGNED[0] if header.code == SEND else ", "")],
+        [f"{SIGNED}::test_signed_sends_of_every_kind_are_taken"],
+    ),
+    Bug(
+        "kernel-signed-with-a-moved-mark",
+        "a mark in another field of a send that the kernel takes is not noticed",
+        [
+            Change(
+                "return self._seen.take(command, content) if is_right else otherwise",
+                "return None if is_right else otherwise",
+            )
+        ],
+        [f"{SIGNED}::test_marked_send_counts_once_and_its_mark_cannot_be_moved"],
+        with_kernel=True,
+    ),
+    Bug(
         "kernel-half-for-readers",
         "the kernel stores a half message where readers see it",
         [Change("            facts.topic, facts.queue = HALF_TOPIC, 0\n", "")],
@@ -3737,10 +3792,10 @@ BUGS: Final = (
         "the kernel answers a batch with the id of its first message only",
         [
             Change(
-                "            for row in range(request.first, request.first + request.count):\n"
-                "                at = put_part(at, maker.id_prefix)",
-                "            for row in range(request.first, request.first + 1):\n"
-                "                at = put_part(at, maker.id_prefix)",
+                "        for row in range(request.first, request.first + request.count):\n"
+                "            at = put_part(at, self.maker.id_prefix)",
+                "        for row in range(request.first, request.first + 1):\n"
+                "            at = put_part(at, self.maker.id_prefix)",
             )
         ],
         [f"{TOGETHER}::test_batches_of_one_read_are_taken_together_and_go_on_in_the_next_file"],

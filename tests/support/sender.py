@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
+from rocketflow.access.served import served_by
 from rocketflow.aio.channel import Channel
 from rocketflow.aio.loop import new_loop
 from rocketflow.aio.rpc_latency import RpcLatency
@@ -25,7 +26,6 @@ from rocketflow.broker.settings import load_broker_settings
 from rocketflow.broker.topics.topics import Topics
 from rocketflow.broker.transactions import Transactions
 from rocketflow.broker.transactions.messages import committed_message
-from rocketflow.remoting.codes import RequestCode
 from rocketflow.remoting.frame import TakenFrames
 from rocketflow_store.model.clock import ManualClock
 from rocketflow_store.spi.broker import encode_stored, open_store
@@ -96,13 +96,21 @@ class Counting(SendsTogether):
 
 
 class Sender:
-    """A store with what a broker sends through; with `together` the kernel takes what is usual."""
+    """A store with what a broker sends through; with `together` the kernel takes what is usual.
 
-    def __init__(self, root: Path, *, together: bool, peer: str = "10.9.8.7", **options: Any) -> None:
+    `rules` are the accounts of the broker, which has none without.
+    """
+
+    def __init__(self, root: Path, *, together: bool, peer: str = "10.9.8.7", rules: str = "", **options: Any) -> None:
         self.loop = new_loop()
         sizes = {"mappedFileSizeCommitLog": "131072", "maxHashSlotNum": "100", "maxIndexNum": "4000"}
         address = dict(zip(("brokerIP1", "listenPort"), HOST.split(":"), strict=True))
         address["rocketflow.allowInsecure"] = "true"
+        if rules:
+            conf = root.with_name(f"{root.name}-home") / "conf"
+            conf.mkdir(parents=True)
+            (conf / "plain_acl.yml").write_text(rules)
+            options |= {"aclEnable": "true", "rocketmqHome": str(conf.parent)}
         given = {"storePathRootDir": str(root), "diskMaxUsedSpaceRatio": "95", **address, **sizes, **options}
         self.settings, config, _ = load_broker_settings(None, given, {})
         self.clock = ManualClock(NOW_MS)
@@ -129,12 +137,11 @@ class Sender:
         self.transactions = Transactions(self.store, self.settings, tables, self.gatherer, counts, access)
         self.halves = self.transactions.recent
         sends = Sends(self.settings, tables, self.gatherer, counts, self.halves, None)
-        codes = RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
-        ends = next(one.processor for one in self.transactions.served() if one.code == RequestCode.END_TRANSACTION)
-        self.both = Counting(self.store, self.topics, self.gatherer, counts, sends, self.transactions.together)
+        together_ends = self.transactions.together
+        self.both = Counting(self.store, self.topics, self.gatherer, counts, sends, together_ends, access.guard)
         assert (self.both.taker("10.0.0.1:1") is not None) is together
         self.latency = RpcLatency()
-        processors = {**dict.fromkeys(codes, sends.send), RequestCode.END_TRANSACTION: ends}
+        processors = access.guard.guarded([*served_by(sends), *self.transactions.served()])
         self.server = Server(processors, latency=self.latency, together=self.both)
         self._connect()
 
@@ -239,14 +246,38 @@ def send(opaque: int, body: bytes = b"body", properties: str | None = text_of(US
     members: dict[str, Any] = {"code": 310, "extFields": {}, "flag": 0, "language": "JAVA", "opaque": opaque}
     members |= {"serializeTypeCurrentRPC": "JSON", "version": 479}
     kept = changed.pop("ascii", True), changed.pop("separators", (",", ":"))
+    is_binary = changed.pop("binary", False)
     fields |= {name: value for name, value in changed.items() if not name.startswith("_")}
     members |= {name[1:]: value for name, value in changed.items() if name.startswith("_")}
     if members["code"] == 10:
         fields = {LONG_NAMES.get(name, name): value for name, value in fields.items()}
     members["extFields"] = {name: value for name, value in fields.items() if value is not None}
+    if is_binary:
+        return frame(binary_header(members), body, 1)
     members = {name: value for name, value in members.items() if value is not None}
-    header = json.dumps(members, ensure_ascii=kept[0], separators=kept[1])
+    header = json.dumps(members, ensure_ascii=kept[0], separators=kept[1], default=repr)
     return frame(header.encode("utf-8", "surrogatepass"), body)
+
+
+def binary_header(members: dict[str, Any]) -> bytes:
+    """Return a header in ROCKETMQ's own form; `more` follows its fields, whose size is said to be `size`."""
+    language = members.get("language")
+    numbers = (
+        *((members["code"], 2), (language if isinstance(language, int) else 0, 1), (members["version"] or 0, 2)),
+        *((members["opaque"], 4), (members["flag"] or 0, 4)),
+    )
+    head = b"".join((number & ((1 << 8 * width) - 1)).to_bytes(width, "big") for number, width in numbers)
+    texts = [
+        (name.encode(), str(value).encode("utf-8", "surrogatepass")) for name, value in members["extFields"].items()
+    ]
+    fields = b"".join(len(name).to_bytes(2, "big") + name + _sized(value) for name, value in texts)
+    fields += bytes(members.get("more", b""))
+    size = members.get("size", len(fields))
+    return head + _sized((members.get("remark") or "").encode()) + size.to_bytes(4, "big") + fields
+
+
+def _sized(text: bytes) -> bytes:
+    return len(text).to_bytes(4, "big") + text
 
 
 def end(half: tuple[int, int], *, commits: bool = True, **changed: Any) -> bytes:
@@ -266,8 +297,11 @@ def end(half: tuple[int, int], *, commits: bool = True, **changed: Any) -> bytes
     members |= {"serializeTypeCurrentRPC": "JSON", "version": 479}
     separators = changed.pop("separators", (",", ":"))
     body = changed.pop("body", b"")
+    is_binary = changed.pop("binary", False)
     fields |= {name: value for name, value in changed.items() if not name.startswith("_")}
     members |= {name[1:]: value for name, value in changed.items() if name.startswith("_")}
     members["extFields"] = {name: value for name, value in fields.items() if value is not None}
+    if is_binary:
+        return frame(binary_header(members), body, 1)
     members = {name: value for name, value in members.items() if value is not None}
     return frame(json.dumps(members, separators=separators, ensure_ascii=False).encode(), body)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow.client import ClientOptions
 from rocketflow.client.admin.admin_client import AdminClient
-from rocketflow.remoting.command import VERSION, Command, request
-from rocketflow.remoting.signature import Credentials, sign
+from rocketflow.remoting.command import VERSION, Command, decode_command, encode_command, request
+from rocketflow.remoting.frame import FrameReceiver
+from rocketflow.remoting.signature import Credentials, RequestMark, sign
 from rocketflow_store.spi.table_rows import TopicConfig
 from tests.support.scripted_broker import ScriptedBroker, scripted
 from tests.support.servers import RunningServer, running_broker
@@ -46,6 +47,15 @@ accounts:
   - both = PUB|SUB
 """
 """A plain_acl.yml with these accounts: `reader-1` consumes orders as readers, `writer-1` sends to orders."""
+
+
+def signed_frame(data: bytes, by: Credentials | None, mark: RequestMark | None = None) -> bytes:
+    """Return a frame, signed by an account if there is one."""
+    if by is None:
+        return data
+    command = decode_command(next(FrameReceiver().feed(data)))
+    sign(command, by, mark)
+    return encode_command(command)
 
 
 def signed(

@@ -41,9 +41,10 @@ class PutParts(Parts):
         self._gatherer = gatherer
         awaited = AwaitedReplies(access.guard.sender) if access.has_rules else None
         sends = Sends(settings, tables, gatherer, counts, transactions.recent, awaited)
-        together = SendsTogether(store, tables.topics, gatherer, counts, sends, transactions.together)
-        self.together = None if access.has_rules else together
-        """Serves the usual sends and ends of a read together; None if each is to be looked at."""
+        self.together = SendsTogether(
+            store, tables.topics, gatherer, counts, sends, transactions.together, access.guard
+        )
+        """Serves the usual sends and ends of a read together."""
         super().__init__(
             sends,
             SendBacks(store, settings, tables, gatherer, counts, access),

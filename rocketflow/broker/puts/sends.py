@@ -105,9 +105,9 @@ class Sends:
         return self._added.encode()
 
     @property
-    def answer_parts(self) -> tuple[bytes, ...]:
-        """Return the parts of the usual answer's header between its values."""
-        return self._usual_answer.parts()
+    def answer_parts(self) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+        """Return the parts of the usual answer's header between its values, in JSON and in ROCKETMQ's own form."""
+        return self._usual_answer.parts(), self._usual_answer.binary_parts()
 
     def notify_stored(self, on_stored: Callable[[str, int], None]) -> None:
         """Call `on_stored` with topic and queue of what is stored there, and of half messages that are for it."""

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from rocketflow.access.addresses import host_of
 from rocketflow.aio.server import RefusedError
 from rocketflow.broker.topics import is_compacted
+from rocketflow.remoting.codes import RequestCode
+from rocketflow.remoting.command import Command
 from rocketflow.remoting.frame import MAX_FRAME_SIZE
+from rocketflow.remoting.signature import ACCESS_KEY, SIGNATURE
 from rocketflow_store import PutMessageStatus
 from rocketflow_store.spi.broker import SentRun
 from rocketflow_store.spi.ids import encode_host
@@ -20,6 +24,7 @@ from rocketflow_store.spi.names import RETRY_PREFIX, is_send_refused
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from rocketflow.access.guard import Guard
     from rocketflow.aio.server import Arrived
     from rocketflow.broker.figures import MessageCounts
     from rocketflow.broker.puts.put_gatherer import PutGatherer
@@ -43,9 +48,12 @@ class SendsTogether:
         counts: MessageCounts,
         sends: Sends,
         ends: EndsTogether,
+        guard: Guard,
     ) -> None:
         self._topics, self._gatherer, self._counts, self._sends, self._ends = topics, gatherer, counts, sends, ends
-        self._frames = store.send_frames(sends.added, sends.answer_parts, MAX_FRAME_SIZE, ends.limits)
+        self._guard = guard
+        limits = (0, 0) if guard.has_rules else ends.limits
+        self._frames = store.send_frames(sends.added, sends.answer_parts, MAX_FRAME_SIZE, limits)
         self._taught: dict[str, TopicConfig] = {}
         self._queues: set[tuple[str, int]] = set()
         if self._frames is not None:
@@ -61,7 +69,7 @@ class SendsTogether:
     def received(self, arrived: Arrived, taken: TakenFrames) -> bytes:
         """Store messages and answer, and end transactions; return the frames that are to be received one by one."""
         records = cast("SentRecords", taken)
-        if records.count and not self._may_be_stored(records):
+        if records.count and not (self._may_be_stored(records) and self._are_allowed(arrived, records)):
             return records.frames()
         left_over = self._ends.received(arrived, records, self._is_as_taught) if records.ending_count else b""
         if records.count:
@@ -78,6 +86,19 @@ class SendsTogether:
                 self._sends.check_halves()
         except RefusedError:
             return False
+        return True
+
+    def _are_allowed(self, arrived: Arrived, records: SentRecords) -> bool:
+        """Return whether all clients have signed what they send, and may publish it."""
+        if not self._guard.has_rules:
+            return True
+        host = host_of(arrived.channel.address)
+        name = "topic" if records.code == RequestCode.SEND_MESSAGE else "b"
+        for access_key, signature, topic, content in records.signed():
+            fields = {name: topic, ACCESS_KEY: access_key, SIGNATURE: signature}
+            given = {one: value for one, value in fields.items() if value is not None}
+            if not self._guard.allows_signed(Command(records.code, given), content, host):
+                return False
         return True
 
     def _store(self, arrived: Arrived, records: SentRecords) -> None:

@@ -125,14 +125,19 @@ class WritingStore(MessageStore):
     # -- putting
 
     def send_frames(
-        self, added: bytes, answer: tuple[bytes, ...], max_frame: int, max_ends: tuple[int, int]
+        self,
+        added: bytes,
+        answers: tuple[tuple[bytes, ...], tuple[bytes, ...]],
+        max_frame: int,
+        max_ends: tuple[int, int],
     ) -> SendFrames | None:
         """Return what takes the frames of usual sends and ends of transactions, None without the kernel.
 
-        `added` ends the properties of each message; `answer` are the parts of an answer's header between its values.
-        At most `max_ends` (half messages, bytes of the bodies that are committed) are ended at once.
+        `added` ends the properties of each message; `answers` are the parts of an answer's header between its values,
+        in JSON and in ROCKETMQ's own form. At most `max_ends` (half messages, bytes of the bodies that are committed)
+        are ended at once.
         """
-        return send_frames(self.config, added, answer, max_frame, (MAX_RUN_MESSAGES, MAX_RUN_BYTES), max_ends)
+        return send_frames(self.config, added, answers, max_frame, (MAX_RUN_MESSAGES, MAX_RUN_BYTES), max_ends)
 
     def try_append(self, requests: Sequence[RawMessage | SentRun]) -> AppendedRun | None:
         """Append requests in order, as runs with one write each; return None if the put lock is taken.

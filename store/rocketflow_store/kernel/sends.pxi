@@ -1,4 +1,4 @@
-"""Usual sends (requests 10, 310 and 320, JSON header): from frames to records without their place, and to answers.
+"""Usual sends (requests 10, 310 and 320): from frames to records without their place, and to answers.
 
 Ends of transactions that come between them are taken along: see `ends.pxi`.
 
@@ -12,6 +12,7 @@ from libc.string cimport memset, strlen
 
 cdef enum:
     SEND = 10
+    SEND_V2 = 310
     SEND_BATCH = 320
     END_TRANSACTION = 37
     MOST_TAUGHT = 512
@@ -24,12 +25,24 @@ cdef enum:
     TRANSACTION_FLAGS = 12
     HALF_TOPIC = 0               # the number of the topic that half messages are stored under
     HALF_ROOM = 64               # bytes of the names of what a half message gets, and of its queue
+    BINARY_OPAQUE = 5            # places in a ROCKETMQ header
+    BINARY_FLAG = 9
+    BINARY_REMARK = 13           # its size: a usual request has none
+    BINARY_SIZE = 17             # that of the fields
+    BINARY_FIELDS = 21
 
-cdef const char *LONG_NAMES[14]
+cdef const char *LONG_NAMES[16]
 LONG_NAMES[:] = [
     b"producerGroup", b"topic", b"defaultTopic", b"defaultTopicQueueNums", b"queueId", b"sysFlag", b"bornTimestamp",
-    b"flag", b"properties", b"reconsumeTimes", b"unitMode", b"maxReconsumeTimes", b"batch", b"bname",
+    b"flag", b"properties", b"reconsumeTimes", b"unitMode", b"maxReconsumeTimes", b"batch", b"bname", b"AccessKey",
+    b"Signature",
 ]
+
+# the fields that a client signs, in the order of their names: as letters, and as they are in request 10
+cdef int LETTERS_SIGNED[15]
+LETTERS_SIGNED[:] = [14, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]
+cdef int LONG_SIGNED[15]
+LONG_SIGNED[:] = [14, 12, 13, 6, 2, 3, 7, 11, 0, 8, 4, 9, 5, 1, 10]
 
 cdef const char *ENDING_NAMES[13]
 ENDING_NAMES[:] = [
@@ -47,7 +60,11 @@ cdef enum:                       # fields of a send's header, by letter
     TIMES_FIELD = 9
     UNIT_FIELD = 10
     BATCH_FIELD = 12
-    FIELD_COUNT = 14
+    LETTER_COUNT = 14
+    ACCESS_FIELD = 14            # of clients with an account
+    SIGNATURE_FIELD = 15
+    SIGNED_COUNT = 15
+    FIELD_COUNT = 16
     ENDING_COUNT = 13
     NEEDED_FIELDS = 0xFF         # a to h
 
@@ -57,10 +74,10 @@ cdef struct TaughtTopic:
     uint32_t hash                # of `name#`
     uint64_t queues[16]          # a bit for each queue that is taught
 
-cdef struct JsonText:
+cdef struct HeaderText:
     const uint8_t *at
     int64_t size
-    int escaped
+    int escaped                  # of JSON
 
 cdef struct SendHeader:
     int64_t code
@@ -68,7 +85,7 @@ cdef struct SendHeader:
     int64_t opaque
     uint32_t members
     uint32_t fields
-    JsonText texts[14]
+    HeaderText texts[16]
 
 cdef struct Value:
     int64_t at                   # in the arena
@@ -82,7 +99,12 @@ cdef struct SentRequest:
     int64_t size                 # of its records in bytes
     int64_t counted              # bytes of its body and properties, without CRCs of records
     Value uniq                   # in the texts
+    Value access                 # of the account, in the data; its size is -1 without one
+    Value signature
+    Value signed                 # without the body, in the contents
+    int64_t body
     int32_t opaque
+    int32_t is_binary            # its header, and that of its answer
     int32_t is_fifo
     int32_t topic                # that it names: a half message is stored under another
     int32_t queue
@@ -131,7 +153,11 @@ cdef struct Slot:
 
 cdef inline int may_be_usual(const uint8_t *at, int64_t size) noexcept nogil:
     """Whether a frame may be a usual one: clients write the code first."""
-    return size >= 20 and memcmp(at + 8, b'{"code":', 8) == 0 and (
+    if size < 20:
+        return 0
+    if at[4] == 1:
+        return get16(at + 8) in (SEND, SEND_V2, SEND_BATCH, END_TRANSACTION)
+    return memcmp(at + 8, b'{"code":', 8) == 0 and (
         memcmp(at + 16, b"310,", 4) == 0 or memcmp(at + 16, b"320,", 4) == 0 or memcmp(at + 16, b"10,", 3) == 0
         or memcmp(at + 16, b"37,", 3) == 0
     )
@@ -178,16 +204,16 @@ cdef int decimal(const uint8_t *at, int64_t size, int64_t least, int64_t most, i
     return least <= found <= most
 
 
-cdef inline int is_int32(JsonText *text, int64_t *value) noexcept nogil:
+cdef inline int is_int32(HeaderText *text, int64_t *value) noexcept nogil:
     return not text.escaped and decimal(text.at, text.size, -2147483648, 2147483647, value)
 
 
-cdef inline int is_bool(JsonText *text) noexcept nogil:
+cdef inline int is_bool(HeaderText *text) noexcept nogil:
     return is_text(text.at, text.size, b"true", 4) or is_text(text.at, text.size, b"false", 5)
 
 
-cdef int parse_send_header(const uint8_t *at, const uint8_t *end, SendHeader *header) noexcept nogil:
-    """Parse a header without spaces, whose members and fields have known names; 0: it is left over."""
+cdef int parse_json_header(const uint8_t *at, const uint8_t *end, SendHeader *header) noexcept nogil:
+    """Parse a JSON header without spaces, whose members and fields have known names; 0: it is left over."""
     cdef const uint8_t *begin = at
     cdef const uint8_t *stop
     cdef const uint8_t *name
@@ -225,7 +251,7 @@ cdef int parse_send_header(const uint8_t *at, const uint8_t *end, SendHeader *he
             member = 4
             if not is_text(name, size, b"extFields", 9):
                 return 0
-            at = parse_send_fields(at + 1, end, header, &wide)
+            at = parse_json_fields(at + 1, end, header, &wide)
             if at == NULL:
                 return 0
         else:
@@ -261,6 +287,42 @@ cdef int parse_send_header(const uint8_t *at, const uint8_t *end, SendHeader *he
     return not wide or is_utf8(begin, end - begin)
 
 
+cdef int parse_binary_header(const uint8_t *at, const uint8_t *end, SendHeader *header) noexcept nogil:
+    """Parse a ROCKETMQ header without a remark, whose fields have known names; 0: it is left over."""
+    cdef const uint8_t *name
+    cdef int64_t size
+    cdef int field
+    cdef HeaderText *text
+    if end - at < BINARY_FIELDS or get32(at + BINARY_REMARK) != 0:
+        return 0
+    if get32(at + BINARY_SIZE) != <uint64_t> (end - at - BINARY_FIELDS):
+        return 0
+    header.code = get16(at)
+    header.opaque = <int32_t> get32(at + BINARY_OPAQUE)
+    header.flag = <int32_t> get32(at + BINARY_FLAG)
+    header.fields = 0
+    at += BINARY_FIELDS
+    while at < end:
+        if end - at < 2:
+            return 0
+        size = get16(at)
+        name = at + 2
+        if size > end - name - 4:
+            return 0
+        field = field_of(name, size, header.code)
+        if field < 0:
+            return 0
+        at = name + size + 4
+        size = <int32_t> get32(at - 4)
+        if size < 0 or size > end - at or not (is_ascii(at, size) or is_utf8(at, size)):
+            return 0
+        header.fields |= 1u << field
+        text = &header.texts[field]      # of a field that comes twice the last value counts
+        text.at, text.size, text.escaped = at, size, 0
+        at += size
+    return 1
+
+
 cdef int field_of(const uint8_t *name, int64_t size, int64_t code) noexcept nogil:
     """The number of a field, -1 for another name: requests 310 and 320 have a letter for each, others its name."""
     cdef int field, count = FIELD_COUNT
@@ -268,21 +330,25 @@ cdef int field_of(const uint8_t *name, int64_t size, int64_t code) noexcept nogi
     if code == END_TRANSACTION:
         names, count = ENDING_NAMES, ENDING_COUNT
     elif code != SEND:
-        field = name[0] - c'a' if size == 1 else -1
-        return field if field < FIELD_COUNT else -1
+        if size == 1:
+            field = name[0] - c'a'
+            return field if field < LETTER_COUNT else -1
+        if is_text(name, size, b"AccessKey", 9):
+            return ACCESS_FIELD
+        return SIGNATURE_FIELD if is_text(name, size, b"Signature", 9) else -1
     for field in range(count):
         if is_text(name, size, names[field], strlen(names[field])):
             return field
     return -1
 
 
-cdef const uint8_t *parse_send_fields(
+cdef const uint8_t *parse_json_fields(
     const uint8_t *at, const uint8_t *end, SendHeader *header, int *wide
 ) noexcept nogil:
     """Parse the fields up to their closing brace, and return what follows it; NULL: they are left over."""
     cdef const uint8_t *stop
     cdef int field
-    cdef JsonText *text
+    cdef HeaderText *text
     while True:
         if at >= end or at[0] != c'"':
             return NULL
@@ -316,7 +382,7 @@ cdef inline int hex_digit(uint8_t octet) noexcept nogil:
     return octet - c'a' + 10 if c'a' <= octet <= c'f' else -1
 
 
-cdef int64_t unescaped(JsonText *text, uint8_t *out) noexcept nogil:
+cdef int64_t unescaped(HeaderText *text, uint8_t *out) noexcept nogil:
     """Write a text without its escapes, which are ASCII, and return its size; -1: it is left over."""
     cdef int64_t i = 0, size = 0
     cdef int value, digit, k
@@ -510,6 +576,8 @@ cdef class SentRecords:
     cdef int64_t endings_room
     cdef uint8_t *texts
     cdef int64_t texts_used, texts_room
+    cdef uint8_t *contents
+    cdef int64_t contents_used, contents_room
     cdef Slot slots[64]
     cdef int slot_count
     cdef readonly int64_t code
@@ -532,6 +600,7 @@ cdef class SentRecords:
         free(self.requests)
         free(self.endings)
         free(self.texts)
+        free(self.contents)
 
     cdef int has_room(self, int64_t size, int64_t ones, int64_t text) noexcept nogil:
         """Make space for a request: the bytes and the number of its records, the bytes of its UNIQ_KEY."""
@@ -633,6 +702,21 @@ cdef class SentRecords:
         return b"".join([
             self.data[self.requests[i].frame:self.requests[i].frame_end] for i in range(self.request_count)
         ])
+
+    def signed(self):
+        """Return account and signature, None without them, the topic that it names, and what is signed of each send."""
+        cdef int64_t i
+        cdef SentRequest *request
+        cdef list found = []
+        for i in range(self.request_count):
+            request = &self.requests[i]
+            found.append((
+                value_of(self.data, &request.access), value_of(self.data, &request.signature),
+                self.names[request.topic],
+                PyBytes_FromStringAndSize(<char *> self.contents + request.signed.at, request.signed.size)
+                + self.data[request.body:request.frame_end] if request.signed.size else b"",
+            ))
+        return found
 
     @property
     def ending_offsets(self):
@@ -782,51 +866,116 @@ cdef class SentRecords:
         ]
 
     def answers(self):
-        """Return the frames of the usual answers, one after the other."""
+        """Return the frames of the usual answers, one after the other, each in the header type of its request."""
         cdef SendFrames maker = self.maker
-        cdef int64_t i, row, id_size = len(maker.id_prefix) + 16 + 1
-        cdef int64_t size = self.count * id_size + self.texts_used
+        cdef int64_t i, size = self.count * (len(maker.id_prefix) + 16 + 1) + self.texts_used
         cdef uint8_t *out
         cdef uint8_t *at
         cdef uint8_t *frame
-        cdef SentRequest *request
-        cdef SentOne *one
-        size += self.request_count * (maker.answer_size + 3 * 20 + 8 + 8)
+        size += self.request_count * (maker.answer_size + 3 * 20 + 8 + 8 + 5 * 4)
         out = at = <uint8_t *> realloc(NULL, <size_t> size)
         if out == NULL:
             raise MemoryError
         for i in range(self.request_count):
-            request = &self.requests[i]
-            one = &self.ones[request.first]
             frame = at
-            at += 8
-            at = put_part(at, maker.answer[0])
-            at[0] = c'"'
-            at += 1
-            for row in range(request.first, request.first + request.count):
-                at = put_part(at, maker.id_prefix)
-                put_digits(at, <uint64_t> self.ones[row].phy_offset, 16)
-                at[16] = c','
-                at += 17
-            at[-1] = c'"'
-            at = put_part(at, maker.answer[1])
-            at = put_quoted(at, request.queue)
-            at = put_part(at, maker.answer[2])
-            at = put_quoted(at, one.queue_offset)
-            at = put_part(at, maker.answer[3])
-            at[0] = c'"'
-            memcpy(at + 1, self.texts + request.uniq.at, <size_t> request.uniq.size)
-            at += 1 + request.uniq.size
-            at[0] = c'"'
-            at = put_part(at + 1, maker.answer[4])
-            at = put_decimal(at, request.opaque)
-            at = put_part(at, maker.answer[5])
+            if self.requests[i].is_binary:
+                at = self.put_binary_answer(at + 8, &self.requests[i])
+            else:
+                at = self.put_json_answer(at + 8, &self.requests[i])
             put32(frame, <uint32_t> (at - frame - 4))
-            put32(frame + 4, <uint32_t> (at - frame - 8))
+            put32(frame + 4, <uint32_t> (self.requests[i].is_binary << 24 | at - frame - 8))
         try:
             return PyBytes_FromStringAndSize(<char *> out, at - out)
         finally:
             free(out)
+
+    cdef uint8_t *put_ids(self, uint8_t *at, const SentRequest *request):
+        """Write the offset ids of a request's messages, with commas between them."""
+        cdef int64_t row
+        for row in range(request.first, request.first + request.count):
+            at = put_part(at, self.maker.id_prefix)
+            put_digits(at, <uint64_t> self.ones[row].phy_offset, 16)
+            at[16] = c','
+            at += 17
+        return at - 1
+
+    cdef uint8_t *put_json_answer(self, uint8_t *at, const SentRequest *request):
+        cdef tuple parts = self.maker.json_answer
+        at = put_part(at, parts[0])
+        at[0] = c'"'
+        at = self.put_ids(at + 1, request)
+        at[0] = c'"'
+        at = put_quoted(put_part(at + 1, parts[1]), request.queue)
+        at = put_quoted(put_part(at, parts[2]), self.ones[request.first].queue_offset)
+        at = put_part(at, parts[3])
+        at[0] = c'"'
+        at = append_bytes(at + 1, self.texts + request.uniq.at, request.uniq.size)
+        at[0] = c'"'
+        at = put_decimal(put_part(at + 1, parts[4]), request.opaque)
+        return put_part(at, parts[5])
+
+    cdef uint8_t *put_binary_answer(self, uint8_t *at, const SentRequest *request):
+        cdef tuple parts = self.maker.binary_answer
+        cdef uint8_t *fields
+        cdef uint8_t *value
+        at = put_part(at, parts[4])
+        put32(at, <uint32_t> request.opaque)
+        fields = put_part(at + 4, parts[5])
+        value = put_part(fields + 4, parts[0])
+        at = end_value(value, self.put_ids(value + 4, request))
+        value = put_part(at, parts[1])
+        at = end_value(value, put_decimal(value + 4, request.queue))
+        value = put_part(at, parts[2])
+        at = end_value(value, put_decimal(value + 4, self.ones[request.first].queue_offset))
+        value = put_part(at, parts[3])
+        at = end_value(value, append_bytes(value + 4, self.texts + request.uniq.at, request.uniq.size))
+        return end_value(fields, at)
+
+
+cdef inline uint8_t *end_value(uint8_t *value, uint8_t *end) noexcept nogil:
+    """Write the size of what follows it up to `end`, and return that."""
+    put32(value, <uint32_t> (end - value - 4))
+    return end
+
+
+cdef value_of(bytes data, const Value *value):
+    """A text of a header, None without one."""
+    return None if value.size < 0 else data[value.at:value.at + value.size].decode()
+
+
+cdef int take_signed(SentRecords records, SendHeader *header, SentRequest *request, const uint8_t *data) noexcept nogil:
+    """Note who signed a request, and its values in the order of their names; 0: it is left over."""
+    cdef const int *order = &LONG_SIGNED[0] if header.code == SEND else &LETTERS_SIGNED[0]
+    cdef int64_t size = 0, written
+    cdef int i
+    request.access.size = request.signature.size = -1
+    request.signed.at, request.signed.size = records.contents_used, 0
+    if not header.fields & (1u << SIGNATURE_FIELD | 1u << ACCESS_FIELD):
+        return 1
+    for i in range(SIGNED_COUNT):
+        if header.fields & (1u << order[i]):
+            size += header.texts[order[i]].size
+    records.contents = <uint8_t *> with_room(
+        records.contents, records.contents_used + size, &records.contents_room, 1
+    )
+    if records.contents_room < records.contents_used + size:
+        return 0
+    for i in range(SIGNED_COUNT):
+        if header.fields & (1u << order[i]):
+            written = unescaped(
+                &header.texts[order[i]], records.contents + request.signed.at + request.signed.size
+            )
+            if written < 0:
+                return 0
+            request.signed.size += written
+    note_value(&request.access, header, ACCESS_FIELD, data)
+    note_value(&request.signature, header, SIGNATURE_FIELD, data)
+    return 1
+
+
+cdef void note_value(Value *value, SendHeader *header, int field, const uint8_t *data) noexcept nogil:
+    if header.fields & (1u << field):
+        value.at, value.size = header.texts[field].at - data, header.texts[field].size
 
 
 cdef uint8_t *put_part(uint8_t *at, bytes part):
@@ -865,8 +1014,8 @@ cdef uint8_t *put_quoted(uint8_t *at, int64_t value) noexcept nogil:
 cdef class SendFrames:
     """Takes usual sends to the queues that it was taught.
 
-    `added` ends the properties of all messages; `answer` are the parts of the usual answer's header between its values:
-    message id, queue, queue offset, transaction id, opaque.
+    `added` ends the properties of all messages; `answers` are the parts of the usual answer's header around message
+    id, queue, queue offset, transaction id and opaque, in JSON and in ROCKETMQ's own form.
     """
 
     cdef TaughtTopic *topics
@@ -875,7 +1024,7 @@ cdef class SendFrames:
     cdef list names
     cdef bytes added, store_host, id_prefix
     cdef str half_topic
-    cdef tuple answer
+    cdef tuple json_answer, binary_answer
     cdef const uint8_t *added_bytes
     cdef const uint8_t *store_bytes
     cdef int64_t added_size, store_size
@@ -893,18 +1042,19 @@ cdef class SendFrames:
         free(self.topics)
 
     def __init__(
-        self, bytes added not None, bytes store_host not None, tuple answer not None, *, int64_t max_frame,
+        self, bytes added not None, bytes store_host not None, tuple answers not None, *, int64_t max_frame,
         int64_t max_body, int64_t max_record, int64_t max_properties, int64_t max_run, int64_t max_run_bytes,
         int64_t max_endings, int64_t max_commit_bytes, bint property_crc, bint tag_entries, str half_topic not None
     ):
-        if len(store_host) not in (8, 20) or len(answer) != 6:
-            raise ValueError("a host has 8 or 20 bytes, an answer has 6 parts")
+        if len(store_host) not in (8, 20) or [len(one) for one in answers] != [6, 6]:
+            raise ValueError("a host has 8 or 20 bytes, each of two answers has 6 parts")
         if not half_topic.isascii() or not 0 < len(half_topic) <= MOST_TOPIC:
             raise ValueError("the topic of half messages has another name")
         self.half_topic = half_topic
-        self.added, self.store_host, self.answer = added, store_host, answer
+        self.added, self.store_host = added, store_host
+        self.json_answer, self.binary_answer = answers
         self.id_prefix = store_host.hex().upper().encode()
-        self.answer_size = sum(map(len, answer))
+        self.answer_size = max(sum(map(len, one)) for one in answers)
         self.max_frame, self.max_body, self.max_record = max_frame, max_body, max_record
         self.max_properties, self.max_run, self.max_run_bytes = max_properties, max_run, max_run_bytes
         self.max_endings, self.max_commit_bytes = max_endings, max_commit_bytes
@@ -991,7 +1141,7 @@ cdef class SendFrames:
         size = <int32_t> get32(data + position)
         kind = get32(data + position + 4)
         header_size = kind & 0xFFFFFF
-        if size < 4 or size > self.max_frame - 4 or kind >> 24 != 0 or header_size > size - 4:
+        if size < 4 or size > self.max_frame - 4 or kind >> 24 > 1 or header_size > size - 4:
             return 0
         if size > end - position - 4:
             return 0
@@ -999,7 +1149,10 @@ cdef class SendFrames:
         body_size = size - 4 - header_size
         if not may_be_usual(data + position, end - position):
             return 0
-        if not parse_send_header(data + position + 8, body, &header):
+        if kind >> 24 == 1:
+            if not parse_binary_header(data + position + 8, body, &header):
+                return 0
+        elif not parse_json_header(data + position + 8, body, &header):
             return 0
         if header.code == END_TRANSACTION:
             if body_size or not take_ending(records, &header, position, body - data):
@@ -1060,10 +1213,12 @@ cdef class SendFrames:
         if slot < 0:
             return 0
         request = &records.requests[records.request_count]
+        if not take_signed(records, &header, request, data):
+            return 0
         for row in range(records.count, records.count + request.count):
             records.ones[row].slot = slot
-        request.frame, request.frame_end = position, body + body_size - data
-        request.opaque = <int32_t> header.opaque
+        request.frame, request.frame_end, request.body = position, body + body_size - data, body - data
+        request.opaque, request.is_binary = <int32_t> header.opaque, kind >> 24 == 1
         request.topic, request.queue = facts.named_topic, <int32_t> queue
         request.first, request.size = records.count, size
         records.half_count += facts.is_half
@@ -1073,6 +1228,7 @@ cdef class SendFrames:
         records.slots[slot].bytes += size
         records.used += size
         records.texts_used += request.uniq.size
+        records.contents_used += request.signed.size
         records.body_size += body_size
         records.end = body + body_size - data
         records.count += request.count
@@ -1080,7 +1236,7 @@ cdef class SendFrames:
         return 1
 
     cdef int64_t take_single(
-        self, SentRecords records, SentFacts *facts, int64_t flag, JsonText *text, const uint8_t *body, int64_t body_size
+        self, SentRecords records, SentFacts *facts, int64_t flag, HeaderText *text, const uint8_t *body, int64_t body_size
     ) noexcept nogil:
         """Write the record of a message after the others; return its size, 0 if it is left over."""
         cdef int64_t size
@@ -1104,7 +1260,7 @@ cdef class SendFrames:
         return size
 
     cdef int64_t take_batch(
-        self, SentRecords records, SentFacts *facts, JsonText *text, const uint8_t *body, int64_t body_size
+        self, SentRecords records, SentFacts *facts, HeaderText *text, const uint8_t *body, int64_t body_size
     ) noexcept nogil:
         """Write the records of a batch after the others; return their size, 0 if the batch is left over."""
         cdef int64_t place = 0, count = 0, size, own, own_size, begin = records.used
@@ -1112,7 +1268,7 @@ cdef class SendFrames:
         cdef SentRequest *request
         cdef SentOne *one
         cdef SentOne common
-        cdef JsonText properties
+        cdef HeaderText properties
         while place < body_size:
             if body_size - place < ENTRY_HEAD + 2:
                 return 0
@@ -1188,7 +1344,7 @@ cdef class SendFrames:
         return at + 1 - to
 
     cdef int64_t put_record(
-        self, uint8_t *arena, SentOne *one, SentFacts *facts, int64_t flag, JsonText *text, const uint8_t *body,
+        self, uint8_t *arena, SentOne *one, SentFacts *facts, int64_t flag, HeaderText *text, const uint8_t *body,
         int64_t body_size, int64_t reserve, int32_t *is_fifo
     ) noexcept nogil:
         """Write a record at its place in the arena and find its facts; return its size, 0 if it is left over.

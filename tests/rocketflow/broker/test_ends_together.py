@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from itertools import product
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -118,7 +119,7 @@ def test_commits_and_rollbacks_of_one_read_are_stored_as_one_by_one(
         {"j": "2", "h": "-7"},
     ]
     found = begin(both, [half(one, **kinds[one % len(kinds)]) for one in range(40)])
-    ends = [end(one, commits=number % 3 != 1) for number, one in enumerate(found)]
+    ends = [end(one, commits=number % 3 != 1, binary=number % 2 == 1) for number, one in enumerate(found)]
     between = [*ends[:7], send(90), *ends[7:11], half(91), *ends[11:]]
     taken = both[0].taken
     check(both, b"".join(between))
@@ -221,13 +222,13 @@ ODD_HALVES: Final[list[dict[str, Any]]] = [
 def test_each_unusual_end_is_decided_as_without_the_kernel(senders: Callable[..., Both], kernel_has_half: bool) -> None:
     both = senders()
     warm(both)
-    for changes in ODD_ENDS:
+    for changes, binary in product(ODD_ENDS, (False, True)):
         odd, usual = begin(both, [half(1), half(2)])
         if not kernel_has_half:
             for one in both:
                 one.halves.take_records([odd[0]])
-        check(both, end(usual) + end(odd, **changes) + send(3))
-        check(both, end(odd, **changes), end(odd), end(odd, commits=False))
+        check(both, end(usual) + end(odd, binary=binary, **changes) + send(3))
+        check(both, end(odd, binary=binary, **changes), end(odd), end(odd, commits=False))
         assert both[0].figures() == both[1].figures(), changes
     assert outcome(both[0]) == outcome(both[1])
 
@@ -358,7 +359,10 @@ def test_ends_that_the_kernel_takes_are_decided_as_one_by_one(senders: Callable[
         nonlocal opaque
         opaque += 100
         found.extend(begin(both, [half(opaque + number, **one) for number, one in enumerate(halves)]))
-        frames = [end(found[-1 - place % len(found)], commits=commits, **odd) for place, commits, odd in ends]
+        frames = [
+            end(found[-1 - place % len(found)], commits=commits, binary=place % 3 == 2, **odd)
+            for place, commits, odd in ends
+        ]
         if with_send:
             frames.insert(len(frames) // 2, send(opaque + 99))
         check(both, b"".join(frames))

@@ -75,6 +75,7 @@ USUAL_SENDS: Final = st.builds(
     ascii=st.booleans(),
     _code=st.sampled_from([310, 310, 310, 10]),
     _remark=st.sampled_from([None, None, ""]),
+    binary=st.booleans(),
 )
 OF_HALVES: Final = (
     *("REAL_TOPIC", "REAL_QID", "__transactionId__", "TRANSACTION_CHECK_TIMES"),
@@ -94,6 +95,7 @@ HALVES: Final = st.builds(
     f=st.sampled_from(["4", "4", "4", "4", "0", "5", "8", "12", "132", "20"]),
     j=st.sampled_from(["0", "0", "0", "2"]),
     _code=st.sampled_from([310, 310, 10]),
+    binary=st.booleans(),
 )
 BATCH: Final = text_of({"UNIQ_KEY": "7F00B000", "WAIT": "true"})
 
@@ -131,6 +133,7 @@ BATCHES: Final = st.builds(
     b=st.sampled_from([*TOPICS, "orders"]),
     e=st.sampled_from([*map(str, range(QUEUES))]),
     f=st.sampled_from(["0", "0", "0", "1", "8", "16"]),
+    binary=st.booleans(),
 )
 ODD_CHANGES: Final[list[dict[str, Any]]] = [
     {"h": "2147483648"},
@@ -164,15 +167,29 @@ ODD_CHANGES: Final[list[dict[str, Any]]] = [
     {"_language": "GO"},
     {"_language": 9},
     {"_more": [1]},
+    {"_more": b"\0\1b\0\0\0\3t|1"},
+    {"_more": b"\0\1e\0\0\0\1x"},
+    {"_more": b"\0\1l\0\0\0\0"},
+    {"_more": b"\0\1l\0\0\0\1"},
+    {"_more": b"\0\1l\xff\xff\xff\xff"},
+    {"_more": b"\0\1l\0\0\0"},
+    {"_more": b"\0\0\0\0\0\0"},
+    {"_more": b"\xff\xffl\0\0\0\0"},
+    {"_more": b"\0"},
+    {"_size": 0},
+    {"_size": 400},
+    {"a": "\x00\n"},
+    {"n": "\ud800", "ascii": False},
     {"separators": (", ", ": ")},
     {"l": "16"},
     {"b": "bad name"},
     {"b": "SCHEDULE_TOPIC_XXXX"},
 ]
 ODD_SENDS: Final = st.builds(
-    lambda opaque, properties, changes: send(opaque, b"odd", properties, **changes),
+    lambda opaque, properties, binary, changes: send(opaque, b"odd", properties, binary=binary, **changes),
     st.integers(0, 99),
     PROPERTIES,
+    st.booleans(),
     st.one_of(
         st.dictionaries(st.sampled_from([*"defghjl"]), NUMBERS, min_size=1, max_size=2),
         st.dictionaries(st.sampled_from([*"abcdefghjkmn"]), st.none(), min_size=1, max_size=1),
@@ -303,10 +320,24 @@ def test_half_message_whose_key_ends_like_a_crc_is_left_over(senders: Callable[.
 def test_each_unusual_send_is_left_over(senders: Callable[..., tuple[Sender, Sender]]) -> None:
     both = senders()
     warm(both)
-    for changes in ODD_CHANGES:
-        check(both, [send(1, **changes) + send(2)])
+    for changes, binary in itertools.product(ODD_CHANGES, (False, True)):
+        check(both, [send(1, binary=binary, **changes) + send(2)])
     check(both, [send(3, properties=text_of({**USUAL, "KEYS": " k1  k2 k3 "})) + send(4, _flag=2)])
     assert both[0].files() == both[1].files()
+    assert both[0].figures() == both[1].figures()
+
+
+def test_requests_are_answered_in_the_header_type_of_each(senders: Callable[..., tuple[Sender, Sender]]) -> None:
+    both = senders()
+    warm(both)
+    sent = [send(number, binary=number % 2 == 1) for number in range(10)]
+    sent += [batch(9, [(0, b"x", OWN), (1, b"", OWN)], binary=True), send(-1, binary=True)]
+    for _ in range(2):
+        check(both, [b"".join(sent[:10]), sent[10], sent[11]])
+    check(both, [b"".join(sent[::2])])
+    assert [one.header_type for one in answered(bytes(both[0].wire.sent))] == [0] * 5 + [1]
+    assert both[0].taken == 2 * 3 + 2
+    assert both[0].both.left_over == 0
     assert both[0].figures() == both[1].figures()
 
 
@@ -416,9 +447,13 @@ def test_mutated_frames_are_answered_as_without_the_kernel(senders: Callable[...
     both = senders()
     warm(both)
     rows, keyed = random.Random(5), text_of({**USUAL, "KEYS": "k é", "TAGS": "t"})
-    good = send(1, properties=keyed, ascii=False), batch(1, [(0, b"x", keyed.encode()), (1, b"", OWN)])
+    entries = [(0, b"x", keyed.encode()), (1, b"", OWN)]
+    good = (
+        *(send(1, properties=keyed, ascii=False), batch(1, entries)),
+        *(send(1, properties=keyed, binary=True), batch(1, entries, binary=True)),
+    )
     for number in range(some(20_000)):
-        data = bytearray(good[number % 2])
+        data = bytearray(good[number % 4])
         for _ in range(rows.randrange(1, 3)):
             data[rows.randrange(8, len(data))] = rows.choice([*b'"\\{}:,0123456789-\x01\x02u', rows.randrange(256)])
         check(both, [bytes(data)])  # alone: one that makes a topic waits for a thread
@@ -430,9 +465,10 @@ def test_kernel_stays_within_hostile_bytes(senders: Callable[..., tuple[Sender, 
     on.feed(send(1))
     take, rows = on.both.taker("127.0.0.1:1"), random.Random(6)
     assert take is not None
-    usual = send(1), batch(1, [(0, b"x", OWN), (1, b"", OWN)])
+    entries = [(0, b"x", OWN), (1, b"", OWN)]
+    usual = send(1), batch(1, entries), send(1, binary=True), batch(1, entries, binary=True)
     for number in range(some(100_000)):
-        good = usual[number % 2]
+        good = usual[number % 4]
         data = bytearray(
             good[: rows.choice([len(good), rows.randrange(len(good) + 1)])] + rows.randbytes(rows.choice([0, 8]))
         )

@@ -13,7 +13,7 @@ from rocketflow.remoting.command import (
     encode_command,
     request,
 )
-from rocketflow.remoting.frame import FrameReceiver
+from rocketflow.remoting.frame import FrameReceiver, HeaderType
 from rocketflow.remoting.headers.header import encode_fields
 from rocketflow.remoting.headers.send import SendMessageRequestHeaderV2
 from rocketflow.remoting.prepared_frame import PreparedFrame, number_value, text_value
@@ -66,3 +66,15 @@ def test_prepared_answer_has_the_bytes_of_an_encoded_one(key: str, offset: int, 
     prepared = PreparedFrame(0, fixed, ("queueOffset", "transactionId"), flag=RESPONSE_FLAG)
     found = prepared.frame(opaque, (number_value(offset), text_value(key)))
     assert found == encode_command(Command(0, fields, flag=RESPONSE_FLAG, opaque=opaque))
+
+
+@given(key=st.text(), offset=st.integers(0, 2**63 - 1), opaque=st.integers(-(2**31), 2**31 - 1))
+def test_binary_parts_are_those_of_an_encoded_answer(key: str, offset: int, opaque: int) -> None:
+    fixed = {"MSG_REGION": "100% é", "TRACE_ON": "true"}
+    fields = {**fixed, "queueOffset": str(offset), "transactionId": key}
+    first, second, before, after = PreparedFrame(0, fixed, [*fields][2:], flag=RESPONSE_FLAG).binary_parts()
+    values = [len(one).to_bytes(4, "big") + one for one in (str(offset).encode(), key.encode())]
+    written = first + values[0] + second + values[1]
+    header = before + opaque.to_bytes(4, "big", signed=True) + after + len(written).to_bytes(4, "big") + written
+    answer = Command(0, fields, flag=RESPONSE_FLAG, opaque=opaque, header_type=HeaderType.ROCKETMQ)
+    assert encode_command(answer)[8:] == header

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def send_frames(
     config: StoreConfig,
     added: bytes,
-    answer: tuple[bytes, ...],
+    answers: tuple[tuple[bytes, ...], tuple[bytes, ...]],
     max_frame: int,
     max_run: tuple[int, int],
     max_ends: tuple[int, int],
@@ -32,7 +32,7 @@ def send_frames(
     made: SendFrames = COMPILED.SendFrames(
         added,
         encode_host(config.store_host),
-        answer,
+        answers,
         max_frame=max_frame,
         max_body=config.max_message_size,
         max_record=min(config.max_message_size + 65_536, config.mapped_file_size_commit_log - 8),
