@@ -50,7 +50,7 @@ _APACHE_FLAGS: Final = ("-Xms1g", "-Xmx1g", "-XX:MaxDirectMemorySize=1g", *_OPEN
 _CLIENT_FLAGS: Final = ("-Xms512m", "-Xmx1g", *_OPENS)
 _OWN_BROKER, _PURE, _APACHE = "RocketFlow", "RocketFlow without kernel", "Apache"
 _NULL: Final = "a broker that does nothing"
-"""It repeats what RocketFlow's answered: the rate that the client reaches at most."""
+"""It repeats what RocketFlow answered: its rate is what the client reaches at most."""
 
 
 @dataclass(frozen=True)
@@ -119,9 +119,9 @@ def _asynchronous(load: Load, home: Path, scale: float) -> Iterator[Figure]:
         idle = {peer.name: rss_anon_mib(peer.pid) for peer in peers}
         seconds = max(1, round(4 * scale))
         backlog = max(4_096, int(240_000 * scale) // 128 * 128)
-        behind, null = _null(stack, home)
+        upstream, null = _null(stack, home)
         warm(load, peers, scale)
-        for peer in (*peers, behind):
+        for peer in (*peers, upstream):
             load.ask("FILL", peer.names, "backlog", BACKLOG_BODY, backlog)
         rated = [*peers, null]
         sends = ("SEND", "single", SENDERS, BODY, 1, seconds)
@@ -206,10 +206,10 @@ def start_peers(stack: ExitStack, home: Path, flush: str) -> list[Peer]:
 
 def _null(stack: ExitStack, home: Path) -> tuple[Peer, Peer]:
     """Start a broker and what repeats its answers."""
-    folder = home / "names-behind"
+    folder = home / "names-upstream"
     names = stack.enter_context(running("namesrv", folder, "--set", f"kvConfigPath={folder}/kv.json"))
-    behind = stack.enter_context(_own("behind", home, names.address, "ASYNC_FLUSH"))
-    address = f"127.0.0.1:{behind.port}"
+    upstream = stack.enter_context(_own("upstream", home, names.address, "ASYNC_FLUSH"))
+    address = f"127.0.0.1:{upstream.port}"
     command = [sys.executable, "-m", "tests.bench.null_broker", names.address, address]
     process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
     stack.callback(process.kill)
@@ -217,7 +217,7 @@ def _null(stack: ExitStack, home: Path) -> tuple[Peer, Peer]:
     known, port = process.stdout.readline().split()
     wait_for_a_broker(names.address)
     return (
-        Peer("behind", names.address, behind.process.pid, ("127.0.0.1", behind.port)),
+        Peer("upstream", names.address, upstream.process.pid, ("127.0.0.1", upstream.port)),
         Peer(_NULL, f"127.0.0.1:{known}", process.pid, ("127.0.0.1", int(port))),
     )
 
