@@ -12,15 +12,14 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-import struct
 import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, cast
 
 from rocketflow.aio.loop import run
+from rocketflow.remoting.frame import Frame, FrameReceiver, HeaderType, frame_bytes
 
-_PREFIX: Final = struct.Struct(">ii")
 _CODE: Final = re.compile(rb'"code":(\d+)')
 _OPAQUE: Final = re.compile(rb'"opaque":(-?\d+)')
 _PLACE: Final = re.compile(rb'"(?:topic|queueId|queueOffset)":"[^"]*"')
@@ -38,18 +37,17 @@ class Answer(NamedTuple):
     body: bytes
 
     def frame(self, opaque: bytes) -> bytes:
-        size = len(self.before) + len(opaque) + len(self.after)
-        return b"".join((_PREFIX.pack(4 + size + len(self.body), size), self.before, opaque, self.after, self.body))
+        return frame_bytes(HeaderType.JSON, self.before + opaque + self.after, self.body)
 
 
 class Side(asyncio.Protocol):
     """One connection, whose frames are given to `received`; `peer` is that of the other side."""
 
-    def __init__(self, received: Callable[[Side, bytes], None], peer: Side | None = None) -> None:
+    def __init__(self, received: Callable[[Side, Frame], None], peer: Side | None = None) -> None:
         self._received, self.peer = received, peer
         if peer is not None:
             peer.peer = self
-        self._data = b""
+        self._receiver = FrameReceiver()
         self.waiting: dict[bytes, bytes] = {}
         """Kinds of the requests that were passed on, by their numbers."""
 
@@ -57,14 +55,8 @@ class Side(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        data, at = self._data + data, 0
-        while len(data) - at >= 4:
-            end = at + 4 + int.from_bytes(data[at : at + 4], "big")
-            if end > len(data):
-                break
-            self._received(self, data[at:end])
-            at = end
-        self._data = data[at:]
+        for frame in self._receiver.feed(data):
+            self._received(self, frame)
 
     def connection_lost(self, error: Exception | None) -> None:
         if self.peer is not None:
@@ -78,9 +70,9 @@ class Side(asyncio.Protocol):
 
 
 class NullBroker:
-    """Connections of clients, each with one to the server that it stands for; `renamed` changes what that one says."""
+    """Connections of clients, each with one to the server; `renamed` changes the bodies of its answers."""
 
-    def __init__(self, server: str, renamed: Callable[[bytes], bytes] = lambda frame: frame) -> None:
+    def __init__(self, server: str, renamed: Callable[[bytes], bytes] = lambda body: body) -> None:
         self._host, _, port = server.rpartition(":")
         self._port = int(port)
         self._renamed = renamed
@@ -97,27 +89,29 @@ class NullBroker:
             _, server = await loop.create_connection(lambda: Side(self._answered), self._host, self._port)
             await loop.connect_accepted_socket(partial(Side, self._request, server), accepted)
 
-    def _request(self, client: Side, frame: bytes) -> None:
-        header = frame[8 : 8 + int.from_bytes(frame[5:8], "big")]
-        code, opaque = _group(_CODE, header), _group(_OPAQUE, header)
-        kind = _kind(code, header)
+    def _request(self, client: Side, frame: Frame) -> None:
+        code, opaque = _group(_CODE, frame.header), _group(_OPAQUE, frame.header)
+        kind = _kind(code, frame.header)
         known = self._answers.get(kind)
         if known is not None:
             client.write(known.frame(opaque))
         elif code != _END:
             if kind:
                 client.waiting[opaque] = kind
-            cast("Side", client.peer).write(frame)
+            cast("Side", client.peer).write(frame_bytes(*_parts(frame)))
 
-    def _answered(self, server: Side, frame: bytes) -> None:
+    def _answered(self, server: Side, frame: Frame) -> None:
         client = cast("Side", server.peer)
-        size = int.from_bytes(frame[5:8], "big")
-        header = frame[8 : 8 + size]
+        header_type, header, body = _parts(frame)
         opaque = _OPAQUE.search(header)
         kind = client.waiting.pop(opaque[1], b"") if opaque is not None else b""
         if kind and opaque is not None and _group(_CODE, header) == _FOUND:
-            self._answers[kind] = Answer(header[: opaque.start(1)], header[opaque.end(1) :], frame[8 + size :])
-        client.write(self._renamed(frame))
+            self._answers[kind] = Answer(header[: opaque.start(1)], header[opaque.end(1) :], body)
+        client.write(frame_bytes(header_type, header, self._renamed(body)))
+
+
+def _parts(frame: Frame) -> tuple[HeaderType, bytes, bytes]:
+    return frame.header_type, frame.header, frame.body
 
 
 def _group(pattern: re.Pattern[bytes], header: bytes) -> bytes:
@@ -137,11 +131,7 @@ async def serve(names: str, server: str) -> None:
     broker = NullBroker(server)
     said, here = server.encode(), f"127.0.0.1:{broker.port}".encode()
 
-    def renamed(frame: bytes) -> bytes:
-        frame = frame.replace(said, here)
-        return (len(frame) - 4).to_bytes(4, "big") + frame[4:]
-
-    known = NullBroker(names, renamed)
+    known = NullBroker(names, lambda body: body.replace(said, here))
     print(known.port, broker.port, flush=True)
     await asyncio.gather(known.serve(), broker.serve())
 
