@@ -11,11 +11,10 @@ from typing import Final
 import msgspec
 
 from rocketflow.remoting.command import VERSION, Command, encode_command
-from rocketflow.remoting.frame import HeaderType, frame_bytes
+from rocketflow.remoting.frame import FrameReceiver, HeaderType, frame_bytes
 
 _ENCODER: Final = msgspec.json.Encoder()
 
-_PREFIX_SIZE: Final = 8
 _OPAQUE_AT: Final = 5
 _SIZE_AT: Final = 17
 """Places in a ROCKETMQ header: of `opaque`, and of the size of all fields."""
@@ -49,12 +48,13 @@ class PreparedFrame:
         return *before, head + name, tail[1:]
 
     def binary_parts(self) -> tuple[bytes, ...]:
-        """Return these parts of a ROCKETMQ header without a remark.
+        """Return the parts of the same header in ROCKETMQ's own form, which has no remark here.
 
-        The part before the first value begins with the fixed fields, which follow the last part and their size.
+        They are what precedes the value of each changing field, and what is before and after `opaque`. A header is the
+        part before `opaque`, its number, the part after it, the size of all fields, and the fields.
         """
         command = Command(self.code, self._fields, flag=self._flag, header_type=HeaderType.ROCKETMQ)
-        header = encode_command(command)[_PREFIX_SIZE:]
+        header = next(FrameReceiver().feed(encode_command(command))).header
         first, *more = (len(name).to_bytes(2, "big") + name for name in map(str.encode, self._changing))
         return header[_SIZE_AT + 4 :] + first, *more, header[:_OPAQUE_AT], header[_OPAQUE_AT + 4 : _SIZE_AT]
 
