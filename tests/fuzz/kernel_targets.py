@@ -23,6 +23,7 @@ from rocketflow_store.records.decoding.scan import scan_records
 from rocketflow_store.records.encoding.compiled_rows import RowContents, RowTexts, compiled_rows
 from tests.support.sender import USUAL, frame, send, text_of
 from tests.support.sender import end as end_frame
+from tests.support.signed import WRITER, signed_frame
 
 COLUMNS: Final = [name for name in SOURCE_COLUMNS if name != "properties"]
 HOST: Final = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
@@ -96,6 +97,7 @@ def sends(data: bytes) -> None:
     units, hashes, places = taken.rows()
     assert [len(one) // 20 for one in units] == [count for _, _, count in taken.queues]
     assert len(hashes) == len(places)
+    assert len(taken.signed()) == taken.request_count
     assert taken.answers().count(b",d") >= taken.request_count
     assert sum(one[2] for one in taken.kinds((10, 100))) == taken.count
     for one in range(taken.request_count):
@@ -161,6 +163,7 @@ def sends_seeds() -> list[bytes]:
         send(4, batch, text_of({"UNIQ_KEY": "k", "WAIT": "true"}), _code=320, m="true"),
         send(5, ascii=False, separators=(", ", ": ")),
         frame(b'{"code":310,"flag":0}', b"") + send(6)[:-3],
+        signed_frame(send(9, b"x", rich, l="16"), WRITER) + signed_frame(send(10, _code=10, binary=True), WRITER),
         send(7, b"x" * 20, rich, binary=True) + send(8, batch, text_of(USUAL), _code=320, m="true", binary=True),
     ]
     return [bytes([kind]) + one for kind in range(8) for one in frames]

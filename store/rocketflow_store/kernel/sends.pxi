@@ -99,10 +99,6 @@ cdef struct SentRequest:
     int64_t size                 # of its records in bytes
     int64_t counted              # bytes of its body and properties, without CRCs of records
     Value uniq                   # in the texts
-    Value access                 # of the account, in the data; its size is -1 without one
-    Value signature
-    Value signed                 # without the body, in the contents
-    int64_t body
     int32_t opaque
     int32_t is_binary            # its header, and that of its answer
     int32_t is_fifo
@@ -323,9 +319,13 @@ cdef int parse_binary_header(const uint8_t *at, const uint8_t *end, SendHeader *
     return 1
 
 
+cdef inline int parse_header(const uint8_t *at, const uint8_t *end, int is_binary, SendHeader *header) noexcept nogil:
+    return parse_binary_header(at, end, header) if is_binary else parse_json_header(at, end, header)
+
+
 cdef int field_of(const uint8_t *name, int64_t size, int64_t code) noexcept nogil:
-    """The number of a field, -1 for another name: requests 310 and 320 have a letter for each, others its name."""
-    cdef int field, count = FIELD_COUNT
+    """The number of a field, -1 for another name: requests 310 and 320 have a letter for most, others its name."""
+    cdef int field, first = 0, count = FIELD_COUNT
     cdef const char **names = LONG_NAMES
     if code == END_TRANSACTION:
         names, count = ENDING_NAMES, ENDING_COUNT
@@ -333,10 +333,8 @@ cdef int field_of(const uint8_t *name, int64_t size, int64_t code) noexcept nogi
         if size == 1:
             field = name[0] - c'a'
             return field if field < LETTER_COUNT else -1
-        if is_text(name, size, b"AccessKey", 9):
-            return ACCESS_FIELD
-        return SIGNATURE_FIELD if is_text(name, size, b"Signature", 9) else -1
-    for field in range(count):
+        first = LETTER_COUNT
+    for field in range(first, count):
         if is_text(name, size, names[field], strlen(names[field])):
             return field
     return -1
@@ -576,8 +574,6 @@ cdef class SentRecords:
     cdef int64_t endings_room
     cdef uint8_t *texts
     cdef int64_t texts_used, texts_room
-    cdef uint8_t *contents
-    cdef int64_t contents_used, contents_room
     cdef Slot slots[64]
     cdef int slot_count
     cdef readonly int64_t code
@@ -600,7 +596,6 @@ cdef class SentRecords:
         free(self.requests)
         free(self.endings)
         free(self.texts)
-        free(self.contents)
 
     cdef int has_room(self, int64_t size, int64_t ones, int64_t text) noexcept nogil:
         """Make space for a request: the bytes and the number of its records, the bytes of its UNIQ_KEY."""
@@ -707,14 +702,18 @@ cdef class SentRecords:
         """Return account and signature, None without them, the topic that it names, and what is signed of each send."""
         cdef int64_t i
         cdef SentRequest *request
+        cdef const uint8_t *frame
+        cdef const uint8_t *body
+        cdef SendHeader header
         cdef list found = []
         for i in range(self.request_count):
             request = &self.requests[i]
+            frame = <const uint8_t *> PyBytes_AsString(self.data) + request.frame
+            body = frame + 8 + (get32(frame + 4) & 0xFFFFFF)
+            parse_header(frame + 8, body, request.is_binary, &header)      # as it was when the request was taken
             found.append((
-                value_of(self.data, &request.access), value_of(self.data, &request.signature),
-                self.names[request.topic],
-                PyBytes_FromStringAndSize(<char *> self.contents + request.signed.at, request.signed.size)
-                + self.data[request.body:request.frame_end] if request.signed.size else b"",
+                field_text(&header, ACCESS_FIELD), field_text(&header, SIGNATURE_FIELD), self.names[request.topic],
+                signed_content(&header, body, request.frame_end - request.frame - (body - frame)),
             ))
         return found
 
@@ -938,44 +937,30 @@ cdef inline uint8_t *end_value(uint8_t *value, uint8_t *end) noexcept nogil:
     return end
 
 
-cdef value_of(bytes data, const Value *value):
-    """A text of a header, None without one."""
-    return None if value.size < 0 else data[value.at:value.at + value.size].decode()
+cdef field_text(const SendHeader *header, int field):
+    """The value of a field without escapes, None without one."""
+    if not header.fields & (1u << field):
+        return None
+    return PyBytes_FromStringAndSize(<const char *> header.texts[field].at, header.texts[field].size).decode()
 
 
-cdef int take_signed(SentRecords records, SendHeader *header, SentRequest *request, const uint8_t *data) noexcept nogil:
-    """Note who signed a request, and its values in the order of their names; 0: it is left over."""
+cdef bytes signed_content(SendHeader *header, const uint8_t *body, int64_t body_size):
+    """What a client signs of a request that is usual: the values in the order of their names, and the body."""
     cdef const int *order = &LONG_SIGNED[0] if header.code == SEND else &LETTERS_SIGNED[0]
-    cdef int64_t size = 0, written
+    cdef int64_t room = body_size
     cdef int i
-    request.access.size = request.signature.size = -1
-    request.signed.at, request.signed.size = records.contents_used, 0
-    if not header.fields & (1u << SIGNATURE_FIELD | 1u << ACCESS_FIELD):
-        return 1
+    cdef bytes content
+    cdef uint8_t *at
     for i in range(SIGNED_COUNT):
         if header.fields & (1u << order[i]):
-            size += header.texts[order[i]].size
-    records.contents = <uint8_t *> with_room(
-        records.contents, records.contents_used + size, &records.contents_room, 1
-    )
-    if records.contents_room < records.contents_used + size:
-        return 0
+            room += header.texts[order[i]].size
+    content = PyBytes_FromStringAndSize(NULL, room)
+    at = <uint8_t *> PyBytes_AsString(content)
     for i in range(SIGNED_COUNT):
         if header.fields & (1u << order[i]):
-            written = unescaped(
-                &header.texts[order[i]], records.contents + request.signed.at + request.signed.size
-            )
-            if written < 0:
-                return 0
-            request.signed.size += written
-    note_value(&request.access, header, ACCESS_FIELD, data)
-    note_value(&request.signature, header, SIGNATURE_FIELD, data)
-    return 1
-
-
-cdef void note_value(Value *value, SendHeader *header, int field, const uint8_t *data) noexcept nogil:
-    if header.fields & (1u << field):
-        value.at, value.size = header.texts[field].at - data, header.texts[field].size
+            at += unescaped(&header.texts[order[i]], at)
+    at = append_bytes(at, body, body_size)
+    return content[:at - <uint8_t *> PyBytes_AsString(content)]
 
 
 cdef uint8_t *put_part(uint8_t *at, bytes part):
@@ -1149,10 +1134,7 @@ cdef class SendFrames:
         body_size = size - 4 - header_size
         if not may_be_usual(data + position, end - position):
             return 0
-        if kind >> 24 == 1:
-            if not parse_binary_header(data + position + 8, body, &header):
-                return 0
-        elif not parse_json_header(data + position + 8, body, &header):
+        if not parse_header(data + position + 8, body, kind >> 24 == 1, &header):
             return 0
         if header.code == END_TRANSACTION:
             if body_size or not take_ending(records, &header, position, body - data):
@@ -1213,11 +1195,9 @@ cdef class SendFrames:
         if slot < 0:
             return 0
         request = &records.requests[records.request_count]
-        if not take_signed(records, &header, request, data):
-            return 0
         for row in range(records.count, records.count + request.count):
             records.ones[row].slot = slot
-        request.frame, request.frame_end, request.body = position, body + body_size - data, body - data
+        request.frame, request.frame_end = position, body + body_size - data
         request.opaque, request.is_binary = <int32_t> header.opaque, kind >> 24 == 1
         request.topic, request.queue = facts.named_topic, <int32_t> queue
         request.first, request.size = records.count, size
@@ -1228,7 +1208,6 @@ cdef class SendFrames:
         records.slots[slot].bytes += size
         records.used += size
         records.texts_used += request.uniq.size
-        records.contents_used += request.signed.size
         records.body_size += body_size
         records.end = body + body_size - data
         records.count += request.count

@@ -117,13 +117,10 @@ def test_forged_send_among_others_is_refused_alone(senders: Callable[..., Both])
         good[0].replace(b'"e":"1"', b'"e":"2"'),
     ):
         assert sorted(check(both, good[0] + bad + good[1], good[2])) == [0, 0, 0, ResponseCode.NO_PERMISSION]
-    command = decode_command(next(FrameReceiver().feed(good[0])))
     for name in ("Signature", "AccessKey"):
-        fields = {one: value for one, value in command.fields.items() if one != name}
-        command_without = decode_command(next(FrameReceiver().feed(good[0])))
-        command_without.fields.clear()
-        command_without.fields.update(fields)
-        assert check(both, encode_command(command_without)) == [ResponseCode.NO_PERMISSION]
+        command = decode_command(next(FrameReceiver().feed(good[0])))
+        del command.fields[name]
+        assert check(both, encode_command(command)) == [ResponseCode.NO_PERMISSION]
     check_all(both)
 
 
