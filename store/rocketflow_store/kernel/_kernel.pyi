@@ -71,7 +71,9 @@ def match_entries(
 # pulls.pxi
 
 def first_span(units: bytes, most_bytes: int, room: int, max_gap: int) -> tuple[int, int]: ...
-def sound_records(raw: bytearray, units: bytes, offsets: Buffer, queue_id: int, topic_part: bytes) -> int: ...
+def sound_records(
+    raw: bytearray, units: bytes, queue_id: int, topic_part: bytes, first: int, offsets: Buffer | None = None
+) -> int: ...
 
 # encode.pxi
 

@@ -22,9 +22,12 @@ def first_span(bytes units not None, int64_t most_bytes, int64_t room, int64_t m
     return count, end
 
 
-cdef int judge_units(const uint8_t *raw, int64_t length, const uint8_t *unit, Py_ssize_t count, const int64_t *offsets,
-                     int64_t queue_id, const uint8_t *part, int64_t part_size) noexcept nogil:
-    """Return 0 if a record is not sound, 1 if all are by their own CRC, 2 if all are by that of the body."""
+cdef int judge_units(const uint8_t *raw, int64_t length, const uint8_t *unit, Py_ssize_t count, int64_t first,
+                     const int64_t *offsets, int64_t queue_id, const uint8_t *part, int64_t part_size) noexcept nogil:
+    """Return 0 if a record is not sound, 1 if all are by their own CRC, 2 if all are by that of the body.
+
+    The queue offsets are those from `first` on if `offsets` is NULL.
+    """
     cdef int64_t begin = <int64_t>get64(unit), after = 0, place, start, size
     cdef Py_ssize_t one
     cdef const uint8_t *record
@@ -42,7 +45,7 @@ cdef int judge_units(const uint8_t *raw, int64_t length, const uint8_t *unit, Py
             get32(record + 4) != MAGIC_V1
             or parts.hosts_more
             or <int32_t>get32(record + 12) != queue_id
-            or <int64_t>get64(record + 20) != offsets[one]
+            or get64(record + 20) != (<uint64_t>first + <uint64_t>one if offsets == NULL else <uint64_t>offsets[one])
             or <int64_t>get64(record + 28) != place
             or parts.topic_size + 1 != part_size
             or memcmp(record + parts.topic - 1, part, part_size) != 0
@@ -72,25 +75,30 @@ cdef int64_t close_gaps(uint8_t *raw, const uint8_t *unit, Py_ssize_t count) noe
 def sound_records(
     bytearray raw not None,
     bytes units not None,
-    const int64_t[::1] offsets not None,
     int64_t queue_id,
     bytes topic_part not None,
+    int64_t first,
+    const int64_t[::1] offsets=None,
 ):
     """Return whether the records of `units`, with whose first `raw` begins, are whole, and the messages they say.
 
     0: not all, 1: all, by CRCs of themselves, 2: all, by CRCs of their bodies; the caller looks whether that is enough.
-    Unless it is 0, `raw` has the records alone after it. Nobody else may use `raw` meanwhile.
+    Unless it is 0, `raw` has the records alone after it; no other thread may use it meanwhile. The queue offsets of the
+    units are `offsets`, or without them those from `first` on.
     """
     cdef Py_ssize_t count = len(units) // UNIT_SIZE
     cdef int64_t length = len(raw), part_size = len(topic_part)
     cdef uint8_t *octets = <uint8_t *>PyByteArray_AsString(raw)
     cdef const uint8_t *unit = units
     cdef const uint8_t *part = topic_part
+    cdef const int64_t *given = NULL
     cdef int found
-    if count == 0 or offsets.shape[0] != count:
+    if count == 0 or (offsets is not None and offsets.shape[0] != count):
         return 0
+    if offsets is not None:
+        given = &offsets[0]
     with nogil:
-        found = judge_units(octets, length, unit, count, &offsets[0], queue_id, part, part_size)
+        found = judge_units(octets, length, unit, count, first, given, queue_id, part, part_size)
         if found:
             length = close_gaps(octets, unit, count)
     if found:

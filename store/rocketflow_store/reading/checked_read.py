@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 import numpy as np
 from isal.isal_zlib import crc32
 
-from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE, PRE_BLANK_SIZE
+from rocketflow_store.format.consume_queue_unit import LOST_TAGS_CODE, PRE_BLANK_SIZE, UNIT_SIZE
 from rocketflow_store.format.lmq_properties import lmq_units
 from rocketflow_store.format.properties import decode_properties
 from rocketflow_store.format.record import (
@@ -32,8 +32,9 @@ from rocketflow_store.model.system_flags import BORN_HOST_V6_FLAG
 from rocketflow_store.reading.get_message import refusal
 from rocketflow_store.reading.queue_identity import queue_identity
 from rocketflow_store.reading.skipped import NO_LOG_FILE, NO_UNIT, SkippedMessages
-from rocketflow_store.reading.sound_records import MAX_GAP, MAX_SPAN, UnitColumns, is_like_crc, sound_records
+from rocketflow_store.reading.sound_records import MAX_GAP, MAX_SPAN, UnitRows, as_list, is_like_crc, sound_records
 from rocketflow_store.reading.tag_codes import low_half
+from rocketflow_store.records.arrow.unit_types import UNIT_DTYPE
 from rocketflow_store.telemetry import events
 
 if TYPE_CHECKING:
@@ -224,7 +225,7 @@ class CheckedReader:
         offset: int,
         high: int,
         max_count: int,
-    ) -> tuple[list[Unit] | UnitColumns, int]:
+    ) -> tuple[list[Unit] | UnitRows, int]:
         """Return the units whose records may match, and the queue offset before which all others do not."""
         codes = reading.match.tags_codes
         if plain is None:
@@ -235,11 +236,12 @@ class CheckedReader:
             end = min(high, plain.next_file(offset), offset + max(max_count, 1))
         else:
             end = plain.steps_end(offset, high, max_count)
-        found = plain.units(offset, end, nowait=reading.nowait)
-        end = offset + len(found)
-        offsets = np.arange(offset, end)
+        raw = plain.unit_bytes(offset, end, nowait=reading.nowait)
+        count = len(raw) // UNIT_SIZE
+        end = offset + count
         if codes is None:
-            return UnitColumns(found, offsets), end
+            return UnitRows(raw if len(raw) == count * UNIT_SIZE else raw[: count * UNIT_SIZE], range(offset, end)), end
+        found = np.frombuffer(raw, UNIT_DTYPE, count)
         low = found["tags_code"].astype(np.int64).astype(np.int32)
         sure = np.isin(low, np.array(sorted(codes), np.int32))
         sizes = found["msg_size"]
@@ -247,17 +249,17 @@ class CheckedReader:
         doubted |= (found["tags_code"] != low) | (sizes <= 0) | (sizes == PRE_BLANK_SIZE)
         doubted |= plain.misplaced(offset, end)
         rows = np.flatnonzero(sure | doubted)
-        return UnitColumns(found[rows], offsets[rows], sure[rows]), end
+        return UnitRows(found[rows].tobytes(), offset + rows, sure[rows]), end
 
-    def _read_all(self, reading: _Reading, units: list[Unit] | UnitColumns, max_count: int, max_bytes: int) -> bool:
+    def _read_all(self, reading: _Reading, units: list[Unit] | UnitRows, max_count: int, max_bytes: int) -> bool:
         """Read units until the result is full; return True if it is, or if the rest is not in memory."""
-        if isinstance(units, UnitColumns):
+        if isinstance(units, UnitRows):
             taken = self._read_together(reading, units, max_count, max_bytes)
             if taken == len(units.offsets):
                 return False
             if 0 < taken == max_count:
                 return True
-            units = units.rows(taken)
+            units = units.fields(taken)
         at, min_phy_offset, removed_until = 0, self._log.min_phy_offset, -1
         while at < len(units):
             span, stop = self._next_span(reading, units, at, max_count, max_bytes)
@@ -276,26 +278,25 @@ class CheckedReader:
             at = stop
         return False
 
-    def _read_together(self, reading: _Reading, columns: UnitColumns, max_count: int, max_bytes: int) -> int:
+    def _read_together(self, reading: _Reading, rows: UnitRows, max_count: int, max_bytes: int) -> int:
         """Read the first units by one call, and check their records together; return how many of them were taken.
 
         If anything is unusual it is none: then they are read one by one.
         """
-        if len(columns.offsets) < _TOGETHER or not reading.topic_part or reading.match.properties is not None:
+        if len(rows.offsets) < _TOGETHER or not reading.topic_part or reading.match.properties is not None:
             return 0
-        places = columns.units["phy_offset"]
-        begin = int(places[0])
+        begin = rows.place(0)
         mapped = self._log.file_at(begin)
         if mapped is None:
             return 0
-        count, size = self._limits(reading.log_end - begin)
+        count, size = limits = self._limits(reading.log_end - begin)
         room = min(mapped.file_from_offset + mapped.file_size - begin, MAX_SPAN)
-        first, span = columns.first_span(min(count, max_count), min(size, max_bytes), room)
+        first, span = rows.first_span(min(count, max_count), min(size, max_bytes), room)
         taken = len(first.offsets)
         if taken < _TOGETHER:
             return 0
-        last = int(places[taken - 1])
-        if self._limits(reading.log_end - last) != (count, size):
+        last = first.place(taken - 1)
+        if self._limits(reading.log_end - last) != limits:
             return 0
         raw = bytearray(span)
         try:
@@ -304,11 +305,12 @@ class CheckedReader:
             return 0
         if got < span:
             return 0
-        queue_id, part = reading.identity.queue_id, reading.topic_part
-        records = sound_records(raw, first, queue_id, part, self._log.may_require_record_crc)
+        records = sound_records(
+            raw, first, reading.identity.queue_id, reading.topic_part, self._log.may_require_record_crc
+        )
         if records is None:
             return 0
-        reading.accept_all(records, first.offsets.tolist(), last, begin + span - last)
+        reading.accept_all(records, as_list(first.offsets), last, begin + span - last)
         return taken
 
     def _next_span(

@@ -1,4 +1,4 @@
-"""Units of a queue as columns, and the check of all records that one call has read; pure, and in loops of C."""
+"""Units of a queue as its files have them, and the check of all records that one call has read; pure, and in loops of C."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from isal.isal_zlib import crc32
 
+from rocketflow_store.format.consume_queue_unit import UNIT_SIZE, UNIT_STRUCT
 from rocketflow_store.format.record import (
     MAGIC_V1,
     MIN_RECORD_SIZE,
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from rocketflow_store.views.queues.unit_files import Units
 
+_PLACE: Final = struct.Struct(">q")
 _HEAD: Final = struct.Struct(">iiii4xqqi44xi")
 """Size, magic code, body CRC, queue id, queue offset, physical offset, sysFlag; the body's size after hosts of IPv4."""
 MAX_GAP: Final = 16 << 10
@@ -41,50 +42,61 @@ _BY_BODY_CRC: Final = 2
 """The kernel's answers."""
 
 
-class UnitColumns(NamedTuple):
-    """Units of a plain queue, with their queue offsets, and whether they match for sure (None: all do)."""
+class UnitRows(NamedTuple):
+    """Units of a plain queue as its files have them, with their queue offsets, and whether they match for sure.
 
-    units: Units
-    offsets: npt.NDArray[np.int64]
+    `are_sure` None: all do.
+    """
+
+    units: bytes
+    offsets: range | npt.NDArray[np.int64]
     are_sure: npt.NDArray[np.bool_] | None = None
 
-    def rows(self, begin: int) -> list[tuple[int, int, int, int, int, bool]]:
-        """Return units from number `begin` on, each with its queue offset, 1 message, and if it matches for sure."""
-        units = self.units[begin:]
-        fields = [units[name].tolist() for name in ("phy_offset", "msg_size", "tags_code")]
-        are_sure = repeat(True) if self.are_sure is None else self.are_sure[begin:].tolist()
-        return list(zip(self.offsets[begin:].tolist(), *fields, repeat(1), are_sure))
+    def place(self, number: int) -> int:
+        """Return the physical offset in a unit."""
+        found: int = _PLACE.unpack_from(self.units, number * UNIT_SIZE)[0]
+        return found
 
-    def first_span(self, most: int, most_bytes: int, room: int) -> tuple[UnitColumns, int]:
+    def fields(self, begin: int) -> list[tuple[int, int, int, int, int, bool]]:
+        """Return units from number `begin` on, each with its queue offset, 1 message, and if it matches for sure."""
+        units = UNIT_STRUCT.iter_unpack(self.units[begin * UNIT_SIZE :])
+        are_sure = repeat(True) if self.are_sure is None else self.are_sure[begin:].tolist()
+        return [(at, *unit, 1, sure) for at, unit, sure in zip(as_list(self.offsets[begin:]), units, are_sure)]
+
+    def first_span(self, most: int, most_bytes: int, room: int) -> tuple[UnitRows, int]:
         """Return the first units that match for sure and whose records one call reads, and the bytes of that call.
 
         They are at most `most` with `most_bytes` bytes, and end within `room` bytes from the begin of the first.
         """
         if self.are_sure is not None and not self.are_sure.all():
             most = min(most, int(self.are_sure.argmin()))
-        count, size = _span(self.units[: max(most, 0)], most_bytes, room)
-        return UnitColumns(self.units[:count], self.offsets[:count]), size
+        count, size = _span(self.units[: max(most, 0) * UNIT_SIZE], most_bytes, room)
+        return UnitRows(self.units[: count * UNIT_SIZE], self.offsets[:count]), size
 
 
-def _span(units: Units, most_bytes: int, room: int) -> tuple[int, int]:
+def as_list(offsets: range | npt.NDArray[np.int64]) -> list[int]:
+    """Return queue offsets as Python's numbers."""
+    return list(offsets) if isinstance(offsets, range) else offsets.tolist()
+
+
+def _span(units: bytes, most_bytes: int, room: int) -> tuple[int, int]:
     if COMPILED is not None:
-        found: tuple[int, int] = COMPILED.first_span(units.tobytes(), most_bytes, room, MAX_GAP)
+        found: tuple[int, int] = COMPILED.first_span(units, most_bytes, room, MAX_GAP)
         return found
-    places, sizes = units["phy_offset"].tolist(), units["msg_size"].tolist()
-    total = 0
-    begin = end = places[0] if places else 0
-    last = begin + room
-    for count, (place, size) in enumerate(zip(places, sizes)):
+    total = begin = end = last = 0
+    for count, (place, size, _) in enumerate(UNIT_STRUCT.iter_unpack(units)):
+        if count == 0:
+            begin, end, last = place, place, place + room
         total += size
         if total > most_bytes or size < MIN_RECORD_SIZE or not end <= place <= end + MAX_GAP or place + size > last:
             return count, end - begin
         end = place + size
-    return len(places), end - begin
+    return len(units) // UNIT_SIZE, end - begin
 
 
 def sound_records(
     raw: bytearray,
-    columns: UnitColumns,
+    rows: UnitRows,
     queue_id: int,
     topic_part: bytes,
     may_require_crc: Callable[[int, int], bool],
@@ -95,26 +107,22 @@ def sound_records(
     the topic, `may_require_crc` says whether a record at physical offsets [first, last] may need a CRC of itself. None
     for records of other formats and of hosts of IPv6, too: the caller looks at them one by one. `raw` is used up.
     """
-    units, offsets, _ = columns
+    units, offsets, _ = rows
     if COMPILED is not None:
-        found = COMPILED.sound_records(raw, units.tobytes(), offsets, queue_id, topic_part)
-        if found == _BY_RECORD_CRC or (found == _BY_BODY_CRC and not may_require_crc(*_ends(units))):
+        given = (offsets[0],) if isinstance(offsets, range) else (0, offsets)
+        found = COMPILED.sound_records(raw, units, queue_id, topic_part, *given)
+        if found == _BY_RECORD_CRC:
             return raw
-        return None
-    places, sizes = units["phy_offset"].tolist(), units["msg_size"].tolist()
+        last = len(offsets) - 1
+        return raw if found == _BY_BODY_CRC and not may_require_crc(rows.place(0), rows.place(last)) else None
+    places, sizes, _ = map(list, zip(*UNIT_STRUCT.iter_unpack(units)))
     starts = [place - places[0] for place in places]
-    if not _are_sound(raw, starts, (sizes, offsets.tolist(), places), queue_id, topic_part, may_require_crc):
+    if not _are_sound(raw, starts, (sizes, as_list(offsets), places), queue_id, topic_part, may_require_crc):
         return None
     if len(raw) == sum(sizes):
         return raw
     view = memoryview(raw)
     return b"".join([view[start : start + size] for start, size in zip(starts, sizes)])
-
-
-def _ends(units: Units) -> tuple[int, int]:
-    """Return the physical offsets of the first and of the last unit."""
-    places = units["phy_offset"]
-    return int(places[0]), int(places[-1])
 
 
 def _are_sound(

@@ -16,7 +16,7 @@ from rocketflow_store.format.record import MIN_RECORD_SIZE, RecordFields, encode
 from rocketflow_store.kernel import COMPILED
 from rocketflow_store.log.record_crc_range import RecordCrcRange
 from rocketflow_store.reading import sound_records
-from rocketflow_store.reading.sound_records import MAX_GAP, MAX_SPAN, UnitColumns
+from rocketflow_store.reading.sound_records import MAX_GAP, MAX_SPAN, UnitRows
 from rocketflow_store.records.arrow.unit_types import units_of
 from tests.support.kernel_switch import without_kernel
 
@@ -32,10 +32,11 @@ ODD_SIZES: Final = st.integers(-100, 500) | st.sampled_from([-(1 << 31), (1 << 3
 ODD_UNITS: Final = st.lists(st.tuples(ODD_PLACES, ODD_SIZES), max_size=6)
 
 
-def columns_of(places: Sequence[int], sizes: Sequence[int], are_sure: Sequence[bool] = ()) -> UnitColumns:
+def rows_of(places: Sequence[int], sizes: Sequence[int], are_sure: Sequence[bool] = ()) -> UnitRows:
     """Return units of queue offsets from 0 on."""
     mask = np.array(are_sure, np.bool_) if are_sure else None
-    return UnitColumns(units_of(np.array(places, np.int64), np.array(sizes, np.int64)), np.arange(len(places)), mask)
+    units = units_of(np.array(places, np.int64), np.array(sizes, np.int64))
+    return UnitRows(units.tobytes(), range(len(places)), mask)
 
 
 class Copy:
@@ -63,13 +64,16 @@ class Copy:
         with_crc: tuple[int, int] = (0, FIRST),
     ) -> bool:
         """Return whether the records are sound, with units that say another place or `more` bytes; compare the ways."""
-        units, offsets, _ = columns_of([place + start for start in self.starts], [size + more for size in self.sizes])
+        units, offsets, _ = rows_of([place + start for start in self.starts], [size + more for size in self.sizes])
         crcs = RecordCrcRange(lambda: with_crc, lambda: 1)
         crcs.refresh()
-        given = UnitColumns(units, offsets + offset), queue_id, part, crcs.touches
-        found = sound_records.sound_records(bytearray(self.raw), *given)
-        with without_kernel(sound_records):
-            assert sound_records.sound_records(bytearray(self.raw), *given) == found
+        given = queue_id, part, crcs.touches
+        run = UnitRows(units, range(offset, offset + len(offsets)))
+        found = sound_records.sound_records(bytearray(self.raw), run, *given)
+        for rows in (run, UnitRows(units, np.array(run.offsets, np.int64))):
+            assert sound_records.sound_records(bytearray(self.raw), rows, *given) == found
+            with without_kernel(sound_records):
+                assert sound_records.sound_records(bytearray(self.raw), rows, *given) == found
         if found is None:
             return False
         assert found == b"".join(self.raw[start : start + size] for start, size in zip(self.starts, self.sizes))
@@ -152,8 +156,8 @@ def test_kernel_reads_nothing_outside_of_its_buffer(raw: bytes, units: list[tupl
     octets = b"".join(struct.pack(">qiq", *one, 0) for one in units)
     for given_units in (octets, octets[:-1]):
         for count in (len(units), len(units) + 1):
-            offsets = np.zeros(count, np.int64)
-            assert COMPILED.sound_records(bytearray(raw), given_units, offsets, 0, b"\x01t") == 0
+            for offsets in (np.zeros(count, np.int64), None):
+                assert COMPILED.sound_records(bytearray(raw), given_units, 0, b"\x01t", 0, offsets) == 0
 
 
 @pytest.mark.skipif(COMPILED is None, reason="this machine has no compiled kernel")
@@ -164,20 +168,20 @@ def test_kernel_takes_only_records_that_follow_each_other(rows: list[int]) -> No
     raw = bytearray(copy.raw)
     records = [(copy.starts[row], copy.sizes[row]) for row in rows]
     units = b"".join(struct.pack(">qiq", FIRST + start, size, 0) for start, size in records)
-    found = COMPILED.sound_records(raw, units, np.array(rows), QUEUE, PART)
+    found = COMPILED.sound_records(raw, units, QUEUE, PART, 0, np.array(rows))
     assert found == (rows[0] == 0 and rows == sorted(set(rows)))
     assert raw == (b"".join(copy.raw[start : start + size] for start, size in records) if found else copy.raw)
 
 
-def span_of(columns: UnitColumns, most: int, most_bytes: int, room: int) -> tuple[int, int]:
+def span_of(rows: UnitRows, most: int, most_bytes: int, room: int) -> tuple[int, int]:
     """Return the number of units of a first span, and the bytes that one call reads; compare the ways."""
-    first, size = columns.first_span(most, most_bytes, room)
+    first, size = rows.first_span(most, most_bytes, room)
     count = len(first.offsets)
-    assert (first.offsets == columns.offsets[:count]).all()
-    assert (first.units == columns.units[:count]).all()
+    assert list(first.offsets) == list(rows.offsets[:count])
+    assert first.units == rows.units[: 20 * count]
     assert first.are_sure is None
     with without_kernel(sound_records):
-        again, again_size = columns.first_span(most, most_bytes, room)
+        again, again_size = rows.first_span(most, most_bytes, room)
     assert (len(again.offsets), again_size) == (count, size)
     return count, size
 
@@ -185,26 +189,26 @@ def span_of(columns: UnitColumns, most: int, most_bytes: int, room: int) -> tupl
 def test_a_span_ends_where_the_limits_the_match_or_the_file_say() -> None:
     sizes = [MIN_RECORD_SIZE] * 6
     places = [FIRST + 100 * number for number in range(6)]
-    units = columns_of(places, sizes)
+    units = rows_of(places, sizes)
     room = 500 + MIN_RECORD_SIZE
     assert span_of(units, 32, 10_000, room) == (6, room)
     assert span_of(units, 4, 10_000, room) == (4, 300 + MIN_RECORD_SIZE)
     assert span_of(units, 0, 10_000, room) == (0, 0)
     assert span_of(units, 32, 3 * MIN_RECORD_SIZE, room) == (3, 200 + MIN_RECORD_SIZE)
     assert span_of(units, 32, MIN_RECORD_SIZE - 1, room) == (0, 0)
-    doubtful = columns_of(places, sizes, [True, True, False, True, True, True])
+    doubtful = rows_of(places, sizes, [True, True, False, True, True, True])
     assert span_of(doubtful, 32, 10_000, room) == (2, 100 + MIN_RECORD_SIZE)
-    assert doubtful.rows(4) == [(4, places[4], sizes[4], 0, 1, True), (5, places[5], sizes[5], 0, 1, True)]
+    assert doubtful.fields(4) == [(4, places[4], sizes[4], 0, 1, True), (5, places[5], sizes[5], 0, 1, True)]
     for odd in (
         (units, room - 1),
-        (columns_of(places, [*sizes[:5], MIN_RECORD_SIZE - 1]), room),
-        (columns_of(places, [*sizes[:5], -MIN_RECORD_SIZE]), room),
-        (columns_of([*places[:5], places[4]], sizes), room),
-        (columns_of([*places[:5], places[5] + MAX_GAP], sizes), 1 << 40),
+        (rows_of(places, [*sizes[:5], MIN_RECORD_SIZE - 1]), room),
+        (rows_of(places, [*sizes[:5], -MIN_RECORD_SIZE]), room),
+        (rows_of([*places[:5], places[4]], sizes), room),
+        (rows_of([*places[:5], places[5] + MAX_GAP], sizes), 1 << 40),
     ):
         assert span_of(odd[0], 32, 10_000, odd[1]) == (5, 400 + MIN_RECORD_SIZE)
     many = 1 + MAX_SPAN // MAX_GAP
-    far = columns_of([FIRST + MAX_GAP * one for one in range(many)], [100] * many)
+    far = rows_of([FIRST + MAX_GAP * one for one in range(many)], [100] * many)
     assert span_of(far, many, MAX_SPAN, MAX_SPAN) == (many - 1, MAX_SPAN - MAX_GAP + 100)
 
 
@@ -220,6 +224,6 @@ def test_any_units_have_one_span_with_and_without_the_kernel(
     units: list[tuple[int, int]], most: int, most_bytes: int, room: int, in_order: bool
 ) -> None:
     rows = sorted(units) if in_order else units
-    count, size = span_of(columns_of([one[0] for one in rows], [one[1] for one in rows]), most, most_bytes, room)
+    count, size = span_of(rows_of([one[0] for one in rows], [one[1] for one in rows]), most, most_bytes, room)
     assert count <= min(most, len(rows))
     assert size <= max(room, 0)

@@ -96,6 +96,14 @@ class UnitFiles:
 
         WouldBlockError with `nowait` if one is not in the page cache.
         """
+        raw = self.unit_bytes(start, end, nowait=nowait)
+        return np.frombuffer(raw, self.UNIT_DTYPE, len(raw) // self.UNIT_SIZE)
+
+    def unit_bytes(self, start: int, end: int, *, nowait: bool = False) -> bytes:
+        """Return the units `[start, end)` as the files have them; raises as `units` does.
+
+        Where a file ends early, the bytes may end within a unit.
+        """
         parts: list[bytes] = []
         position, stop = start * self.UNIT_SIZE, end * self.UNIT_SIZE
         while position < stop:
@@ -111,10 +119,7 @@ class UnitFiles:
             if len(data) < size:
                 break
             position += size
-        if not parts:
-            return np.zeros(0, self.UNIT_DTYPE)
-        raw = parts[0] if len(parts) == 1 else b"".join(parts)
-        return np.frombuffer(raw, self.UNIT_DTYPE, len(raw) // self.UNIT_SIZE)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     @staticmethod
     def _read_cached(mapped: MappedFile, position: int, size: int) -> bytes:
