@@ -62,6 +62,8 @@ def _takers() -> list[Any]:
             property_crc=bool(with_crc),
             tag_entries=bool(with_crc),
             half_topic="HALF",
+            delay_topic="LATER",
+            levels_ms=(1_000, 5_000, (1 << 63) - 1),
         )
         for queue in (0, 1, 63, 64):
             assert maker.teach("orders", queue)
@@ -90,7 +92,8 @@ def sends(data: bytes) -> None:
         begin = 0
         while begin < len(octets):
             record = decode_record(octets, begin)
-            assert (record.topic in ("orders", "t|1"), record.physical_offset) == (True, at + begin)
+            assert record.topic in ("orders", "t|1", "HALF", "LATER")
+            assert record.physical_offset == at + begin
             begin += record.store_size
         at, size = at + len(octets) + (data[0] & 4), size + len(octets)
     assert size == taken.size == sum(one[2] for one in taken.topics)
@@ -98,7 +101,7 @@ def sends(data: bytes) -> None:
     assert [len(one) // 20 for one in units] == [count for _, _, count in taken.queues]
     assert len(hashes) == len(places)
     assert len(taken.signed()) == taken.request_count
-    assert taken.answers().count(b",d") >= taken.request_count
+    assert taken.answers().count(b",d") >= taken.request_count - taken.one_way_count
     assert sum(one[2] for one in taken.kinds((10, 100))) == taken.count
     for one in range(taken.request_count):
         taken.stored(one)
@@ -161,6 +164,8 @@ def sends_seeds() -> list[bytes]:
         send(1) + send(2, b"x" * 200, rich, e="64", b="t|1"),
         send(-3, b"", rich, _code=10, f="1", j="3", k="true"),
         send(4, batch, text_of({"UNIQ_KEY": "k", "WAIT": "true"}), _code=320, m="true"),
+        send(7, b"half", text_of({**USUAL, "TRAN_MSG": "true", "PGROUP": "p"}), f="4")
+        + send(8, b"later", text_of({**USUAL, "DELAY": "3"}), _flag=2),
         send(5, ascii=False, separators=(", ", ": ")),
         frame(b'{"code":310,"flag":0}', b"") + send(6)[:-3],
         signed_frame(send(9, b"x", rich, l="16"), WRITER) + signed_frame(send(10, _code=10, binary=True), WRITER),

@@ -35,6 +35,9 @@ RUN_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024)
 
 FIFO: Final = "fifo"
 NORMAL: Final = "normal"
+DELAY: Final = "delay"
+KINDS: Final = NORMAL, FIFO, DELAY
+"""Types of messages, in the order of the kernel's numbers."""
 
 _FIFO: Final = re.compile(rb"(?:^|\x02)__SHARDINGKEY\x01")
 _DELAY: Final = re.compile(
@@ -87,8 +90,8 @@ class MessageCounts:
         for topic, messages, size, requests in records.topics:
             self._stats.sent(topic, messages, size, requests)
         if self._exported is not None:
-            for topic, is_fifo, messages, size, sizes in records.kinds(SIZE_BOUNDS):
-                self._exported.send_together(topic, FIFO if is_fifo else NORMAL, messages, size, sizes)
+            for topic, kind, messages, size, sizes in records.kinds(SIZE_BOUNDS):
+                self._exported.send_together(topic, KINDS[kind], messages, size, sizes)
 
     def pulled(self, topic: str, group: str, messages: int, size: int) -> None:
         """Count the messages of an answer; `size` is that of their records in bytes."""
@@ -202,4 +205,4 @@ def message_type(properties: bytes) -> str:
     """Return RocketMQ's name of the type of a message by its property string."""
     if _FIFO.search(properties):
         return FIFO
-    return "delay" if _DELAY.search(properties) else NORMAL
+    return DELAY if _DELAY.search(properties) else NORMAL

@@ -110,7 +110,7 @@ class Sends:
         return self._usual_answer.parts(), self._usual_answer.binary_parts()
 
     def notify_stored(self, on_stored: Callable[[str, int], None]) -> None:
-        """Call `on_stored` with topic and queue of what is stored there, and of half messages that are for it."""
+        """Call `on_stored` with topic and queue of what is stored there, or is to be when its time has come."""
         self._on_stored = on_stored
 
     def check_writable(self) -> None:
@@ -210,8 +210,8 @@ class Sends:
         def stored(result: PutMessageResult) -> None:
             if result.stored:
                 self._counts.sent(message, result)
-                if self._on_stored is not None and result.topic == message.topic:
-                    self._on_stored(message.topic, result.queue_id)
+                if self._on_stored is not None:
+                    self._on_stored(message.topic, message.queue_id)
             if queue_id is not None and result.stored:
                 topic = real_topic(message)
                 self._halves.note(message, result)

@@ -1,8 +1,8 @@
 """The usual sends of one read together: frames to records in the kernel, and one answer for all of them.
 
 What the kernel does not take, and what it was not taught, goes through `Sends`, which is the definition. A queue is
-taught once `Sends` has stored a message there, or a half message for it, and forgotten when the settings of its topic
-change.
+taught once `Sends` has stored a message there, or one that waits for its time, and forgotten when the settings of its
+topic change.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from rocketflow.access.addresses import host_of
 from rocketflow.aio.server import RefusedError
 from rocketflow.broker.topics import is_compacted
-from rocketflow.remoting.codes import RequestCode
+from rocketflow.remoting.codes import RequestCode, ResponseCode
 from rocketflow.remoting.command import Command
 from rocketflow.remoting.frame import MAX_FRAME_SIZE
 from rocketflow.remoting.signature import ACCESS_KEY, SIGNATURE
@@ -108,7 +108,11 @@ class SendsTogether:
                 if records.half_count:
                     self._sends.note_halves(*records.halves())
             if result.status is PutMessageStatus.PUT_OK:
-                arrived.send_answers(records.code, records.answers(), records.request_count)
+                unanswered = records.one_way_count
+                if unanswered:
+                    arrived.end_one_way(records.code, ResponseCode.SUCCESS, unanswered)
+                if unanswered < records.request_count:
+                    arrived.send_answers(records.code, records.answers(), records.request_count - unanswered)
                 return
             for number, request in enumerate(arrived.requests(records.sends())):
                 self._sends.answer_one(request, result, records.stored(number))

@@ -357,7 +357,7 @@ class PutPath:
     def _take_sent(self, run: RecordRun, request: SentRun, now_ms: int) -> PutMessageResult:
         """Add the records of usual sends; the result is that of all of them, `stored` of the records says more."""
         records = request.records
-        for topic, *_ in records.topics:
+        for topic in {topic for topic, *_ in records.queues}:
             if not self._side.is_plain(topic):
                 why = f"the queue.type of topic {topic} has changed meanwhile: send the message again"
                 raise MessageRejectedError(PutMessageStatus.SERVICE_NOT_AVAILABLE, why)

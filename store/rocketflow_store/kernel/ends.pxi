@@ -158,15 +158,14 @@ cdef void put_commit(
     move_value(&one.uniq, &values[UNIQ_NAME], parts.record, moved)
     move_value(&one.keys, &values[KEYS_NAME], parts.record, moved)
     move_value(&one.tags, &values[TAGS_NAME], parts.record, moved)
-    one.record, one.size, one.slot, one.is_half = commits.used, size, slot, 0
+    one.record, one.size, one.slot, one.is_half, one.level = commits.used, size, slot, 0, 0
     one.queue_offset = one.phy_offset = -1
     one.tags_code = <int32_t> java_hash(0, values[TAGS_NAME].at, <size_t> values[TAGS_NAME].size)
     memset(request, 0, sizeof(SentRequest))
     request.first, request.count, request.size = commits.count, 1, size
     request.topic, request.queue = commits.slots[slot].topic, commits.slots[slot].queue
-    commits.slots[slot].requests += 1
+    request.counted_topic = request.topic
     commits.slots[slot].count += 1
-    commits.slots[slot].bytes += size
     commits.used += size
     commits.body_size += parts.body_size
     commits.count += 1

@@ -24,7 +24,9 @@ cdef enum:
     HALF_FLAG = 4
     TRANSACTION_FLAGS = 12
     HALF_TOPIC = 0               # the number of the topic that half messages are stored under
-    HALF_ROOM = 64               # bytes of the names of what a half message gets, and of its queue
+    DELAY_TOPIC = 1              # and that of messages with a delay level
+    WAITING_ROOM = 128           # bytes of what such a message gets beside its topic, and of the other topic's name
+    MOST_LEVELS = 64
     BINARY_OPAQUE = 5            # places in a ROCKETMQ header
     BINARY_FLAG = 9
     BINARY_REMARK = 13           # its size: a usual request has none
@@ -91,18 +93,25 @@ cdef struct Value:
     int64_t at                   # in the arena
     int64_t size
 
+cdef enum:                       # types of messages, as RocketMQ counts them
+    NORMAL_KIND = 0
+    FIFO_KIND = 1
+    DELAY_KIND = 2
+
 cdef struct SentRequest:
     int64_t frame                # where its frame begins and ends in the data
     int64_t frame_end
     int64_t first                # of its records
     int64_t count
     int64_t size                 # of its records in bytes
-    int64_t counted              # bytes of its body and properties, without CRCs of records
+    int64_t counted              # bytes of its body and properties, without CRCs of records and what one of later gets
     Value uniq                   # in the texts
     int32_t opaque
     int32_t is_binary            # its header, and that of its answer
-    int32_t is_fifo
-    int32_t topic                # that it names: a half message is stored under another
+    int32_t is_one_way
+    int32_t kind
+    int32_t topic                # that it names: half and delayed messages are stored under another
+    int32_t counted_topic        # that its messages count for
     int32_t queue
 
 cdef struct Ending:               # the end of a transaction
@@ -121,14 +130,19 @@ cdef struct SentOne:
     Value uniq
     Value keys
     Value tags
-    int32_t tags_code
+    int64_t tags_code            # of a delayed message the time at which it is due, from `begin` on
     int32_t slot
+    int32_t kind
     int32_t is_half              # its properties say so
+    int32_t level                # of its delay, 0 without
 
 cdef struct SentFacts:           # of the records of a request
     int topic
     int64_t queue
     int32_t is_half
+    int32_t may_delay
+    int32_t level                # of its delay, 0 without
+    int64_t waiting_size         # bytes of the properties that a half or delayed message gets
     int named_topic              # those that the request names
     int64_t named_queue
     int64_t sys_flag
@@ -141,9 +155,7 @@ cdef struct Slot:
     int32_t topic
     int32_t queue
     uint32_t hash                # of `topic#`
-    int64_t requests
     int64_t count
-    int64_t bytes
     int64_t first
 
 
@@ -431,7 +443,6 @@ cdef int is_left_over(const uint8_t *name, int64_t size) noexcept nogil:
         or begins_with(name, size, b"__RMQ.TRANSIENT.", 16)
         or begins_with(name, size, b"TIMER_", 6)
         or begins_with(name, size, b"INNER_", 6)
-        or is_text(name, size, b"DELAY", 5)
         or is_text(name, size, b"__STARTDELIVERTIME", 18)
         or is_text(name, size, b"POP_CK", 6)
         or is_text(name, size, b"MSG_REGION", 10)
@@ -459,21 +470,48 @@ cdef int is_of_half(const uint8_t *name, int64_t size) noexcept nogil:
     )
 
 
+cdef int may_be_delayed(const uint8_t *at, int64_t size) noexcept nogil:
+    """Whether what a delayed message gets only follows its property string, decoded and encoded as it is.
+
+    That is so if each name comes once and has a value, and none is of those that it gets. Each name and each value ends
+    as `take_properties` says.
+    """
+    cdef const uint8_t *end = at + size
+    cdef const uint8_t *middle
+    cdef const uint8_t *stop
+    cdef const uint8_t *other
+    while at < end:
+        middle = <const uint8_t *> memchr(at, 1, end - at)
+        stop = <const uint8_t *> memchr(middle, 2, end - middle)
+        if stop == middle + 1:
+            return 0
+        if is_text(at, middle - at, b"REAL_TOPIC", 10) or is_text(at, middle - at, b"REAL_QID", 8):
+            return 0
+        other = stop + 1
+        while other < end:
+            if end - other > middle - at and memcmp(other, at, middle + 1 - at) == 0:
+                return 0
+            other = <const uint8_t *> memchr(other, 2, end - other) + 1
+        at = stop + 1
+    return 1
+
+
 cdef int take_properties(
-    uint8_t *arena, int64_t begin, int64_t size, SentOne *one, int32_t *is_fifo, int is_half
+    uint8_t *arena, int64_t begin, int64_t size, SentOne *one, int is_half, int64_t most_levels
 ) noexcept nogil:
     """Find the facts of a property string: name 1 value 2, each with both; 0: it is left over.
 
-    With `is_half` it has to be that of a half message, else that of another one.
+    With `is_half` it has to be that of a half message, else that of another one. `most_levels` is the last delay level.
     """
     cdef const uint8_t *at = arena + begin
     cdef const uint8_t *end = at + size
     cdef const uint8_t *middle
     cdef const uint8_t *stop
-    cdef int64_t name_size
+    cdef int64_t name_size, level
     cdef Value *fact
     one.uniq.at = one.keys.at = one.tags.at = one.uniq.size = one.keys.size = one.tags.size = 0
-    one.is_half = is_fifo[0] = 0
+    one.is_half = one.level = 0
+    one.kind = NORMAL_KIND
     while at < end:
         middle = <const uint8_t *> memchr(at, 1, end - at)
         if middle == NULL or middle == at:
@@ -490,7 +528,11 @@ cdef int take_properties(
         elif is_text(at, name_size, b"TAGS", 4):
             fact = &one.tags
         elif is_text(at, name_size, b"__SHARDINGKEY", 13):
-            is_fifo[0] = 1
+            one.kind = FIFO_KIND
+        elif is_text(at, name_size, b"DELAY", 5):
+            if one.level or not decimal(middle + 1, stop - middle - 1, 1, most_levels, &level):
+                return 0
+            one.level = <int32_t> level
         elif is_text(at, name_size, b"TRAN_MSG", 8) and is_true(middle + 1, stop - middle - 1):
             one.is_half = 1
         elif is_left_over(at, name_size) or is_half and is_of_half(at, name_size):
@@ -501,6 +543,11 @@ cdef int take_properties(
             fact.at = middle + 1 - arena
             fact.size = stop - middle - 1
         at = stop + 1
+    if one.level:
+        if not may_be_delayed(arena + begin, size):
+            return 0
+        if one.kind == NORMAL_KIND:
+            one.kind = DELAY_KIND
     return one.uniq.size > 0 and one.is_half == is_half
 
 
@@ -587,6 +634,8 @@ cdef class SentRecords:
     """Where the first frame begins that is left over."""
     cdef readonly int64_t half_count
     """Half messages."""
+    cdef readonly int64_t one_way_count
+    """Requests that want no answer."""
     cdef readonly int64_t ending_count
     """Ends of transactions."""
 
@@ -621,7 +670,7 @@ cdef class SentRecords:
         self.slot_count += 1
         self.slots[one].topic = topic
         self.slots[one].queue = queue
-        self.slots[one].requests = self.slots[one].count = self.slots[one].bytes = 0
+        self.slots[one].count = 0
         self.slots[one].hash = self.maker.topics[topic].hash
         return one
 
@@ -655,24 +704,31 @@ cdef class SentRecords:
 
     @property
     def topics(self):
-        """The topics in the order of their first messages: topic, messages, bytes of records, requests."""
-        cdef Slot *slot
-        cdef int i, k
-        cdef int64_t count, size, requests
+        """The topics that messages count for, in their order: topic, messages, bytes of records, requests.
+
+        It is the one that a message names, but that of half messages for those.
+        """
+        cdef int numbers[65]             # at most those that requests name, and that of half messages
+        cdef int64_t found[65][3]
+        cdef int count = 0, one
+        cdef int64_t i
+        cdef SentRequest *request
         if self.found_topics is None:
-            self.found_topics = []
-            for i in range(self.slot_count):
-                count = size = requests = 0
-                for k in range(self.slot_count):
-                    slot = &self.slots[k]
-                    if slot.topic == self.slots[i].topic:
-                        if k < i:
-                            break
-                        count += slot.count
-                        size += slot.bytes
-                        requests += slot.requests
-                else:
-                    self.found_topics.append((self.names[self.slots[i].topic], count, size, requests))
+            for i in range(self.request_count):
+                request = &self.requests[i]
+                one = 0
+                while one < count and numbers[one] != request.counted_topic:
+                    one += 1
+                if one == count:
+                    numbers[one] = request.counted_topic
+                    found[one][0] = found[one][1] = found[one][2] = 0
+                    count += 1
+                found[one][0] += request.count
+                found[one][1] += request.size
+                found[one][2] += 1
+            self.found_topics = [
+                (self.names[numbers[one]], found[one][0], found[one][1], found[one][2]) for one in range(count)
+            ]
         return self.found_topics
 
     @property
@@ -757,6 +813,8 @@ cdef class SentRecords:
             self.slots[one.slot].count += 1
             put64(self.arena + one.record + 20, <uint64_t> one.queue_offset)
             put64(self.arena + one.record + 48 + self.maker.born_size_of(self.arena + one.record), <uint64_t> now_ms)
+            if one.level:
+                one.tags_code = <int64_t> (<uint64_t> now_ms + <uint64_t> self.maker.levels_ms[one.level - 1])
 
     def place(self, int64_t number, int64_t phy_offset, int64_t room_to):
         """Place the records of requests from `number` on from `phy_offset` on, as far as they end before `room_to`.
@@ -837,9 +895,9 @@ cdef class SentRecords:
         return records, topics
 
     def kinds(self, bounds not None):
-        """Return topics, whether they are ordered, messages, bytes of bodies and properties, and counts of sizes.
+        """Return topics, types (0 normal, 1 ordered, 2 delayed), messages, bytes of bodies and properties, and sizes.
 
-        The counts are those of requests whose messages have sizes up to each of the ascending `bounds`, and of larger.
+        The sizes are counts of requests whose messages have sizes up to each of the ascending `bounds`, and of larger.
         """
         cdef int64_t i, size
         cdef Py_ssize_t place, last = len(bounds)
@@ -849,7 +907,7 @@ cdef class SentRecords:
         for i in range(self.request_count):
             request = &self.requests[i]
             size = request.counted // request.count
-            kind = (self.slots[self.ones[request.first].slot].topic, request.is_fifo)
+            kind = (request.counted_topic, request.kind)
             row = found.get(kind)
             if row is None:
                 row = found[kind] = [0] * (last + 3)
@@ -860,12 +918,15 @@ cdef class SentRecords:
             row[last + 1] += request.count
             row[last + 2] += request.counted
         return [
-            (self.names[topic], bool(is_fifo), row[last + 1], row[last + 2], row[:last + 1])
-            for (topic, is_fifo), row in found.items()
+            (self.names[topic], one, row[last + 1], row[last + 2], row[:last + 1])
+            for (topic, one), row in found.items()
         ]
 
     def answers(self):
-        """Return the frames of the usual answers, one after the other, each in the header type of its request."""
+        """Return the frames of the usual answers, one after the other, each in the header type of its request.
+
+        Requests that want no answer have none.
+        """
         cdef SendFrames maker = self.maker
         cdef int64_t i, size = self.count * (len(maker.id_prefix) + 16 + 1) + self.texts_used
         cdef uint8_t *out
@@ -876,6 +937,8 @@ cdef class SentRecords:
         if out == NULL:
             raise MemoryError
         for i in range(self.request_count):
+            if self.requests[i].is_one_way:
+                continue
             frame = at
             if self.requests[i].is_binary:
                 at = self.put_binary_answer(at + 8, &self.requests[i])
@@ -999,7 +1062,7 @@ cdef uint8_t *put_quoted(uint8_t *at, int64_t value) noexcept nogil:
 cdef class SendFrames:
     """Takes usual sends to the queues that it was taught.
 
-    `added` ends the properties of all messages; `answers` are the parts of the usual answer's header around message
+    Those with a delay level go to `delay_topic`, and are due `levels_ms` after they are stored. `added` ends the properties of all messages; `answers` are the parts of the usual answer's header around message
     id, queue, queue offset, transaction id and opaque, in JSON and in ROCKETMQ's own form.
     """
 
@@ -1008,7 +1071,9 @@ cdef class SendFrames:
     cdef int topic_count
     cdef list names
     cdef bytes added, store_host, id_prefix
-    cdef str half_topic
+    cdef str half_topic, delay_topic
+    cdef int64_t levels_ms[64]
+    cdef int64_t level_count
     cdef tuple json_answer, binary_answer
     cdef const uint8_t *added_bytes
     cdef const uint8_t *store_bytes
@@ -1029,13 +1094,18 @@ cdef class SendFrames:
     def __init__(
         self, bytes added not None, bytes store_host not None, tuple answers not None, *, int64_t max_frame,
         int64_t max_body, int64_t max_record, int64_t max_properties, int64_t max_run, int64_t max_run_bytes,
-        int64_t max_endings, int64_t max_commit_bytes, bint property_crc, bint tag_entries, str half_topic not None
+        int64_t max_endings, int64_t max_commit_bytes, bint property_crc, bint tag_entries, str half_topic not None,
+        str delay_topic not None, tuple levels_ms not None
     ):
         if len(store_host) not in (8, 20) or [len(one) for one in answers] != [6, 6]:
             raise ValueError("a host has 8 or 20 bytes, each of two answers has 6 parts")
-        if not half_topic.isascii() or not 0 < len(half_topic) <= MOST_TOPIC:
-            raise ValueError("the topic of half messages has another name")
-        self.half_topic = half_topic
+        for one in (half_topic, delay_topic):
+            if not one.isascii() or not 0 < len(one) < WAITING_ROOM - 64:
+                raise ValueError("the topics of half and of delayed messages have other names")
+        self.half_topic, self.delay_topic = half_topic, delay_topic
+        self.level_count = min(len(levels_ms), MOST_LEVELS)
+        for i in range(self.level_count):
+            self.levels_ms[i] = levels_ms[i]
         self.added, self.store_host = added, store_host
         self.json_answer, self.binary_answer = answers
         self.id_prefix = store_host.hex().upper().encode()
@@ -1051,13 +1121,14 @@ cdef class SendFrames:
         self.forget()
 
     def forget(self):
-        """Forget all topics but that of half messages, which no request names."""
+        """Forget all topics but those of half and of delayed messages, which no request names."""
         cdef int i
         self.names = []                  # a new list: records that wait have the one before
         self.topic_count = 0
         for i in range(TOPIC_PLACES):
             self.places[i] = -1
         self.add_topic(self.half_topic)
+        self.add_topic(self.delay_topic)
 
     cdef int add_topic(self, str topic) except -1:
         """Add a topic with a name of ASCII, and return its number."""
@@ -1143,7 +1214,7 @@ cdef class SendFrames:
             return 1
         if records.count and header.code != records.code:
             return 0
-        if header.flag != 0 or body_size > self.max_body:
+        if header.flag not in (0, ONE_WAY_FLAG) or body_size > self.max_body:
             return 0
         if header.fields & NEEDED_FIELDS != NEEDED_FIELDS or not header.fields & (1u << PROPERTIES_FIELD):
             return 0
@@ -1178,6 +1249,8 @@ cdef class SendFrames:
             return 0
         facts.topic, facts.queue, facts.named_queue = facts.named_topic, queue, queue
         facts.is_half = sys_flag & HALF_FLAG != 0
+        facts.may_delay = not is_batch and not sys_flag & TRANSACTION_FLAGS
+        facts.level, facts.waiting_size = 0, 0
         if facts.is_half:
             facts.topic, facts.queue = HALF_TOPIC, 0
             sys_flag &= ~<int64_t> TRANSACTION_FLAGS
@@ -1199,13 +1272,14 @@ cdef class SendFrames:
             records.ones[row].slot = slot
         request.frame, request.frame_end = position, body + body_size - data
         request.opaque, request.is_binary = <int32_t> header.opaque, kind >> 24 == 1
+        request.is_one_way = header.flag == ONE_WAY_FLAG
         request.topic, request.queue = facts.named_topic, <int32_t> queue
+        request.counted_topic = HALF_TOPIC if facts.is_half else facts.named_topic
         request.first, request.size = records.count, size
         records.half_count += facts.is_half
+        records.one_way_count += request.is_one_way
         records.code = header.code
-        records.slots[slot].requests += 1
         records.slots[slot].count += request.count
-        records.slots[slot].bytes += size
         records.used += size
         records.texts_used += request.uniq.size
         records.body_size += body_size
@@ -1222,18 +1296,21 @@ cdef class SendFrames:
         cdef SentRequest *request
         cdef SentOne *one
         size = self.most_of(facts, body_size) + text.size
-        if facts.is_half:
-            size += HALF_ROOM + self.topics[facts.named_topic].size + text.size
+        if facts.is_half or facts.may_delay:
+            size += WAITING_ROOM + self.topics[facts.named_topic].size + text.size
         if not records.has_room(size, 1, text.size):
             return 0
         request = &records.requests[records.request_count]
         one = &records.ones[records.count]
         one.record = records.used
-        size = self.put_record(records.arena, one, facts, flag, text, body, body_size, 0, &request.is_fifo)
+        size = self.put_record(records.arena, one, facts, flag, text, body, body_size, 0)
         if not size or not is_plain_ascii(records.arena + one.uniq.at, one.uniq.size):
             return 0
         request.count = 1
+        request.kind = one.kind
         request.counted = size - self.fixed_size(facts) - (CRC_PROPERTY_SIZE if self.property_crc else 0)
+        if facts.level:
+            request.counted -= facts.waiting_size
         request.uniq.at, request.uniq.size = records.texts_used, one.uniq.size
         memcpy(records.texts + records.texts_used, records.arena + one.uniq.at, <size_t> one.uniq.size)
         return size
@@ -1243,7 +1320,6 @@ cdef class SendFrames:
     ) noexcept nogil:
         """Write the records of a batch after the others; return their size, 0 if the batch is left over."""
         cdef int64_t place = 0, count = 0, size, own, own_size, begin = records.used
-        cdef int32_t is_fifo
         cdef SentRequest *request
         cdef SentOne *one
         cdef SentOne common
@@ -1271,8 +1347,9 @@ cdef class SendFrames:
             records.arena[begin + size] = 2
             size += 1
         request = &records.requests[records.request_count]
-        if not take_properties(records.arena, begin, size, &common, &request.is_fifo, 0):
+        if not take_properties(records.arena, begin, size, &common, 0, 0):
             return 0
+        request.kind = common.kind
         if not has_only_ids(records.arena + begin, size):
             return 0
         if not is_plain_ascii(records.arena + common.uniq.at, common.uniq.size):
@@ -1292,7 +1369,7 @@ cdef class SendFrames:
             one.record = begin
             size = self.put_record(
                 records.arena, one, facts, <int32_t> get32(body + place + 12), &properties, body + place + ENTRY_HEAD,
-                own, NEW_ID, &is_fifo,
+                own, NEW_ID,
             )
             if not size or not is_utf8(properties.at, properties.size):
                 return 0
@@ -1310,21 +1387,22 @@ cdef class SendFrames:
         """The most bytes that a record takes without its sender's properties."""
         return self.fixed_size(facts) + body_size + 1 + self.added_size + CRC_PROPERTY_SIZE
 
-    cdef int64_t put_of_half(
+    cdef int64_t put_of_waiting(
         self, uint8_t *to, SentFacts *facts, const uint8_t *uniq, int64_t uniq_size
     ) noexcept nogil:
-        """Write what the broker adds to the properties of a half message; return its size."""
+        """Write what is added to the properties of a half or delayed message; return its size."""
         cdef TaughtTopic *named = &self.topics[facts.named_topic]
         cdef uint8_t *at = append_bytes(to, <const uint8_t *> b"REAL_TOPIC\x01", 11)
         at = append_bytes(at, named.name, named.size)
         at = put_decimal(append_bytes(at, <const uint8_t *> b"\x02REAL_QID\x01", 10), facts.named_queue)
-        at = append_bytes(append_bytes(at, <const uint8_t *> b"\x02__transactionId__\x01", 19), uniq, uniq_size)
+        if facts.is_half:
+            at = append_bytes(append_bytes(at, <const uint8_t *> b"\x02__transactionId__\x01", 19), uniq, uniq_size)
         at[0] = 2
         return at + 1 - to
 
     cdef int64_t put_record(
         self, uint8_t *arena, SentOne *one, SentFacts *facts, int64_t flag, HeaderText *text, const uint8_t *body,
-        int64_t body_size, int64_t reserve, int32_t *is_fifo
+        int64_t body_size, int64_t reserve
     ) noexcept nogil:
         """Write a record at its place in the arena and find its facts; return its size, 0 if it is left over.
 
@@ -1340,14 +1418,21 @@ cdef class SendFrames:
         if at[property_size - 1] != 2:
             at[property_size] = 2
             property_size += 1
-        if not take_properties(arena, begin, property_size, one, is_fifo, facts.is_half):
+        if not take_properties(
+            arena, begin, property_size, one, facts.is_half, self.level_count if facts.may_delay else 0
+        ):
             return 0
+        if one.level != facts.level:       # it is stored under another topic, whose name has another size
+            facts.level = one.level
+            facts.topic, facts.queue = DELAY_TOPIC, one.level - 1
+            return self.put_record(arena, one, facts, flag, text, body, body_size, reserve)
         if not is_ascii(arena + one.tags.at, one.tags.size):
             return 0
         memcpy(at + property_size, self.added_bytes, <size_t> self.added_size)
         property_size += self.added_size
-        if facts.is_half:
-            property_size += self.put_of_half(at + property_size, facts, arena + one.uniq.at, one.uniq.size)
+        if facts.is_half or facts.level:
+            facts.waiting_size = self.put_of_waiting(at + property_size, facts, arena + one.uniq.at, one.uniq.size)
+            property_size += facts.waiting_size
             if not self.property_crc and ends_like_crc(at + property_size):
                 return 0
         if property_size > self.max_properties - reserve:

@@ -1,4 +1,4 @@
-"""Units of a queue as its files have them, and the check of all records that one call has read; pure, and in loops of C."""
+"""Units of a queue as its files have them, and the check of all records that one call has read; pure, in loops of C."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from rocketflow_store import FlushDiskType, PutMessageResult, PutMessageStatus
 from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.errors import StoreFullError
 from rocketflow_store.spi.table_rows import TopicConfig
-from tests.support.sender import QUEUES, TOPICS, USUAL, Sender, send, text_of
+from tests.support.sender import NOW_MS, QUEUES, TOPICS, USUAL, Sender, send, text_of
 from tests.support.trials import some
 
 pytestmark = pytest.mark.skipif(COMPILED is None, reason="this machine has no compiled kernel")
@@ -74,6 +74,7 @@ USUAL_SENDS: Final = st.builds(
     f=st.sampled_from(["0", "0", "0", "1", "8", "16", "32", "48"]),
     ascii=st.booleans(),
     _code=st.sampled_from([310, 310, 310, 10]),
+    _flag=st.sampled_from([0, 0, 0, 2, 4]),
     _remark=st.sampled_from([None, None, ""]),
     binary=st.booleans(),
 )
@@ -94,6 +95,22 @@ HALVES: Final = st.builds(
     e=st.sampled_from([*map(str, range(QUEUES))]),
     f=st.sampled_from(["4", "4", "4", "4", "0", "5", "8", "12", "132", "20"]),
     j=st.sampled_from(["0", "0", "0", "2"]),
+    _code=st.sampled_from([310, 310, 10]),
+    binary=st.booleans(),
+)
+LEVELS: Final = 18
+DELAYED: Final = st.builds(
+    lambda opaque, body, level, more, **changed: send(
+        opaque, body, text_of({"UNIQ_KEY": "7F00C000", "DELAY": level, **more}), **changed
+    ),
+    st.integers(0, 1 << 30),
+    st.binary(max_size=300),
+    st.integers(1, LEVELS).map(str) | st.sampled_from(["0", "-1", "01", "+1", str(LEVELS + 1), "x", ""]),
+    st.dictionaries(NAMES | st.sampled_from(["KEYS", "TAGS", "UNIQ_KEY", "a", *OF_HALVES]), VALUES, max_size=2),
+    b=st.sampled_from([*TOPICS, "orders"]),
+    e=st.sampled_from([*map(str, range(QUEUES))]),
+    f=st.sampled_from(["0", "0", "0", "4", "8", "12", "16", "128"]),
+    _flag=st.sampled_from([0, 0, 0, 2]),
     _code=st.sampled_from([310, 310, 10]),
     binary=st.booleans(),
 )
@@ -155,6 +172,7 @@ ODD_CHANGES: Final[list[dict[str, Any]]] = [
     {"a": 'q"'},
     {"n": "é", "ascii": False},
     {"_flag": 2},
+    {"_flag": 3},
     {"_flag": None},
     {"_code": 10},
     {"_code": 10, "h": "x"},
@@ -244,7 +262,7 @@ def test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one(
     count = some(250)
 
     @given(
-        st.lists(USUAL_SENDS | HALVES | BATCHES | ODD_SENDS, min_size=1, max_size=30),
+        st.lists(USUAL_SENDS | HALVES | DELAYED | BATCHES | ODD_SENDS, min_size=1, max_size=30),
         st.lists(st.floats(0, 1, exclude_max=True), max_size=3),
         st.booleans(),
     )
@@ -315,6 +333,57 @@ def test_half_message_whose_key_ends_like_a_crc_is_left_over(senders: Callable[.
     check(both, [send(1, b"", text_of({**HALF, "UNIQ_KEY": "ab__CRC32#x1234567890"}), f="4") + send(2)])
     assert both[0].take_halves() == both[1].take_halves()
     assert both[0].files() == both[1].files()
+
+
+def delayed(opaque: int, level: object, more: str = "", **changed: Any) -> bytes:
+    return send(opaque, b"later", f"{text_of(USUAL)}DELAY\x01{level}\x02{more}", **changed)
+
+
+def test_delayed_messages_wait_under_their_level(senders: Callable[..., tuple[Sender, Sender]]) -> None:
+    both = senders(messageDelayLevel="1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")
+    check(both, [delayed(1, 1, e="3")])  # teaches the queue
+    more = "KEYS\x01k1 k2\x02TAGS\x01t\x02", "__SHARDINGKEY\x01s\x02", "__transactionId__\x01x\x02"
+    reads = [[delayed(one, level, more[one], e="3") for one in range(3)] for level in range(1, LEVELS + 1)]
+    for number, read in enumerate(reads):
+        for one in both:
+            one.clock.set(NOW_MS + 1_000 * number)
+        check(both, [b"".join([*read, send(7, e="3"), *read])])
+    on, off = both
+    assert (on.taken, on.both.left_over) == (LEVELS, 0)
+    assert {kind for _, kind in on.exported.sent} == {"normal", "delay", "fifo"}
+    assert on.store.bounds("SCHEDULE_TOPIC_XXXX", LEVELS - 1) == (0, 6)
+    assert on.files() == off.files()
+    assert on.figures() == off.figures()
+
+
+def test_each_unusual_delayed_message_is_left_over(senders: Callable[..., tuple[Sender, Sender]]) -> None:
+    both = senders(enabledAppendPropCRC="false")
+    warm(both)
+    for level in ("0", "-1", "01", "+1", str(LEVELS + 1), "2147483648", "1 ", "", "x", "1\x02DELAY\x012"):
+        check(both, [delayed(1, level) + send(2)])
+    twice = ("REAL_TOPIC\x01orders\x02", "REAL_QID\x010\x02", "a\x01b\x02c\x01d\x02a\x01e\x02", "a\x01\x02")
+    for more in (*twice, "ab\x01c\x02a\x01c\x02", *(text_of({name: "1"}) for name in ODD_NAMES)):
+        for flag in ("0", "4", "8", "12", "128"):
+            check(both, [delayed(1, 3, more, f=flag) + send(2)])
+    check(both, [batch(1, [(0, b"x", OWN + b"DELAY\x013\x02")]) + send(2)])
+    check(both, [batch(1, [(0, b"x", OWN)], text_of({**USUAL, "DELAY": "3"})) + send(2)])
+    assert both[0].files() == both[1].files()
+    assert both[0].figures() == both[1].figures()
+
+
+def test_sends_that_want_no_answer_get_none(senders: Callable[..., tuple[Sender, Sender]]) -> None:
+    both = senders()
+    warm(both)
+    one_way = [send(9, _flag=2), batch(9, [(0, b"x", OWN)], _flag=2), send(9, _flag=2, binary=True)]
+    check(both, [one_way[0] * 3, one_way[1], one_way[0] + send(1) + one_way[2] + send(2) + one_way[0]])
+    assert [one.opaque for one in answered(bytes(both[0].wire.sent))] == [1, 2]
+    assert (both[0].taken, both[0].both.left_over) == (3, 0)
+    for one in both:
+        one.settings.broker_permission = 4
+    check(both, [one_way[0] + send(1) + one_way[0]])
+    assert len(answered(bytes(both[0].wire.sent))) == 1
+    assert both[0].files() == both[1].files()
+    assert both[0].figures() == both[1].figures()
 
 
 def test_each_unusual_send_is_left_over(senders: Callable[..., tuple[Sender, Sender]]) -> None:

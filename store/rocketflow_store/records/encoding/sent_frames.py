@@ -8,7 +8,7 @@ from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE
 from rocketflow_store.format.record import PROPERTY_CRC_SIZE, ends_like_crc
 from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.message_id import encode_host
-from rocketflow_store.model.topic_names import HALF_TOPIC
+from rocketflow_store.model.topic_names import HALF_TOPIC, SCHEDULE_TOPIC
 
 if TYPE_CHECKING:
     from rocketflow_store.model.kernel_objects import SendFrames
@@ -44,5 +44,7 @@ def send_frames(
         property_crc=config.append_prop_crc,
         tag_entries=config.tag_entries,
         half_topic=HALF_TOPIC,
+        delay_topic=SCHEDULE_TOPIC,
+        levels_ms=config.delay_levels_ms,
     )
     return made
