@@ -46,7 +46,7 @@ class Exposition(Collector):
         self._families.append(("histogram", name, text, labels, [(values, one.copy()) for values, one in rows]))
 
     def rpc_latency(self, latency: RpcLatency) -> None:
-        """Add the times of requests under RocketMQ's name and labels."""
+        """Add the times of requests under RocketMQ's name and labels, and how many of them the kernel took."""
         labels = ("protocol_type", "request_code", "response_code", "is_long_polling", "result")
         rows = [
             (
@@ -62,6 +62,9 @@ class Exposition(Collector):
             for kind, one in latency.by_kind.items()
         ]
         self.histogram("rocketmq_rpc_latency", "Time from a request to its answer (ms)", rows, labels)
+        together = [((_name(RequestCode, code),), count) for code, count in latency.together.items()]
+        text = "Requests that the compiled kernel took before they were decoded"
+        self.counter("rocketflow_requests_together_total", text, together, ("request_code",))
 
     def collect(self) -> Iterable[Metric]:
         """Yield the figures as Prometheus' library takes them."""

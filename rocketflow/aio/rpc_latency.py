@@ -35,6 +35,8 @@ class RpcLatency:
 
     def __init__(self) -> None:
         self.by_kind: dict[Rpc, Histogram] = {}
+        self.together: dict[int, int] = {}
+        """Requests that the kernel took before they were decoded, by code."""
 
     def record(self, kind: Rpc, seconds: float, count: int = 1) -> None:
         """Count requests that took equally long."""
@@ -44,3 +46,8 @@ class RpcLatency:
                 kind = _OTHER
             found = self.by_kind.setdefault(kind, Histogram(BOUNDS_MS))
         found.observe(seconds * 1000, count)
+
+    def record_together(self, kind: Rpc, seconds: float, count: int) -> None:
+        """Count requests that the kernel took, and that took equally long."""
+        self.record(kind, seconds, count)
+        self.together[kind.code] = self.together.get(kind.code, 0) + count

@@ -160,7 +160,7 @@ class Arrived(NamedTuple):
         if seconds >= SLOW_SECONDS:
             self.slow.note(code, self.channel.address, seconds, count)
         if self.latency is not None:
-            self.latency.record(Rpc(code, result, False, how), seconds, count)
+            self.latency.record_together(Rpc(code, result, False, how), seconds, count)
 
     def requests(self, frames: bytes) -> list[Request]:
         """Return the requests of whole frames one by one."""

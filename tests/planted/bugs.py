@@ -3669,7 +3669,7 @@ BUGS: Final = (
     Bug(
         "kernel-half-by-its-flag-alone",
         "the kernel takes a message with the flag of a half message for one without TRAN_MSG",
-        [Change("    return one.uniq.size > 0 and one.is_half == is_half", "    return one.uniq.size > 0")],
+        [Change("    return one.is_half == is_half", "    return 1")],
         [f"{TOGETHER}::test_each_unusual_half_message_is_left_over"],
     ),
     Bug(
@@ -3758,13 +3758,9 @@ BUGS: Final = (
     ),
     Bug(
         "kernel-delay-in-a-transaction",
-        "the kernel delays a message with a flag of transactions",
-        [
-            Change(
-                "facts.may_delay = not is_batch and not sys_flag & TRANSACTION_FLAGS", "facts.may_delay = not is_batch"
-            )
-        ],
-        [f"{TOGETHER}::test_each_unusual_delayed_message_is_left_over"],
+        "the kernel delays a half message",
+        [Change("facts.may_delay = not is_batch and not facts.is_half", "facts.may_delay = not is_batch")],
+        [f"{TOGETHER}::test_each_unusual_half_message_is_left_over"],
     ),
     Bug(
         "kernel-delay-in-a-batch",
@@ -3905,10 +3901,21 @@ BUGS: Final = (
         [f"{TOGETHER}::test_each_unusual_batch_is_stored_and_answered_as_without_the_kernel"],
     ),
     Bug(
-        "kernel-takes-a-batch-without-keys",
-        "the kernel takes a batch without UNIQ_KEY and answers with an empty one",
-        [Change("    return one.uniq.size > 0 and one.is_half", "    return one.is_half")],
+        "kernel-stores-messages-without-a-key",
+        "the kernel stores a message without UNIQ_KEY as it is",
+        [Change("if not one.uniq.size or not is_ascii", "if not is_ascii")],
         [f"{TOGETHER}::test_each_unusual_batch_is_stored_and_answered_as_without_the_kernel"],
+    ),
+    Bug(
+        "kernel-answers-with-an-empty-key",
+        "the answer to a batch without a key has an empty transaction id",
+        [
+            Change(
+                "        if request.uniq.size:\n            at = put_part(at, parts[3])",
+                "        if request.uniq.size >= 0:\n            at = put_part(at, parts[3])",
+            )
+        ],
+        [f"{TOGETHER}::test_batches_of_older_clients_have_no_key_of_their_own"],
     ),
     Bug(
         "kernel-takes-large-properties-of-a-batch",
@@ -3994,8 +4001,8 @@ BUGS: Final = (
         "the metrics count the answers to sends that are taken together as one",
         [
             Change(
-                "self.latency.record(Rpc(code, result, False, how), seconds, count)",
-                "self.latency.record(Rpc(code, result, False, how), seconds)",
+                "self.latency.record_together(Rpc(code, result, False, how), seconds, count)",
+                "self.latency.record_together(Rpc(code, result, False, how), seconds, 1)",
             )
         ],
         [f"{TOGETHER}::test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one"],

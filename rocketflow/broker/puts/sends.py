@@ -132,7 +132,7 @@ class Sends:
             self._counts.half(topic, count)
 
     def answer_one(
-        self, request: Request, result: PutMessageResult, place: tuple[str, int, int, int, str, str]
+        self, request: Request, result: PutMessageResult, place: tuple[str, int, int, int, str, str | None]
     ) -> None:
         """Answer one of several sends; `result` is that of all, `place` is what the kernel says of this one."""
         topic, queue_id, queue_offset, phy_offset, msg_id, uniq_key = place

@@ -548,7 +548,7 @@ cdef int take_properties(
             return 0
         if one.kind == NORMAL_KIND:
             one.kind = DELAY_KIND
-    return one.uniq.size > 0 and one.is_half == is_half
+    return one.is_half == is_half
 
 
 cdef int has_only_ids(const uint8_t *at, int64_t size) noexcept nogil:
@@ -868,7 +868,7 @@ cdef class SentRecords:
         return found, hashes, places
 
     def stored(self, int64_t number):
-        """Return topic, queue, queue offset, physical offset, message ids and UNIQ_KEY of a request."""
+        """Return topic, queue, queue offset, physical offset, message ids and UNIQ_KEY, None without, of a request."""
         cdef SentRequest *request = self.request(number)
         cdef SentOne *one = &self.ones[request.first]
         cdef int64_t row
@@ -877,7 +877,7 @@ cdef class SentRecords:
             [f"{prefix}{self.ones[row].phy_offset:016X}" for row in range(request.first, request.first + request.count)]
         )
         uniq = PyBytes_FromStringAndSize(<char *> self.texts + request.uniq.at, request.uniq.size).decode()
-        return self.names[request.topic], request.queue, one.queue_offset, one.phy_offset, ids, uniq
+        return self.names[request.topic], request.queue, one.queue_offset, one.phy_offset, ids, uniq or None
 
     def halves(self):
         """Return the records of half messages by their queue offset, and the number of them by the topic they name."""
@@ -969,11 +969,13 @@ cdef class SentRecords:
         at[0] = c'"'
         at = put_quoted(put_part(at + 1, parts[1]), request.queue)
         at = put_quoted(put_part(at, parts[2]), self.ones[request.first].queue_offset)
-        at = put_part(at, parts[3])
-        at[0] = c'"'
-        at = append_bytes(at + 1, self.texts + request.uniq.at, request.uniq.size)
-        at[0] = c'"'
-        at = put_decimal(put_part(at + 1, parts[4]), request.opaque)
+        if request.uniq.size:
+            at = put_part(at, parts[3])
+            at[0] = c'"'
+            at = append_bytes(at + 1, self.texts + request.uniq.at, request.uniq.size)
+            at[0] = c'"'
+            at += 1
+        at = put_decimal(put_part(at, parts[4]), request.opaque)
         return put_part(at, parts[5])
 
     cdef uint8_t *put_binary_answer(self, uint8_t *at, const SentRequest *request):
@@ -989,8 +991,9 @@ cdef class SentRecords:
         at = end_value(value, put_decimal(value + 4, request.queue))
         value = put_part(at, parts[2])
         at = end_value(value, put_decimal(value + 4, self.ones[request.first].queue_offset))
-        value = put_part(at, parts[3])
-        at = end_value(value, append_bytes(value + 4, self.texts + request.uniq.at, request.uniq.size))
+        if request.uniq.size:
+            value = put_part(at, parts[3])
+            at = end_value(value, append_bytes(value + 4, self.texts + request.uniq.at, request.uniq.size))
         return end_value(fields, at)
 
 
@@ -1249,7 +1252,7 @@ cdef class SendFrames:
             return 0
         facts.topic, facts.queue, facts.named_queue = facts.named_topic, queue, queue
         facts.is_half = sys_flag & HALF_FLAG != 0
-        facts.may_delay = not is_batch and not sys_flag & TRANSACTION_FLAGS
+        facts.may_delay = not is_batch and not facts.is_half
         facts.level, facts.waiting_size = 0, 0
         if facts.is_half:
             facts.topic, facts.queue = HALF_TOPIC, 0
@@ -1426,7 +1429,7 @@ cdef class SendFrames:
             facts.level = one.level
             facts.topic, facts.queue = DELAY_TOPIC, one.level - 1
             return self.put_record(arena, one, facts, flag, text, body, body_size, reserve)
-        if not is_ascii(arena + one.tags.at, one.tags.size):
+        if not one.uniq.size or not is_ascii(arena + one.tags.at, one.tags.size):
             return 0
         memcpy(at + property_size, self.added_bytes, <size_t> self.added_size)
         property_size += self.added_size

@@ -87,21 +87,25 @@ def test_histograms_are_exported_with_inclusive_bounds() -> None:
 
 def test_label_values_are_escaped_and_requests_have_their_names() -> None:
     latency = RpcLatency()
-    latency.record(Rpc(310, 0, False, "success"), 0.002)
+    latency.record_together(Rpc(310, 0, False, "success"), 0.001, 2)
+    latency.record_together(Rpc(310, 0, False, "oneway"), 0.001, 1)
     latency.record(Rpc(11, 19, True, "success"), 15.0)
     shown = Exposition(cluster='a"b\\c\nd')
     shown.rpc_latency(latency)
-    (family,) = text_string_to_metric_families(shown.render().decode())
+    family, together = text_string_to_metric_families(shown.render().decode())
     sums = {
         (sample.labels["request_code"], sample.labels["response_code"], sample.labels["is_long_polling"]): sample.value
         for sample in family.samples
-        if sample.name.endswith("_sum")
+        if sample.name.endswith("_sum") and sample.labels["result"] == "success"
     }
     assert sums == {
         ("send_message_v2", "success", "false"): 2.0,
         ("pull_message", "pull_not_found", "true"): 15_000.0,
     }
     assert {sample.labels["cluster"] for sample in family.samples} == {'a"b\\c\nd'}
+    assert [(one.name, one.labels["request_code"], one.value) for one in together.samples] == [
+        ("rocketflow_requests_together_total", "send_message_v2", 3.0)
+    ]
 
 
 def test_kinds_of_requests_have_a_limit() -> None:

@@ -386,6 +386,20 @@ def test_sends_that_want_no_answer_get_none(senders: Callable[..., tuple[Sender,
     assert both[0].figures() == both[1].figures()
 
 
+def test_batches_of_older_clients_have_no_key_of_their_own(senders: Callable[..., tuple[Sender, Sender]]) -> None:
+    both = senders()
+    warm(both)
+    old = [(0, b"one", OWN[:-1]), (0, b"two", OWN[:-1])]
+    given: list[dict[str, Any]] = [{"properties": "WAIT\x01true"}, {"properties": "WAIT\x01true", "binary": True}, {}]
+    check(both, [batch(number, old, **more) for number, more in enumerate(given)])
+    check(both, [b"".join(batch(number, old, **more) for number, more in enumerate(given))])
+    assert [one.fields.get("transactionId") for one in answered(bytes(both[0].wire.sent))] == [None, None, "7F00B000"]
+    assert (both[0].taken, both[0].both.left_over) == (4, 0)
+    check(both, [send(1, properties="WAIT\x01true\x02") + send(2)])
+    assert both[0].files().keys() == both[1].files().keys()
+    assert both[0].figures() == both[1].figures()
+
+
 def test_each_unusual_send_is_left_over(senders: Callable[..., tuple[Sender, Sender]]) -> None:
     both = senders()
     warm(both)
