@@ -47,7 +47,6 @@ class RpcLatency:
             found = self.by_kind.setdefault(kind, Histogram(BOUNDS_MS))
         found.observe(seconds * 1000, count)
 
-    def record_together(self, kind: Rpc, seconds: float, count: int) -> None:
-        """Count requests that the kernel took, and that took equally long."""
-        self.record(kind, seconds, count)
-        self.together[kind.code] = self.together.get(kind.code, 0) + count
+    def took_together(self, code: int, count: int) -> None:
+        """Count requests of a code that the kernel took."""
+        self.together[code] = self.together.get(code, 0) + count

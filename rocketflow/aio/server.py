@@ -146,6 +146,11 @@ class Arrived(NamedTuple):
     slow: SlowRequests
     latency: RpcLatency | None
 
+    def took(self, code: int, count: int) -> None:
+        """Count `count` requests of one code as served together."""
+        if self.latency is not None:
+            self.latency.took_together(code, count)
+
     def send_answers(self, code: int, answers: bytes, count: int) -> None:
         """Send the frames of `count` answers with code 0 to requests of one code, one after the other."""
         self._count(code, 0, SUCCESS if self.channel.is_open else WRITE_FAILED, count)
@@ -160,7 +165,7 @@ class Arrived(NamedTuple):
         if seconds >= SLOW_SECONDS:
             self.slow.note(code, self.channel.address, seconds, count)
         if self.latency is not None:
-            self.latency.record_together(Rpc(code, result, False, how), seconds, count)
+            self.latency.record(Rpc(code, result, False, how), seconds, count)
 
     def requests(self, frames: bytes) -> list[Request]:
         """Return the requests of whole frames one by one."""

@@ -118,9 +118,9 @@ def ends(data: bytes) -> None:
         return
     offsets = taken.ending_offsets
     halves = [half if number & 3 != 3 else None for number in range(len(offsets))]
-    commits, committed, rolled_back, births, left_over = taken.end_halves(halves)
+    commits, committed, rolled_back, births, asking, left_over = taken.end_halves(halves)
     assert sum(map(len, births.values())) == len(committed) + len(rolled_back)
-    assert len(left_over) + len(taken.sends()) <= len(taken.frames())
+    assert sum(map(len, asking)) + len(left_over) + len(taken.sends()) <= len(taken.frames())
     if commits is None:
         assert not committed
         return

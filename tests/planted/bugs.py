@@ -3460,9 +3460,9 @@ BUGS: Final = (
         [f"{TOGETHER}::test_half_messages_are_taken_and_kept_for_their_ends"],
     ),
     Bug(
-        "kernel-end-without-its-answer",
-        "the kernel takes the end of a transaction whose client waits for an answer",
-        [Change("    if header.flag != ONE_WAY_FLAG or header", "    if header")],
+        "kernel-end-of-an-answer",
+        "the kernel takes an answer with the code of an end of a transaction",
+        [Change("    if header.flag not in (0, ONE_WAY_FLAG) or header.fields & END", "    if header.fields & END")],
         [f"{ENDS}::test_each_unusual_end_is_decided_as_without_the_kernel"],
     ),
     Bug(
@@ -3558,8 +3558,8 @@ BUGS: Final = (
         "a half message is decided twice by ends of one read",
         [
             Change(
-                "        is_commit = message is not None\n        self._decisions.hold(*offsets)\n",
-                "        is_commit = message is not None\n",
+                "arrived.requests(asking)\n        self._decisions.hold(*offsets)\n",
+                "arrived.requests(asking)\n",
             )
         ],
         [f"{ENDS}::test_half_message_is_decided_once"],
@@ -3918,6 +3918,19 @@ BUGS: Final = (
         [f"{TOGETHER}::test_batches_of_older_clients_have_no_key_of_their_own"],
     ),
     Bug(
+        "kernel-ends-without-their-answer",
+        "clients that want to know how a transaction ended get no answer if the kernel takes the end",
+        [Change("        if not ending.is_one_way:\n", "        if ending.is_one_way > 1:\n")],
+        ["tests/rocketflow/broker/test_ends_together.py::test_ends_of_clients_that_want_an_answer_get_it"],
+    ),
+    Bug(
+        "answers-of-refused-ends-say-nothing",
+        "the answer to an end that is taken together and refused does not say why",
+        [Change("                request.reply(code, remark=remark)\n", "                request.reply(code)\n")],
+        ["tests/rocketflow/broker/test_ends_together.py::test_ends_of_clients_that_want_an_answer_get_it"],
+        with_kernel=True,
+    ),
+    Bug(
         "kernel-takes-large-properties-of-a-batch",
         "the kernel gives the messages of a batch more properties than a batch may have",
         [Change("                own, NEW_ID,\n", "                own, 0,\n")],
@@ -4001,8 +4014,8 @@ BUGS: Final = (
         "the metrics count the answers to sends that are taken together as one",
         [
             Change(
-                "self.latency.record_together(Rpc(code, result, False, how), seconds, count)",
-                "self.latency.record_together(Rpc(code, result, False, how), seconds, 1)",
+                "self.latency.record(Rpc(code, result, False, how), seconds, count)",
+                "self.latency.record(Rpc(code, result, False, how), seconds)",
             )
         ],
         [f"{TOGETHER}::test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one"],

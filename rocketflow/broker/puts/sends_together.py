@@ -121,6 +121,7 @@ class SendsTogether:
             for request in arrived.requests(records.sends()):
                 request.refuse(error)
 
+        arrived.took(records.code, records.request_count)
         self._gatherer.add_run(SentRun(records), stored, refuse)
 
     def _is_as_taught(self, topics: Sequence[str]) -> bool:

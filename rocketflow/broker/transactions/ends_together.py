@@ -1,4 +1,4 @@
-"""The usual ends of one read together: what their commits store is the kernel's, and no client waits for an answer.
+"""The usual ends of one read together: what their commits store is the kernel's.
 
 What the kernel does not take goes through `TransactionEnds`, which is the definition.
 """
@@ -32,7 +32,7 @@ Births = dict[tuple[str, bool], list[int]]
 
 
 class EndsTogether:
-    """Serves one-way requests 37 that arrive together, for half messages that the kernel has stored since the start."""
+    """Serves requests 37 that arrive together, for half messages that the kernel has stored since the start."""
 
     def __init__(
         self,
@@ -52,25 +52,30 @@ class EndsTogether:
         offsets = records.ending_offsets
         none: list[bytes | None] = [None] * len(offsets)
         halves = self._recent.take_records(offsets) if self._checks.are_open(offsets) else none
-        commits, committed, rolled_back, births, left_over = records.end_halves(halves)
+        commits, committed, rolled_back, births, asking, left_over = records.end_halves(halves)
         if commits is not None and not is_as_taught(commits.named_topics):
             return records.end_halves(none)[-1]
         if commits is not None:
-            self._end(arrived, committed, SentRun(commits), births)
+            self._end(arrived, committed, asking[0], SentRun(commits), births)
         if rolled_back:
-            self._end(arrived, rolled_back, None, births)
+            self._end(arrived, rolled_back, asking[1], None, births)
         return left_over
 
     def _end(
         self,
         arrived: Arrived,
         offsets: list[int],
+        asking: bytes,
         message: SentRun | None,
         births: Births,
     ) -> None:
-        """Commit half messages, or roll them back without a message."""
-        is_commit = message is not None
+        """Commit half messages, or roll them back without a message, and answer those of them in `asking`.
+
+        These are frames: Go's clients want an answer, Java's do not.
+        """
+        is_commit, requests = message is not None, arrived.requests(asking)
         self._decisions.hold(*offsets)
+        arrived.took(RequestCode.END_TRANSACTION, len(offsets))
 
         def done(result: PutMessageResult) -> None:
             if result.stored:
@@ -79,10 +84,15 @@ class EndsTogether:
                 for (topic, is_of_commit), births_ms in births.items():
                     if is_of_commit is is_commit:
                         self._counts.ended(topic, births_ms, now_ms, is_commit=is_commit)
-            ended(0 if result.stored else refusal_code(result))
+                ended(0, None)
+            else:
+                ended(refusal_code(result), f"{result.status.name}: {result.why}")
 
-        def ended(code: int) -> None:
-            arrived.end_one_way(RequestCode.END_TRANSACTION, code, len(offsets))
+        def ended(code: int, remark: str | None) -> None:
+            if len(requests) < len(offsets):
+                arrived.end_one_way(RequestCode.END_TRANSACTION, code, len(offsets) - len(requests))
+            for request in requests:
+                request.reply(code, remark=remark)
             self._decisions.release(*offsets)
 
-        self._puts.add(End(offsets, message, done, lambda error: ended(error.code)))
+        self._puts.add(End(offsets, message, done, lambda error: ended(error.code, str(error))))

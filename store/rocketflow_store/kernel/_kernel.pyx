@@ -18,7 +18,7 @@ cdef extern from "kernel.h" nogil:
     void put32(uint8_t *at, uint32_t value)
     void put64(uint8_t *at, uint64_t value)
 
-INTERFACE = 15
+INTERFACE = 16
 """Changes with every change of a signature; `loading.INTERFACE` is what the Python side expects."""
 
 crc_prepare()

@@ -1,4 +1,4 @@
-"""Usual ends of transactions (request 37, one-way, JSON header), and the messages that their commits store.
+"""Usual ends of transactions (request 37), and the messages that their commits store.
 
 The rules are those of the broker's `TransactionEnds` and of `RawEncoder`, whose answer to everything else counts. The half
 message is a record that `SentRecords.halves` has given: it has none of the properties that the broker gives to copies.
@@ -30,7 +30,7 @@ cdef int take_ending(SentRecords records, SendHeader *header, int64_t frame, int
     """Note the end of a transaction; 0: it is left over."""
     cdef int64_t most = 999999999999999999, kind
     cdef Ending *one
-    if header.flag != ONE_WAY_FLAG or header.fields & END_NEEDED != END_NEEDED:
+    if header.flag not in (0, ONE_WAY_FLAG) or header.fields & END_NEEDED != END_NEEDED:
         return 0
     if records.ending_count >= records.maker.max_endings:
         return 0
@@ -47,7 +47,7 @@ cdef int take_ending(SentRecords records, SendHeader *header, int64_t frame, int
         and (kind == COMMIT_FLAG or kind == TRANSACTION_FLAGS)
     ):
         return 0
-    one.is_commit = kind == COMMIT_FLAG
+    one.is_commit, one.is_one_way = kind == COMMIT_FLAG, header.flag == ONE_WAY_FLAG
     one.group.at, one.group.size = header.texts[END_GROUP].at, header.texts[END_GROUP].size
     one.frame, one.frame_end = frame, frame_end
     records.ending_count += 1
@@ -60,7 +60,7 @@ cdef tuple end_halves(SentRecords given, list halves):
     cdef Ending *ending
     cdef int64_t i
     cdef int topic
-    cdef list committed = [], rolled_back = [], left = []
+    cdef list committed = [], rolled_back = [], left = [], asking = [[], []]
     cdef dict births = {}
     commits.data, commits.maker, commits.names = b"", given.maker, given.maker.names
     for i in range(given.ending_count):
@@ -72,12 +72,15 @@ cdef tuple end_halves(SentRecords given, list halves):
         if topic < 0:
             left.append(given.data[ending.frame:ending.frame_end])
             continue
+        if not ending.is_one_way:
+            asking[0 if ending.is_commit else 1].append(given.data[ending.frame:ending.frame_end])
         (committed if ending.is_commit else rolled_back).append(ending.half_offset)
         kind = commits.names[topic], bool(ending.is_commit)
         if kind not in births:
             births[kind] = []
         births[kind].append(<int64_t> get64(<const uint8_t *> PyBytes_AsString(half) + 40))
-    return commits if commits.count else None, committed, rolled_back, births, b"".join(left)
+    asked = b"".join(asking[0]), b"".join(asking[1])
+    return commits if commits.count else None, committed, rolled_back, births, asked, b"".join(left)
 
 
 cdef int end_half(

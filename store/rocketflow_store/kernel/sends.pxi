@@ -121,6 +121,7 @@ cdef struct Ending:               # the end of a transaction
     int64_t log_offset
     Text group                   # in the data
     int32_t is_commit
+    int32_t is_one_way
 
 cdef struct SentOne:
     int64_t record               # in the arena
@@ -783,7 +784,8 @@ cdef class SentRecords:
         """End the transactions of half messages, which are the records at `ending_offsets`, None for one without.
 
         Returns the records of the commits, None without one, half offsets that are committed and that are rolled back,
-        times (ms) of birth by topic and whether it is a commit, and the frames that are left over.
+        times (ms) of birth by topic and whether it is a commit, the frames of commits and of rollbacks whose clients
+        want an answer, and the frames that are left over.
         """
         if len(halves) != self.ending_count:
             raise ValueError("a half message, or None, is needed for each end")

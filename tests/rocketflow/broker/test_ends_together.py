@@ -323,6 +323,41 @@ def test_ends_are_refused_while_too_many_messages_wait(
     assert both[0].exported.committed == {"orders": 3}
 
 
+def test_ends_of_clients_that_want_an_answer_get_it(
+    senders: Callable[..., Both], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = senders()
+    warm(both)
+    found = begin(both, [half(one) for one in range(24)])
+    asking: dict[str, Any] = {"_flag": 0, "_language": "GO", "topic": None}
+    ends = [
+        end(one, commits=number % 3 != 1, binary=number % 2 == 1, _opaque=number, **(asking if number % 4 else {}))
+        for number, one in enumerate(found)
+    ]
+
+    def answers(data: bytes) -> list[tuple[int, bytes]]:
+        return sorted((decode_command(one).opaque, one.header) for one in FrameReceiver().feed(data))
+
+    def no_space(gate: object) -> None:
+        raise StoreFullError(both[0].root, "no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("rocketflow_store.append.write_gate.WriteGate.check", no_space)
+        patch.setattr("rocketflow_store.append.write_gate.WriteGate.is_shut", True)
+        refused, alone = (answers(one.feed(b"".join(ends[:12]))) for one in both)
+        assert refused == alone
+    stored, alone = (answers(one.feed(b"".join(ends[12:19]) + send(90) + b"".join(ends[19:]))) for one in both)
+    assert stored == alone
+    assert [opaque for opaque, _ in stored] == [*(one for one in range(12, 24) if one % 4), 90]
+    assert both[0].latency.together[37] == len(ends)
+    assert both[1].latency.together == {}
+    assert both[0].both.left_over == 0
+    repeated, alone = (answers(one.feed(b"".join(ends[:12]))) for one in both)
+    assert repeated == alone
+    assert both[0].figures() == both[1].figures()
+    assert outcome(both[0]) == outcome(both[1])
+
+
 ENDS: Final = st.lists(
     st.tuples(
         st.integers(0, 30),
@@ -392,7 +427,7 @@ def test_kernel_stays_within_hostile_ends(senders: Callable[..., Both]) -> None:
         for _ in range(rows.randrange(3)):
             if torn:
                 torn[rows.randrange(len(torn))] = rows.choice([0, 1, 2, 255, rows.randrange(256)])
-        commits, committed, rolled_back, _, left_over = taken.end_halves([bytes(torn), None][: taken.ending_count])
+        commits, committed, rolled_back, _, _, left_over = taken.end_halves([bytes(torn), None][: taken.ending_count])
         kinds[commits is None] += 1
         assert (commits is None) == (not committed)
         assert len(left_over) < len(taken.frames()) or not (committed or rolled_back)
